@@ -1,0 +1,10 @@
+//! Larder's server: rooms in the order in which they may import one another (design.md section 2).
+pub mod app;
+pub mod config;
+pub mod dispatch;
+pub mod http;
+pub mod net;
+pub mod proto;
+pub mod read;
+pub mod source;
+pub mod telemetry;

@@ -1,0 +1,2 @@
+//! `larder`: arguments, configuration, rooms, run, drain.
+fn main() {}

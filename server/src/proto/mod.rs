@@ -1,0 +1,3 @@
+//! Protocols without I/O: `parse(bytes)` and `write(reply)`.
+pub mod output;
+pub mod resp;

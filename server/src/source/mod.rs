@@ -1,0 +1,74 @@
+//! What answers a miss and takes writes. One trait, one conformance suite, one file per implementation.
+use crate::read::Fetch;
+use bytes::Bytes;
+use larder_engine::Millis;
+use std::{future::Future, pin::Pin, sync::Arc};
+
+/// A future that stays on its core.
+pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A value found at the source.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The value.
+    pub value: Bytes,
+    /// When the source says that it expires; read together with the value.
+    pub expiry: Option<Millis>,
+}
+
+/// Why a source gave no answer.
+#[derive(Debug, Clone)]
+pub enum SourceError {
+    /// Not reachable, connection lost, deadline passed, too many fetches in flight: the client may retry. Text follows `source unavailable: `.
+    Unavailable(Arc<str>),
+    /// The source answered with an error of its own (`WRONGTYPE …`): relayed as it is.
+    Refused(Arc<str>),
+}
+
+/// One core's connection to a source. Not `Send`: each worker builds its own.
+///
+/// Contract: `fetch` never blocks and finishes every fetch within the deadline (`source-timeout`) whatever happens, in batches where
+/// the source can; writes return only when the source has taken or refused them.
+pub trait Source {
+    /// Takes a batch of fetches over; each is finished with what the source said.
+    fn fetch(&self, batch: &mut Vec<Fetch>);
+    /// Stores a value.
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> Local<'a, Result<(), SourceError>>;
+    /// Deletes; true if there was something.
+    fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>>;
+    /// Changes the expiry (`None`: never); true if the key exists.
+    fn expire<'a>(
+        &'a self,
+        key: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> Local<'a, Result<bool, SourceError>>;
+    /// Is it there? (for readiness)
+    fn ping(&self) -> Local<'_, Result<(), SourceError>>;
+    /// The source as a Redis server, for commands that go through verbatim.
+    fn as_redis(&self) -> Option<&dyn Relay> {
+        None
+    }
+    /// `false` for `none:`: a miss is an absence, no flight is begun.
+    fn reads_through(&self) -> bool {
+        true
+    }
+}
+
+/// A source that takes whole Redis commands.
+pub trait Relay {
+    /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies, one `Bytes` each
+    /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol).
+    fn relay<'a>(
+        &'a self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+    ) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
+    /// A connection of its own, for state that lasts (WATCH).
+    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
+}

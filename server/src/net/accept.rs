@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{io::unix::AsyncFd, sync::mpsc::UnboundedSender};
+use tokio::sync::mpsc::UnboundedSender;
 
 /// A connection on its way to its worker.
 #[derive(Debug)]
@@ -43,16 +43,15 @@ pub(super) async fn accept(
     workers: Rc<Vec<UnboundedSender<Arrival>>>,
     refused: Rc<Cell<usize>>,
 ) -> io::Result<()> {
-    // Plain readiness rather than tokio's listener: that one would register each connection with this thread's poller,
-    // which then has to be undone before it moves to its worker.
-    let listener = AsyncFd::new(listener)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
-        let mut ready = listener.readable().await?;
-        let (stream, peer) = match ready.try_io(|l| l.get_ref().accept()) {
-            Err(_would_block) => continue,
-            Ok(Ok(accepted)) => accepted,
-            Ok(Err(error)) if is_of_the_connection(&error) => continue,
-            Ok(Err(_out_of_resources)) => {
+        let accepted = listener.accept().await;
+        // Out of this thread's poller: the connection is going to be another thread's.
+        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_the_connection(&error) => continue,
+            Err(_out_of_resources) => {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
@@ -98,7 +97,7 @@ fn refuse(mut stream: TcpStream, service: Service, refused: &Rc<Cell<usize>>) {
         Service::Http | Service::Admin => NO_ROOM_HTTP,
     };
     // An empty socket buffer takes these few bytes; if not, the client goes without a reason.
-    let told = stream.set_nonblocking(true).is_ok() && stream.write_all(reason).is_ok();
+    let told = stream.write_all(reason).is_ok();
     if told && refused.get() < MAX_REFUSED {
         refused.set(refused.get() + 1);
         let refused = refused.clone();

@@ -78,6 +78,7 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
         shards: None,
         default_ttl: group.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,
+        seed: None,
     })
 }
 

@@ -15,6 +15,7 @@ use crate::{
         output::Output,
         resp::{Limits, Parsed, Parser},
     },
+    read::Fetch,
 };
 use larder_engine::Millis;
 use std::{

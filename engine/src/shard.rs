@@ -46,6 +46,8 @@ impl<'k> Key<'k> {
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) budget: Budget,
+    /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
+    pub(crate) fixed: usize,
     pub(crate) hasher: FixedState,
     /// Milliseconds; 0 for none.
     pub(crate) default_ttl: std::sync::atomic::AtomicU64,
@@ -204,25 +206,29 @@ impl Shard {
     }
 
     fn find(&self, key: Key<'_>) -> Option<u32> {
-        self.index.find(key.hash, |position| self.log.key(position) == key.bytes)
+        self.index
+            .find(key.hash, |position| self.log.key(position) == key.bytes)
     }
 
     /// The key's record unless it has expired; one that has is removed.
-    fn live(&mut self, key: Key<'_>, now: Millis) -> Option<(u32, Meta)> {
+    fn live(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<(u32, Meta)> {
         let position = self.find(key)?;
         let record = self.log.record(position);
         let meta = Meta::read(record);
         if meta.has_expiry() && record::expiry(record, meta).is_some_and(|at| at <= now) {
             self.stats.expirations += 1;
             self.drop_entry(key.hash, position);
+            self.settle(&rules.budget);
             return None;
         }
         Some((position, meta))
     }
 
     /// The same, remembered absences left out.
-    fn present(&mut self, key: Key<'_>, now: Millis) -> Option<u32> {
-        self.live(key, now).filter(|(_, meta)| !meta.is_absent()).map(|(position, _)| position)
+    fn present(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<u32> {
+        self.live(rules, key, now)
+            .filter(|(_, meta)| !meta.is_absent())
+            .map(|(position, _)| position)
     }
 
     fn entry(&self, position: u32) -> Entry<'_> {
@@ -248,9 +254,18 @@ impl Shard {
     }
 
     /// A counted read. `Some(None)` is a remembered absence.
-    #[expect(clippy::option_option, reason = "three outcomes: present, known to be absent, unknown")]
-    pub(crate) fn read<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<Option<R>> {
-        let Some((position, meta)) = self.live(key, now) else {
+    #[expect(
+        clippy::option_option,
+        reason = "three outcomes: present, known to be absent, unknown"
+    )]
+    pub(crate) fn read<R>(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<Option<R>> {
+        let Some((position, meta)) = self.live(rules, key, now) else {
             self.stats.misses += 1;
             return None;
         };
@@ -264,16 +279,32 @@ impl Shard {
     }
 
     /// A read that leaves no trace.
-    pub(crate) fn peek<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
-        let position = self.present(key, now)?;
+    pub(crate) fn peek<R>(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let position = self.present(rules, key, now)?;
         Some(read(self.entry(position)))
     }
 
-    pub(crate) fn set(&mut self, rules: &Rules, key: Key<'_>, write: Write<'_>, now: Millis) -> Result<Stored, TooLarge> {
+    pub(crate) fn set(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        write: Write<'_>,
+        now: Millis,
+    ) -> Result<Stored, TooLarge> {
         self.fits(rules, key.bytes.len(), write.value.len())?;
-        let old = self.live(key, now);
+        let old = self.live(rules, key, now);
         let present = old.is_some_and(|(_, meta)| !meta.is_absent());
-        let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
+        let version = if present {
+            old.map_or(0, |(position, _)| self.version(position))
+        } else {
+            0
+        };
         let met = match write.condition {
             Condition::Always => true,
             Condition::IfAbsent => !present,
@@ -281,24 +312,49 @@ impl Shard {
             Condition::IfVersion(wanted) => wanted == version,
         };
         if !met {
-            self.settle(&rules.budget);
             return Ok(Stored::Unmet);
         }
         self.flights.fence(key.hash, key.bytes);
-        let version = self.put(rules, key, old.map(|o| o.0), write.value, write.flags, write.expiry, now);
+        let version = self.put(
+            rules,
+            key,
+            old.map(|o| o.0),
+            write.value,
+            write.flags,
+            write.expiry,
+            now,
+        );
         self.make_room(rules, now);
-        Ok(if present { Stored::Replaced(version) } else { Stored::Created(version) })
+        Ok(if present {
+            Stored::Replaced(version)
+        } else {
+            Stored::Created(version)
+        })
     }
 
     /// A fill: stores a value or an absence over whatever is there.
-    pub(crate) fn fill(&mut self, rules: &Rules, key: Key<'_>, value: Option<&[u8]>, expiry: Expiry, now: Millis) -> bool {
+    pub(crate) fn fill(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        value: Option<&[u8]>,
+        expiry: Expiry,
+        now: Millis,
+    ) -> bool {
         let bytes = value.unwrap_or_default();
         if self.fits(rules, key.bytes.len(), bytes.len()).is_err() {
             return false;
         }
-        let old = self.live(key, now);
-        let Some(expiry) = self.resolve(rules, key, expiry, old.map(|o| o.0), now) else { return false };
-        let new = New { value: bytes, expiry, flags: 0, absent: value.is_none() };
+        let old = self.live(rules, key, now);
+        let Some(expiry) = self.resolve(rules, key, expiry, old.map(|o| o.0), now) else {
+            return false;
+        };
+        let new = New {
+            value: bytes,
+            expiry,
+            flags: 0,
+            absent: value.is_none(),
+        };
         self.store(rules, key, old.map(|o| o.0), new, now);
         self.make_room(rules, now);
         true
@@ -311,7 +367,7 @@ impl Shard {
         now: Millis,
         change: impl FnOnce(Option<&Entry<'_>>, &mut Vec<u8>) -> (Change<'c>, R),
     ) -> Result<R, TooLarge> {
-        let old = self.live(key, now).map(|o| o.0);
+        let old = self.live(rules, key, now).map(|o| o.0);
         let present = old.filter(|p| !Meta::read(self.log.record(*p)).is_absent());
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -386,7 +442,10 @@ impl Shard {
         now: Millis,
     ) {
         if let Some(position) = present
-            && let Body::Large { slot } = { let r = self.log.record(position); body(r, Meta::read(r)) }
+            && let Body::Large { slot } = {
+                let r = self.log.record(position);
+                body(r, Meta::read(r))
+            }
         {
             self.log.edit_large(position, slot, |data, key_len| {
                 let (from, to) = (key_len + at, key_len + at + bytes.len());
@@ -441,7 +500,7 @@ impl Shard {
     /// True if there was an entry.
     pub(crate) fn delete(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> bool {
         self.flights.fence(key.hash, key.bytes);
-        let old = self.live(key, now);
+        let old = self.live(rules, key, now);
         if let Some((position, _)) = old {
             self.drop_entry(key.hash, position);
         }
@@ -467,7 +526,14 @@ impl Shard {
 
     /// The moment that an expiry means; `None` if it is past, so that nothing is to be stored.
     #[expect(clippy::option_option, reason = "past, never, or a moment")]
-    fn resolve(&self, rules: &Rules, key: Key<'_>, expiry: Expiry, old: Option<u32>, now: Millis) -> Option<Option<Millis>> {
+    fn resolve(
+        &self,
+        rules: &Rules,
+        key: Key<'_>,
+        expiry: Expiry,
+        old: Option<u32>,
+        now: Millis,
+    ) -> Option<Option<Millis>> {
         Some(match expiry {
             Expiry::Never => None,
             Expiry::Keep => old.and_then(|p| {
@@ -481,22 +547,39 @@ impl Shard {
                 ttl => {
                     // Spread by the hash and the write: deterministic, and different for each key and each time.
                     let spread = (key.hash ^ now.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
-                    let jitter = (ttl as u128 * u128::from(rules.jitter) / 100 * u128::from(spread) >> 24) as u64;
-                    Some(now.saturating_add((ttl - jitter).max(1)).min(record::MAX_EXPIRY))
+                    let jitter = (ttl as u128 * u128::from(rules.jitter) / 100 * u128::from(spread)
+                        >> 24) as u64;
+                    Some(
+                        now.saturating_add((ttl - jitter).max(1))
+                            .min(record::MAX_EXPIRY),
+                    )
                 }
             },
         })
     }
 
     fn fits(&self, rules: &Rules, key: usize, value: usize) -> Result<(), TooLarge> {
-        let needed = key.saturating_add(value).saturating_add(size_of::<Shard>() + 2 * self.log.segment_size());
+        let needed = key.saturating_add(value).saturating_add(rules.fixed);
         let max_memory = rules.budget.max_bytes();
-        if needed > max_memory { Err(TooLarge { needed, max_memory }) } else { Ok(()) }
+        if needed > max_memory {
+            Err(TooLarge { needed, max_memory })
+        } else {
+            Ok(())
+        }
     }
 
     /// Stores a value over `old`; gives its version (0 if it had already expired).
     #[expect(clippy::too_many_arguments, reason = "all of a write")]
-    fn put(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, value: &[u8], flags: u32, expiry: Expiry, now: Millis) -> u64 {
+    fn put(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        old: Option<u32>,
+        value: &[u8],
+        flags: u32,
+        expiry: Expiry,
+        now: Millis,
+    ) -> u64 {
         // A remembered absence has no expiry to keep.
         let kept = old.filter(|p| !Meta::read(self.log.record(*p)).is_absent());
         let Some(expiry) = self.resolve(rules, key, expiry, kept, now) else {
@@ -505,10 +588,28 @@ impl Shard {
             }
             return 0;
         };
-        self.store(rules, key, old, New { value, expiry, flags, absent: false }, now)
+        self.store(
+            rules,
+            key,
+            old,
+            New {
+                value,
+                expiry,
+                flags,
+                absent: false,
+            },
+            now,
+        )
     }
 
-    fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
+    fn store(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        old: Option<u32>,
+        new: New<'_>,
+        now: Millis,
+    ) -> u64 {
         let version = self.clock.next(now);
         let mut parts = Parts {
             version,
@@ -518,9 +619,17 @@ impl Shard {
             policy: 0,
             body: Body::Large { slot: 0 },
         };
-        let small = Body::Small { key: key.bytes, value: new.value };
+        let small = Body::Small {
+            key: key.bytes,
+            value: new.value,
+        };
         let is_small = key.bytes.len() <= MAX_KEY && new.value.len() <= MAX_VALUE && {
-            let len = Parts { body: small, ..parts }.meta().len();
+            let len = Parts {
+                body: small,
+                ..parts
+            }
+            .meta()
+            .len();
             len <= self.log.max_record()
         };
         if is_small {
@@ -528,14 +637,17 @@ impl Shard {
         }
         let Some(position) = old else {
             if !is_small {
-                parts.body = Body::Large { slot: self.log.add_large(Large::new(key.bytes, new.value)) };
+                parts.body = Body::Large {
+                    slot: self.log.add_large(Large::new(key.bytes, new.value)),
+                };
             }
             let (queue, policy) = self.admit(key.hash);
             parts.policy = policy;
             let position = self.log.append(queue, &parts);
             self.newest = position;
             let (log, hasher) = (&self.log, &rules.hasher);
-            self.index.insert(key.hash, position, |p| hasher.hash_one(log.key(p)));
+            self.index
+                .insert(key.hash, position, |p| hasher.hash_one(log.key(p)));
             self.stats.insertions += u64::from(!new.absent);
             self.absent += usize::from(new.absent);
             self.note_expiry(key.hash, None, new.expiry, now);
@@ -552,7 +664,9 @@ impl Shard {
             record::overwrite(record, &parts);
         } else {
             if !is_small {
-                parts.body = Body::Large { slot: self.log.add_large(Large::new(key.bytes, new.value)) };
+                parts.body = Body::Large {
+                    slot: self.log.add_large(Large::new(key.bytes, new.value)),
+                };
             }
             let position_after = self.log.append(self.log.queue_of(position), &parts);
             self.log.remove(position);
@@ -564,8 +678,15 @@ impl Shard {
     }
 
     /// Keeps the wheel's promise: an entry's hint waits in a slot that is due at or before its expiry.
-    fn note_expiry(&mut self, hash: u64, before: Option<Millis>, after: Option<Millis>, now: Millis) {
-        self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+    fn note_expiry(
+        &mut self,
+        hash: u64,
+        before: Option<Millis>,
+        after: Option<Millis>,
+        now: Millis,
+    ) {
+        self.expiring =
+            self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
         if let Some(at) = after
             && before.is_none_or(|waiting| at < waiting)
         {
@@ -592,7 +713,9 @@ impl Shard {
 
     /// Removes what has expired: one slot of the wheel. True if there may be more.
     pub(crate) fn reclaim(&mut self, rules: &Rules, now: Millis) -> bool {
-        let Some(hints) = self.wheel.due(now) else { return false };
+        let Some(hints) = self.wheel.due(now) else {
+            return false;
+        };
         let mut meant = Vec::new();
         for hint in hints {
             meant.clear();
@@ -619,7 +742,13 @@ impl Shard {
         true
     }
 
-    pub(crate) fn scan(&self, at: ScanAt, count: usize, now: Millis, mut visit: impl FnMut(Entry<'_>)) -> Option<ScanAt> {
+    pub(crate) fn scan(
+        &self,
+        at: ScanAt,
+        count: usize,
+        now: Millis,
+        mut visit: impl FnMut(Entry<'_>),
+    ) -> Option<ScanAt> {
         self.index.scan(at, count, |position| {
             let record = self.log.record(position);
             let meta = Meta::read(record);
@@ -629,10 +758,17 @@ impl Shard {
         })
     }
 
-    pub(crate) fn random<R>(&self, seed: u64, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+    pub(crate) fn random<R>(
+        &self,
+        seed: u64,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
         let mut mixed = seed;
         for _ in 0..32 {
-            mixed = mixed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            mixed = mixed
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(0x1405_7b7e_f767_814f);
             let position = self.index.random(mixed ^ mixed >> 29)?;
             let record = self.log.record(position);
             let meta = Meta::read(record);

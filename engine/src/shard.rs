@@ -1,0 +1,330 @@
+//! One shard: index, log, wheel, ghost and flights under one lock. The only writer of any of them.
+//!
+//! Every method that may change what is held ends in [`Shard::settle`], the one place where bytes and keys are put on the
+//! cache's account. Room is made after a write, not before: for the moment inside the lock a shard may be over by one entry.
+
+use crate::{
+    Millis,
+    budget::{Budget, Charged},
+    clock::Clock,
+    entry::{Entry, LargeValue, Value},
+    flight::Flights,
+    ghost::Ghost,
+    index::{Index, ScanAt},
+    log::{Log, Queue},
+    record::{self, Body, Meta, body},
+    stats::Stats,
+    wheel::Wheel,
+};
+use foldhash::quality::FixedState;
+use std::hash::BuildHasher;
+
+/// A key together with its hash, computed once per request by [`Cache::key`](crate::Cache::key).
+#[derive(Debug, Clone, Copy)]
+pub struct Key<'k> {
+    pub(crate) bytes: &'k [u8],
+    pub(crate) hash: u64,
+}
+
+impl<'k> Key<'k> {
+    /// The key's bytes.
+    pub fn bytes(&self) -> &'k [u8] {
+        self.bytes
+    }
+
+    /// Its 64-bit hash under this cache's seed.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// What all shards of a cache go by.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) budget: Budget,
+    /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
+    pub(crate) fixed: usize,
+    pub(crate) hasher: FixedState,
+    /// Milliseconds; 0 for none.
+    pub(crate) default_ttl: std::sync::atomic::AtomicU64,
+    /// Per cent.
+    pub(crate) jitter: u8,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) index: Index,
+    pub(crate) log: Log,
+    pub(crate) ghost: Ghost,
+    pub(crate) flights: Flights,
+    pub(crate) wheel: Wheel,
+    pub(crate) clock: Clock,
+    pub(crate) scratch: Vec<u8>,
+    /// Where the entry being written lies: it is not evicted to make room for itself.
+    pub(crate) newest: u32,
+    /// Entries that are remembered absences.
+    pub(crate) absent: usize,
+    /// Entries that expire.
+    pub(crate) expiring: usize,
+    charged: Charged,
+    pub(crate) stats: Stats,
+}
+
+impl Shard {
+    pub(crate) fn new(segment: usize) -> Shard {
+        Shard {
+            index: Index::new(),
+            log: Log::new(segment),
+            ghost: Ghost::new(),
+            flights: Flights::default(),
+            wheel: Wheel::new(),
+            clock: Clock::default(),
+            scratch: Vec::new(),
+            newest: u32::MAX,
+            absent: 0,
+            expiring: 0,
+            charged: Charged::default(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Entries, remembered absences not counted.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len() - self.absent
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Shard>()
+            + self.index.bytes()
+            + self.log.bytes()
+            + self.ghost.bytes()
+            + self.wheel.bytes()
+            + self.flights.bytes()
+            + self.clock.bytes()
+            + self.scratch.capacity()
+    }
+
+    /// Puts what is held now on the account.
+    pub(crate) fn settle(&mut self, budget: &Budget) {
+        let bytes = self.bytes();
+        budget.settle(&mut self.charged, bytes, self.index.len());
+    }
+
+    fn find(&self, key: Key<'_>) -> Option<u32> {
+        self.index
+            .find(key.hash, |position| self.log.key(position) == key.bytes)
+    }
+
+    /// The key's record unless it has expired; one that has is removed.
+    pub(crate) fn live(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<(u32, Meta)> {
+        let position = self.find(key)?;
+        let record = self.log.record(position);
+        let meta = Meta::read(record);
+        if meta.has_expiry() && record::expiry(record, meta).is_some_and(|at| at <= now) {
+            self.stats.expirations += 1;
+            self.drop_entry(key.hash, position);
+            self.settle(&rules.budget);
+            return None;
+        }
+        Some((position, meta))
+    }
+
+    /// The same, remembered absences left out.
+    fn present(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<u32> {
+        self.live(rules, key, now)
+            .filter(|(_, meta)| !meta.is_absent())
+            .map(|(position, _)| position)
+    }
+
+    pub(crate) fn entry(&self, position: u32) -> Entry<'_> {
+        let record = self.log.record(position);
+        let meta = Meta::read(record);
+        let (key, value) = match body(record, meta) {
+            Body::Small { key, value } => (key, Value::Inline(value)),
+            Body::Large { slot } => {
+                let large = self.log.large(slot);
+                (large.key(), Value::Large(LargeValue(large)))
+            }
+        };
+        Entry {
+            key,
+            value,
+            expiry: record::expiry(record, meta),
+            flags: record::flags(record, meta),
+            version: self.clock.widen(record::version(record)),
+            clock: &self.clock,
+            record: meta.len(),
+            frequency: meta.policy(),
+        }
+    }
+
+    /// A counted read. `Some(None)` is a remembered absence.
+    #[expect(
+        clippy::option_option,
+        reason = "three outcomes: present, known to be absent, unknown"
+    )]
+    pub(crate) fn read<R>(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<Option<R>> {
+        let Some((position, meta)) = self.live(rules, key, now) else {
+            self.stats.misses += 1;
+            return None;
+        };
+        self.touch(position, meta);
+        if meta.is_absent() {
+            self.stats.negative_hits += 1;
+            return Some(None);
+        }
+        self.stats.hits += 1;
+        Some(Some(read(self.entry(position))))
+    }
+
+    /// A read that leaves no trace.
+    pub(crate) fn peek<R>(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let position = self.present(rules, key, now)?;
+        Some(read(self.entry(position)))
+    }
+
+    /// True if there was an entry.
+    pub(crate) fn delete(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> bool {
+        self.flights.fence(key.hash, key.bytes);
+        let old = self.live(rules, key, now);
+        if let Some((position, _)) = old {
+            self.drop_entry(key.hash, position);
+        }
+        self.settle(&rules.budget);
+        old.is_some_and(|(_, meta)| !meta.is_absent())
+    }
+
+    /// Forgets everything but the version count and the counters.
+    /// The contents come back to be dropped where no lock is held.
+    pub(crate) fn clear(&mut self, rules: &Rules) -> Box<Shard> {
+        let empty = Shard::new(self.log.segment_size());
+        let mut old = std::mem::replace(self, empty);
+        self.clock = std::mem::take(&mut old.clock);
+        self.charged = std::mem::take(&mut old.charged);
+        self.stats = old.stats;
+        self.settle(&rules.budget);
+        Box::new(old)
+    }
+
+    /// Takes an entry out of everything.
+    pub(crate) fn drop_entry(&mut self, hash: u64, position: u32) {
+        let meta = Meta::read(self.log.record(position));
+        self.absent -= usize::from(meta.is_absent());
+        self.expiring -= usize::from(meta.has_expiry());
+        self.index.remove(hash, position);
+        self.log.remove(position);
+    }
+
+    /// Removes what has expired: one slot of the wheel. True if there may be more.
+    pub(crate) fn reclaim(&mut self, rules: &Rules, now: Millis) -> bool {
+        let Some(hints) = self.wheel.due(now) else {
+            return false;
+        };
+        let mut meant = Vec::new();
+        for hint in hints {
+            meant.clear();
+            self.index.hinted(hint, |p| meant.push(p));
+            let mut later = None;
+            for &position in &meant {
+                let record = self.log.record(position);
+                match record::expiry(record, Meta::read(record)) {
+                    Some(at) if at <= now => {
+                        let hash = rules.hasher.hash_one(self.log.key(position));
+                        self.stats.expirations += 1;
+                        self.drop_entry(hash, position);
+                    }
+                    // Other entries under the same hint come along: one hint for the earliest serves them all.
+                    Some(at) => later = Some(later.map_or(at, |l: Millis| l.min(at))),
+                    None => {}
+                }
+            }
+            if let Some(at) = later {
+                self.wheel.add(hint, at, now);
+            }
+        }
+        self.settle(&rules.budget);
+        true
+    }
+
+    pub(crate) fn scan(
+        &self,
+        at: ScanAt,
+        count: usize,
+        now: Millis,
+        mut visit: impl FnMut(Entry<'_>),
+    ) -> Option<ScanAt> {
+        self.index.scan(at, count, |position| {
+            let record = self.log.record(position);
+            let meta = Meta::read(record);
+            if !meta.is_absent() && record::expiry(record, meta).is_none_or(|at| at > now) {
+                visit(self.entry(position));
+            }
+        })
+    }
+
+    pub(crate) fn random<R>(
+        &self,
+        seed: u64,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let mut mixed = seed;
+        for _ in 0..32 {
+            mixed = mixed
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(0x1405_7b7e_f767_814f);
+            let position = self.index.random(mixed ^ mixed >> 29)?;
+            let record = self.log.record(position);
+            let meta = Meta::read(record);
+            if !meta.is_absent() && record::expiry(record, meta).is_none_or(|at| at > now) {
+                return Some(read(self.entry(position)));
+            }
+        }
+        None
+    }
+
+    /// The counters with the gauges filled in.
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            entries: self.len() as u64,
+            negative_entries: self.absent as u64,
+            live_bytes: (self.log.live(Queue::Small) + self.log.live(Queue::Main)) as u64,
+            segment_bytes: self.log.segment_bytes() as u64,
+            large_bytes: self.log.large_bytes() as u64,
+            index_bytes: self.index.bytes() as u64,
+            ghost_bytes: self.ghost.bytes() as u64,
+            wheel_bytes: self.wheel.bytes() as u64,
+            flights: self.flights.len() as u64,
+            ..self.stats
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes_for_test(&self) -> usize {
+        self.bytes()
+    }
+
+    /// What the parts say of one another.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        self.index.check();
+        self.wheel.check();
+        let positions = self.index.positions();
+        self.log.check(&positions);
+        let metas = || positions.iter().map(|p| Meta::read(self.log.record(*p)));
+        assert_eq!(self.absent, metas().filter(|m| m.is_absent()).count());
+        assert_eq!(self.expiring, metas().filter(|m| m.has_expiry()).count());
+    }
+}

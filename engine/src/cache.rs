@@ -4,7 +4,8 @@ use crate::{
     Expiry, Millis,
     budget::Budget,
     flight::{Flights, Lead, Wait},
-    shard::{Key, Rules, Shard, Stats},
+    shard::{Key, Rules, Shard},
+    stats::Stats,
     sync::{Arc, Mutex, lock},
     tier::Tier,
 };
@@ -43,7 +44,14 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { max_memory: 64 << 20, max_keys: None, shards: None, default_ttl: None, ttl_jitter: 0, seed: None }
+        Config {
+            max_memory: 64 << 20,
+            max_keys: None,
+            shards: None,
+            default_ttl: None,
+            ttl_jitter: 0,
+            seed: None,
+        }
     }
 }
 
@@ -53,11 +61,15 @@ impl Config {
             let by_keys = self.max_keys.map_or(MAX_SHARDS, |keys| keys / SHARD_KEYS);
             by_keys.min(self.max_memory / SHARD_BYTES).min(64)
         });
-        chosen.max(self.max_memory / SHARD_REACH).clamp(1, MAX_SHARDS).next_power_of_two()
+        chosen
+            .max(self.max_memory / SHARD_REACH)
+            .clamp(1, MAX_SHARDS)
+            .next_power_of_two()
     }
 
     fn segment_size(&self, shards: usize) -> usize {
-        let wanted = (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), *SEGMENT.end());
+        let wanted =
+            (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), *SEGMENT.end());
         1 << wanted.ilog2()
     }
 }
@@ -92,9 +104,12 @@ impl Cache {
     pub fn new(config: Config) -> Arc<Cache> {
         let shards = config.shard_count();
         let segment = config.segment_size(shards);
-        let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
+        let seed = config
+            .seed
+            .unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
         let rules = Rules {
             budget: Budget::new(config.max_memory, config.max_keys),
+            fixed: shards * (size_of::<Shard>() + 1024) + 2 * segment,
             hasher: FixedState::with_seed(seed),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),
@@ -104,12 +119,18 @@ impl Cache {
             shard.settle(&rules.budget);
             Slot(Mutex::new(shard))
         });
-        Arc::new(Cache { shards: shards.collect(), rules })
+        Arc::new(Cache {
+            shards: shards.collect(),
+            rules,
+        })
     }
 
     /// Hashes a key; the result is only meaningful for this cache.
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        Key { bytes, hash: self.rules.hasher.hash_one(bytes) }
+        Key {
+            bytes,
+            hash: self.rules.hasher.hash_one(bytes),
+        }
     }
 
     pub(crate) fn shard_of(&self, hash: u64) -> usize {
@@ -125,9 +146,14 @@ impl Cache {
     }
 
     /// A read that joins or leads a flight when it misses. Counts a hit or a miss.
-    pub fn lookup<R>(self: &Arc<Self>, key: Key<'_>, now: Millis, read: impl FnOnce(crate::Entry<'_>) -> R) -> Lookup<R> {
+    pub fn lookup<R>(
+        self: &Arc<Self>,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(crate::Entry<'_>) -> R,
+    ) -> Lookup<R> {
         let mut shard = lock(self.mutex(self.shard_of(key.hash)));
-        match shard.read(key, now, read) {
+        match shard.read(&self.rules, key, now, read) {
             Some(Some(answer)) => Lookup::Hit(answer),
             Some(None) => Lookup::Absent,
             None => {
@@ -202,7 +228,11 @@ impl Cache {
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        let mut sum = Stats { used_bytes: self.rules.budget.bytes() as u64, max_bytes: self.rules.budget.max_bytes() as u64, ..Stats::default() };
+        let mut sum = Stats {
+            used_bytes: self.rules.budget.bytes() as u64,
+            max_bytes: self.rules.budget.max_bytes() as u64,
+            ..Stats::default()
+        };
         for slot in &self.shards {
             let stats = lock(&slot.0).stats();
             sum.add(&stats);

@@ -23,14 +23,18 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// When it was stored: up to a second early, for old entries up to a few per cent of their age.
+    /// When it was stored: up to a second early, for old entries up to an eighth of their age.
     pub fn stored(&self) -> Millis {
         self.clock.when(self.version)
     }
 
     /// Bytes of the memory bound that it occupies, its share of the index (about 8) included.
     pub fn footprint(&self) -> usize {
-        let large = if let Value::Large(LargeValue(large)) = self.value { large.bytes() } else { 0 };
+        let large = if let Value::Large(LargeValue(large)) = self.value {
+            large.bytes()
+        } else {
+            0
+        };
         self.record + large + 8
     }
 }
@@ -115,7 +119,12 @@ pub struct Write<'a> {
 impl<'a> Write<'a> {
     /// An unconditional write that never expires.
     pub fn new(value: &'a [u8]) -> Write<'a> {
-        Write { value, expiry: Expiry::Never, flags: 0, condition: Condition::Always }
+        Write {
+            value,
+            expiry: Expiry::Never,
+            flags: 0,
+            condition: Condition::Always,
+        }
     }
 }
 
@@ -141,7 +150,11 @@ pub struct TooLarge {
 
 impl std::fmt::Display for TooLarge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "entry of {} bytes is larger than the memory tier holds (max-memory {})", self.needed, self.max_memory)
+        write!(
+            f,
+            "entry of {} bytes is larger than the memory tier holds (max-memory {})",
+            self.needed, self.max_memory
+        )
     }
 }
 

@@ -24,7 +24,11 @@ pub(crate) enum Queue {
 
 impl Queue {
     pub(crate) fn other(self) -> Queue {
-        if self == Queue::Small { Queue::Main } else { Queue::Small }
+        if self == Queue::Small {
+            Queue::Main
+        } else {
+            Queue::Small
+        }
     }
 }
 
@@ -57,7 +61,10 @@ impl Large {
         let mut data = Vec::with_capacity(key.len() + value.len());
         data.extend_from_slice(key);
         data.extend_from_slice(value);
-        Large { data: data.into(), key_len: key.len() }
+        Large {
+            data: data.into(),
+            key_len: key.len(),
+        }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -74,7 +81,9 @@ impl Large {
 
     /// Rewrites the value, in place unless a reader still holds it.
     pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut BytesMut, usize)) {
-        let mut data = std::mem::take(&mut self.data).try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+        let mut data = std::mem::take(&mut self.data)
+            .try_into_mut()
+            .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         edit(&mut data, self.key_len);
         self.data = data.freeze();
     }
@@ -89,6 +98,8 @@ pub(crate) struct Log {
     bits: u32,
     segments: Vec<Option<Segment>>,
     free: Vec<u32>,
+    /// A segment was opened since this was last asked.
+    opened: bool,
     /// Bytes of live records in all segments (large values not counted).
     live_records: usize,
     small: Fifo,
@@ -105,6 +116,7 @@ impl Log {
             bits: segment.ilog2(),
             segments: Vec::new(),
             free: Vec::new(),
+            opened: false,
             live_records: 0,
             small: Fifo::default(),
             main: Fifo::default(),
@@ -166,15 +178,22 @@ impl Log {
     }
 
     fn segment(&self, number: u32) -> &Segment {
-        self.segments[number as usize].as_ref().expect("a position points into an open segment")
+        self.segments[number as usize]
+            .as_ref()
+            .expect("a position points into an open segment")
     }
 
     fn segment_mut(&mut self, number: u32) -> &mut Segment {
-        self.segments[number as usize].as_mut().expect("a position points into an open segment")
+        self.segments[number as usize]
+            .as_mut()
+            .expect("a position points into an open segment")
     }
 
     fn split(&self, position: u32) -> (u32, usize) {
-        (position >> self.bits, position as usize & (self.segment_size() - 1))
+        (
+            position >> self.bits,
+            position as usize & (self.segment_size() - 1),
+        )
     }
 
     /// The record at a position (and what follows it in its segment).
@@ -202,12 +221,19 @@ impl Log {
     }
 
     pub(crate) fn large(&self, slot: u32) -> &Large {
-        self.large[slot as usize].as_ref().expect("a record's slot is taken")
+        self.large[slot as usize]
+            .as_ref()
+            .expect("a record's slot is taken")
     }
 
     /// Bytes that a record stands for, large value included.
     fn weight(&self, record: &[u8], meta: Meta) -> usize {
-        meta.len() + if let Body::Large { slot } = body(record, meta) { self.large(slot).bytes() } else { 0 }
+        meta.len()
+            + if let Body::Large { slot } = body(record, meta) {
+                self.large(slot).bytes()
+            } else {
+                0
+            }
     }
 
     /// Bytes that the entry at a position stands for.
@@ -228,8 +254,15 @@ impl Log {
     }
 
     /// Edits a large value in place (the entry at `position` is large).
-    pub(crate) fn edit_large(&mut self, position: u32, slot: u32, edit: impl FnOnce(&mut BytesMut, usize)) {
-        let large = self.large[slot as usize].as_mut().expect("a record's slot is taken");
+    pub(crate) fn edit_large(
+        &mut self,
+        position: u32,
+        slot: u32,
+        edit: impl FnOnce(&mut BytesMut, usize),
+    ) {
+        let large = self.large[slot as usize]
+            .as_mut()
+            .expect("a record's slot is taken");
         let before = large.bytes();
         large.edit(edit);
         let after = large.bytes();
@@ -258,7 +291,14 @@ impl Log {
         let weight = self.weight(&record, meta);
         let queue = self.queue_of(position);
         let flags = record::flags(&record, meta);
-        let parts = Parts { version, expiry, flags, absent: meta.is_absent(), policy: meta.policy(), body: body(&record, meta) };
+        let parts = Parts {
+            version,
+            expiry,
+            flags,
+            absent: meta.is_absent(),
+            policy: meta.policy(),
+            body: body(&record, meta),
+        };
         let new = self.append(queue, &parts);
         self.bury(position, weight);
         new
@@ -272,11 +312,17 @@ impl Log {
         let (number, at) = self.room(queue, meta.len());
         let (from, from_at) = self.split(position);
         if from == number {
-            self.segment_mut(number).data.extend_from_within(from_at..from_at + meta.len());
+            self.segment_mut(number)
+                .data
+                .extend_from_within(from_at..from_at + meta.len());
         } else {
             // Taken out for the moment: the source lies in the same vector.
-            let mut target = self.segments[number as usize].take().expect("room gives an open segment");
-            target.data.extend_from_slice(&self.segment(from).data[from_at..from_at + meta.len()]);
+            let mut target = self.segments[number as usize]
+                .take()
+                .expect("room gives an open segment");
+            target
+                .data
+                .extend_from_slice(&self.segment(from).data[from_at..from_at + meta.len()]);
             self.segments[number as usize] = Some(target);
         }
         let target = self.segment_mut(number);
@@ -294,7 +340,9 @@ impl Log {
         let meta = Meta::read(record);
         let weight = self.weight(record, meta);
         if let Body::Large { slot } = body(record, meta) {
-            let large = self.large[slot as usize].take().expect("a record's slot is taken");
+            let large = self.large[slot as usize]
+                .take()
+                .expect("a record's slot is taken");
             self.large_bytes -= large.bytes();
             self.free_large.push(slot);
         }
@@ -319,7 +367,11 @@ impl Log {
 
     fn close(&mut self, number: u32, queue: Queue) {
         let fifo = self.fifo_mut(queue);
-        let place = fifo.segments.iter().position(|n| *n == number).expect("an open segment is in its queue");
+        let place = fifo
+            .segments
+            .iter()
+            .position(|n| *n == number)
+            .expect("an open segment is in its queue");
         fifo.segments.remove(place);
         if place == 0 {
             fifo.head = 0;
@@ -339,7 +391,11 @@ impl Log {
                 self.close(tail, queue);
             }
         }
-        let segment = Segment { data: Vec::with_capacity(self.segment_size()), live: 0, queue };
+        let segment = Segment {
+            data: Vec::with_capacity(self.segment_size()),
+            live: 0,
+            queue,
+        };
         let number = if let Some(number) = self.free.pop() {
             self.segments[number as usize] = Some(segment);
             number
@@ -348,7 +404,13 @@ impl Log {
             (self.segments.len() - 1) as u32
         };
         self.fifo_mut(queue).segments.push_back(number);
+        self.opened = true;
         (number, 0)
+    }
+
+    /// Was a segment opened since the last call?
+    pub(crate) fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.opened)
     }
 
     /// The oldest live record of a queue. It stays the oldest until it is removed or relocated.
@@ -378,7 +440,9 @@ impl Log {
     /// Live records in the closed segment with the least live bytes, if compacting it frees at least `share` of it.
     pub(crate) fn sparsest(&self, share: f32) -> Option<(Queue, Vec<u32>)> {
         let limit = (self.segment_size() as f32 * (1.0 - share)) as usize;
-        let closed = [&self.small, &self.main].into_iter().flat_map(|f| f.segments.iter().rev().skip(1));
+        let closed = [&self.small, &self.main]
+            .into_iter()
+            .flat_map(|f| f.segments.iter().rev().skip(1));
         let (live, number) = closed.map(|n| (self.segment(*n).live, *n)).min()?;
         (live <= limit).then(|| (self.segment(number).queue, self.live_records(number)))
     }
@@ -409,8 +473,17 @@ impl Log {
             for (place, number) in fifo.segments.iter().enumerate() {
                 let records = self.live_records(*number);
                 assert_eq!(self.segment(*number).queue, queue);
-                assert_eq!(self.segment(*number).live, records.iter().map(|p| Meta::read(self.record(*p)).len()).sum::<usize>());
-                assert!(self.segment(*number).live > 0 || place + 1 == fifo.segments.len(), "an empty segment is freed");
+                assert_eq!(
+                    self.segment(*number).live,
+                    records
+                        .iter()
+                        .map(|p| Meta::read(self.record(*p)).len())
+                        .sum::<usize>()
+                );
+                assert!(
+                    self.segment(*number).live > 0 || place + 1 == fifo.segments.len(),
+                    "an empty segment is freed"
+                );
                 weight += records.iter().map(|p| self.footprint(*p)).sum::<usize>();
                 live.extend(records);
                 open += 1;
@@ -420,7 +493,15 @@ impl Log {
         live.sort_unstable();
         assert_eq!(live, indexed);
         assert_eq!(open, self.open_segments());
-        assert_eq!(self.large_bytes, self.large.iter().flatten().map(Large::bytes).sum::<usize>());
-        assert_eq!(self.live_records, live.iter().map(|p| Meta::read(self.record(*p)).len()).sum::<usize>());
+        assert_eq!(
+            self.large_bytes,
+            self.large.iter().flatten().map(Large::bytes).sum::<usize>()
+        );
+        assert_eq!(
+            self.live_records,
+            live.iter()
+                .map(|p| Meta::read(self.record(*p)).len())
+                .sum::<usize>()
+        );
     }
 }

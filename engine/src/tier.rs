@@ -23,8 +23,14 @@ impl<'t> Tier<'t> {
 
     /// `numbers` ascend: that is the lock order.
     pub(crate) fn exclusive(cache: &'t Cache, numbers: Vec<usize>) -> Tier<'t> {
-        let held = numbers.into_iter().map(|number| (number, lock(cache.mutex(number)))).collect();
-        Tier { cache, held: Some(held) }
+        let held = numbers
+            .into_iter()
+            .map(|number| (number, lock(cache.mutex(number))))
+            .collect();
+        Tier {
+            cache,
+            held: Some(held),
+        }
     }
 
     /// The cache that this works on.
@@ -36,7 +42,9 @@ impl<'t> Tier<'t> {
         match &mut self.held {
             None => run(&mut lock(self.cache.mutex(number))),
             Some(held) => {
-                let at = held.binary_search_by_key(&number, |h| h.0).expect("an exclusive tier is used for the keys it was made for");
+                let at = held
+                    .binary_search_by_key(&number, |h| h.0)
+                    .expect("an exclusive tier is used for the keys it was made for");
                 run(&mut held[at].1)
             }
         }
@@ -52,27 +60,49 @@ impl<'t> Tier<'t> {
         let mut fruitless = 0;
         let mut other = number;
         while rules.budget.is_over() && fruitless <= shards {
-            let before = rules.budget.bytes();
+            // Its own turn comes last.
+            other = (other + 1) % shards;
+            if other == number && fruitless + 1 < shards {
+                continue;
+            }
             let relieve = |shard: &mut Shard| shard.relieve(rules, now);
-            let relieved = if self.held.as_ref().is_none_or(|held| held.iter().any(|h| h.0 == other)) {
+            let relieved = if self
+                .held
+                .as_ref()
+                .is_none_or(|held| held.iter().any(|h| h.0 == other))
+            {
                 self.on(other, relieve)
             } else {
                 // Waiting here could deadlock with another exclusive tier.
-                self.cache.mutex(other).try_lock().is_ok_and(|mut shard| relieve(&mut shard))
+                self.cache
+                    .mutex(other)
+                    .try_lock()
+                    .is_ok_and(|mut shard| relieve(&mut shard))
             };
-            fruitless = if relieved || rules.budget.bytes() < before { 0 } else { fruitless + 1 };
-            other = (other + 1) % shards;
+            fruitless = if relieved { 0 } else { fruitless + 1 };
         }
     }
 
     /// Reads an entry and counts the access: for eviction, and as a hit or a miss.
-    pub fn get<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
-        self.on_key(key, |shard| shard.read(key, now, read).flatten())
+    pub fn get<R>(
+        &mut self,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let rules = &self.cache.rules;
+        self.on_key(key, |shard| shard.read(rules, key, now, read).flatten())
     }
 
     /// Reads an entry without counting anything.
-    pub fn peek<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
-        self.on_key(key, |shard| shard.peek(key, now, read))
+    pub fn peek<R>(
+        &mut self,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let rules = &self.cache.rules;
+        self.on_key(key, |shard| shard.peek(rules, key, now, read))
     }
 
     /// Writes an entry.
@@ -111,7 +141,9 @@ impl<'t> Tier<'t> {
 
     /// Number of entries, expired ones that are not yet reclaimed included.
     pub fn len(&mut self) -> usize {
-        (0..self.cache.shards()).map(|number| self.on(number, |shard| shard.len())).sum()
+        (0..self.cache.shards())
+            .map(|number| self.on(number, |shard| shard.len()))
+            .sum()
     }
 
     /// No entries?
@@ -131,9 +163,18 @@ impl<'t> Tier<'t> {
 
     /// Visits about `count` entries from `cursor` (0 to begin) and returns the next cursor (0: done). An entry that is there
     /// from the first call to the last is visited at least once, whatever is written meanwhile; one may be visited twice.
-    pub fn scan(&mut self, cursor: u64, count: usize, now: Millis, mut visit: impl FnMut(Entry<'_>)) -> u64 {
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: Millis,
+        mut visit: impl FnMut(Entry<'_>),
+    ) -> u64 {
         let mut number = (cursor >> 48) as usize;
-        let mut at = ScanAt { prefix: (cursor >> 16) as u32, tag: cursor as u16 };
+        let mut at = ScanAt {
+            prefix: (cursor >> 16) as u32,
+            tag: cursor as u16,
+        };
         let mut left = count.max(1);
         while number < self.cache.shards() {
             let next = self.on(number, |shard| {
@@ -152,16 +193,28 @@ impl<'t> Tier<'t> {
                 break;
             }
         }
-        if number >= self.cache.shards() { 0 } else { (number as u64) << 48 | u64::from(at.prefix) << 16 | u64::from(at.tag) }
+        if number >= self.cache.shards() {
+            0
+        } else {
+            (number as u64) << 48 | u64::from(at.prefix) << 16 | u64::from(at.tag)
+        }
     }
 
     /// An entry at random; `seed` chooses.
-    pub fn random<R>(&mut self, seed: u64, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+    pub fn random<R>(
+        &mut self,
+        seed: u64,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
         let shards = self.cache.shards();
         let mut read = Some(read);
         (0..shards).find_map(|step| {
             let number = (seed as usize % shards + step) % shards;
-            self.on(number, |shard| shard.random(seed, now, |entry| read.take().map(|read| read(entry)))).flatten()
+            self.on(number, |shard| {
+                shard.random(seed, now, |entry| read.take().map(|read| read(entry)))
+            })
+            .flatten()
         })
     }
 }

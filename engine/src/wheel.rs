@@ -27,7 +27,13 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     pub(crate) fn new() -> Wheel {
-        Wheel { slots: Vec::new(), tick: 0, len: 0, bytes: 0, sweep: (0, 0) }
+        Wheel {
+            slots: Vec::new(),
+            tick: 0,
+            len: 0,
+            bytes: 0,
+            sweep: (0, 0),
+        }
     }
 
     /// Hints held, those of vanished entries included.
@@ -50,7 +56,9 @@ impl Wheel {
         // One tick later than the expiry's own, so that everything in a due slot of the first level has really expired.
         let due = ((expiry >> TICK_BITS) + 1).max(self.tick + 1);
         let ahead = due - self.tick;
-        let level = (0..LEVELS as u32 - 1).find(|l| ahead < 1 << (SLOT_BITS * (l + 1))).unwrap_or(LEVELS as u32 - 1);
+        let level = (0..LEVELS as u32 - 1)
+            .find(|l| ahead < 1 << (SLOT_BITS * (l + 1)))
+            .unwrap_or(LEVELS as u32 - 1);
         // In a coarse level the slot is turned to when its span begins: at or before `due`.
         let horizon = self.tick + (1 << (SLOT_BITS * LEVELS as u32)) - 1;
         let number = (due.min(horizon) >> (SLOT_BITS * level)) as usize % SLOTS;
@@ -92,11 +100,19 @@ impl Wheel {
         }
     }
 
-    /// Looks at up to `count` hints and forgets those for which `keep` says no.
+    /// Looks at up to `count` hints and forgets those for which `keep` says no, and those that a slot holds twice.
     pub(crate) fn sweep(&mut self, count: usize, mut keep: impl FnMut(Hint) -> bool) {
         let (mut number, mut at) = self.sweep;
         for _ in 0..count {
-            let Some(slot) = self.slots.get_mut(number) else { return };
+            let Some(slot) = self.slots.get_mut(number) else {
+                return;
+            };
+            if at == 0 {
+                let before = slot.len();
+                slot.sort_unstable();
+                slot.dedup();
+                self.len -= before - slot.len();
+            }
             let Some(hint) = slot.get(at) else {
                 let before = slot.capacity();
                 slot.shrink_to_fit();
@@ -117,7 +133,13 @@ impl Wheel {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         assert_eq!(self.len, self.slots.iter().map(Vec::len).sum::<usize>());
-        assert_eq!(self.bytes, self.slots.iter().map(|s| s.capacity() * size_of::<Hint>()).sum::<usize>());
+        assert_eq!(
+            self.bytes,
+            self.slots
+                .iter()
+                .map(|s| s.capacity() * size_of::<Hint>())
+                .sum::<usize>()
+        );
     }
 }
 
@@ -129,7 +151,23 @@ mod tests {
     #[test]
     fn every_hint_comes_out_soon_after_its_expiry_and_never_before() {
         let start = 1_800_000_000_123;
-        for life in [0, 1, 255, 256, 300, 16_383, 16_384, 16_640, 20_000, 1_048_576, 1_100_000, 67_000_000, 70_000_000, 4_300_000_000, 6_000_000_000_u64] {
+        for life in [
+            0,
+            1,
+            255,
+            256,
+            300,
+            16_383,
+            16_384,
+            16_640,
+            20_000,
+            1_048_576,
+            1_100_000,
+            67_000_000,
+            70_000_000,
+            4_300_000_000,
+            6_000_000_000_u64,
+        ] {
             let mut wheel = Wheel::new();
             wheel.add(Hint::of(1), start, start);
             let mut now = start;
@@ -143,13 +181,21 @@ mod tests {
                 now += step;
                 while let Some(hints) = wheel.due(now) {
                     for h in hints {
-                        if now >= expiry { came = Some(now) } else { wheel.add(h, expiry, now) }
+                        if now >= expiry {
+                            came = Some(now)
+                        } else {
+                            wheel.add(h, expiry, now)
+                        }
                     }
                 }
                 wheel.check();
             }
             let came = came.expect("the hint comes out");
-            assert!(came <= expiry + step + 512 + 1000, "life {life}: {} late", came - expiry);
+            assert!(
+                came <= expiry + step + 512 + 1000,
+                "life {life}: {} late",
+                came - expiry
+            );
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Larder's server: rooms in the order in which they may import one another (design.md section 2).
 pub mod app;
+<<<<<<< HEAD
 pub mod clock;
+=======
+pub mod cli;
+>>>>>>> config
 pub mod config;
 pub mod dispatch;
 pub mod http;

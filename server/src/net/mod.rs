@@ -1,1 +1,4 @@
-//! (room being built)
+//! Sockets, the connection loop, buffers, limits and drain.
+pub mod clients;
+pub mod drain;
+pub mod throttle;

@@ -25,7 +25,13 @@ fn steps(settings: &Settings, resp3: bool) -> Vec<Step> {
     let user = url.user.as_deref().map(str::as_bytes);
     match (resp3, password) {
         (true, Some(password)) => commands.push((
-            vec![b"HELLO", b"3", b"AUTH", user.unwrap_or(b"default"), password],
+            vec![
+                b"HELLO",
+                b"3",
+                b"AUTH",
+                user.unwrap_or(b"default"),
+                password,
+            ],
             true,
         )),
         (true, None) => commands.push((vec![b"HELLO", b"3"], true)),
@@ -63,7 +69,11 @@ pub(super) async fn shake_hands(
     resp3: bool,
 ) -> Result<BytesMut, Arc<str>> {
     let steps = steps(settings, resp3);
-    let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
+    let request: Vec<u8> = steps
+        .iter()
+        .flat_map(|step| &step.command)
+        .copied()
+        .collect();
     stream.write_all(&request).await.map_err(reason)?;
     stream.flush().await.map_err(reason)?;
     let mut input = BytesMut::with_capacity(1024);

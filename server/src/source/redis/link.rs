@@ -454,7 +454,9 @@ impl Talk<'_> {
             }
             self.unflushed = true;
         }
-        if self.unflushed && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx) {
+        if self.unflushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
+        {
             flushed?;
             self.unflushed = false;
         }

@@ -22,13 +22,17 @@ mod pipeline;
 mod tls;
 
 use super::{Limits, Local, Relay, Source, SourceError, SourceHealth};
-use crate::{clock, config::RedisUrl, proto::resp, read::Fetch};
+use crate::{
+    clock,
+    config::{RedisAddress, RedisUrl},
+    proto::resp,
+    read::Fetch,
+};
 use bytes::Bytes;
 use larder_engine::Millis;
 use link::Link;
 use std::{
     cell::{Cell, OnceCell},
-    rc::Rc,
     sync::Arc,
 };
 
@@ -49,10 +53,9 @@ impl Settings {
         limits: Limits,
         health: Arc<SourceHealth>,
     ) -> Result<Settings, String> {
-        use crate::config::RedisAddress::{Tcp, Unix};
         let tls = match (&url.tls, &url.address) {
-            (Some(tls), Tcp { host, .. }) => Some(tls::build(tls, host)?),
-            (None, _) | (Some(_), Unix(_)) => None,
+            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
+            (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
         Ok(Settings {
             url: url.clone(),
@@ -60,6 +63,13 @@ impl Settings {
             limits,
             health,
         })
+    }
+    /// The server's address, for logs: no user, no password.
+    fn name(&self) -> String {
+        match &self.url.address {
+            RedisAddress::Tcp { host, port } => format!("{host}:{port}"),
+            RedisAddress::Unix(path) => path.display().to_string(),
+        }
     }
 }
 

@@ -204,10 +204,11 @@ impl Pipeline {
             Reply::new(out, false).bulk(key);
             self.sent.push_back(waiting);
             left += 1;
-            if left < BATCH && matches!(queue.front(), Some(Request::Fetch(_))) {
-                if let Some(Request::Fetch(waiting)) = queue.pop_front() {
-                    next = Some(waiting);
-                }
+            if left < BATCH
+                && matches!(queue.front(), Some(Request::Fetch(_)))
+                && let Some(Request::Fetch(waiting)) = queue.pop_front()
+            {
+                next = Some(waiting);
             }
         }
         out.put(b"*1\r\n$4\r\nEXEC\r\n");
@@ -223,7 +224,8 @@ impl Pipeline {
     /// Where the next bytes from the socket go, if not into the input buffer: the rest of a large value, and how much.
     pub(super) fn direct(&mut self) -> Option<(&mut Vec<u8>, usize)> {
         let body = self.body.as_mut()?;
-        (body.missing >= DIRECT && body.refused.is_none()).then_some((&mut body.value, body.missing))
+        (body.missing >= DIRECT && body.refused.is_none())
+            .then_some((&mut body.value, body.missing))
     }
     /// So many bytes were read to where [`direct`](Pipeline::direct) said.
     pub(super) fn direct_read(&mut self, bytes: usize) {

@@ -1,10 +1,7 @@
 //! Larder's server: rooms in the order in which they may import one another (design.md section 2).
 pub mod app;
-<<<<<<< HEAD
-pub mod clock;
-=======
 pub mod cli;
->>>>>>> config
+pub mod clock;
 pub mod config;
 pub mod dispatch;
 pub mod http;

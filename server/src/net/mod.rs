@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Sockets: listeners, the connection loop, its buffers and limits, and the way out.
 //!
 //! ```text
@@ -60,12 +59,4 @@ pub enum RunError {
     /// A second signal arrived during the drain; exit with 128 plus its number.
     #[error("ended at once by a second signal ({0})")]
     SecondSignal(i32),
-=======
-//! (room being built)
-use crate::config::Settings;
-
-/// (stub until branch `net` arrives)
-pub fn run(_settings: Settings) -> Result<(), String> {
-    Err("this build has no server".to_string())
->>>>>>> config
 }

@@ -157,9 +157,21 @@ mod tests {
         let mut sums = Sums::default();
         sums.add(&one);
         sums.add(&two);
-        assert_eq!((sums.redis_commands, sums.panics, sums.http_bytes_in), (7, 1, 0));
-        let later = Sums { redis_commands: 10, ..sums };
-        assert_eq!(later.since(&sums), Sums { redis_commands: 3, ..Sums::default() });
+        assert_eq!(
+            (sums.redis_commands, sums.panics, sums.http_bytes_in),
+            (7, 1, 0)
+        );
+        let later = Sums {
+            redis_commands: 10,
+            ..sums
+        };
+        assert_eq!(
+            later.since(&sums),
+            Sums {
+                redis_commands: 3,
+                ..Sums::default()
+            }
+        );
     }
 
     #[test]

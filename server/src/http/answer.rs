@@ -8,7 +8,7 @@ use super::{
     problem::{self, Kind, Problem},
 };
 use crate::{
-    net::throttle::Throttled,
+    config::show_duration,
     proto::{
         http::{
             etag, json,
@@ -16,11 +16,11 @@ use crate::{
         },
         output::Output,
     },
-    source::SourceError,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Millis, Value};
+use std::time::Duration;
 
 /// A route that reads one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl About {
     pub(super) fn hit(entry: &Entry<'_>, now: Millis) -> About {
         About {
             version: entry.version,
-            age: now.saturating_sub(entry.stored) / 1000,
+            age: now.saturating_sub(entry.stored()) / 1000,
             left: entry.expiry.map(|at| at.saturating_sub(now) / 1000),
             fetched: false,
         }
@@ -61,11 +61,9 @@ impl About {
         About { fetched: true, ..About::hit(entry, now) }
     }
 
-    /// The headers, as a 200 and a 304 carry them.
-    pub(super) fn insert_into(self, headers: &mut HeaderMap) {
-        let mut tag = Vec::with_capacity(18);
-        etag::write(&mut tag, self.version);
-        headers.insert(header::ETAG, ascii(tag));
+    /// Adds the headers, as a 200 and a 304 carry them.
+    pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64) {
+        headers.insert(header::ETAG, tag(self.version, instance));
         headers.insert(header::AGE, self.age.into());
         let mut status = Vec::with_capacity(48);
         status.put(if self.fetched { FETCHED } else { HIT });
@@ -79,6 +77,14 @@ impl About {
         }
         headers.insert(CACHE_STATUS, ascii(status));
     }
+}
+
+/// The entity tag of a version. Versions begin anew with each process, so its instance number is mixed in: a tag of another
+/// life of this server, or of another server, does not match.
+pub(super) fn tag(version: u64, instance: u64) -> HeaderValue {
+    let mut text = Vec::with_capacity(18);
+    etag::write(&mut text, version ^ instance);
+    ascii(text)
 }
 
 /// RFC 9211.
@@ -104,6 +110,7 @@ impl Reading {
         out: &mut Output,
         entry: &Entry<'_>,
         now: Millis,
+        instance: u64,
         date: &[u8; Date::LEN],
     ) -> Option<Bytes> {
         let value = entry.value.as_bytes();
@@ -112,7 +119,7 @@ impl Reading {
                 let about = About::hit(entry, now);
                 out.reserve(ROOM + value.len());
                 out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\netag: ");
-                etag::write(out, about.version);
+                etag::write(out, about.version ^ instance);
                 out.put(b"\r\nage: ");
                 out.put_number(about.age);
                 match about.left {
@@ -158,14 +165,20 @@ impl Reading {
     }
 
     /// The value was found. `about` is `None` if the tier does not hold what was fetched.
-    pub(super) fn found(self, key: &[u8], value: Bytes, about: Option<About>) -> Response<Body> {
+    pub(super) fn found(
+        self,
+        key: &[u8],
+        value: Bytes,
+        about: Option<About>,
+        instance: u64,
+    ) -> Response<Body> {
         let mut response = Response::default();
         let headers = response.headers_mut();
         match self {
             Reading::Kv => {
                 headers.insert(header::CONTENT_TYPE, OCTETS);
                 match about {
-                    Some(about) => about.insert_into(headers),
+                    Some(about) => about.insert_into(headers, instance),
                     None => {
                         headers.insert(CACHE_STATUS, NOT_STORED);
                     }
@@ -217,16 +230,6 @@ impl Reading {
             response.headers_mut().insert(header::RETRY_AFTER, problem::retry_after(wait));
         }
         response
-    }
-
-    /// What the source said instead of a value.
-    pub(super) fn source(self, key: &[u8], error: &SourceError) -> Response<Body> {
-        self.failed(Some(key), Problem::source(error))
-    }
-
-    /// Over the rate.
-    pub(super) fn throttled(self, key: Option<&[u8]>, throttled: &Throttled) -> Response<Body> {
-        self.failed(key, Problem::throttled(throttled))
     }
 }
 
@@ -314,4 +317,22 @@ pub(super) fn write_head(
     out.put(date);
     out.put(b"\r\n\r\n");
     response.body().left().is_none()
+}
+
+/// Writes a whole response, whose body must be short and of known length.
+pub(super) fn write_whole(out: &mut Output, mut response: Response<Body>, date: &[u8; Date::LEN]) {
+    let chunked = write_head(out, &response, date);
+    debug_assert!(!chunked, "the length of a short body is known");
+    while let Some(bytes) = response.body_mut().next() {
+        out.put(&bytes);
+    }
+}
+
+/// A client did not finish a request's head within this time.
+pub(super) fn head_timeout(limit: Duration) -> Response<Body> {
+    let limit = show_duration(limit);
+    let detail = format!("the head was not complete after {limit} (setting `header-timeout`)");
+    let mut response = Problem::of(Kind::HeadTimeout, detail).into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }

@@ -80,7 +80,7 @@ struct Context {
 
 /// Serves one connection until the client, a limit or the drain ends it.
 pub async fn serve_connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, role: Role) {
-    let watch = watch::Watch::begin(&worker).await;
+    let watch = Rc::new(watch::Watch::begin(&worker).await);
     let context = Rc::new(Context { worker, peer, role });
     // The admin listener has no hot routes.
     let handover = match role {
@@ -88,6 +88,6 @@ pub async fn serve_connection(worker: Rc<Worker>, stream: TcpStream, peer: Socke
         Role::Admin => Some((stream, Vec::new())),
     };
     if let Some((stream, read)) = handover {
-        general::serve(context, stream, read, &watch).await;
+        general::serve(context, stream, read, watch).await;
     }
 }

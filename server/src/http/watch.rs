@@ -50,6 +50,13 @@ pub(super) enum Verdict {
     Expired,
 }
 
+impl Watches {
+    /// Has the drain begun?
+    pub(super) fn draining(&self) -> bool {
+        self.draining.get()
+    }
+}
+
 impl Watch {
     /// Watches the calling task's connection, without a deadline yet.
     pub(super) async fn begin(worker: &Rc<Worker>) -> Watch {

@@ -4,7 +4,7 @@
 //! One turn: send what is left, read, answer every request that is complete from inside the engine's lookup, send. Reads
 //! that have to wait for the source keep their places in the order of answers and leave as one batch.
 use super::{
-    Buffers, Context, INPUT,
+    Buffers, Context, INPUT, LINGER,
     answer::{self, Reading},
     body::Body,
     kv::{self, Read},
@@ -81,7 +81,7 @@ pub(super) async fn serve(
                 let limit = context.worker.app.settings.header_timeout;
                 fast.send(answer::head_timeout(limit)).await.ok()?;
                 fast.flush().await.ok()?;
-                linger(&mut fast.stream).await;
+                linger(&mut fast.stream, LINGER).await;
                 return None;
             }
             Next::Close => return None,
@@ -285,21 +285,21 @@ impl Fast<'_> {
     /// Sends the answers that wait, in order, each followed by those behind it.
     async fn settle(&mut self) -> io::Result<()> {
         let worker = self.context.worker.clone();
-        for mut waiting in std::mem::take(&mut self.waiting) {
-            let Waiting { reading, key, .. } = &waiting;
+        for waiting in std::mem::take(&mut self.waiting) {
+            let Waiting { reading, key, answer, mut after } = waiting;
             // The source keeps its own deadline.
             self.watch.allow(None);
-            let read = match waiting.answer {
+            let read = match answer {
                 Answer::Large(value) => Read::Found(None, value),
-                Answer::Wait(wait) => kv::fetched(&worker.groups[0], key, wait).await,
+                Answer::Wait(wait) => kv::fetched(&worker.groups[0], &key, wait).await,
             };
             let response = match read {
-                Read::Found(about, value) => reading.found(key, value, about, worker.app.instance),
-                Read::Absent => reading.absent(key),
-                Read::Failed(error) => reading.failed(Some(key), Problem::source(&error)),
+                Read::Found(about, value) => reading.found(&key, value, about, worker.app.instance),
+                Read::Absent => reading.absent(&key),
+                Read::Failed(error) => reading.failed(Some(&key), Problem::source(&error)),
             };
             self.send(response).await?;
-            self.output.append(&mut waiting.after);
+            self.output.append(&mut after);
         }
         self.flush().await?;
         self.watch.allow(match self.state {

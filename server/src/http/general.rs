@@ -1,6 +1,6 @@
 //! The general path: hyper, over a connection of which some bytes may have been read.
 use super::{
-    Context, answer,
+    Context, LINGER, answer,
     body::Body,
     router,
     watch::{Verdict, Watch},
@@ -8,7 +8,7 @@ use super::{
 use crate::{net::linger::linger, proto::{http::text::Date, output::Output}};
 use bytes::{Buf, Bytes};
 use http::{Request, Response};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use hyper::{
     body::Incoming,
     rt::{Executor, Read, ReadBufCursor, Write},
@@ -76,7 +76,7 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
     .await;
     let mut stream = connection.into_parts().io.stream.into_inner();
     match end {
-        End::Done => linger(&mut stream).await,
+        End::Done => linger(&mut stream, LINGER).await,
         End::HeadTimeout => {
             let mut output = Output::default();
             let date = *Date::default().at(crate::clock::now());
@@ -85,7 +85,7 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
             let used = output.io_slices(&mut slices);
             // A socket without room for this much belongs to a client that does not listen.
             if stream.write_vectored(&slices[..used]).await.is_ok() {
-                linger(&mut stream).await;
+                linger(&mut stream, LINGER).await;
             }
         }
         End::Dropped => {}

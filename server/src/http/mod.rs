@@ -30,7 +30,7 @@ use crate::{
     app::Worker,
     proto::{http::text::Date, output::Output},
 };
-use std::{cell::RefCell, net::SocketAddr, rc::Rc};
+use std::{cell::RefCell, net::SocketAddr, rc::Rc, time::Duration};
 use tokio::net::TcpStream;
 
 /// Which routes a listener has.
@@ -57,6 +57,9 @@ struct Buffers {
     output: Output,
     date: Date,
 }
+
+/// How long a client may go on sending after we have ended a connection, before it is cut off.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// A head that does not fit is the general path's business.
 const INPUT: usize = 16 * 1024;

@@ -1,6 +1,7 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     config::Settings,
+    http,
     net::{clients::Clients, drain::Drain, throttle::Throttle},
     read::{Group, Writes},
     telemetry::{Counters, Telemetry},
@@ -25,6 +26,8 @@ pub struct App {
     pub throttle: Option<Throttle>,
     /// Whether the process is on its way out.
     pub drain: Drain,
+    /// Drawn at random at the start: tells this life of the server from all others (entity tags).
+    pub instance: u64,
 }
 
 /// Addresses that the process listens on.
@@ -48,4 +51,6 @@ pub struct Worker {
     pub groups: Vec<Rc<Group>>,
     /// This core's counters (single writer).
     pub counters: Arc<Counters>,
+    /// What its HTTP connections share.
+    pub http: http::PerWorker,
 }

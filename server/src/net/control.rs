@@ -19,6 +19,7 @@ use crate::{
 use larder_engine::Cache;
 use std::{
     cell::Cell,
+    hash::{BuildHasher, RandomState},
     net::TcpListener,
     rc::Rc,
     sync::Arc,
@@ -67,6 +68,7 @@ fn build(settings: Settings, bound: Bound, limit: usize) -> App {
         clients: Arc::new(Clients::new(settings.threads, limit)),
         throttle: Throttle::new(&settings),
         drain: Drain::default(),
+        instance: RandomState::new().hash_one(0),
         settings,
     }
 }

@@ -18,7 +18,7 @@ pub mod clients;
 mod control;
 pub mod drain;
 mod files;
-mod linger;
+pub(crate) mod linger;
 mod listen;
 mod ready;
 pub mod redis;

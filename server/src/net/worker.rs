@@ -111,6 +111,7 @@ fn build(id: usize, app: Arc<App>) -> Result<Worker, RunError> {
         id,
         groups,
         counters: Arc::default(),
+        http: http::PerWorker::default(),
         app,
     })
 }
@@ -192,6 +193,7 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
 fn prepare(stream: std::net::TcpStream) -> io::Result<TcpStream> {
     // Replies leave whole: waiting for more to send would only delay them.
     stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
     TcpStream::from_std(stream)
 }
 

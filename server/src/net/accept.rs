@@ -2,10 +2,11 @@
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
 use super::{
-    clients::{Clients, Seat},
+    clients::Seat,
     listen::Service,
     linger::linger,
 };
+use crate::app::App;
 use std::{
     cell::Cell,
     io::{self, Write},
@@ -39,7 +40,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(super) async fn accept(
     listener: TcpListener,
     service: Service,
-    clients: Arc<Clients>,
+    app: Arc<App>,
     workers: Rc<Vec<UnboundedSender<Arrival>>>,
     refused: Rc<Cell<usize>>,
 ) -> io::Result<()> {
@@ -51,12 +52,14 @@ pub(super) async fn accept(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) if is_of_the_connection(&error) => continue,
-            Err(_out_of_resources) => {
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection, trying again");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
-        let Some(seat) = clients.admit(service == Service::Admin) else {
+        let Some(seat) = app.clients.admit(service == Service::Admin) else {
+            app.telemetry.control().connections_refused.add(1);
             refuse(stream, service, &refused);
             continue;
         };

@@ -1,0 +1,161 @@
+//! How each server is started: with what makes it fastest or smallest for a cache (nothing is written to disk), else its defaults.
+use super::{Server, free_port, require};
+use crate::wire::{Http, Reply, Resp};
+use anyhow::Context;
+use serde::Deserialize;
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    time::Duration,
+};
+
+const PROBE: Duration = Duration::from_secs(1);
+
+/// redis-server without persistence, at `address` or at a free port.
+pub(crate) fn redis(core: Option<usize>, address: Option<SocketAddr>) -> anyhow::Result<Server> {
+    let address = address.map_or_else(free_port, Ok)?;
+    let arguments = [
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--port",
+        &address.port().to_string(),
+    ]
+    .map(str::to_owned);
+    let folder = tempfile::tempdir()?;
+    let program = require("redis-server")?;
+    let mut server = Server::start("redis-server", folder, core, &program, &arguments, address)?;
+    // It must be this very process that answers: another one may have taken the port a moment before.
+    let own = format!("process_id:{}\r\n", server.child.id());
+    server.wait_until(|_| {
+        let mut client = Resp::connect(address, PROBE).ok()?;
+        match client.call(&[b"INFO", b"server"]).ok()? {
+            Reply::Bulk(Some(info)) => String::from_utf8_lossy(&info).contains(&own).then_some(()),
+            _ => None,
+        }
+    })?;
+    Ok(server)
+}
+
+/// memcached with one worker thread and this many mebibytes.
+pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<Server> {
+    let address = free_port()?;
+    let (port, memory) = (address.port().to_string(), memory_mib.to_string());
+    // -u matters only to root, whom memcached refuses to run as unless it is named.
+    let arguments = [
+        "-u",
+        "root",
+        "-l",
+        "127.0.0.1",
+        "-U",
+        "0",
+        "-t",
+        "1",
+        "-p",
+        &port,
+        "-m",
+        &memory,
+    ]
+    .map(str::to_owned);
+    let folder = tempfile::tempdir()?;
+    let program = require("memcached")?;
+    let mut server = Server::start("memcached", folder, core, &program, &arguments, address)?;
+    server.wait_until(|_| {
+        let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;
+        stream.set_read_timeout(Some(PROBE)).ok()?;
+        stream.write_all(b"version\r\n").ok()?;
+        let mut start = [0; 7];
+        stream.read_exact(&mut start).ok()?;
+        (&start == b"VERSION").then_some(())
+    })?;
+    Ok(server)
+}
+
+/// nginx at its best for one small static file, `/value`: one process, open-file cache, no sendfile (which is slower for small
+/// files), no log, connections kept for ever.
+pub(crate) fn nginx(core: Option<usize>, body: &[u8]) -> anyhow::Result<Server> {
+    let address = free_port()?;
+    let folder = tempfile::tempdir()?;
+    fs::create_dir(folder.path().join("root"))?;
+    fs::write(folder.path().join("root/value"), body)?;
+    let configuration = format!(
+        "daemon off; master_process off; worker_processes 1; pid nginx.pid; error_log stderr warn;
+         events {{ worker_connections 1024; multi_accept on; }}
+         http {{
+             access_log off; sendfile off; tcp_nodelay on; etag on; default_type application/octet-stream;
+             keepalive_timeout 3600s; keepalive_requests 1000000000;
+             open_file_cache max=1000 inactive=3600s; open_file_cache_valid 3600s; open_file_cache_min_uses 1;
+             client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+             server {{ listen {address} backlog=1024; root root; }}
+         }}\n"
+    );
+    fs::write(folder.path().join("nginx.conf"), configuration)?;
+    let prefix = folder.path().to_string_lossy().into_owned();
+    let arguments = ["-e", "stderr", "-p", &prefix, "-c", "nginx.conf"].map(str::to_owned);
+    let program = require("nginx")?;
+    let mut server = Server::start("nginx", folder, core, &program, &arguments, address)?;
+    server.http = Some(address);
+    server.wait_until(|_| {
+        let answer = Http::connect(address, PROBE).and_then(|mut client| client.get("/value"));
+        answer
+            .is_ok_and(|answer| answer.status == 200 && answer.body == body)
+            .then_some(())
+    })?;
+    Ok(server)
+}
+
+/// The part of larder's ready line that is needed.
+#[derive(Debug, Deserialize)]
+struct Ready {
+    ready: bool,
+    http: Vec<SocketAddr>,
+    redis: Vec<SocketAddr>,
+}
+
+/// `larder serve` with one thread, on ports that it chooses and names in its ready line.
+pub(crate) fn larder(
+    program: &Path,
+    core: Option<usize>,
+    arguments: &[String],
+) -> anyhow::Result<Server> {
+    let any = "127.0.0.1:0";
+    let program = program
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", program.display()))?;
+    let arguments: Vec<String> = [
+        "serve",
+        "--http",
+        any,
+        "--redis",
+        any,
+        "--admin",
+        any,
+        "--threads",
+        "1",
+    ]
+    .map(str::to_owned)
+    .into_iter()
+    .chain(arguments.iter().cloned())
+    .collect();
+    let folder = tempfile::tempdir()?;
+    let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut server = Server::start("larder", folder, core, &program, &arguments, unknown)?;
+    let ready = server.wait_until(|folder| {
+        let written = fs::read_to_string(folder.join("stdout")).ok()?;
+        let line = &written[..written.find('\n')?];
+        serde_json::from_str::<Ready>(line)
+            .ok()
+            .filter(|ready| ready.ready)
+    })?;
+    server.address = *ready
+        .redis
+        .first()
+        .context("larder's ready line names no Redis address")?;
+    server.http = ready.http.first().copied();
+    Ok(server)
+}

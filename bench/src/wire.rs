@@ -256,7 +256,9 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("accept");
             stream.write_all(bytes).expect("write");
-            stream.shutdown(std::net::Shutdown::Write).expect("shut down");
+            stream
+                .shutdown(std::net::Shutdown::Write)
+                .expect("shut down");
             let mut received = Vec::new();
             stream.read_to_end(&mut received).expect("read");
             received
@@ -266,8 +268,7 @@ mod tests {
 
     #[test]
     fn replies_of_every_kind_are_read() {
-        let (address, server) =
-            scripted(b"+OK\r\n-ERR no\r\n:-7\r\n$2\r\n\r\n\r\n$-1\r\n*0\r\n");
+        let (address, server) = scripted(b"+OK\r\n-ERR no\r\n:-7\r\n$2\r\n\r\n\r\n$-1\r\n*0\r\n");
         let mut client = Resp::connect(address, TIMEOUT).expect("connect");
         client.queue(&[b"GET", b"a\r\n"]);
         client.flush().expect("send");

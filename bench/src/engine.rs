@@ -29,7 +29,6 @@ use std::{
 /// number of threads with median, minimum and maximum in operations per second; then the ratios with their targets: get at least 3 times
 /// moka's and 1.3 times quick_cache's, set at least 3 times moka's (one thread), two threads at least 1.7 times one (larder).
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
@@ -299,7 +298,7 @@ fn figures(rows: &[Row]) -> Vec<Figure> {
                 _ => None,
             };
             if let Some(other) = find(rival, operation, threads) {
-                let name = format!("{label} larder/{rival}, {threads} threads");
+                let name = format!("{label} larder/{rival}, threads={threads}");
                 let quotient = row.per_second / other.per_second;
                 figures.push(Figure::new("engine", name, quotient, target));
             }
@@ -308,7 +307,7 @@ fn figures(rows: &[Row]) -> Vec<Figure> {
             && let Some(one) = find(Larder::NAME, operation, 1)
         {
             let target = (threads == 2).then_some(Target::AtLeast(1.7));
-            let name = format!("{label} larder, {threads} threads/1 thread");
+            let name = format!("{label} larder, threads={threads}/threads=1");
             let quotient = row.per_second / one.per_second;
             figures.push(Figure::new("engine", name, quotient, target));
         }

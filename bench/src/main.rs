@@ -1,6 +1,7 @@
 //! `larder-bench`: the programs that show Larder's figures, each against the systems it is compared with.
 //!
 //! Every program prints one JSON object per line on standard output and says in its `--help` what it measures and how.
+mod bound;
 mod contender;
 mod dataset;
 mod engine;
@@ -9,6 +10,7 @@ mod machine;
 mod memory;
 mod report;
 mod servers;
+mod stamp;
 mod trace;
 mod wire;
 
@@ -22,6 +24,7 @@ enum Program {
     HitRatio(hit_ratio::Args),
     Memory(memory::Args),
     Engine(engine::Args),
+    Bound(bound::Args),
 }
 
 fn main() -> ExitCode {
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         Program::HitRatio(args) => hit_ratio::run(&args, out),
         Program::Memory(args) => memory::run(&args, out),
         Program::Engine(args) => engine::run(&args, out),
+        Program::Bound(args) => bound::run(&args, out),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -30,7 +30,6 @@ use std::{
 /// One line per cache: entries held, resident_growth, bytes_per_entry, raw_bytes_per_entry (mean bytes of key and value) and their
 /// ratio. The last line holds larder's bytes_per_entry against its target, 90, which is meant for the default key set.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Number of entries the caches have room for
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -115,10 +114,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // Room for all the servers' entries, so that none evicts.
     let room_mib = (entries as f64 * (dataset.raw_bytes() + 256.0) / 1e6) as u64 + 128;
     if servers::find("redis-server").is_some() {
-        report::line(
-            out,
-            &over_redis(&servers::redis(None, None)?, entries, &dataset)?,
-        )?;
+        report::line(out, &over_redis(&servers::redis(None)?, entries, &dataset)?)?;
     }
     if servers::find("memcached").is_some() {
         report::line(
@@ -127,11 +123,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         )?;
     }
     if let Some(binary) = &args.larder {
-        let server = servers::larder(
-            binary,
-            None,
-            &["--max-memory".into(), format!("{room_mib}MiB")],
-        )?;
+        let server = servers::larder(binary, None, &["--max-memory", &format!("{room_mib}MiB")])?;
         report::line(out, &over_redis(&server, entries, &dataset)?)?;
     }
     let figure = "larder bytes per entry".into();
@@ -296,7 +288,7 @@ mod tests {
     #[test]
     fn servers_are_loaded_and_counted() {
         let row = |row: anyhow::Result<Row>| row.expect("measured");
-        let redis = servers::redis(None, None).expect("redis-server starts");
+        let redis = servers::redis(None).expect("redis-server starts");
         assert_eq!(
             row(over_redis(&redis, 5000, &Dataset::uuid())).entries,
             5000

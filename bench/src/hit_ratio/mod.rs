@@ -34,7 +34,6 @@ use std::{io::Write, path::PathBuf};
 /// trace's distinct keys), policy, requests, hits, hit_ratio; in mode `bytes` also bytes_budget, bytes_measured (what the cache held
 /// at the end, by its own count for larder, entries x bytes_per_entry for the others) and bytes_per_entry.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Trace file; may end in .zst or .xz
     #[arg(long, value_name = "FILE")]

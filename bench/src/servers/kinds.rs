@@ -13,9 +13,10 @@ use std::{
 
 const PROBE: Duration = Duration::from_secs(1);
 
-/// redis-server without persistence, at `address` or at a free port.
-pub(crate) fn redis(core: Option<usize>, address: Option<SocketAddr>) -> anyhow::Result<Server> {
-    let address = address.map_or_else(free_port, Ok)?;
+/// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there again after [`restart_redis`].
+pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<Server> {
+    let address = free_port()?;
+    let port = address.port().to_string();
     let arguments = [
         "--bind",
         "127.0.0.1",
@@ -24,22 +25,34 @@ pub(crate) fn redis(core: Option<usize>, address: Option<SocketAddr>) -> anyhow:
         "--appendonly",
         "no",
         "--port",
-        &address.port().to_string(),
+        &port,
     ]
     .map(str::to_owned);
     let folder = tempfile::tempdir()?;
     let program = require("redis-server")?;
     let mut server = Server::start("redis-server", folder, core, &program, &arguments, address)?;
+    wait_for_redis(&mut server)?;
+    Ok(server)
+}
+
+/// Brings a killed redis-server back on its port, with what it had saved.
+pub(crate) fn restart_redis(server: &mut Server) -> anyhow::Result<()> {
+    server.start_again()?;
+    wait_for_redis(server)
+}
+
+fn wait_for_redis(server: &mut Server) -> anyhow::Result<()> {
     // It must be this very process that answers: another one may have taken the port a moment before.
     let own = format!("process_id:{}\r\n", server.child.id());
+    let address = server.address;
     server.wait_until(|_| {
         let mut client = Resp::connect(address, PROBE).ok()?;
-        match client.call(&[b"INFO", b"server"]).ok()? {
-            Reply::Bulk(Some(info)) => String::from_utf8_lossy(&info).contains(&own).then_some(()),
-            _ => None,
-        }
-    })?;
-    Ok(server)
+        let Reply::Bulk(Some(info)) = client.call(&[b"INFO"]).ok()? else {
+            return None;
+        };
+        let info = String::from_utf8_lossy(&info);
+        (info.contains(&own) && info.contains("\r\nloading:0\r\n")).then_some(())
+    })
 }
 
 /// memcached with one worker thread and this many mebibytes.
@@ -76,13 +89,15 @@ pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<
     Ok(server)
 }
 
-/// nginx at its best for one small static file, `/value`: one process, open-file cache, no sendfile (which is slower for small
+/// nginx at its best for small static files, given as (name, bytes): one process, open-file cache, no sendfile (which is slower for small
 /// files), no log, connections kept for ever.
-pub(crate) fn nginx(core: Option<usize>, body: &[u8]) -> anyhow::Result<Server> {
+pub(crate) fn nginx(core: Option<usize>, files: &[(&str, &[u8])]) -> anyhow::Result<Server> {
     let address = free_port()?;
     let folder = tempfile::tempdir()?;
     fs::create_dir(folder.path().join("root"))?;
-    fs::write(folder.path().join("root/value"), body)?;
+    for (name, bytes) in files {
+        fs::write(folder.path().join("root").join(name), bytes)?;
+    }
     let configuration = format!(
         "daemon off; master_process off; worker_processes 1; pid nginx.pid; error_log stderr warn;
          events {{ worker_connections 1024; multi_accept on; }}
@@ -101,10 +116,12 @@ pub(crate) fn nginx(core: Option<usize>, body: &[u8]) -> anyhow::Result<Server> 
     let mut server = Server::start("nginx", folder, core, &program, &arguments, address)?;
     server.http = Some(address);
     server.wait_until(|_| {
-        let answer = Http::connect(address, PROBE).and_then(|mut client| client.get("/value"));
-        answer
-            .is_ok_and(|answer| answer.status == 200 && answer.body == body)
-            .then_some(())
+        let mut client = Http::connect(address, PROBE).ok()?;
+        let serves = |&(name, bytes): &(&str, &[u8])| {
+            let answer = client.get(&format!("/{name}"));
+            answer.is_ok_and(|answer| answer.status == 200 && answer.body == bytes)
+        };
+        files.iter().all(serves).then_some(())
     })?;
     Ok(server)
 }
@@ -121,7 +138,7 @@ struct Ready {
 pub(crate) fn larder(
     program: &Path,
     core: Option<usize>,
-    arguments: &[String],
+    arguments: &[&str],
 ) -> anyhow::Result<Server> {
     let any = "127.0.0.1:0";
     let program = program
@@ -138,9 +155,9 @@ pub(crate) fn larder(
         "--threads",
         "1",
     ]
-    .map(str::to_owned)
-    .into_iter()
-    .chain(arguments.iter().cloned())
+    .iter()
+    .chain(arguments)
+    .map(|&argument| argument.to_owned())
     .collect();
     let folder = tempfile::tempdir()?;
     let unknown = SocketAddr::from(([127, 0, 0, 1], 0));

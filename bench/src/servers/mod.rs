@@ -5,7 +5,7 @@ mod kinds;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use kinds::{larder, memcached, nginx, redis};
+pub(crate) use kinds::{larder, memcached, nginx, redis, restart_redis};
 
 use crate::machine::{self, Process};
 use anyhow::{Context, bail, ensure};
@@ -34,6 +34,8 @@ pub(crate) struct Server {
     /// Where it speaks HTTP, if that is another address.
     pub(crate) http: Option<SocketAddr>,
     child: Child,
+    command: Command,
+    core: Option<usize>,
     folder: TempDir,
 }
 
@@ -62,6 +64,8 @@ impl Server {
             address,
             http: None,
             child,
+            command,
+            core,
             folder,
         })
     }
@@ -96,6 +100,20 @@ impl Server {
     /// The process, for its memory and CPU time.
     pub(crate) fn process(&self) -> Process {
         Process::Id(self.child.id())
+    }
+
+    /// Kills it (SIGKILL) and returns when it is gone.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it once more as it was started, in the same folder and on the same port.
+    fn start_again(&mut self) -> anyhow::Result<()> {
+        self.child = machine::spawn_on(self.core, &mut self.command)
+            .with_context(|| format!("cannot start {} again", self.name))?;
+        Ok(())
     }
 
     /// Has it ended by itself?

@@ -2,6 +2,7 @@
 //!
 //! Every program prints one JSON object per line on standard output and says in its `--help` what it measures and how.
 mod bound;
+mod compare;
 mod contender;
 mod dataset;
 mod engine;
@@ -25,6 +26,7 @@ enum Program {
     Memory(memory::Args),
     Engine(engine::Args),
     Bound(bound::Args),
+    Server(compare::Args),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Program::Memory(args) => memory::run(&args, out),
         Program::Engine(args) => engine::run(&args, out),
         Program::Bound(args) => bound::run(&args, out),
+        Program::Server(args) => compare::run(&args, out),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

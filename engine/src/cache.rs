@@ -4,7 +4,8 @@ use crate::{
     Expiry, Millis,
     budget::Budget,
     flight::{Flights, Lead, Wait},
-    shard::{Key, Rules, Shard, Stats},
+    shard::{Key, Rules, Shard},
+    stats::Stats,
     sync::{Arc, Mutex, lock},
     tier::Tier,
 };

@@ -95,7 +95,7 @@ mod tests {
     fn ages_are_right_within_an_eighth_after_a_day() {
         let mut clock = Clock::default();
         let mut given = Vec::new();
-        let end = 86_400_000;
+        let end = if cfg!(miri) { 1_000_000 } else { 86_400_000 };
         for now in (0..end).step_by(500) {
             given.push((clock.next(now), now));
         }

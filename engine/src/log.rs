@@ -98,6 +98,8 @@ pub(crate) struct Log {
     bits: u32,
     segments: Vec<Option<Segment>>,
     free: Vec<u32>,
+    /// A segment was opened since this was last asked.
+    opened: bool,
     /// Bytes of live records in all segments (large values not counted).
     live_records: usize,
     small: Fifo,
@@ -114,6 +116,7 @@ impl Log {
             bits: segment.ilog2(),
             segments: Vec::new(),
             free: Vec::new(),
+            opened: false,
             live_records: 0,
             small: Fifo::default(),
             main: Fifo::default(),
@@ -401,7 +404,13 @@ impl Log {
             (self.segments.len() - 1) as u32
         };
         self.fifo_mut(queue).segments.push_back(number);
+        self.opened = true;
         (number, 0)
+    }
+
+    /// Was a segment opened since the last call?
+    pub(crate) fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.opened)
     }
 
     /// The oldest live record of a queue. It stays the oldest until it is removed or relocated.

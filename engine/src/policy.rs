@@ -8,8 +8,10 @@ use crate::{
 };
 use std::hash::BuildHasher;
 
-/// Compact rather than evict where this much of the log is dead.
+/// The log is compacted, and nothing evicted, while this much of it is dead.
 const SLACK: f32 = 0.25;
+/// Segments compacted for one that was opened. Each gives back a quarter or more of itself, most often half.
+const COMPACTIONS: usize = 4;
 
 impl Shard {
     pub(crate) fn touched(&self, policy: u8) -> u8 {
@@ -32,8 +34,15 @@ impl Shard {
         }
     }
 
-    /// Evicts until the cache is within its bound or this shard has nothing left to give but the entry just written.
+    /// Compacts if the log has grown over what is dead, and evicts until the cache is within its bound or this shard has nothing left to give but the entry just written.
     pub(crate) fn make_room(&mut self, rules: &Rules, now: Millis) {
+        if self.log.take_opened() {
+            for _ in 0..COMPACTIONS {
+                if self.log.slack() <= SLACK || !self.compact(rules) {
+                    break;
+                }
+            }
+        }
         self.settle(&rules.budget);
         while rules.budget.is_over() && self.relieve(rules, now) {}
         self.newest = u32::MAX;

@@ -1,8 +1,16 @@
 //! What answers a miss and takes writes. One trait, one conformance suite, one file per implementation.
+//!
+//! Invariants, whatever the implementation:
+//! - every [`Fetch`] that is handed over is finished within `source-timeout` (or dropped, which releases its waiters too);
+//! - a write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing at the source;
+//!   one that may have been applied returns [`SourceError::Lost`];
+//! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`] and the write-through.
+pub mod none;
+
 use crate::read::Fetch;
 use bytes::Bytes;
 use larder_engine::Millis;
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 /// A future that stays on its core.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -16,14 +24,37 @@ pub struct Found {
     pub expiry: Option<Millis>,
 }
 
-/// Why a source gave no answer.
-#[derive(Debug, Clone)]
+/// Why a source gave no answer. [`Display`](fmt::Display) is the whole text for a client, to follow `-` or `-ERR ` (see each variant).
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceError {
-    /// Not reachable, connection lost, deadline passed, too many fetches in flight: the client may retry. Text follows `source unavailable: `.
+    /// Not reachable, connection lost, deadline passed, too many fetches in flight: nothing was changed and the client may retry.
+    /// The text reads `source unavailable: ` and the reason; Redis clients get it after `-ERR `.
     Unavailable(Arc<str>),
-    /// The source answered with an error of its own (`WRONGTYPE …`): relayed as it is.
+    /// A write was sent and no reply came: it may have been applied. Reads as `Unavailable`.
+    Lost(Arc<str>),
+    /// The source answered with an error of its own (`WRONGTYPE …`, code included): relayed as it is.
     Refused(Arc<str>),
 }
+impl SourceError {
+    /// The source is at fault for want of an answer (HTTP 503), rather than having said no.
+    pub fn is_unavailable(&self) -> bool {
+        !matches!(self, SourceError::Refused(_))
+    }
+}
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceError::Unavailable(reason) | SourceError::Lost(reason) => {
+                write!(f, "{UNAVAILABLE}{reason}")
+            }
+            SourceError::Refused(text) => f.write_str(text),
+        }
+    }
+}
+impl std::error::Error for SourceError {}
+
+/// How the text of an unavailable source begins.
+pub(crate) const UNAVAILABLE: &str = "source unavailable: ";
 
 /// One core's connection to a source. Not `Send`: each worker builds its own.
 ///

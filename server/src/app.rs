@@ -4,6 +4,7 @@ use crate::{
     http,
     net::{clients::Clients, drain::Drain, throttle::Throttle},
     read::{Group, Writes},
+    source::SourceSetup,
     telemetry::{Counters, Telemetry},
 };
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
@@ -18,6 +19,8 @@ pub struct App {
     pub telemetry: Telemetry,
     /// The memory tiers, index 0 is group `default`; same order as `Settings::groups`.
     pub caches: Vec<Arc<larder_engine::Cache>>,
+    /// What the workers' sources have in common, and how they are doing; same order.
+    pub sources: Vec<SourceSetup>,
     /// Writes under way to the groups' sources; same order.
     pub writes: Vec<Arc<Writes>>,
     /// Who is connected: CLIENT LIST, CLIENT KILL.

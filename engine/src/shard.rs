@@ -9,9 +9,9 @@ use crate::{
     clock::Clock,
     entry::{Entry, LargeValue, Value},
     flight::Flights,
-    ghost::Ghost,
     index::{Index, ScanAt},
     log::{Log, Queue},
+    policy::Policy,
     record::{self, Body, Meta, body},
     stats::Stats,
     wheel::Wheel,
@@ -55,7 +55,7 @@ pub(crate) struct Rules {
 pub(crate) struct Shard {
     pub(crate) index: Index,
     pub(crate) log: Log,
-    pub(crate) ghost: Ghost,
+    pub(crate) policy: Policy,
     pub(crate) flights: Flights,
     pub(crate) wheel: Wheel,
     pub(crate) clock: Clock,
@@ -75,7 +75,7 @@ impl Shard {
         Shard {
             index: Index::new(),
             log: Log::new(segment),
-            ghost: Ghost::new(),
+            policy: Policy::new(),
             flights: Flights::default(),
             wheel: Wheel::new(),
             clock: Clock::default(),
@@ -97,7 +97,7 @@ impl Shard {
         size_of::<Shard>()
             + self.index.bytes()
             + self.log.bytes()
-            + self.ghost.bytes()
+            + self.policy.bytes()
             + self.wheel.bytes()
             + self.flights.bytes()
             + self.clock.bytes()
@@ -111,8 +111,7 @@ impl Shard {
     }
 
     fn find(&self, key: Key<'_>) -> Option<u32> {
-        self.index
-            .find(key.hash, |position| self.log.key(position) == key.bytes)
+        self.index.find(key.hash, |position| self.log.key(position) == key.bytes)
     }
 
     /// The key's record unless it has expired; one that has is removed.
@@ -131,9 +130,7 @@ impl Shard {
 
     /// The same, remembered absences left out.
     fn present(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<u32> {
-        self.live(rules, key, now)
-            .filter(|(_, meta)| !meta.is_absent())
-            .map(|(position, _)| position)
+        self.live(rules, key, now).filter(|(_, meta)| !meta.is_absent()).map(|(position, _)| position)
     }
 
     pub(crate) fn entry(&self, position: u32) -> Entry<'_> {
@@ -159,10 +156,7 @@ impl Shard {
     }
 
     /// A counted read. `Some(None)` is a remembered absence.
-    #[expect(
-        clippy::option_option,
-        reason = "three outcomes: present, known to be absent, unknown"
-    )]
+    #[expect(clippy::option_option, reason = "three outcomes: present, known to be absent, unknown")]
     pub(crate) fn read<R>(
         &mut self,
         rules: &Rules,
@@ -274,17 +268,10 @@ impl Shard {
         })
     }
 
-    pub(crate) fn random<R>(
-        &self,
-        seed: u64,
-        now: Millis,
-        read: impl FnOnce(Entry<'_>) -> R,
-    ) -> Option<R> {
+    pub(crate) fn random<R>(&self, seed: u64, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let mut mixed = seed;
         for _ in 0..32 {
-            mixed = mixed
-                .wrapping_mul(0x5851_f42d_4c95_7f2d)
-                .wrapping_add(0x1405_7b7e_f767_814f);
+            mixed = mixed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             let position = self.index.random(mixed ^ mixed >> 29)?;
             let record = self.log.record(position);
             let meta = Meta::read(record);
@@ -304,7 +291,7 @@ impl Shard {
             segment_bytes: self.log.segment_bytes() as u64,
             large_bytes: self.log.large_bytes() as u64,
             index_bytes: self.index.bytes() as u64,
-            ghost_bytes: self.ghost.bytes() as u64,
+            ghost_bytes: self.policy.bytes() as u64,
             wheel_bytes: self.wheel.bytes() as u64,
             flights: self.flights.len() as u64,
             ..self.stats

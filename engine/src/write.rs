@@ -5,6 +5,7 @@ use crate::{
     entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
     index::Hint,
     log::Large,
+    policy,
     record::{self, Body, MAX_KEY, MAX_VALUE, Meta, Parts, body},
     shard::{Key, Rules, Shard},
 };
@@ -35,11 +36,7 @@ impl Shard {
         self.fits(rules, key.bytes.len(), write.value.len())?;
         let old = self.live(rules, key, now);
         let present = old.is_some_and(|(_, meta)| !meta.is_absent());
-        let version = if present {
-            old.map_or(0, |(position, _)| self.version(position))
-        } else {
-            0
-        };
+        let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
         let met = match write.condition {
             Condition::Always => true,
             Condition::IfAbsent => !present,
@@ -50,21 +47,9 @@ impl Shard {
             return Ok(Stored::Unmet);
         }
         self.flights.fence(key.hash, key.bytes);
-        let version = self.put(
-            rules,
-            key,
-            old.map(|o| o.0),
-            write.value,
-            write.flags,
-            write.expiry,
-            now,
-        );
+        let version = self.put(rules, key, old.map(|o| o.0), write.value, write.flags, write.expiry, now);
         self.make_room(rules, now);
-        Ok(if present {
-            Stored::Replaced(version)
-        } else {
-            Stored::Created(version)
-        })
+        Ok(if present { Stored::Replaced(version) } else { Stored::Created(version) })
     }
 
     /// A fill: stores a value or an absence over whatever is there.
@@ -84,12 +69,7 @@ impl Shard {
         let Some(expiry) = self.resolve(rules, key, expiry, old.map(|o| o.0), now) else {
             return false;
         };
-        let new = New {
-            value: bytes,
-            expiry,
-            flags: 0,
-            absent: value.is_none(),
-        };
+        let new = New { value: bytes, expiry, flags: 0, absent: value.is_none() };
         self.store(rules, key, old.map(|o| o.0), new, now);
         self.make_room(rules, now);
         true
@@ -225,7 +205,7 @@ impl Shard {
                 record::set_version(record, version);
             }
             _ => {
-                let new = self.log.rewrite(position, expiry, version);
+                let new = self.log.rewrite(position, expiry, version, self.policy.drops());
                 self.index.moved(key.hash, position, new);
             }
         }
@@ -259,12 +239,8 @@ impl Shard {
                 ttl => {
                     // Spread by the hash and the write: deterministic, and different for each key and each time.
                     let spread = (key.hash ^ now.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
-                    let jitter = (ttl as u128 * u128::from(rules.jitter) / 100 * u128::from(spread)
-                        >> 24) as u64;
-                    Some(
-                        now.saturating_add((ttl - jitter).max(1))
-                            .min(record::MAX_EXPIRY),
-                    )
+                    let jitter = (ttl as u128 * u128::from(rules.jitter) / 100 * u128::from(spread) >> 24) as u64;
+                    Some(now.saturating_add((ttl - jitter).max(1)).min(record::MAX_EXPIRY))
                 }
             },
         })
@@ -273,11 +249,7 @@ impl Shard {
     fn fits(&self, rules: &Rules, key: usize, value: usize) -> Result<(), TooLarge> {
         let needed = key.saturating_add(value).saturating_add(rules.fixed);
         let max_memory = rules.budget.max_bytes();
-        if needed > max_memory {
-            Err(TooLarge { needed, max_memory })
-        } else {
-            Ok(())
-        }
+        if needed > max_memory { Err(TooLarge { needed, max_memory }) } else { Ok(()) }
     }
 
     /// Stores a value over `old`; gives its version (0 if it had already expired).
@@ -300,28 +272,10 @@ impl Shard {
             }
             return 0;
         };
-        self.store(
-            rules,
-            key,
-            old,
-            New {
-                value,
-                expiry,
-                flags,
-                absent: false,
-            },
-            now,
-        )
+        self.store(rules, key, old, New { value, expiry, flags, absent: false }, now)
     }
 
-    fn store(
-        &mut self,
-        rules: &Rules,
-        key: Key<'_>,
-        old: Option<u32>,
-        new: New<'_>,
-        now: Millis,
-    ) -> u64 {
+    fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
         let version = self.clock.next(now);
         let mut parts = Parts {
             version,
@@ -331,35 +285,24 @@ impl Shard {
             policy: 0,
             body: Body::Large { slot: 0 },
         };
-        let small = Body::Small {
-            key: key.bytes,
-            value: new.value,
-        };
-        let is_small = key.bytes.len() <= MAX_KEY && new.value.len() <= MAX_VALUE && {
-            let len = Parts {
-                body: small,
-                ..parts
-            }
-            .meta()
-            .len();
-            len <= self.log.max_record()
-        };
+        let mut is_small = key.bytes.len() <= MAX_KEY && new.value.len() <= MAX_VALUE;
         if is_small {
-            parts.body = small;
+            parts.body = Body::Small { key: key.bytes, value: new.value };
+            is_small = parts.meta().len() <= self.log.max_record();
+        }
+        let mut weight = parts.meta().len();
+        if !is_small {
+            let large = Large::new(key.bytes, new.value);
+            weight += large.bytes();
+            parts.body = Body::Large { slot: self.log.add_large(large) };
         }
         let Some(position) = old else {
-            if !is_small {
-                parts.body = Body::Large {
-                    slot: self.log.add_large(Large::new(key.bytes, new.value)),
-                };
-            }
-            let (queue, policy) = self.admit(key.hash);
+            let (queue, policy) = self.admit(rules, key.hash, weight);
             parts.policy = policy;
-            let position = self.log.append(queue, &parts);
+            let position = self.log.append(queue, &parts, self.policy.drops());
             self.newest = position;
             let (log, hasher) = (&self.log, &rules.hasher);
-            self.index
-                .insert(key.hash, position, |p| hasher.hash_one(log.key(p)));
+            self.index.insert(key.hash, position, |p| hasher.hash_one(log.key(p)));
             self.stats.insertions += u64::from(!new.absent);
             self.absent += usize::from(new.absent);
             self.note_expiry(key.hash, None, new.expiry, now);
@@ -369,18 +312,13 @@ impl Shard {
         let meta = Meta::read(record);
         let before = record::expiry(record, meta);
         self.absent = self.absent + usize::from(new.absent) - usize::from(meta.is_absent());
-        parts.policy = self.touched(meta.policy());
+        parts.policy = policy::touched(meta.policy());
         if is_small && parts.meta() == meta.with_policy(parts.policy) {
             let record = self.log.record_mut(position);
             parts.meta().write(record);
             record::overwrite(record, &parts);
         } else {
-            if !is_small {
-                parts.body = Body::Large {
-                    slot: self.log.add_large(Large::new(key.bytes, new.value)),
-                };
-            }
-            let position_after = self.log.append(self.log.queue_of(position), &parts);
+            let position_after = self.log.append(self.log.queue_of(position), &parts, self.policy.drops());
             self.log.remove(position);
             self.index.moved(key.hash, position, position_after);
             self.newest = position_after;
@@ -390,15 +328,8 @@ impl Shard {
     }
 
     /// Keeps the wheel's promise: an entry's hint waits in a slot that is due at or before its expiry.
-    fn note_expiry(
-        &mut self,
-        hash: u64,
-        before: Option<Millis>,
-        after: Option<Millis>,
-        now: Millis,
-    ) {
-        self.expiring =
-            self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+    fn note_expiry(&mut self, hash: u64, before: Option<Millis>, after: Option<Millis>, now: Millis) {
+        self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
         if let Some(at) = after
             && before.is_none_or(|waiting| at < waiting)
         {

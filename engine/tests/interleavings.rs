@@ -11,18 +11,11 @@ use shuttle::{
 };
 
 fn cache(shards: usize) -> Arc<Cache> {
-    Cache::new(Config {
-        shards: Some(shards),
-        max_memory: 1 << 20,
-        seed: Some(3),
-        ..Config::default()
-    })
+    Cache::new(Config { shards: Some(shards), max_memory: 1 << 20, seed: Some(3), ..Config::default() })
 }
 
 fn read(cache: &Cache, key: &[u8]) -> Option<Vec<u8>> {
-    cache
-        .tier()
-        .peek(cache.key(key), 0, |e| e.value.as_bytes().to_vec())
+    cache.tier().peek(cache.key(key), 0, |e| e.value.as_bytes().to_vec())
 }
 
 fn explore(scenario: impl Fn() + Send + Sync + 'static) {
@@ -37,17 +30,15 @@ fn concurrent_misses_fetch_once_and_all_get_the_value() {
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 let (cache, fetches) = (cache.clone(), fetches.clone());
-                thread::spawn(move || {
-                    match cache.lookup(cache.key(b"k"), 0, |e| e.value.to_bytes()) {
-                        Lookup::Hit(value) => Outcome::Value(value),
-                        Lookup::Absent => Outcome::Absent,
-                        Lookup::Wait(wait) => block_on(wait),
-                        Lookup::Lead(lead) => {
-                            fetches.fetch_add(1, SeqCst);
-                            let wait = lead.wait();
-                            lead.finish(Outcome::Value("v".into()), Fill::Store(Expiry::Never), 0);
-                            block_on(wait)
-                        }
+                thread::spawn(move || match cache.lookup(cache.key(b"k"), 0, |e| e.value.to_bytes()) {
+                    Lookup::Hit(value) => Outcome::Value(value),
+                    Lookup::Absent => Outcome::Absent,
+                    Lookup::Wait(wait) => block_on(wait),
+                    Lookup::Lead(lead) => {
+                        fetches.fetch_add(1, SeqCst);
+                        let wait = lead.wait();
+                        lead.finish(Outcome::Value("v".into()), Fill::Store(Expiry::Never), 0);
+                        block_on(wait)
                     }
                 })
             })
@@ -84,20 +75,14 @@ fn overtaken(forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static) {
         reader.join().expect("no panic");
         writer.join().expect("no panic");
         let held = read(&cache, b"k");
-        assert!(
-            held.is_none() || held.as_deref() == Some(b"new"),
-            "{held:?}"
-        );
+        assert!(held.is_none() || held.as_deref() == Some(b"new"), "{held:?}");
     });
 }
 
 #[test]
 fn a_fill_never_survives_a_write_that_overtook_it() {
     overtaken(|cache, new| {
-        cache
-            .tier()
-            .set(cache.key(b"k"), Write::new(new), 0)
-            .expect("it fits");
+        cache.tier().set(cache.key(b"k"), Write::new(new), 0).expect("it fits");
     });
 }
 
@@ -122,9 +107,7 @@ fn a_fill_never_survives_a_clear_that_overtook_it() {
 fn a_leader_that_goes_away_releases_every_waiter_and_the_key() {
     explore(|| {
         let cache = cache(1);
-        let Lookup::Lead(lead) = cache.lookup(cache.key(b"k"), 0, |_| ()) else {
-            panic!("the first miss leads")
-        };
+        let Lookup::Lead(lead) = cache.lookup(cache.key(b"k"), 0, |_| ()) else { panic!("the first miss leads") };
         let waiters: Vec<_> = (0..2)
             .map(|_| {
                 let cache = cache.clone();
@@ -142,10 +125,7 @@ fn a_leader_that_goes_away_releases_every_waiter_and_the_key() {
         for waiter in waiters {
             assert_eq!(waiter.join().expect("no panic"), Outcome::Abandoned);
         }
-        assert!(matches!(
-            cache.lookup(cache.key(b"k"), 0, |_| ()),
-            Lookup::Lead(_)
-        ));
+        assert!(matches!(cache.lookup(cache.key(b"k"), 0, |_| ()), Lookup::Lead(_)));
         assert_eq!(cache.stats().flights, 0);
     });
 }
@@ -165,8 +145,7 @@ fn exclusive_operations_on_the_same_shards_neither_deadlock_nor_interleave() {
                     let keys = keys.map(|k| cache.key(k));
                     let mut tier = cache.exclusive(&keys);
                     for key in keys {
-                        tier.set(key, Write::new(&[n as u8; 3000]), 0)
-                            .expect("it fits");
+                        tier.set(key, Write::new(&[n as u8; 3000]), 0).expect("it fits");
                         thread::yield_now();
                     }
                 })

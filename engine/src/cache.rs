@@ -1,0 +1,269 @@
+//! The cache: its shards, their common account, and the reads that can miss into a flight.
+
+use crate::{
+    Expiry, Millis,
+    budget::Budget,
+    flight::{Flights, Lead, Wait},
+    shard::{Key, Rules, Shard, Stats},
+    sync::{Arc, Mutex, lock},
+    tier::Tier,
+};
+use foldhash::quality::FixedState;
+use std::{
+    hash::BuildHasher,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// More shards than this gain nothing on machines that exist.
+const MAX_SHARDS: usize = 1024;
+/// A position is 32 bits; half of them stay free because shards do not share evenly.
+const SHARD_REACH: usize = 1 << 31;
+/// A shard is worth having from this much memory and this many keys on.
+const SHARD_BYTES: usize = 4 << 20;
+const SHARD_KEYS: usize = 16 << 10;
+const SEGMENT: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 20;
+const SEGMENTS_PER_SHARD: usize = 64;
+
+/// Bounds and defaults of one cache.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Bound, in bytes, on everything that the cache holds.
+    pub max_memory: usize,
+    /// Bound on the number of entries; exact.
+    pub max_keys: Option<usize>,
+    /// Number of shards (rounded up to a power of two); `None` chooses from the bounds.
+    pub shards: Option<usize>,
+    /// Lifetime, in milliseconds, of entries stored with [`Expiry::Default`].
+    pub default_ttl: Option<u64>,
+    /// Share (per cent, 0 to 100) of the default lifetime by which it is shortened at random, so that entries stored together do not expire together.
+    pub ttl_jitter: u8,
+    /// Seed of the key hash; `None` draws one, so that nobody can choose keys that collide.
+    pub seed: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            max_memory: 64 << 20,
+            max_keys: None,
+            shards: None,
+            default_ttl: None,
+            ttl_jitter: 0,
+            seed: None,
+        }
+    }
+}
+
+impl Config {
+    fn shard_count(&self) -> usize {
+        let chosen = self.shards.unwrap_or_else(|| {
+            let by_keys = self.max_keys.map_or(MAX_SHARDS, |keys| keys / SHARD_KEYS);
+            by_keys.min(self.max_memory / SHARD_BYTES).min(64)
+        });
+        chosen
+            .max(self.max_memory / SHARD_REACH)
+            .clamp(1, MAX_SHARDS)
+            .next_power_of_two()
+    }
+
+    fn segment_size(&self, shards: usize) -> usize {
+        let wanted =
+            (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), *SEGMENT.end());
+        1 << wanted.ilog2()
+    }
+}
+
+/// What a counted read found.
+#[derive(Debug)]
+pub enum Lookup<R> {
+    /// The entry, as read by the closure.
+    Hit(R),
+    /// The source is known not to have the key.
+    Absent,
+    /// Nobody is fetching the key: the caller must.
+    Lead(Lead),
+    /// Somebody is: wait for what they get.
+    Wait(Wait),
+}
+
+/// One shard to a cache line pair, so that cores do not write each other's locks.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Slot(Mutex<Shard>);
+
+/// A byte-bounded cache shared by all cores. Lock order: one shard, or several in ascending order ([`Cache::exclusive`]).
+#[derive(Debug)]
+pub struct Cache {
+    shards: Box<[Slot]>,
+    pub(crate) rules: Rules,
+}
+
+impl Cache {
+    /// Builds an empty cache.
+    pub fn new(config: Config) -> Arc<Cache> {
+        let shards = config.shard_count();
+        let segment = config.segment_size(shards);
+        let seed = config
+            .seed
+            .unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
+        let rules = Rules {
+            budget: Budget::new(config.max_memory, config.max_keys),
+            fixed: shards * (size_of::<Shard>() + 1024) + 2 * segment,
+            hasher: FixedState::with_seed(seed),
+            default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
+            jitter: config.ttl_jitter.min(100),
+        };
+        let shards = (0..shards).map(|_| {
+            let mut shard = Shard::new(segment);
+            shard.settle(&rules.budget);
+            Slot(Mutex::new(shard))
+        });
+        Arc::new(Cache {
+            shards: shards.collect(),
+            rules,
+        })
+    }
+
+    /// Hashes a key; the result is only meaningful for this cache.
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        Key {
+            bytes,
+            hash: self.rules.hasher.hash_one(bytes),
+        }
+    }
+
+    pub(crate) fn shard_of(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.shards.len() - 1)
+    }
+
+    pub(crate) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(crate) fn mutex(&self, number: usize) -> &Mutex<Shard> {
+        &self.shards[number].0
+    }
+
+    /// A read that joins or leads a flight when it misses. Counts a hit or a miss.
+    pub fn lookup<R>(
+        self: &Arc<Self>,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(crate::Entry<'_>) -> R,
+    ) -> Lookup<R> {
+        let mut shard = lock(self.mutex(self.shard_of(key.hash)));
+        match shard.read(&self.rules, key, now, read) {
+            Some(Some(answer)) => Lookup::Hit(answer),
+            Some(None) => Lookup::Absent,
+            None => {
+                let (flight, begun) = shard.flights.join(key.hash, key.bytes);
+                if !begun {
+                    return Lookup::Wait(Wait::new(flight));
+                }
+                shard.settle(&self.rules.budget);
+                drop(shard);
+                Lookup::Lead(Lead::new(self.clone(), flight))
+            }
+        }
+    }
+
+    /// The end of a flight: under its shard's lock, `land` says whether the fence still stands; only then is the fill stored.
+    pub(crate) fn land(
+        &self,
+        hash: u64,
+        bytes: &[u8],
+        now: Millis,
+        value: Option<&[u8]>,
+        expiry: Option<Expiry>,
+        land: impl FnOnce(&mut Flights) -> bool,
+    ) -> bool {
+        let number = self.shard_of(hash);
+        let mut shard = lock(self.mutex(number));
+        let landed = land(&mut shard.flights);
+        let mut stored = false;
+        if let Some(expiry) = expiry {
+            if landed {
+                stored = shard.fill(&self.rules, Key { bytes, hash }, value, expiry, now);
+            } else {
+                shard.stats.fenced_fills += 1;
+            }
+        }
+        shard.settle(&self.rules.budget);
+        drop(shard);
+        self.tier().balance(number, now);
+        stored
+    }
+
+    /// Operations that lock one shard each.
+    pub fn tier(&self) -> Tier<'_> {
+        Tier::shared(self)
+    }
+
+    /// Operations under the locks of all the shards of `keys` at once: what is done through it is atomic. A thread must
+    /// never hold two, nor use the cache by another way meanwhile.
+    pub fn exclusive(&self, keys: &[Key<'_>]) -> Tier<'_> {
+        let mut numbers: Vec<usize> = keys.iter().map(|key| self.shard_of(key.hash)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Tier::exclusive(self, numbers)
+    }
+
+    /// The same with every shard locked.
+    pub fn exclusive_all(&self) -> Tier<'_> {
+        Tier::exclusive(self, (0..self.shards()).collect())
+    }
+
+    /// Forgets a key: its entry is removed and a fetch in flight will not be stored.
+    pub fn invalidate(&self, key: Key<'_>) {
+        lock(self.mutex(self.shard_of(key.hash))).delete(&self.rules, key, 0);
+    }
+
+    /// Removes what has expired, a bounded amount per lock taken. Call it every 100 ms or so.
+    pub fn tick(&self, now: Millis) {
+        for number in 0..self.shards() {
+            while lock(self.mutex(number)).reclaim(&self.rules, now) {}
+        }
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> Stats {
+        let mut sum = Stats {
+            used_bytes: self.rules.budget.bytes() as u64,
+            max_bytes: self.rules.budget.max_bytes() as u64,
+            ..Stats::default()
+        };
+        for slot in &self.shards {
+            let stats = lock(&slot.0).stats();
+            sum.add(&stats);
+        }
+        sum
+    }
+
+    /// Sets the counters of events (hits, misses, evictions …) to zero.
+    pub fn reset_stats(&self) {
+        for slot in &self.shards {
+            lock(&slot.0).stats = Stats::default();
+        }
+    }
+
+    /// Changes the bound; a smaller one evicts at once.
+    pub fn set_max_memory(&self, bytes: usize, now: Millis) {
+        self.rules.budget.set_max_bytes(bytes);
+        self.tier().balance(0, now);
+    }
+
+    /// The bound on bytes.
+    pub fn max_memory(&self) -> usize {
+        self.rules.budget.max_bytes()
+    }
+
+    /// The bound on keys.
+    pub fn max_keys(&self) -> Option<usize> {
+        self.rules.budget.max_keys()
+    }
+
+    /// Changes the lifetime for [`Expiry::Default`]; entries already stored keep theirs.
+    pub fn set_default_ttl(&self, ttl: Option<u64>) {
+        self.rules.default_ttl.store(ttl.unwrap_or(0), Relaxed);
+    }
+}

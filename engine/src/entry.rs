@@ -1,0 +1,178 @@
+//! What callers see of an entry, and how they say what to write.
+
+use crate::{Millis, clock::Clock, log::Large};
+use bytes::Bytes;
+
+/// An entry as seen under its shard's lock.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: Value<'a>,
+    /// When it expires.
+    pub expiry: Option<Millis>,
+    /// Client flags (memcached's 32 bits); 0 where none were given.
+    pub flags: u32,
+    /// Changes with every write of the key; never 0, which stands for "no entry".
+    pub version: u64,
+    pub(crate) clock: &'a Clock,
+    pub(crate) record: usize,
+    /// The policy's access count (0 to 7).
+    pub frequency: u8,
+}
+
+impl Entry<'_> {
+    /// When it was stored: up to a second early, for old entries up to an eighth of their age.
+    pub fn stored(&self) -> Millis {
+        self.clock.when(self.version)
+    }
+
+    /// Bytes of the memory bound that it occupies, its share of the index (about 8) included.
+    pub fn footprint(&self) -> usize {
+        let large = if let Value::Large(LargeValue(large)) = self.value {
+            large.bytes()
+        } else {
+            0
+        };
+        self.record + large + 8
+    }
+}
+
+/// A value: small ones lie in the log and are copied, large ones have an allocation of their own and can leave by reference.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// Bytes inside the log.
+    Inline(&'a [u8]),
+    /// A counted allocation.
+    Large(LargeValue<'a>),
+}
+
+/// A value in its own allocation.
+#[derive(Debug, Clone, Copy)]
+pub struct LargeValue<'a>(pub(crate) &'a Large);
+
+impl LargeValue<'_> {
+    /// The value by reference: costs no copy, keeps the bytes alive after the entry has gone.
+    pub fn share(&self) -> Bytes {
+        self.0.share()
+    }
+}
+
+impl<'a> Value<'a> {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        match self {
+            Value::Inline(bytes) => bytes,
+            Value::Large(large) => large.0.value(),
+        }
+    }
+
+    /// The bytes as an owned, counted buffer: a copy for small values, a reference for large ones.
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            Value::Inline(bytes) => Bytes::copy_from_slice(bytes),
+            Value::Large(large) => large.share(),
+        }
+    }
+}
+
+/// What a write does to the expiry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// The cache's default lifetime (with jitter), or none.
+    Default,
+    /// Never expires.
+    Never,
+    /// At this moment. A moment already past stores nothing and deletes what was there.
+    At(Millis),
+    /// As the entry that is replaced has it; never, if there is none.
+    Keep,
+}
+
+/// When a `set` applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    Always,
+    /// Only if the key has no entry.
+    IfAbsent,
+    /// Only if the key has an entry.
+    IfPresent,
+    /// Only if the entry has this version (0: no entry).
+    IfVersion(u64),
+}
+
+/// A write.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'a> {
+    /// The new value.
+    pub value: &'a [u8],
+    /// Its expiry.
+    pub expiry: Expiry,
+    /// Its client flags.
+    pub flags: u32,
+    /// When it applies.
+    pub condition: Condition,
+}
+
+impl<'a> Write<'a> {
+    /// An unconditional write that never expires.
+    pub fn new(value: &'a [u8]) -> Write<'a> {
+        Write {
+            value,
+            expiry: Expiry::Never,
+            flags: 0,
+            condition: Condition::Always,
+        }
+    }
+}
+
+/// What a `set` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// There was no entry; this is the new version.
+    Created(u64),
+    /// There was one; this is the new version.
+    Replaced(u64),
+    /// The condition did not hold; nothing changed.
+    Unmet,
+}
+
+/// The entry could never be held, whatever is evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    /// Bytes that the entry needs.
+    pub needed: usize,
+    /// The bound.
+    pub max_memory: usize,
+}
+
+impl std::fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "entry of {} bytes is larger than the memory tier holds (max-memory {})",
+            self.needed, self.max_memory
+        )
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// What [`Tier::update`](crate::Tier::update)'s closure asks for. Everything but `Expire` and `Put` keeps the expiry and flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'c> {
+    /// Nothing.
+    Keep,
+    /// Remove the entry.
+    Delete,
+    /// The contents of the scratch buffer become the value.
+    Put(Expiry),
+    /// Append to the value (creates the entry if there is none); a large value grows in place.
+    Append(&'c [u8]),
+    /// Overwrite from an offset, padding with zero bytes (creates the entry if there is none).
+    Splice(usize, &'c [u8]),
+    /// Change the expiry only.
+    Expire(Expiry),
+}

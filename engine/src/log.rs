@@ -1,0 +1,507 @@
+//! The log of one shard: segments of equal size to which records are appended, and the large entries beside them.
+//!
+//! A position is `segment << bits | offset`. Segments belong to a queue in the order in which they were opened; a segment is
+//! freed whole, when its last live record has left or been copied on. Bytes are never moved inside a segment.
+
+use crate::{
+    Millis,
+    record::{self, Body, Meta, Parts, body},
+};
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+
+/// Bytes of a large entry's slot number in its record.
+pub(crate) const LARGE_SLOT: usize = 4;
+/// What an allocator keeps beside an allocation, roughly.
+const ALLOCATION: usize = 16;
+
+/// The two FIFO queues of the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queue {
+    Small,
+    Main,
+}
+
+impl Queue {
+    pub(crate) fn other(self) -> Queue {
+        if self == Queue::Small {
+            Queue::Main
+        } else {
+            Queue::Small
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Segment {
+    data: Vec<u8>,
+    /// Bytes of live records (large values not counted).
+    live: usize,
+    queue: Queue,
+}
+
+/// One queue's segments, oldest first, and how far the oldest has been consumed.
+#[derive(Debug, Default)]
+struct Fifo {
+    segments: VecDeque<u32>,
+    head: usize,
+    /// Bytes of live entries, large values included.
+    live: usize,
+}
+
+/// An entry too large for a segment: key and value in one allocation, so that the value can leave by reference.
+#[derive(Debug)]
+pub(crate) struct Large {
+    data: Bytes,
+    key_len: usize,
+}
+
+impl Large {
+    pub(crate) fn new(key: &[u8], value: &[u8]) -> Large {
+        let mut data = Vec::with_capacity(key.len() + value.len());
+        data.extend_from_slice(key);
+        data.extend_from_slice(value);
+        Large {
+            data: data.into(),
+            key_len: key.len(),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.data[..self.key_len]
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.data[self.key_len..]
+    }
+
+    pub(crate) fn share(&self) -> Bytes {
+        self.data.slice(self.key_len..)
+    }
+
+    /// Rewrites the value, in place unless a reader still holds it.
+    pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut BytesMut, usize)) {
+        let mut data = std::mem::take(&mut self.data)
+            .try_into_mut()
+            .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+        edit(&mut data, self.key_len);
+        self.data = data.freeze();
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.len() + size_of::<Large>() + ALLOCATION
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    bits: u32,
+    segments: Vec<Option<Segment>>,
+    free: Vec<u32>,
+    /// A segment was opened since this was last asked.
+    opened: bool,
+    /// Bytes of live records in all segments (large values not counted).
+    live_records: usize,
+    small: Fifo,
+    main: Fifo,
+    large: Vec<Option<Large>>,
+    free_large: Vec<u32>,
+    large_bytes: usize,
+}
+
+impl Log {
+    /// `segment` is a power of two.
+    pub(crate) fn new(segment: usize) -> Log {
+        Log {
+            bits: segment.ilog2(),
+            segments: Vec::new(),
+            free: Vec::new(),
+            opened: false,
+            live_records: 0,
+            small: Fifo::default(),
+            main: Fifo::default(),
+            large: Vec::new(),
+            free_large: Vec::new(),
+            large_bytes: 0,
+        }
+    }
+
+    pub(crate) fn segment_size(&self) -> usize {
+        1 << self.bits
+    }
+
+    /// Longest record that goes into a segment; what is longer is large. An eighth bounds what is lost at the end of segments.
+    pub(crate) fn max_record(&self) -> usize {
+        self.segment_size() / 8
+    }
+
+    fn open_segments(&self) -> usize {
+        self.segments.len() - self.free.len()
+    }
+
+    /// Bytes of open segments.
+    pub(crate) fn segment_bytes(&self) -> usize {
+        self.open_segments() << self.bits
+    }
+
+    /// Bytes of large entries.
+    pub(crate) fn large_bytes(&self) -> usize {
+        self.large_bytes
+    }
+
+    /// Bytes of everything here.
+    pub(crate) fn bytes(&self) -> usize {
+        self.segment_bytes()
+            + self.large_bytes
+            + self.segments.capacity() * size_of::<Option<Segment>>()
+            + self.large.capacity() * size_of::<Option<Large>>()
+            + (self.free.capacity() + self.free_large.capacity()) * 4
+    }
+
+    /// Bytes of live records and large entries in a queue.
+    pub(crate) fn live(&self, queue: Queue) -> usize {
+        self.fifo(queue).live
+    }
+
+    fn fifo(&self, queue: Queue) -> &Fifo {
+        match queue {
+            Queue::Small => &self.small,
+            Queue::Main => &self.main,
+        }
+    }
+
+    fn fifo_mut(&mut self, queue: Queue) -> &mut Fifo {
+        match queue {
+            Queue::Small => &mut self.small,
+            Queue::Main => &mut self.main,
+        }
+    }
+
+    fn segment(&self, number: u32) -> &Segment {
+        self.segments[number as usize]
+            .as_ref()
+            .expect("a position points into an open segment")
+    }
+
+    fn segment_mut(&mut self, number: u32) -> &mut Segment {
+        self.segments[number as usize]
+            .as_mut()
+            .expect("a position points into an open segment")
+    }
+
+    fn split(&self, position: u32) -> (u32, usize) {
+        (
+            position >> self.bits,
+            position as usize & (self.segment_size() - 1),
+        )
+    }
+
+    /// The record at a position (and what follows it in its segment).
+    pub(crate) fn record(&self, position: u32) -> &[u8] {
+        let (number, at) = self.split(position);
+        &self.segment(number).data[at..]
+    }
+
+    pub(crate) fn record_mut(&mut self, position: u32) -> &mut [u8] {
+        let (number, at) = self.split(position);
+        &mut self.segment_mut(number).data[at..]
+    }
+
+    pub(crate) fn queue_of(&self, position: u32) -> Queue {
+        self.segment(self.split(position).0).queue
+    }
+
+    /// The key of a record.
+    pub(crate) fn key(&self, position: u32) -> &[u8] {
+        let record = self.record(position);
+        match body(record, Meta::read(record)) {
+            Body::Small { key, .. } => key,
+            Body::Large { slot } => self.large(slot).key(),
+        }
+    }
+
+    pub(crate) fn large(&self, slot: u32) -> &Large {
+        self.large[slot as usize]
+            .as_ref()
+            .expect("a record's slot is taken")
+    }
+
+    /// Bytes that a record stands for, large value included.
+    fn weight(&self, record: &[u8], meta: Meta) -> usize {
+        meta.len()
+            + if let Body::Large { slot } = body(record, meta) {
+                self.large(slot).bytes()
+            } else {
+                0
+            }
+    }
+
+    /// Bytes that the entry at a position stands for.
+    pub(crate) fn footprint(&self, position: u32) -> usize {
+        let record = self.record(position);
+        self.weight(record, Meta::read(record))
+    }
+
+    /// Stores a large entry's data and gives its slot.
+    pub(crate) fn add_large(&mut self, large: Large) -> u32 {
+        self.large_bytes += large.bytes();
+        if let Some(slot) = self.free_large.pop() {
+            self.large[slot as usize] = Some(large);
+            return slot;
+        }
+        self.large.push(Some(large));
+        (self.large.len() - 1) as u32
+    }
+
+    /// Edits a large value in place (the entry at `position` is large).
+    pub(crate) fn edit_large(
+        &mut self,
+        position: u32,
+        slot: u32,
+        edit: impl FnOnce(&mut BytesMut, usize),
+    ) {
+        let large = self.large[slot as usize]
+            .as_mut()
+            .expect("a record's slot is taken");
+        let before = large.bytes();
+        large.edit(edit);
+        let after = large.bytes();
+        self.large_bytes = self.large_bytes + after - before;
+        let fifo = self.fifo_mut(self.queue_of(position));
+        fifo.live = fifo.live + after - before;
+    }
+
+    /// Appends a record at a queue's tail. A new segment is opened where the last one has no room.
+    pub(crate) fn append(&mut self, queue: Queue, parts: &Parts<'_>) -> u32 {
+        let meta = parts.meta();
+        let (number, at) = self.room(queue, meta.len());
+        parts.append_to(&mut self.segment_mut(number).data);
+        self.segment_mut(number).live += meta.len();
+        self.live_records += meta.len();
+        let position = number << self.bits | at as u32;
+        self.fifo_mut(queue).live += self.footprint(position);
+        position
+    }
+
+    /// Writes a live record again, with another expiry and version, and marks the old one dead.
+    pub(crate) fn rewrite(&mut self, position: u32, expiry: Option<Millis>, version: u32) -> u32 {
+        let record = self.record(position);
+        let record = record[..Meta::read(record).len()].to_vec();
+        let meta = Meta::read(&record);
+        let weight = self.weight(&record, meta);
+        let queue = self.queue_of(position);
+        let flags = record::flags(&record, meta);
+        let parts = Parts {
+            version,
+            expiry,
+            flags,
+            absent: meta.is_absent(),
+            policy: meta.policy(),
+            body: body(&record, meta),
+        };
+        let new = self.append(queue, &parts);
+        self.bury(position, weight);
+        new
+    }
+
+    /// Copies a live record to a queue's tail with another policy state and marks the old one dead.
+    pub(crate) fn relocate(&mut self, position: u32, queue: Queue, policy: u8) -> u32 {
+        let record = self.record(position);
+        let meta = Meta::read(record);
+        let weight = self.weight(record, meta);
+        let (number, at) = self.room(queue, meta.len());
+        let (from, from_at) = self.split(position);
+        if from == number {
+            self.segment_mut(number)
+                .data
+                .extend_from_within(from_at..from_at + meta.len());
+        } else {
+            // Taken out for the moment: the source lies in the same vector.
+            let mut target = self.segments[number as usize]
+                .take()
+                .expect("room gives an open segment");
+            target
+                .data
+                .extend_from_slice(&self.segment(from).data[from_at..from_at + meta.len()]);
+            self.segments[number as usize] = Some(target);
+        }
+        let target = self.segment_mut(number);
+        meta.with_policy(policy).write(&mut target.data[at..]);
+        target.live += meta.len();
+        self.live_records += meta.len();
+        self.fifo_mut(queue).live += weight;
+        self.bury(position, weight);
+        number << self.bits | at as u32
+    }
+
+    /// The entry at a position is no more: its record dies, a large value is dropped, an emptied segment is freed.
+    pub(crate) fn remove(&mut self, position: u32) {
+        let record = self.record(position);
+        let meta = Meta::read(record);
+        let weight = self.weight(record, meta);
+        if let Body::Large { slot } = body(record, meta) {
+            let large = self.large[slot as usize]
+                .take()
+                .expect("a record's slot is taken");
+            self.large_bytes -= large.bytes();
+            self.free_large.push(slot);
+        }
+        self.bury(position, weight);
+    }
+
+    fn bury(&mut self, position: u32, weight: usize) {
+        let record = self.record_mut(position);
+        let meta = Meta::read(record);
+        meta.dead().write(record);
+        let (number, _) = self.split(position);
+        let segment = self.segment_mut(number);
+        segment.live -= meta.len();
+        let (empty, queue) = (segment.live == 0, segment.queue);
+        self.live_records -= meta.len();
+        let fifo = self.fifo_mut(queue);
+        fifo.live -= weight;
+        if empty && fifo.segments.back() != Some(&number) {
+            self.close(number, queue);
+        }
+    }
+
+    fn close(&mut self, number: u32, queue: Queue) {
+        let fifo = self.fifo_mut(queue);
+        let place = fifo
+            .segments
+            .iter()
+            .position(|n| *n == number)
+            .expect("an open segment is in its queue");
+        fifo.segments.remove(place);
+        if place == 0 {
+            fifo.head = 0;
+        }
+        self.segments[number as usize] = None;
+        self.free.push(number);
+    }
+
+    /// A segment at the queue's tail with `len` bytes of room, and where they begin.
+    fn room(&mut self, queue: Queue, len: usize) -> (u32, usize) {
+        if let Some(&tail) = self.fifo(queue).segments.back() {
+            let at = self.segment(tail).data.len();
+            if at + len <= self.segment_size() {
+                return (tail, at);
+            }
+            if self.segment(tail).live == 0 {
+                self.close(tail, queue);
+            }
+        }
+        let segment = Segment {
+            data: Vec::with_capacity(self.segment_size()),
+            live: 0,
+            queue,
+        };
+        let number = if let Some(number) = self.free.pop() {
+            self.segments[number as usize] = Some(segment);
+            number
+        } else {
+            self.segments.push(Some(segment));
+            (self.segments.len() - 1) as u32
+        };
+        self.fifo_mut(queue).segments.push_back(number);
+        self.opened = true;
+        (number, 0)
+    }
+
+    /// Was a segment opened since the last call?
+    pub(crate) fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.opened)
+    }
+
+    /// The oldest live record of a queue. It stays the oldest until it is removed or relocated.
+    pub(crate) fn oldest(&mut self, queue: Queue) -> Option<u32> {
+        loop {
+            let fifo = self.fifo(queue);
+            let (number, mut at) = (*fifo.segments.front()?, fifo.head);
+            let data = &self.segment(number).data;
+            while at < data.len() {
+                let meta = Meta::read(&data[at..]);
+                if !meta.is_dead() {
+                    self.fifo_mut(queue).head = at;
+                    return Some(number << self.bits | at as u32);
+                }
+                at += meta.len();
+            }
+            // Only the tail can have been read to its end and still be open: it holds nothing that lives.
+            self.close(number, queue);
+        }
+    }
+
+    /// Share of the open segments that nothing lives in.
+    pub(crate) fn slack(&self) -> f32 {
+        1.0 - self.live_records as f32 / self.segment_bytes().max(1) as f32
+    }
+
+    /// Live records in the closed segment with the least live bytes, if compacting it frees at least `share` of it.
+    pub(crate) fn sparsest(&self, share: f32) -> Option<(Queue, Vec<u32>)> {
+        let limit = (self.segment_size() as f32 * (1.0 - share)) as usize;
+        let closed = [&self.small, &self.main]
+            .into_iter()
+            .flat_map(|f| f.segments.iter().rev().skip(1));
+        let (live, number) = closed.map(|n| (self.segment(*n).live, *n)).min()?;
+        (live <= limit).then(|| (self.segment(number).queue, self.live_records(number)))
+    }
+
+    fn live_records(&self, number: u32) -> Vec<u32> {
+        let data = &self.segment(number).data;
+        let mut live = Vec::new();
+        let mut at = 0;
+        while at < data.len() {
+            let meta = Meta::read(&data[at..]);
+            if !meta.is_dead() {
+                live.push(number << self.bits | at as u32);
+            }
+            at += meta.len();
+        }
+        live
+    }
+
+    /// Every indexed record lives, every live record is indexed, each open segment is in one queue, and the sums are right.
+    #[cfg(test)]
+    pub(crate) fn check(&self, indexed: &[u32]) {
+        let mut indexed = indexed.to_vec();
+        indexed.sort_unstable();
+        let mut live = Vec::new();
+        let mut open = 0;
+        for (queue, fifo) in [(Queue::Small, &self.small), (Queue::Main, &self.main)] {
+            let mut weight = 0;
+            for (place, number) in fifo.segments.iter().enumerate() {
+                let records = self.live_records(*number);
+                assert_eq!(self.segment(*number).queue, queue);
+                assert_eq!(
+                    self.segment(*number).live,
+                    records
+                        .iter()
+                        .map(|p| Meta::read(self.record(*p)).len())
+                        .sum::<usize>()
+                );
+                assert!(
+                    self.segment(*number).live > 0 || place + 1 == fifo.segments.len(),
+                    "an empty segment is freed"
+                );
+                weight += records.iter().map(|p| self.footprint(*p)).sum::<usize>();
+                live.extend(records);
+                open += 1;
+            }
+            assert_eq!(fifo.live, weight);
+        }
+        live.sort_unstable();
+        assert_eq!(live, indexed);
+        assert_eq!(open, self.open_segments());
+        assert_eq!(
+            self.large_bytes,
+            self.large.iter().flatten().map(Large::bytes).sum::<usize>()
+        );
+        assert_eq!(
+            self.live_records,
+            live.iter()
+                .map(|p| Meta::read(self.record(*p)).len())
+                .sum::<usize>()
+        );
+    }
+}

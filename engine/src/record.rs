@@ -1,0 +1,220 @@
+//! How an entry lies in the log.
+//!
+//! ```text
+//!  meta 4 | version 4 | expiry 6 (if any) | client flags 4 (if any) | key | value        small entries
+//!  meta 4 | version 4 | expiry 6 (if any) | client flags 4 (if any) | slot 4             large ones
+//!
+//!  meta:  bits 0-2 policy state · 3 expiry · 4 flags · 5 large · 6 absent · 7 dead · 8-17 key length · 18-31 value length
+//! ```
+//!
+//! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 10889.
+
+use crate::{Millis, log::LARGE_SLOT};
+
+const EXPIRY: u32 = 1 << 3;
+const FLAGS: u32 = 1 << 4;
+const LARGE: u32 = 1 << 5;
+const ABSENT: u32 = 1 << 6;
+const DEAD: u32 = 1 << 7;
+const KEY_SHIFT: u32 = 8;
+const VALUE_SHIFT: u32 = 18;
+
+/// Longest key inside a segment.
+pub(crate) const MAX_KEY: usize = (1 << 10) - 1;
+/// Longest value inside a segment.
+pub(crate) const MAX_VALUE: usize = (1 << 14) - 1;
+/// Latest expiry that can be stored; later ones are brought down to it.
+pub(crate) const MAX_EXPIRY: Millis = (1 << 48) - 1;
+
+const FIXED: usize = 8;
+const EXPIRY_BYTES: usize = 6;
+const FLAGS_BYTES: usize = 4;
+
+/// A record's first four bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meta(u32);
+
+impl Meta {
+    pub(crate) fn read(record: &[u8]) -> Meta {
+        Meta(u32_at(record, 0))
+    }
+
+    pub(crate) fn write(self, record: &mut [u8]) {
+        record[..4].copy_from_slice(&self.0.to_le_bytes());
+    }
+
+    pub(crate) fn policy(self) -> u8 {
+        (self.0 & 7) as u8
+    }
+
+    pub(crate) fn with_policy(self, state: u8) -> Meta {
+        Meta(self.0 & !7 | u32::from(state & 7))
+    }
+
+    pub(crate) fn has_expiry(self) -> bool {
+        self.0 & EXPIRY != 0
+    }
+
+    pub(crate) fn is_large(self) -> bool {
+        self.0 & LARGE != 0
+    }
+
+    pub(crate) fn is_absent(self) -> bool {
+        self.0 & ABSENT != 0
+    }
+
+    pub(crate) fn is_dead(self) -> bool {
+        self.0 & DEAD != 0
+    }
+
+    pub(crate) fn dead(self) -> Meta {
+        Meta(self.0 | DEAD)
+    }
+
+    fn key_len(self) -> usize {
+        (self.0 >> KEY_SHIFT) as usize & MAX_KEY
+    }
+
+    fn value_len(self) -> usize {
+        (self.0 >> VALUE_SHIFT) as usize
+    }
+
+    /// Where the key (or the large entry's slot) begins.
+    pub(crate) fn body_at(self) -> usize {
+        FIXED
+            + if self.has_expiry() { EXPIRY_BYTES } else { 0 }
+            + if self.0 & FLAGS != 0 { FLAGS_BYTES } else { 0 }
+    }
+
+    /// The record's length.
+    pub(crate) fn len(self) -> usize {
+        self.body_at()
+            + if self.is_large() {
+                LARGE_SLOT
+            } else {
+                self.key_len() + self.value_len()
+            }
+    }
+}
+
+/// What a record is made of; [`Parts::append_to`] encodes it, the free functions below read it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) version: u32,
+    pub(crate) expiry: Option<Millis>,
+    pub(crate) flags: u32,
+    pub(crate) absent: bool,
+    pub(crate) policy: u8,
+    pub(crate) body: Body<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Body<'a> {
+    Small { key: &'a [u8], value: &'a [u8] },
+    Large { slot: u32 },
+}
+
+impl Parts<'_> {
+    pub(crate) fn meta(&self) -> Meta {
+        let mut meta = u32::from(self.policy & 7);
+        if self.expiry.is_some() {
+            meta |= EXPIRY;
+        }
+        if self.flags != 0 {
+            meta |= FLAGS;
+        }
+        if self.absent {
+            meta |= ABSENT;
+        }
+        match self.body {
+            Body::Small { key, value } => {
+                debug_assert!(key.len() <= MAX_KEY && value.len() <= MAX_VALUE);
+                meta |= (key.len() as u32) << KEY_SHIFT | (value.len() as u32) << VALUE_SHIFT;
+            }
+            Body::Large { .. } => meta |= LARGE,
+        }
+        Meta(meta)
+    }
+
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.meta().0.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
+        if let Some(at) = self.expiry {
+            out.extend_from_slice(&at.min(MAX_EXPIRY).to_le_bytes()[..EXPIRY_BYTES]);
+        }
+        if self.flags != 0 {
+            out.extend_from_slice(&self.flags.to_le_bytes());
+        }
+        match self.body {
+            Body::Small { key, value } => {
+                out.extend_from_slice(key);
+                out.extend_from_slice(value);
+            }
+            Body::Large { slot } => out.extend_from_slice(&slot.to_le_bytes()),
+        }
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub(crate) fn version(record: &[u8]) -> u32 {
+    u32_at(record, 4)
+}
+
+pub(crate) fn set_version(record: &mut [u8], version: u32) {
+    record[4..FIXED].copy_from_slice(&version.to_le_bytes());
+}
+
+pub(crate) fn expiry(record: &[u8], meta: Meta) -> Option<Millis> {
+    meta.has_expiry().then(|| {
+        let mut bytes = [0; 8];
+        bytes[..EXPIRY_BYTES].copy_from_slice(&record[FIXED..FIXED + EXPIRY_BYTES]);
+        Millis::from_le_bytes(bytes)
+    })
+}
+
+/// The record must have room for an expiry.
+pub(crate) fn set_expiry(record: &mut [u8], at: Millis) {
+    record[FIXED..FIXED + EXPIRY_BYTES]
+        .copy_from_slice(&at.min(MAX_EXPIRY).to_le_bytes()[..EXPIRY_BYTES]);
+}
+
+pub(crate) fn flags(record: &[u8], meta: Meta) -> u32 {
+    if meta.0 & FLAGS == 0 {
+        0
+    } else {
+        u32_at(record, meta.body_at() - FLAGS_BYTES)
+    }
+}
+
+pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
+    let at = meta.body_at();
+    if meta.is_large() {
+        return Body::Large {
+            slot: u32_at(record, at),
+        };
+    }
+    let (key, rest) = record[at..].split_at(meta.key_len());
+    Body::Small {
+        key,
+        value: &rest[..meta.value_len()],
+    }
+}
+
+/// Writes a small record of the same shape over another: all but the meta word.
+pub(crate) fn overwrite(record: &mut [u8], parts: &Parts<'_>) {
+    set_version(record, parts.version);
+    if let Some(at) = parts.expiry {
+        set_expiry(record, at);
+    }
+    let body_at = parts.meta().body_at();
+    if parts.flags != 0 {
+        record[body_at - FLAGS_BYTES..body_at].copy_from_slice(&parts.flags.to_le_bytes());
+    }
+    if let Body::Small { key, value } = parts.body {
+        let at = body_at + key.len();
+        record[at..at + value.len()].copy_from_slice(value);
+    }
+}

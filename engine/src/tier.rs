@@ -1,0 +1,220 @@
+//! The operations, on one shard at a time or under locks already held.
+
+use crate::{
+    Cache, Entry, Millis,
+    entry::{Change, Stored, TooLarge, Write},
+    index::ScanAt,
+    shard::{Key, Shard},
+    sync::{MutexGuard, lock},
+};
+
+/// Reads never return an expired entry or a remembered absence.
+#[derive(Debug)]
+pub struct Tier<'t> {
+    cache: &'t Cache,
+    /// Shards held, by ascending number; `None` where each operation locks its own.
+    held: Option<Vec<(usize, MutexGuard<'t, Shard>)>>,
+}
+
+impl<'t> Tier<'t> {
+    pub(crate) fn shared(cache: &'t Cache) -> Tier<'t> {
+        Tier { cache, held: None }
+    }
+
+    /// `numbers` ascend: that is the lock order.
+    pub(crate) fn exclusive(cache: &'t Cache, numbers: Vec<usize>) -> Tier<'t> {
+        let held = numbers
+            .into_iter()
+            .map(|number| (number, lock(cache.mutex(number))))
+            .collect();
+        Tier {
+            cache,
+            held: Some(held),
+        }
+    }
+
+    /// The cache that this works on.
+    pub fn cache(&self) -> &'t Cache {
+        self.cache
+    }
+
+    fn on<R>(&mut self, number: usize, run: impl FnOnce(&mut Shard) -> R) -> R {
+        match &mut self.held {
+            None => run(&mut lock(self.cache.mutex(number))),
+            Some(held) => {
+                let at = held
+                    .binary_search_by_key(&number, |h| h.0)
+                    .expect("an exclusive tier is used for the keys it was made for");
+                run(&mut held[at].1)
+            }
+        }
+    }
+
+    fn on_key<R>(&mut self, key: Key<'_>, run: impl FnOnce(&mut Shard) -> R) -> R {
+        self.on(self.cache.shard_of(key.hash), run)
+    }
+
+    /// Evicts from other shards where `number`, which was written to, could not make enough room by itself.
+    pub(crate) fn balance(&mut self, number: usize, now: Millis) {
+        let (rules, shards) = (&self.cache.rules, self.cache.shards());
+        let mut fruitless = 0;
+        let mut other = number;
+        while rules.budget.is_over() && fruitless <= shards {
+            // Its own turn comes last.
+            other = (other + 1) % shards;
+            if other == number && fruitless + 1 < shards {
+                continue;
+            }
+            let relieve = |shard: &mut Shard| shard.relieve(rules, now);
+            let relieved = if self
+                .held
+                .as_ref()
+                .is_none_or(|held| held.iter().any(|h| h.0 == other))
+            {
+                self.on(other, relieve)
+            } else {
+                // Waiting here could deadlock with another exclusive tier.
+                self.cache
+                    .mutex(other)
+                    .try_lock()
+                    .is_ok_and(|mut shard| relieve(&mut shard))
+            };
+            fruitless = if relieved { 0 } else { fruitless + 1 };
+        }
+    }
+
+    /// Reads an entry and counts the access: for eviction, and as a hit or a miss.
+    pub fn get<R>(
+        &mut self,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let rules = &self.cache.rules;
+        self.on_key(key, |shard| shard.read(rules, key, now, read).flatten())
+    }
+
+    /// Reads an entry without counting anything.
+    pub fn peek<R>(
+        &mut self,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let rules = &self.cache.rules;
+        self.on_key(key, |shard| shard.peek(rules, key, now, read))
+    }
+
+    /// Writes an entry.
+    pub fn set(&mut self, key: Key<'_>, write: Write<'_>, now: Millis) -> Result<Stored, TooLarge> {
+        let rules = &self.cache.rules;
+        let stored = self.on_key(key, |shard| shard.set(rules, key, write, now));
+        self.balance_after(key, now);
+        stored
+    }
+
+    /// Read-modify-write: the closure sees the entry (or none) and an empty scratch buffer and says what to do. It must not
+    /// use the cache.
+    pub fn update<'c, R>(
+        &mut self,
+        key: Key<'_>,
+        now: Millis,
+        change: impl FnOnce(Option<&Entry<'_>>, &mut Vec<u8>) -> (Change<'c>, R),
+    ) -> Result<R, TooLarge> {
+        let rules = &self.cache.rules;
+        let result = self.on_key(key, |shard| shard.update(rules, key, now, change));
+        self.balance_after(key, now);
+        result
+    }
+
+    fn balance_after(&mut self, key: Key<'_>, now: Millis) {
+        if self.cache.rules.budget.is_over() {
+            self.balance(self.cache.shard_of(key.hash), now);
+        }
+    }
+
+    /// Deletes; true if there was an entry. Fences a fetch in flight.
+    pub fn delete(&mut self, key: Key<'_>, now: Millis) -> bool {
+        let rules = &self.cache.rules;
+        self.on_key(key, |shard| shard.delete(rules, key, now))
+    }
+
+    /// Number of entries, expired ones that are not yet reclaimed included.
+    pub fn len(&mut self) -> usize {
+        (0..self.cache.shards())
+            .map(|number| self.on(number, |shard| shard.len()))
+            .sum()
+    }
+
+    /// No entries?
+    pub fn is_empty(&mut self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes everything and fences every flight, in time that does not depend on the number of entries (their memory
+    /// is given back segment by segment, outside the locks).
+    pub fn clear(&mut self) {
+        let rules = &self.cache.rules;
+        for number in 0..self.cache.shards() {
+            let old = self.on(number, |shard| shard.clear(rules));
+            drop(old);
+        }
+    }
+
+    /// Visits about `count` entries from `cursor` (0 to begin) and returns the next cursor (0: done). An entry that is there
+    /// from the first call to the last is visited at least once, whatever is written meanwhile; one may be visited twice.
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: Millis,
+        mut visit: impl FnMut(Entry<'_>),
+    ) -> u64 {
+        let mut number = (cursor >> 48) as usize;
+        let mut at = ScanAt {
+            prefix: (cursor >> 16) as u32,
+            tag: cursor as u16,
+        };
+        let mut left = count.max(1);
+        while number < self.cache.shards() {
+            let next = self.on(number, |shard| {
+                shard.scan(at, left, now, |entry| {
+                    left = left.saturating_sub(1);
+                    visit(entry);
+                })
+            });
+            if let Some(next) = next {
+                at = next;
+                break;
+            }
+            number += 1;
+            at = ScanAt { prefix: 0, tag: 0 };
+            if left == 0 {
+                break;
+            }
+        }
+        if number >= self.cache.shards() {
+            0
+        } else {
+            (number as u64) << 48 | u64::from(at.prefix) << 16 | u64::from(at.tag)
+        }
+    }
+
+    /// An entry at random; `seed` chooses.
+    pub fn random<R>(
+        &mut self,
+        seed: u64,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let shards = self.cache.shards();
+        let mut read = Some(read);
+        (0..shards).find_map(|step| {
+            let number = (seed as usize % shards + step) % shards;
+            self.on(number, |shard| {
+                shard.random(seed, now, |entry| read.take().map(|read| read(entry)))
+            })
+            .flatten()
+        })
+    }
+}

@@ -2,7 +2,7 @@
 use crate::{
     config::Settings,
     net::{clients::Clients, drain::Drain, throttle::Throttle},
-    read::Group,
+    read::{Group, Writes},
     telemetry::{Counters, Telemetry},
 };
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
@@ -17,6 +17,8 @@ pub struct App {
     pub telemetry: Telemetry,
     /// The memory tiers, index 0 is group `default`; same order as `Settings::groups`.
     pub caches: Vec<Arc<larder_engine::Cache>>,
+    /// Writes under way to the groups' sources; same order.
+    pub writes: Vec<Arc<Writes>>,
     /// Who is connected: CLIENT LIST, CLIENT KILL.
     pub clients: Arc<Clients>,
     /// The limiters, `None` when nothing is limited.

@@ -32,6 +32,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Refused connections whose client is still being waited for, at most; more are cut at once.
 const MAX_REFUSED: usize = 128;
 
+/// How long a refused client may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Accepts until dropped.
 pub(super) async fn accept(
     listener: TcpListener,
@@ -101,7 +104,7 @@ fn refuse(mut stream: TcpStream, service: Service, refused: &Rc<Cell<usize>>) {
         let refused = refused.clone();
         tokio::task::spawn_local(async move {
             if let Ok(mut stream) = tokio::net::TcpStream::from_std(stream) {
-                linger(&mut stream).await;
+                linger(&mut stream, LINGER).await;
             }
             refused.set(refused.get() - 1);
         });

@@ -312,7 +312,7 @@ mod tests {
             }
             assert_eq!(&COMMANDS[usize::from(row.index)].name, &row.name);
         }
-        for other in ["", "ge", "gett", "g\x05t", "GE\xd4", &"x".repeat(100)] {
+        for other in ["", "ge", "gett", "g\x05t", "GE\u{d4}", &"x".repeat(100)] {
             assert!(find(other.as_bytes()).is_none(), "{other:?}");
         }
     }

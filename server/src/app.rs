@@ -2,8 +2,10 @@
 use crate::{
     config::Settings,
     dispatch,
+    http,
     net::{clients::Clients, drain::Drain, throttle::Throttle},
     read::{Group, Writes},
+    source::SourceSetup,
     telemetry::{Counters, Telemetry},
 };
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
@@ -18,6 +20,8 @@ pub struct App {
     pub telemetry: Telemetry,
     /// The memory tiers, index 0 is group `default`; same order as `Settings::groups`.
     pub caches: Vec<Arc<larder_engine::Cache>>,
+    /// What the workers' sources have in common, and how they are doing; same order.
+    pub sources: Vec<SourceSetup>,
     /// Writes under way to the groups' sources; same order.
     pub writes: Vec<Arc<Writes>>,
     /// What the Redis commands of all cores share: their counters, and when they began.
@@ -28,6 +32,8 @@ pub struct App {
     pub throttle: Option<Throttle>,
     /// Whether the process is on its way out.
     pub drain: Drain,
+    /// Drawn at random at the start: tells this life of the server from all others (entity tags).
+    pub instance: u64,
 }
 
 /// Addresses that the process listens on.
@@ -51,4 +57,6 @@ pub struct Worker {
     pub groups: Vec<Rc<Group>>,
     /// This core's counters (single writer).
     pub counters: Arc<Counters>,
+    /// What its HTTP connections share.
+    pub http: http::PerWorker,
 }

@@ -13,7 +13,7 @@ use tokio::{
 const MOST: usize = 1 << 20;
 
 /// Ends our half, then discards input until the client ends its half, has sent too much, or takes longer than `patience`.
-pub(super) async fn linger(stream: &mut TcpStream, patience: Duration) {
+pub(crate) async fn linger(stream: &mut TcpStream, patience: Duration) {
     if stream.shutdown().await.is_err() {
         return;
     }

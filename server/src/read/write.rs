@@ -270,7 +270,7 @@ fn failed(writing: Writing<'_>, error: SourceError) -> SourceError {
     error
 }
 
-fn too_large(error: TooLarge) -> SourceError {
+pub(super) fn too_large(error: TooLarge) -> SourceError {
     let TooLarge { needed, max_memory } = error;
     SourceError::Refused(
         format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows")

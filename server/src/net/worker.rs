@@ -3,16 +3,14 @@ use super::{
     RunError,
     accept::Arrival,
     clients::{Client, Seat},
-    control::millis,
     drain::Phase,
     listen::Service,
     redis::{self, spare::Spare},
 };
 use crate::{
-    app::{App, Worker},
+    app::{App, Worker, millis},
     clock,
     http,
-    read::{Group, Policy},
 };
 use std::{io, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -75,36 +73,11 @@ fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up
             let _ = up.send(Err(error.into()));
         }
         Ok(runtime) => runtime.block_on(async move {
-            let worker = Rc::new(build(id, app));
+            let worker = Rc::new(Worker::new(id, app));
             let _ = up.send(Ok(()));
             drop(up);
             serve(worker, arrivals).await;
         }),
-    }
-}
-
-/// Builds what belongs to one core. Its sources begin to connect.
-fn build(id: usize, app: Arc<App>) -> Worker {
-    let groups = (app.settings.groups.iter().enumerate())
-        .map(|(index, settings)| {
-            Rc::new(Group {
-                name: settings.name.as_str().into(),
-                cache: app.caches[index].clone(),
-                source: app.sources[index].open(),
-                policy: Policy {
-                    ttl: settings.ttl.map(millis),
-                    negative_ttl: settings.negative_ttl.map(millis),
-                },
-                writes: app.writes[index].clone(),
-            })
-        })
-        .collect();
-    Worker {
-        id,
-        groups,
-        counters: app.telemetry.worker(id).clone(),
-        http: http::PerWorker::default(),
-        app,
     }
 }
 

@@ -20,12 +20,11 @@ pub struct Larder {
 }
 
 impl Larder {
-    /// Starts `larder serve` with one listener of each kind, 64 MiB and these arguments.
+    /// Starts `larder serve` with one listener of each kind and these arguments; 128 MiB unless they say otherwise.
     pub fn start(args: &[&str]) -> Larder {
         let listeners = ["http", "redis", "admin"].map(|name| format!("--{name}=127.0.0.1:0"));
         let mut child = command()
             .args(listeners)
-            .args(["--max-memory", "64MiB"])
             .args(args)
             .spawn()
             .unwrap();
@@ -122,6 +121,7 @@ pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command
         .env_clear()
+        .env("LARDER_MAX_MEMORY", "128MiB")
         .args(["serve", "--log-level", "warn"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

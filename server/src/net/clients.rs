@@ -213,7 +213,7 @@ impl Clients {
     }
 
     /// Lists a Redis connection until the [`Listed`] is dropped.
-    pub(super) fn register(
+    pub(crate) fn register(
         self: &Arc<Self>,
         peer: SocketAddr,
         local: SocketAddr,
@@ -245,9 +245,9 @@ impl Drop for Seat {
 
 /// A Redis connection in the list.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     clients: Arc<Clients>,
-    pub(super) client: Arc<Client>,
+    pub(crate) client: Arc<Client>,
 }
 impl Drop for Listed {
     fn drop(&mut self) {

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     app::{App, Bound},
-    dispatch::Calls,
     clock,
     config::{GroupSettings, Settings},
+    dispatch::Calls,
     read::Writes,
     source::{Limits, SourceSetup},
     telemetry::{Logs, Telemetry},

@@ -1,8 +1,8 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
-    clock,
     config::{GroupSettings, Settings},
-    dispatch, http,
+    dispatch::Calls,
+    http,
     net::{RunError, clients::Clients, drain::Drain, throttle::Throttle},
     read::{Group, Policy, Writes},
     source::{Limits, SourceSetup},
@@ -31,8 +31,8 @@ pub struct App {
     pub sources: Vec<SourceSetup>,
     /// Writes under way to the groups' sources; same order.
     pub writes: Vec<Arc<Writes>>,
-    /// What the Redis commands of all cores share: their counters, and when they began.
-    pub dispatch: dispatch::Shared,
+    /// How often each Redis command was called.
+    pub calls: Calls,
     /// Who is connected: CLIENT LIST, CLIENT KILL.
     pub clients: Arc<Clients>,
     /// The limiters, `None` when nothing is limited.
@@ -74,12 +74,7 @@ impl App {
     ///
     /// # Errors
     /// [`RunError::Source`]: a source names a file or host that cannot be used.
-    pub fn new(
-        settings: Settings,
-        logs: Logs,
-        bound: Bound,
-        connections: usize,
-    ) -> Result<App, RunError> {
+    pub fn new(settings: Settings, logs: Logs, bound: Bound, connections: usize) -> Result<App, RunError> {
         Ok(App {
             bound,
             telemetry: Telemetry::new(settings.threads, logs),
@@ -89,7 +84,7 @@ impl App {
             clients: Arc::new(Clients::new(settings.threads, connections)),
             throttle: Throttle::new(&settings),
             drain: Drain::default(),
-            dispatch: dispatch::Shared::new(settings.threads, clock::now()),
+            calls: Calls::new(settings.threads),
             instance: RandomState::new().hash_one(0),
             settings,
         })
@@ -115,10 +110,7 @@ fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
         max_value: settings.max_value,
     };
     let source = |group: &GroupSettings| {
-        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source {
-            group: group.name.clone(),
-            reason,
-        })
+        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })
     };
     settings.groups.iter().map(source).collect()
 }
@@ -132,21 +124,12 @@ impl Worker {
                     name: settings.name.as_str().into(),
                     cache: app.caches[index].clone(),
                     source: app.sources[index].open(),
-                    policy: Policy {
-                        ttl: settings.ttl.map(millis),
-                        negative_ttl: settings.negative_ttl.map(millis),
-                    },
+                    policy: Policy { ttl: settings.ttl.map(millis), negative_ttl: settings.negative_ttl.map(millis) },
                     writes: app.writes[index].clone(),
                 })
             })
             .collect();
-        Worker {
-            id,
-            groups,
-            counters: app.telemetry.worker(id).clone(),
-            http: http::PerWorker::default(),
-            app,
-        }
+        Worker { id, groups, counters: app.telemetry.worker(id).clone(), http: http::PerWorker::default(), app }
     }
 }
 

@@ -20,19 +20,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-const LIMITS: Limits = Limits {
-    timeout: Duration::from_secs(10),
-    max_in_flight: 10_000,
-    connections: 1,
-    max_value: 512 * 1024 * 1024,
-};
+const LIMITS: Limits =
+    Limits { timeout: Duration::from_secs(10), max_in_flight: 10_000, connections: 1, max_value: 512 * 1024 * 1024 };
 
 /// Runs a test on a runtime like a worker's; what never ends fails.
 fn run<F: Future<Output = ()>>(test: F) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(Default::default())
-        .expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime");
     let limited = async { tokio::time::timeout(3 * PATIENCE, test).await };
     runtime.block_on(limited).expect("a test that hangs");
 }
@@ -49,29 +43,13 @@ impl std::ops::Deref for Fixture {
 }
 fn open(url: &SourceUrl, limits: Limits, policy: Policy) -> Fixture {
     let setup = SourceSetup::new(url, limits).expect("a source");
-    let cache = Cache::new(Config {
-        max_memory: 64 * 1024 * 1024,
-        default_ttl: policy.ttl,
-        ..Config::default()
-    });
-    let group = Rc::new(Group {
-        name: "default".into(),
-        cache,
-        source: setup.open(),
-        policy,
-        writes: Arc::default(),
-    });
-    Fixture {
-        group,
-        health: setup.health().clone(),
-    }
+    let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
+    let group = Rc::new(Group { name: "default".into(), cache, source: setup.open(), policy, writes: Arc::default() });
+    Fixture { group, health: setup.health().clone() }
 }
 fn tcp(port: u16) -> RedisUrl {
     RedisUrl {
-        address: RedisAddress::Tcp {
-            host: "127.0.0.1".to_owned(),
-            port,
-        },
+        address: RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port },
         tls: None,
         user: None,
         password: None,
@@ -125,10 +103,7 @@ impl Fixture {
         self.until("connected", async || self.health.is_up()).await;
     }
     async fn until_down(&self) {
-        self.until("down", async || {
-            !self.health.is_up() && self.source.ping().await.is_err()
-        })
-        .await;
+        self.until("down", async || !self.health.is_up() && self.source.ping().await.is_err()).await;
     }
     /// Drops the group, which ends its connections, and waits for a fake server to see that.
     async fn leave(self, fake: std::thread::JoinHandle<()>) {
@@ -238,10 +213,7 @@ fn conformance_redis() {
 fn conformance_several_connections() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            connections: 3,
-            ..LIMITS
-        };
+        let limits = Limits { connections: 3, ..LIMITS };
         conformance(&redis_with(&server, limits, Policy::default()), true).await;
     });
 }
@@ -250,15 +222,8 @@ fn conformance_several_connections() {
 fn conformance_unix_socket() {
     let server = RedisServer::with(&["--unixsocket", "socket", "--unixsocketperm", "700"]);
     run(async {
-        let url = RedisUrl {
-            address: RedisAddress::Unix(server.dir().join("socket")),
-            ..tcp(0)
-        };
-        conformance(
-            &open(&SourceUrl::Redis(url), LIMITS, Policy::default()),
-            true,
-        )
-        .await;
+        let url = RedisUrl { address: RedisAddress::Unix(server.dir().join("socket")), ..tcp(0) };
+        conformance(&open(&SourceUrl::Redis(url), LIMITS, Policy::default()), true).await;
     });
 }
 
@@ -267,12 +232,7 @@ fn conformance_password_and_database() {
     let server = RedisServer::with(&["--requirepass", "p@ss:word/"]);
     run(async {
         for user in [None, Some("default".to_owned())] {
-            let url = RedisUrl {
-                user,
-                password: Some("p@ss:word/".into()),
-                database: 7,
-                ..tcp(server.port())
-            };
+            let url = RedisUrl { user, password: Some("p@ss:word/".into()), database: 7, ..tcp(server.port()) };
             let group = open(&SourceUrl::Redis(url), LIMITS, Policy::default());
             conformance(&group, true).await;
             group.put(b"k", "v".into(), None).await.expect("the put");
@@ -338,50 +298,25 @@ fn conformance_tls() {
         ],
     );
     let with = |tls: TlsUrl| {
-        let url = RedisUrl {
-            tls: Some(tls),
-            ..tcp(port)
-        };
+        let url = RedisUrl { tls: Some(tls), ..tcp(port) };
         open(&SourceUrl::Redis(url), LIMITS, Policy::default())
     };
     run(async {
-        let good = TlsUrl {
-            ca: Some(ca.clone()),
-            cert: Some(cert.clone()),
-            key: Some(key.clone()),
-            insecure: false,
-        };
+        let good = TlsUrl { ca: Some(ca.clone()), cert: Some(cert.clone()), key: Some(key.clone()), insecure: false };
         conformance(&with(good.clone()), true).await;
         server.command(&["SET", "k", "v"]);
-        let insecure = TlsUrl {
-            ca: None,
-            insecure: true,
-            ..good.clone()
-        };
+        let insecure = TlsUrl { ca: None, insecure: true, ..good.clone() };
         assert_eq!(with(insecure).get("k").await, some("v"));
 
-        let wrong_ca = TlsUrl {
-            ca: Some(stranger.ca),
-            ..good.clone()
-        };
+        let wrong_ca = TlsUrl { ca: Some(stranger.ca), ..good.clone() };
         let text = reason(with(wrong_ca).get("k").await);
         assert!(text.contains("certificate"), "{text}");
-        let no_cert = TlsUrl {
-            cert: None,
-            key: None,
-            ..good.clone()
-        };
+        let no_cert = TlsUrl { cert: None, key: None, ..good.clone() };
         let text = reason(with(no_cert).get("k").await);
         assert!(text.starts_with("source unavailable: "), "{text}");
 
-        let no_file = TlsUrl {
-            ca: Some("/nowhere/ca.pem".into()),
-            ..good
-        };
-        let url = SourceUrl::Redis(RedisUrl {
-            tls: Some(no_file),
-            ..tcp(port)
-        });
+        let no_file = TlsUrl { ca: Some("/nowhere/ca.pem".into()), ..good };
+        let url = SourceUrl::Redis(RedisUrl { tls: Some(no_file), ..tcp(port) });
         let error = SourceSetup::new(&url, LIMITS).err().expect("an error");
         assert!(error.contains("/nowhere/ca.pem"), "{error}");
     });
@@ -391,10 +326,7 @@ fn conformance_tls() {
 fn origin_expiry_shortens_and_group_ttl_caps() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy {
-            ttl: Some(60_000),
-            negative_ttl: None,
-        };
+        let policy = Policy { ttl: Some(60_000), negative_ttl: None };
         let group = redis_with(&server, LIMITS, policy);
         server.command(&["SET", "short", "v", "PX", "20000"]);
         server.command(&["SET", "long", "v", "EX", "3600"]);
@@ -422,18 +354,11 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
         within("put", 60_000);
         assert!(server.command(&["PTTL", "put"]).int() > 3_500_000);
 
-        let policy = Policy {
-            ttl: Some(50),
-            negative_ttl: None,
-        };
+        let policy = Policy { ttl: Some(50), negative_ttl: None };
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("ever").await, some("v"));
         server.command(&["SET", "ever", "w"]);
-        group
-            .until("the new value", async || {
-                group.get("ever").await == some("w")
-            })
-            .await;
+        group.until("the new value", async || group.get("ever").await == some("w")).await;
     });
 }
 
@@ -441,20 +366,13 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
 fn absences_are_remembered_for_the_negative_ttl_only() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy {
-            ttl: None,
-            negative_ttl: Some(300),
-        };
+        let policy = Policy { ttl: None, negative_ttl: Some(300) };
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("k").await, Ok(None));
         assert_eq!(group.get("k").await, Ok(None));
         assert_eq!(server.calls("get"), 1);
         server.command(&["SET", "k", "v"]);
-        group
-            .until("the key is asked for again", async || {
-                group.get("k").await == some("v")
-            })
-            .await;
+        group.until("the key is asked for again", async || group.get("k").await == some("v")).await;
         // A put ends it at once.
         assert_eq!(group.get("l").await, Ok(None));
         group.put(b"l", "v".into(), None).await.expect("the put");
@@ -475,18 +393,12 @@ fn a_key_of_another_type_is_refused_alone() {
         let group = redis(&server);
         server.command(&["RPUSH", "list", "x"]);
         server.command(&["SET", "a", "1"]);
-        let wrong = SourceError::Refused(
-            "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
-        );
+        let wrong = SourceError::Refused("WRONGTYPE Operation against a key holding the wrong kind of value".into());
         let answers = group.get_all(&["a", "list", "b"]).await;
         assert_eq!(answers, [some("1"), Err(wrong.clone()), Ok(None)]);
         assert!(!wrong.is_unavailable());
         server.command(&["DEL", "list"]);
-        assert_eq!(
-            group.get("list").await,
-            Ok(None),
-            "errors are not remembered"
-        );
+        assert_eq!(group.get("list").await, Ok(None), "errors are not remembered");
         assert_eq!(group.health.errors(), 1);
     });
 }
@@ -533,11 +445,7 @@ fn a_user_without_some_keys_or_commands() {
     server.command(&["MSET", "my:1", "1", "my:2", "2", "your", "3"]);
     server.command(&["PEXPIRE", "my:2", "60000"]);
     let open = |name: &str| {
-        let url = RedisUrl {
-            user: Some(name.to_owned()),
-            password: Some("pw".into()),
-            ..tcp(server.port())
-        };
+        let url = RedisUrl { user: Some(name.to_owned()), password: Some("pw".into()), ..tcp(server.port()) };
         plain(url)
     };
     run(async {
@@ -596,12 +504,8 @@ fn misses_of_one_moment_leave_in_one_write() {
                 panic!("INFO has no text");
             };
             let info = String::from_utf8(info).expect("text");
-            let line = info
-                .lines()
-                .find_map(|line| line.strip_prefix("total_reads_processed:"));
-            line.expect("Redis counts reads")
-                .parse::<u64>()
-                .expect("a number")
+            let line = info.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
+            line.expect("Redis counts reads").parse::<u64>().expect("a number")
         };
         let keys: Vec<String> = (0..100).map(|i| format!("key:{i}")).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -623,18 +527,10 @@ fn many_misses_are_cut_into_transactions() {
         let group = redis(&server);
         let keys: Vec<String> = (0..1000).map(|i| format!("key:{i}")).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        server.command(&[
-            "MSET", "key:0", "a", "key:127", "b", "key:128", "c", "key:999", "d",
-        ]);
+        server.command(&["MSET", "key:0", "a", "key:127", "b", "key:128", "c", "key:999", "d"]);
         let answers = group.get_all(&keys).await;
-        assert_eq!(
-            answers.iter().filter(|answer| **answer == Ok(None)).count(),
-            996
-        );
-        assert_eq!(
-            [0, 127, 128, 999].map(|i: usize| answers[i].clone()),
-            ["a", "b", "c", "d"].map(some)
-        );
+        assert_eq!(answers.iter().filter(|answer| **answer == Ok(None)).count(), 996);
+        assert_eq!([0, 127, 128, 999].map(|i: usize| answers[i].clone()), ["a", "b", "c", "d"].map(some));
         assert_eq!(server.calls("exec"), 8);
     });
 }
@@ -643,10 +539,7 @@ fn many_misses_are_cut_into_transactions() {
 fn a_frozen_source_meets_the_deadline_and_comes_back() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            timeout: Duration::from_millis(300),
-            ..LIMITS
-        };
+        let limits = Limits { timeout: Duration::from_millis(300), ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         group.put(b"hit", "v".into(), None).await.expect("the put");
         server.stop();
@@ -656,25 +549,15 @@ fn a_frozen_source_meets_the_deadline_and_comes_back() {
         let text = "source unavailable: timed out after 300ms (source-timeout)";
         assert_eq!(reason(read), text);
         // The write was sent: it may yet be carried out.
-        assert_eq!(
-            write,
-            Err(SourceError::Lost(
-                "timed out after 300ms (source-timeout)".into()
-            ))
-        );
-        assert!(
-            took >= limits.timeout && took < 5 * limits.timeout,
-            "{took:?}"
-        );
+        assert_eq!(write, Err(SourceError::Lost("timed out after 300ms (source-timeout)".into())));
+        assert!(took >= limits.timeout && took < 5 * limits.timeout, "{took:?}");
         // A read that begins while the next connection is tried meets its deadline, too.
         let start = Instant::now();
         reason(group.get("l").await);
         assert!(start.elapsed() < 5 * limits.timeout);
         assert_eq!(group.get("hit").await, some("v"));
         server.cont();
-        group
-            .until("service returns", async || group.get("k").await == Ok(None))
-            .await;
+        group.until("service returns", async || group.get("k").await == Ok(None)).await;
         group.until_up().await;
         assert_eq!(group.health.in_flight(), 0);
     });
@@ -689,28 +572,12 @@ fn a_dead_source_fails_fast_and_comes_back_without_a_word() {
         server.kill();
         group.until_down().await;
         let start = Instant::now();
-        assert_eq!(
-            reason(group.get("k").await),
-            "source unavailable: connection refused"
-        );
+        assert_eq!(reason(group.get("k").await), "source unavailable: connection refused");
         let put = group.put(b"hit", "w".into(), None).await;
-        assert_eq!(
-            put,
-            Err(SourceError::Unavailable("connection refused".into()))
-        );
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "at once, not at the deadline"
-        );
-        assert_eq!(
-            group.get("hit").await,
-            some("v"),
-            "a write that was not sent changes nothing"
-        );
-        assert_eq!(
-            group.health.last_error().as_deref(),
-            Some("connection refused")
-        );
+        assert_eq!(put, Err(SourceError::Unavailable("connection refused".into())));
+        assert!(start.elapsed() < Duration::from_secs(1), "at once, not at the deadline");
+        assert_eq!(group.get("hit").await, some("v"), "a write that was not sent changes nothing");
+        assert_eq!(group.health.last_error().as_deref(), Some("connection refused"));
         server.restart();
         // With no request at all.
         group.until_up().await;
@@ -728,10 +595,7 @@ fn a_source_that_starts_late_is_found() {
         assert!(!group.health.is_up());
         // Waits for the attempt under way, then fails with it, long before the deadline.
         let start = Instant::now();
-        assert_eq!(
-            reason(group.get("k").await),
-            "source unavailable: connection refused"
-        );
+        assert_eq!(reason(group.get("k").await), "source unavailable: connection refused");
         assert!(start.elapsed() < LIMITS.timeout / 2);
         group.until_down().await;
         let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port");
@@ -746,18 +610,8 @@ fn a_source_that_starts_late_is_found() {
 fn kills_and_restarts_under_load_lose_no_waiter() {
     let mut server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            timeout: Duration::from_millis(500),
-            ..LIMITS
-        };
-        let group = redis_with(
-            &server,
-            limits,
-            Policy {
-                ttl: Some(1),
-                negative_ttl: None,
-            },
-        );
+        let limits = Limits { timeout: Duration::from_millis(500), ..LIMITS };
+        let group = redis_with(&server, limits, Policy { ttl: Some(1), negative_ttl: None });
         group.until_up().await;
         let stop = Rc::new(std::cell::Cell::new(false));
         let clients: Vec<_> = (0..50)
@@ -792,13 +646,9 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
             .collect();
         for _ in 0..3 {
             let fetched = group.health.fetches();
-            group
-                .until("traffic", async || group.health.fetches() > fetched + 500)
-                .await;
+            group.until("traffic", async || group.health.fetches() > fetched + 500).await;
             server.kill();
-            group
-                .until("it is noticed", async || !group.health.is_up())
-                .await;
+            group.until("it is noticed", async || !group.health.is_up()).await;
             server.restart();
             group.until_up().await;
         }
@@ -807,11 +657,7 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
             let (answers, _) = client.await.expect("no panic");
             assert!(answers > 0);
         }
-        group
-            .until("nothing is in flight", async || {
-                group.health.in_flight() == 0
-            })
-            .await;
+        group.until("nothing is in flight", async || group.health.in_flight() == 0).await;
     });
 }
 
@@ -819,10 +665,7 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
 fn too_many_fetches_in_flight_are_refused_at_once() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            max_in_flight: 4,
-            ..LIMITS
-        };
+        let limits = Limits { max_in_flight: 4, ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         group.until_up().await;
         server.stop();
@@ -843,10 +686,7 @@ fn too_many_fetches_in_flight_are_refused_at_once() {
         for read in refused {
             let (_, answer) = read.await.expect("no panic");
             let text = answer.expect_err("refused").to_string();
-            assert_eq!(
-                text,
-                "source unavailable: too many fetches in flight (source-max-in-flight)"
-            );
+            assert_eq!(text, "source unavailable: too many fetches in flight (source-max-in-flight)");
         }
         assert!(first.iter().all(|read| !read.is_finished()));
         assert_eq!(group.health.in_flight(), 4);
@@ -865,10 +705,7 @@ fn an_idle_connection_that_is_closed_costs_nobody_an_error() {
         let group = redis(&server);
         for _ in 0..3 {
             assert_eq!(group.get("k").await, Ok(None));
-            assert_eq!(
-                server.command(&["CLIENT", "KILL", "TYPE", "normal"]),
-                Reply::Int(1)
-            );
+            assert_eq!(server.command(&["CLIENT", "KILL", "TYPE", "normal"]), Reply::Int(1));
         }
         assert_eq!(group.get("k").await, Ok(None));
     });
@@ -880,21 +717,11 @@ fn wrong_credentials_are_named() {
     run(async {
         let port = server.port();
         let none = plain(tcp(port));
-        assert_eq!(
-            reason(none.get("k").await),
-            "source unavailable: NOAUTH Authentication required."
-        );
-        let wrong = plain(RedisUrl {
-            password: Some("guess".into()),
-            ..tcp(port)
-        });
+        assert_eq!(reason(none.get("k").await), "source unavailable: NOAUTH Authentication required.");
+        let wrong = plain(RedisUrl { password: Some("guess".into()), ..tcp(port) });
         let text = reason(wrong.get("k").await);
         assert!(text.starts_with("source unavailable: WRONGPASS"), "{text}");
-        let database = plain(RedisUrl {
-            password: Some("secret".into()),
-            database: 4711,
-            ..tcp(port)
-        });
+        let database = plain(RedisUrl { password: Some("secret".into()), database: 4711, ..tcp(port) });
         let text = reason(database.get("k").await);
         assert_eq!(text, "source unavailable: ERR DB index is out of range");
     });
@@ -913,24 +740,13 @@ fn commands_go_through_verbatim() {
         assert_eq!(&replies[1][..], b"*0\r\n");
         server.command(&["HSET", "h", "f", "v"]);
         let get = "*2\r\n$7\r\nHGETALL\r\n$1\r\nh\r\n";
-        let (resp2, resp3) = tokio::join!(
-            relay.relay(get.into(), 1, false),
-            relay.relay(get.into(), 1, true)
-        );
-        assert_eq!(
-            &resp2.expect("a reply")[0][..],
-            b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
-        );
-        assert_eq!(
-            &resp3.expect("a reply")[0][..],
-            b"%1\r\n$1\r\nf\r\n$1\r\nv\r\n"
-        );
+        let (resp2, resp3) = tokio::join!(relay.relay(get.into(), 1, false), relay.relay(get.into(), 1, true));
+        assert_eq!(&resp2.expect("a reply")[0][..], b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+        assert_eq!(&resp3.expect("a reply")[0][..], b"%1\r\n$1\r\nf\r\n$1\r\nv\r\n");
 
         // A large reply, and a large command.
         let large = "x".repeat(3_000_000);
-        let set = format!(
-            "*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$3000000\r\n{large}\r\n*2\r\n$3\r\nGET\r\n$1\r\nl\r\n"
-        );
+        let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$3000000\r\n{large}\r\n*2\r\n$3\r\nGET\r\n$1\r\nl\r\n");
         let replies = relay.relay(set.into(), 2, false).await.expect("replies");
         assert_eq!(&replies[0][..], b"+OK\r\n");
         assert!(replies[1][..] == *format!("$3000000\r\n{large}\r\n").as_bytes());
@@ -938,34 +754,18 @@ fn commands_go_through_verbatim() {
         // A pinned connection keeps its state; the shared one does not have it.
         let pinned = relay.pin(false).await.expect("a connection");
         let watch = "*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n";
-        assert_eq!(
-            &pinned.relay(watch.into(), 1, false).await.expect("a reply")[0][..],
-            b"+OK\r\n"
-        );
+        assert_eq!(&pinned.relay(watch.into(), 1, false).await.expect("a reply")[0][..], b"+OK\r\n");
         server.command(&["SET", "k", "changed"]);
         let transaction = "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nEXEC\r\n";
-        let replies = pinned
-            .relay(transaction.into(), 3, false)
-            .await
-            .expect("replies");
+        let replies = pinned.relay(transaction.into(), 3, false).await.expect("replies");
         assert_eq!(&replies[2][..], b"*-1\r\n");
-        let replies = relay
-            .relay(transaction.into(), 3, false)
-            .await
-            .expect("replies");
+        let replies = relay.relay(transaction.into(), 3, false).await.expect("replies");
         assert_eq!(&replies[2][..], b"*1\r\n$7\r\nchanged\r\n");
         // Once lost it does not come back without its state.
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        group
-            .until("it is lost", async || {
-                pinned.relay(watch.into(), 1, false).await.is_err()
-            })
-            .await;
+        group.until("it is lost", async || pinned.relay(watch.into(), 1, false).await.is_err()).await;
         let again = pinned.relay(watch.into(), 1, false).await;
-        assert!(
-            matches!(again, Err(SourceError::Unavailable(_))),
-            "{again:?}"
-        );
+        assert!(matches!(again, Err(SourceError::Unavailable(_))), "{again:?}");
         assert!(group.source.ping().await.is_ok());
         assert_eq!(relay.relay("".into(), 0, false).await, Ok(Vec::new()));
     });
@@ -1060,11 +860,7 @@ fn reads_owed_by_a_lost_connection_are_sent_once_more_and_writes_are_not() {
         let sets = Arc::new(AtomicUsize::new(0));
         let seen = sets.clone();
         let (group, fake) = faked(LIMITS, move |number, request| {
-            let has = |text: &str| {
-                request
-                    .windows(text.len())
-                    .any(|part| part == text.as_bytes())
-            };
+            let has = |text: &str| request.windows(text.len()).any(|part| part == text.as_bytes());
             if has("\r\nSET\r\n") {
                 seen.fetch_add(1, Relaxed);
                 Answer::Last(Vec::new())
@@ -1074,17 +870,10 @@ fn reads_owed_by_a_lost_connection_are_sent_once_more_and_writes_are_not() {
                 Answer::Bytes(values(&[("$1\r\nv\r\n", -1)]))
             }
         });
-        assert_eq!(
-            group.get("a").await,
-            some("v"),
-            "from the second connection"
-        );
+        assert_eq!(group.get("a").await, some("v"), "from the second connection");
         assert_eq!(group.cached("a"), Some(b"v".to_vec()));
         let put = group.put(b"a", "w".into(), None).await;
-        assert_eq!(
-            put,
-            Err(SourceError::Lost("connection closed by the source".into()))
-        );
+        assert_eq!(put, Err(SourceError::Lost("connection closed by the source".into())));
         assert_eq!(sets.load(Relaxed), 1);
         assert_eq!(group.cached("a"), None, "it may have been applied");
         let text = reason(group.get("hopeless").await);
@@ -1098,12 +887,7 @@ fn reads_owed_by_a_lost_connection_are_sent_once_more_and_writes_are_not() {
 fn replies_may_come_in_any_pieces() {
     use fake::{Answer, values};
     run(async {
-        let replies = [
-            ("$5\r\n\r\n$-1\r\n", 60_000),
-            ("$0\r\n\r\n", -1),
-            ("$-1\r\n", -2),
-            ("-ERR x\r\n", -1),
-        ];
+        let replies = [("$5\r\n\r\n$-1\r\n", 60_000), ("$0\r\n\r\n", -1), ("$-1\r\n", -2), ("-ERR x\r\n", -1)];
         let (group, fake) = faked(LIMITS, move |_, _| Answer::Trickle(values(&replies)));
         let answers = group.get_all(&["a", "b", "c", "d"]).await;
         let refused = Err(SourceError::Refused("ERR x".into()));
@@ -1132,10 +916,7 @@ fn nonsense_from_a_source_ends_the_connection() {
             });
             assert_eq!(group.get("k").await, some("v"), "{nonsense:?}");
             let error = group.health.last_error();
-            assert_eq!(
-                error.as_deref(),
-                Some("the source's replies are not those of a Redis server")
-            );
+            assert_eq!(error.as_deref(), Some("the source's replies are not those of a Redis server"));
             group.leave(fake).await;
         }
     });
@@ -1145,10 +926,7 @@ fn nonsense_from_a_source_ends_the_connection() {
 fn values_beyond_the_limit_are_refused_without_being_held() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            max_value: 100_000,
-            ..LIMITS
-        };
+        let limits = Limits { max_value: 100_000, ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         server.command(&["SET", "fits", &"x".repeat(100_000)]);
         server.command(&["SET", "over", &"x".repeat(100_001)]);
@@ -1157,10 +935,7 @@ fn values_beyond_the_limit_are_refused_without_being_held() {
         assert_eq!(answers[1], some("x".repeat(100_000)));
         assert_eq!(answers[3], Ok(None));
         let text = reason(answers[2].clone());
-        assert_eq!(
-            text,
-            "ERR the source's value of 5000000 bytes is larger than allowed: 100000 (max-value)"
-        );
+        assert_eq!(text, "ERR the source's value of 5000000 bytes is larger than allowed: 100000 (max-value)");
         assert!(answers[0].is_err());
         assert!(group.source.ping().await.is_ok(), "replies stay in step");
     });
@@ -1173,26 +948,18 @@ fn a_loading_server_is_down_until_it_has_loaded() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let fake = std::thread::spawn(move || {
-            for pong in [
-                "-LOADING Redis is loading the dataset in memory\r\n",
-                "+PONG\r\n",
-            ] {
+            for pong in ["-LOADING Redis is loading the dataset in memory\r\n", "+PONG\r\n"] {
                 let (mut stream, _) = listener.accept().expect("a client");
                 let mut buffer = [0; 1024];
                 let _ = stream.read(&mut buffer).expect("a handshake");
-                stream
-                    .write_all(format!("+OK\r\n{pong}").as_bytes())
-                    .expect("a client");
+                stream.write_all(format!("+OK\r\n{pong}").as_bytes()).expect("a client");
                 // Until the client leaves.
                 while stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
             }
         });
         let group = plain(tcp(port));
         let text = reason(group.get("k").await);
-        assert_eq!(
-            text,
-            "source unavailable: LOADING Redis is loading the dataset in memory"
-        );
+        assert_eq!(text, "source unavailable: LOADING Redis is loading the dataset in memory");
         group.until_up().await;
         group.leave(fake).await;
     });

@@ -18,10 +18,7 @@ use std::{
 const USAGE: u8 = 2;
 
 /// Runs the program.
-pub fn main(
-    args: impl Iterator<Item = OsString>,
-    vars: impl Iterator<Item = (OsString, OsString)>,
-) -> ExitCode {
+pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (OsString, OsString)>) -> ExitCode {
     let matches = match command().try_get_matches_from(with_serve(args)) {
         Ok(matches) => matches,
         Err(error) => {
@@ -91,27 +88,19 @@ fn command() -> Command {
 fn with_serve(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.collect();
     let own = ["-h", "--help", "-V", "--version"];
-    let names_no_command = args.get(1).is_none_or(|first| {
-        first.to_string_lossy().starts_with('-') && own.iter().all(|flag| first != flag)
-    });
+    let names_no_command = args
+        .get(1)
+        .is_none_or(|first| first.to_string_lossy().starts_with('-') && own.iter().all(|flag| first != flag));
     if names_no_command {
         args.insert(args.len().min(1), "serve".into());
     }
     args
 }
 
-fn configured(
-    matches: &ArgMatches,
-    vars: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<Config, ConfigError> {
+fn configured(matches: &ArgMatches, vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Config, ConfigError> {
     let (file, flags) = flags::layer(matches);
     let env = environment(vars)?;
-    config::load(Input {
-        flags,
-        file,
-        env: &env,
-        machine: &Machine::detect(),
-    })
+    config::load(Input { flags, file, env: &env, machine: &Machine::detect() })
 }
 
 /// The environment as text; a variable that is not text matters only if it may be ours.
@@ -132,17 +121,11 @@ fn environment(vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Env, 
             Err(_) => {}
         }
     }
-    if problems.is_empty() {
-        Ok(env)
-    } else {
-        Err(ConfigError(problems))
-    }
+    if problems.is_empty() { Ok(env) } else { Err(ConfigError(problems)) }
 }
 
 fn serve(config: Config) -> ExitCode {
-    let Config {
-        settings, warnings, ..
-    } = config;
+    let Config { settings, warnings, .. } = config;
     let logs = Logs::start(settings.log_format, settings.log_level);
     for warning in warnings {
         tracing::warn!("{warning}");

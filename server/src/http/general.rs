@@ -5,7 +5,10 @@ use super::{
     router,
     watch::{Verdict, Watch},
 };
-use crate::{net::linger::linger, proto::{http::text::Date, output::Output}};
+use crate::{
+    net::linger::linger,
+    proto::{http::text::Date, output::Output},
+};
 use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
@@ -226,10 +229,7 @@ impl http_body::Body for Answer {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Cx<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Cx<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
@@ -266,11 +266,7 @@ impl Io {
 }
 
 impl Read for Io {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Cx<'_>,
-        mut free: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Cx<'_>, mut free: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         if self.read.has_remaining() {
             let len = self.read.len().min(free.remaining());
             free.put_slice(&self.read[..len]);
@@ -286,11 +282,7 @@ impl Read for Io {
 }
 
 impl Write for Io {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Cx<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Cx<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.noted(result)
     }

@@ -1,7 +1,6 @@
 //! Health, statistics, the description of the API, and control of the log.
 use super::{
-    Context,
-    answer,
+    Context, answer,
     body::Body,
     problem::{Kind, Problem},
 };

@@ -45,16 +45,11 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
     }
     let (listeners, bound) = listen::bind(&settings)?;
     let app = Arc::new(App::new(settings, logs, bound, limit)?);
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())?;
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }
 
-async fn control(
-    app: &Arc<App>,
-    listeners: Vec<(Service, TcpListener)>,
-) -> Result<(), RunError> {
+async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Result<(), RunError> {
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
     let mut workers = worker::start(app).await?;
@@ -87,13 +82,7 @@ fn acceptors(
     listeners
         .into_iter()
         .map(|(service, listener)| {
-            let accepting = accept::accept(
-                listener,
-                service,
-                app.clone(),
-                arrivals.clone(),
-                refused.clone(),
-            );
+            let accepting = accept::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
             tokio::task::spawn_local(accepting).abort_handle()
         })
         .collect()
@@ -153,10 +142,7 @@ struct Signals {
 
 impl Signals {
     fn new() -> std::io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+        Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// The number of the next one.

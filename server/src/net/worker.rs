@@ -9,8 +9,7 @@ use super::{
 };
 use crate::{
     app::{App, Worker, millis},
-    clock,
-    http,
+    clock, http,
 };
 use std::{io, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -37,12 +36,10 @@ pub(super) async fn start(app: &Arc<App>) -> Result<Workers, RunError> {
         let (sender, receiver) = mpsc::unbounded_channel();
         arrivals.push(sender);
         let (app, up, ended) = (app.clone(), up.clone(), Ended(id, end.clone()));
-        thread::Builder::new()
-            .name(format!("worker-{id}"))
-            .spawn(move || {
-                let _ended = ended;
-                main(id, app, receiver, up);
-            })?;
+        thread::Builder::new().name(format!("worker-{id}")).spawn(move || {
+            let _ended = ended;
+            main(id, app, receiver, up);
+        })?;
     }
     drop(up);
     for _ in 0..app.settings.threads {
@@ -64,9 +61,7 @@ impl Drop for Ended {
 type Up = mpsc::UnboundedSender<Result<(), RunError>>;
 
 fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up: Up) {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default());
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     // The control thread may be gone already, on another worker's error.
     match runtime {
         Err(error) => {
@@ -115,12 +110,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
 
 /// Starts the task of a connection.
 fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::Sender<()>) {
-    let Arrival {
-        stream,
-        peer,
-        service,
-        seat,
-    } = arrival;
+    let Arrival { stream, peer, service, seat } = arrival;
     let stream = match prepare(stream) {
         Ok(stream) => stream,
         // Already reset by the client, or out of memory in the kernel: there is nobody to tell.
@@ -131,24 +121,15 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
         Service::Redis => counters.redis_connections_opened.add(1),
         Service::Http | Service::Admin => counters.http_connections_opened.add(1),
     }
-    let place = Place {
-        worker: worker.clone(),
-        service,
-        _seat: seat,
-        _alive: alive,
-    };
+    let place = Place { worker: worker.clone(), service, _seat: seat, _alive: alive };
     let spare = spare.clone();
     // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
     tokio::task::spawn_local(async move {
         let worker = place.worker.clone();
         match service {
             Service::Redis => redis::serve(worker, spare, stream, peer).await,
-            Service::Http => {
-                http::serve_connection(worker, stream, peer, http::Role::Native).await
-            }
-            Service::Admin => {
-                http::serve_connection(worker, stream, peer, http::Role::Admin).await
-            }
+            Service::Http => http::serve_connection(worker, stream, peer, http::Role::Native).await,
+            Service::Admin => http::serve_connection(worker, stream, peer, http::Role::Admin).await,
         }
         drop(place);
     });

@@ -23,11 +23,7 @@ impl Larder {
     /// Starts `larder serve` with one listener of each kind and these arguments; 128 MiB unless they say otherwise.
     pub fn start(args: &[&str]) -> Larder {
         let listeners = ["http", "redis", "admin"].map(|name| format!("--{name}=127.0.0.1:0"));
-        let mut child = command()
-            .args(listeners)
-            .args(args)
-            .spawn()
-            .unwrap();
+        let mut child = command().args(listeners).args(args).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();

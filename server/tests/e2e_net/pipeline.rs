@@ -122,11 +122,7 @@ fn misses_of_one_pipeline_leave_in_one_batch() {
     stream.write_all(&input).unwrap();
     expect(&mut stream, &expected);
     assert_eq!(redis.calls("get"), 100);
-    assert!(
-        redis.calls("multi") <= 3,
-        "{} batches for one pipeline",
-        redis.calls("multi")
-    );
+    assert!(redis.calls("multi") <= 3, "{} batches for one pipeline", redis.calls("multi"));
 }
 
 #[test]
@@ -145,10 +141,7 @@ fn commands_that_arrive_byte_by_byte() {
         stream.write_all(std::slice::from_ref(byte)).unwrap();
     }
     let value = bulk(b"a value\r\nwith line ends");
-    expect(
-        &mut stream,
-        &[b"+OK\r\n", &value[..], &value, b"+PONG\r\n"].concat(),
-    );
+    expect(&mut stream, &[b"+OK\r\n", &value[..], &value, b"+PONG\r\n"].concat());
 }
 
 #[test]
@@ -160,8 +153,7 @@ fn a_large_value_goes_both_ways_to_a_slow_reader() {
     expect(&mut stream, b"+OK\r\n");
 
     let mut slow = larder.stream();
-    slow.write_all(&[encode(&[b"GET", b"big"]), encode(&[b"PING"])].concat())
-        .unwrap();
+    slow.write_all(&[encode(&[b"GET", b"big"]), encode(&[b"PING"])].concat()).unwrap();
     let expected = [bulk(&value), b"+PONG\r\n".to_vec()].concat();
     for piece in expected.chunks(expected.len() / 10) {
         expect(&mut slow, piece);
@@ -214,9 +206,7 @@ fn what_is_not_the_protocol_is_answered_and_ends_the_connection() {
     for (input, error) in cases {
         let mut stream = larder.stream();
         // What came before is answered first; what comes after is not looked at.
-        stream
-            .write_all(&[b"PING\r\n", input, b"PING\r\n"].concat())
-            .unwrap();
+        stream.write_all(&[b"PING\r\n", input, b"PING\r\n"].concat()).unwrap();
         expect(&mut stream, b"+PONG\r\n");
         expect(&mut stream, error.as_bytes());
         expect_end(&mut stream);
@@ -230,9 +220,7 @@ fn a_length_that_is_only_claimed_costs_nothing() {
     let streams: Vec<_> = (0..50)
         .map(|_| {
             let mut stream = larder.stream();
-            stream
-                .write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\nbegin")
-                .unwrap();
+            stream.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\nbegin").unwrap();
             stream
         })
         .collect();

@@ -15,6 +15,8 @@
 //! - A fill never brings back what a write replaced: every write that the source may have taken ends in a change or an
 //!   invalidation of its key in the tier, which fences the fetches begun before.
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use write::{Writes, Writing};

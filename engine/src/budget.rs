@@ -21,12 +21,7 @@ pub(crate) struct Charged {
 
 impl Budget {
     pub(crate) fn new(max_bytes: usize, max_keys: Option<usize>) -> Budget {
-        Budget {
-            max_bytes: max_bytes.into(),
-            max_keys,
-            bytes: 0.into(),
-            keys: 0.into(),
-        }
+        Budget { max_bytes: max_bytes.into(), max_keys, bytes: 0.into(), keys: 0.into() }
     }
 
     pub(crate) fn max_bytes(&self) -> usize {
@@ -49,22 +44,23 @@ impl Budget {
     pub(crate) fn settle(&self, charged: &mut Charged, bytes: usize, keys: usize) {
         if bytes != charged.bytes {
             // Wrapping addition of the difference is subtraction where it is negative.
-            self.bytes
-                .fetch_add(bytes.wrapping_sub(charged.bytes), Relaxed);
+            self.bytes.fetch_add(bytes.wrapping_sub(charged.bytes), Relaxed);
             charged.bytes = bytes;
         }
         if self.max_keys.is_some() && keys != charged.keys {
-            self.keys
-                .fetch_add(keys.wrapping_sub(charged.keys), Relaxed);
+            self.keys.fetch_add(keys.wrapping_sub(charged.keys), Relaxed);
             charged.keys = keys;
         }
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.bytes_over()
-            || self
-                .max_keys
-                .is_some_and(|max| self.keys.load(Relaxed) > max)
+        self.bytes_over() || self.max_keys.is_some_and(|max| self.keys.load(Relaxed) > max)
+    }
+
+    /// Is the cache still filling?
+    pub(crate) fn has_room(&self) -> bool {
+        let max = self.max_bytes();
+        self.bytes() < max - max / 32 && self.max_keys.is_none_or(|max| self.keys.load(Relaxed) < max)
     }
 
     pub(crate) fn bytes_over(&self) -> bool {

@@ -4,7 +4,8 @@ use crate::{
     Expiry, Millis,
     budget::Budget,
     flight::{Flights, Lead, Wait},
-    shard::{Key, Rules, Shard, Stats},
+    shard::{Key, Rules, Shard},
+    stats::Stats,
     sync::{Arc, Mutex, lock},
     tier::Tier,
 };
@@ -43,14 +44,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config {
-            max_memory: 64 << 20,
-            max_keys: None,
-            shards: None,
-            default_ttl: None,
-            ttl_jitter: 0,
-            seed: None,
-        }
+        Config { max_memory: 64 << 20, max_keys: None, shards: None, default_ttl: None, ttl_jitter: 0, seed: None }
     }
 }
 
@@ -60,15 +54,11 @@ impl Config {
             let by_keys = self.max_keys.map_or(MAX_SHARDS, |keys| keys / SHARD_KEYS);
             by_keys.min(self.max_memory / SHARD_BYTES).min(64)
         });
-        chosen
-            .max(self.max_memory / SHARD_REACH)
-            .clamp(1, MAX_SHARDS)
-            .next_power_of_two()
+        chosen.max(self.max_memory / SHARD_REACH).clamp(1, MAX_SHARDS).next_power_of_two()
     }
 
     fn segment_size(&self, shards: usize) -> usize {
-        let wanted =
-            (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), *SEGMENT.end());
+        let wanted = (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), *SEGMENT.end());
         1 << wanted.ilog2()
     }
 }
@@ -103,9 +93,7 @@ impl Cache {
     pub fn new(config: Config) -> Arc<Cache> {
         let shards = config.shard_count();
         let segment = config.segment_size(shards);
-        let seed = config
-            .seed
-            .unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
+        let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
         let rules = Rules {
             budget: Budget::new(config.max_memory, config.max_keys),
             fixed: shards * (size_of::<Shard>() + 1024) + 2 * segment,
@@ -118,18 +106,12 @@ impl Cache {
             shard.settle(&rules.budget);
             Slot(Mutex::new(shard))
         });
-        Arc::new(Cache {
-            shards: shards.collect(),
-            rules,
-        })
+        Arc::new(Cache { shards: shards.collect(), rules })
     }
 
     /// Hashes a key; the result is only meaningful for this cache.
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        Key {
-            bytes,
-            hash: self.rules.hasher.hash_one(bytes),
-        }
+        Key { bytes, hash: self.rules.hasher.hash_one(bytes) }
     }
 
     pub(crate) fn shard_of(&self, hash: u64) -> usize {

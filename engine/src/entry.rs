@@ -30,11 +30,7 @@ impl Entry<'_> {
 
     /// Bytes of the memory bound that it occupies, its share of the index (about 8) included.
     pub fn footprint(&self) -> usize {
-        let large = if let Value::Large(LargeValue(large)) = self.value {
-            large.bytes()
-        } else {
-            0
-        };
+        let large = if let Value::Large(LargeValue(large)) = self.value { large.bytes() } else { 0 };
         self.record + large + 8
     }
 }
@@ -119,12 +115,7 @@ pub struct Write<'a> {
 impl<'a> Write<'a> {
     /// An unconditional write that never expires.
     pub fn new(value: &'a [u8]) -> Write<'a> {
-        Write {
-            value,
-            expiry: Expiry::Never,
-            flags: 0,
-            condition: Condition::Always,
-        }
+        Write { value, expiry: Expiry::Never, flags: 0, condition: Condition::Always }
     }
 }
 

@@ -85,17 +85,10 @@ impl Flights {
 
     /// The key's flight, and whether it was begun by this call.
     pub(crate) fn join(&mut self, hash: u64, key: &[u8]) -> (Arc<Flight>, bool) {
-        match self
-            .table
-            .entry(hash, |f| f.hash == hash && *f.key == *key, |f| f.hash)
-        {
+        match self.table.entry(hash, |f| f.hash == hash && *f.key == *key, |f| f.hash) {
             Entry::Occupied(entry) => (entry.get().clone(), false),
             Entry::Vacant(entry) => {
-                let flight = Arc::new(Flight {
-                    hash,
-                    key: key.into(),
-                    ending: Mutex::default(),
-                });
+                let flight = Arc::new(Flight { hash, key: key.into(), ending: Mutex::default() });
                 self.bytes += flight.bytes();
                 entry.insert(flight.clone());
                 (flight, true)
@@ -108,20 +101,14 @@ impl Flights {
         if self.table.is_empty() {
             return;
         }
-        if let Ok(entry) = self
-            .table
-            .find_entry(hash, |f| f.hash == hash && *f.key == *key)
-        {
+        if let Ok(entry) = self.table.find_entry(hash, |f| f.hash == hash && *f.key == *key) {
             self.bytes -= entry.remove().0.bytes();
         }
     }
 
     /// Takes a flight out; false if its fence has moved.
     fn land(&mut self, flight: &Arc<Flight>) -> bool {
-        let Ok(entry) = self
-            .table
-            .find_entry(flight.hash, |f| Arc::ptr_eq(f, flight))
-        else {
+        let Ok(entry) = self.table.find_entry(flight.hash, |f| Arc::ptr_eq(f, flight)) else {
             return false;
         };
         entry.remove();
@@ -140,11 +127,7 @@ pub struct Lead {
 
 impl Lead {
     pub(crate) fn new(cache: Arc<Cache>, flight: Arc<Flight>) -> Lead {
-        Lead {
-            cache,
-            flight,
-            finished: false,
-        }
+        Lead { cache, flight, finished: false }
     }
 
     /// The key to fetch.
@@ -173,14 +156,9 @@ impl Lead {
             (Fill::Store(expiry), Outcome::Value(_) | Outcome::Absent) => Some(expiry),
             _ => None,
         };
-        let stored = self.cache.land(
-            self.flight.hash,
-            &self.flight.key,
-            now,
-            value,
-            expiry,
-            |flights| flights.land(&self.flight),
-        );
+        let stored = self
+            .cache
+            .land(self.flight.hash, &self.flight.key, now, value, expiry, |flights| flights.land(&self.flight));
         let waiters = {
             let mut ending = lock(&self.flight.ending);
             ending.outcome = Some(outcome);
@@ -201,9 +179,7 @@ impl Drop for Lead {
 
 impl fmt::Debug for Lead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lead")
-            .field("key", &self.flight.key)
-            .finish_non_exhaustive()
+        f.debug_struct("Lead").field("key", &self.flight.key).finish_non_exhaustive()
     }
 }
 
@@ -217,10 +193,7 @@ pub struct Wait {
 
 impl Wait {
     pub(crate) fn new(flight: Arc<Flight>) -> Wait {
-        Wait {
-            flight,
-            waker: None,
-        }
+        Wait { flight, waker: None }
     }
 }
 

@@ -62,15 +62,8 @@ struct Page {
 
 impl Page {
     fn with_room_for(entries: usize) -> Page {
-        let buckets = if entries == 0 {
-            0
-        } else {
-            entries * 5 / (SLOTS * 4) + 1
-        };
-        Page {
-            buckets: vec![Bucket::default(); buckets],
-            len: 0,
-        }
+        let buckets = if entries == 0 { 0 } else { entries * 5 / (SLOTS * 4) + 1 };
+        Page { buckets: vec![Bucket::default(); buckets], len: 0 }
     }
 
     fn home(&self, tag: u16) -> usize {
@@ -78,11 +71,7 @@ impl Page {
     }
 
     fn next(&self, bucket: usize) -> usize {
-        if bucket + 1 == self.buckets.len() {
-            0
-        } else {
-            bucket + 1
-        }
+        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
     }
 
     /// Walks the buckets in which `tag` may stand; `found` ends the walk by returning true. Gives bucket and slot.
@@ -131,16 +120,11 @@ impl Page {
     }
 
     fn entries(&self) -> impl Iterator<Item = (u16, u32)> {
-        self.buckets
-            .iter()
-            .flat_map(|b| bits(b.used).map(|slot| (b.tags[slot], b.positions[slot])))
+        self.buckets.iter().flat_map(|b| bits(b.used).map(|slot| (b.tags[slot], b.positions[slot])))
     }
 
     fn resize(&mut self, buckets: usize) {
-        let mut page = Page {
-            buckets: Vec::new(),
-            len: 0,
-        };
+        let mut page = Page { buckets: Vec::new(), len: 0 };
         page.buckets.reserve_exact(buckets);
         page.buckets.resize(buckets, Bucket::default());
         for (tag, position) in self.entries() {
@@ -189,11 +173,7 @@ impl Index {
     pub(crate) fn new() -> Index {
         let pages = vec![Page::default()];
         let bytes = pages.capacity() * size_of::<Page>();
-        Index {
-            pages,
-            len: 0,
-            bytes,
-        }
+        Index { pages, len: 0, bytes }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -211,20 +191,13 @@ impl Index {
     }
 
     fn place_of(&self, hash: u64) -> Place {
-        Place {
-            page: self.page_of(hash as u32 as usize),
-            tag: (hash >> 48) as u16,
-        }
+        Place { page: self.page_of(hash as u32 as usize), tag: (hash >> 48) as u16 }
     }
 
     fn page_of(&self, bits: usize) -> usize {
         let base = self.base();
         let page = bits & (2 * base - 1);
-        if page < self.pages.len() {
-            page
-        } else {
-            page & (base - 1)
-        }
+        if page < self.pages.len() { page } else { page & (base - 1) }
     }
 
     /// The position stored under `hash` for which `is` holds.
@@ -258,18 +231,14 @@ impl Index {
     pub(crate) fn moved(&mut self, hash: u64, from: u32, to: u32) {
         let place = self.place_of(hash);
         let page = &mut self.pages[place.page];
-        let (at, slot) = page
-            .search(place.tag, |p| p == from)
-            .expect("a live entry is indexed");
+        let (at, slot) = page.search(place.tag, |p| p == from).expect("a live entry is indexed");
         page.buckets[at].positions[slot] = to;
     }
 
     pub(crate) fn remove(&mut self, hash: u64, position: u32) {
         let place = self.place_of(hash);
         let page = &mut self.pages[place.page];
-        let (at, slot) = page
-            .search(place.tag, |p| p == position)
-            .expect("a live entry is indexed");
+        let (at, slot) = page.search(place.tag, |p| p == position).expect("a live entry is indexed");
         page.take(place.tag, at, slot);
         self.len -= 1;
         let before = page.bytes();
@@ -291,11 +260,7 @@ impl Index {
         let mut low = Page::with_room_for(sorted.len() - moving);
         let mut high = Page::with_room_for(moving);
         for (up, tag, position) in sorted {
-            if up {
-                high.place(tag, position)
-            } else {
-                low.place(tag, position)
-            }
+            if up { high.place(tag, position) } else { low.place(tag, position) }
         }
         let capacity = self.pages.capacity();
         self.bytes = self.bytes + low.bytes() + high.bytes() - old.bytes();
@@ -334,12 +299,7 @@ impl Index {
     }
 
     /// Visits entries from `at` on, whole tags at a time, until `count` have been seen; `None` at the end.
-    pub(crate) fn scan(
-        &self,
-        at: ScanAt,
-        count: usize,
-        mut visit: impl FnMut(u32),
-    ) -> Option<ScanAt> {
+    pub(crate) fn scan(&self, at: ScanAt, count: usize, mut visit: impl FnMut(u32)) -> Option<ScanAt> {
         let mut seen = 0;
         let mut at = at;
         let mut sorted = Vec::new();
@@ -351,25 +311,18 @@ impl Index {
             let mut last = None;
             for (tag, position) in sorted.drain(..) {
                 if seen >= count && last != Some(tag) {
-                    return Some(ScanAt {
-                        prefix: at.prefix,
-                        tag,
-                    });
+                    return Some(ScanAt { prefix: at.prefix, tag });
                 }
                 visit(position);
                 seen += 1;
                 last = Some(tag);
             }
             let base = self.base();
-            let level =
-                base.ilog2() + u32::from(number >= base || number < self.pages.len() - base);
+            let level = base.ilog2() + u32::from(number >= base || number < self.pages.len() - base);
             // The page covers the prefixes that begin with its `level` reversed bits.
             let size = 1u64 << (32 - level);
             let next = (u64::from(at.prefix) & !(size - 1)) + size;
-            at = ScanAt {
-                prefix: u32::try_from(next).ok()?,
-                tag: 0,
-            };
+            at = ScanAt { prefix: u32::try_from(next).ok()?, tag: 0 };
             if seen >= count {
                 return Some(at);
             }
@@ -382,10 +335,7 @@ impl Index {
         for step in 0..self.pages.len() {
             let page = &self.pages[(start + step) % self.pages.len()];
             if page.len > 0 {
-                return page
-                    .entries()
-                    .nth((seed >> 32) as usize % page.len)
-                    .map(|e| e.1);
+                return page.entries().nth((seed >> 32) as usize % page.len).map(|e| e.1);
             }
         }
         None
@@ -394,10 +344,7 @@ impl Index {
     /// Every position, in no order.
     #[cfg(test)]
     pub(crate) fn positions(&self) -> Vec<u32> {
-        self.pages
-            .iter()
-            .flat_map(|p| p.entries().map(|e| e.1))
-            .collect()
+        self.pages.iter().flat_map(|p| p.entries().map(|e| e.1)).collect()
     }
 
     #[cfg(test)]

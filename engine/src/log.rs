@@ -24,11 +24,7 @@ pub(crate) enum Queue {
 
 impl Queue {
     pub(crate) fn other(self) -> Queue {
-        if self == Queue::Small {
-            Queue::Main
-        } else {
-            Queue::Small
-        }
+        if self == Queue::Small { Queue::Main } else { Queue::Small }
     }
 }
 
@@ -38,6 +34,8 @@ struct Segment {
     /// Bytes of live records (large values not counted).
     live: usize,
     queue: Queue,
+    /// Bytes that its queue had taken before this segment.
+    base: u64,
 }
 
 /// One queue's segments, oldest first, and how far the oldest has been consumed.
@@ -47,6 +45,23 @@ struct Fifo {
     head: usize,
     /// Bytes of live entries, large values included.
     live: usize,
+    /// Bytes of records ever appended.
+    appended: u64,
+    /// Which birth records had from some place on, oldest first.
+    births: VecDeque<(u64, u32)>,
+}
+
+/// A queue's births are noted this many times over its length.
+const BIRTHS: u64 = 64;
+
+impl Fifo {
+    fn note(&mut self, len: usize, birth: u32) {
+        let last = self.births.back().map_or(0, |b| b.0);
+        if self.births.is_empty() || self.appended - last >= self.live as u64 / BIRTHS {
+            self.births.push_back((self.appended, birth));
+        }
+        self.appended += len as u64;
+    }
 }
 
 /// An entry too large for a segment: key and value in one allocation, so that the value can leave by reference.
@@ -61,10 +76,7 @@ impl Large {
         let mut data = Vec::with_capacity(key.len() + value.len());
         data.extend_from_slice(key);
         data.extend_from_slice(value);
-        Large {
-            data: data.into(),
-            key_len: key.len(),
-        }
+        Large { data: data.into(), key_len: key.len() }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -81,9 +93,8 @@ impl Large {
 
     /// Rewrites the value, in place unless a reader still holds it.
     pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut BytesMut, usize)) {
-        let mut data = std::mem::take(&mut self.data)
-            .try_into_mut()
-            .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+        let mut data =
+            std::mem::take(&mut self.data).try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         edit(&mut data, self.key_len);
         self.data = data.freeze();
     }
@@ -98,6 +109,8 @@ pub(crate) struct Log {
     bits: u32,
     segments: Vec<Option<Segment>>,
     free: Vec<u32>,
+    /// A segment was opened since this was last asked.
+    opened: bool,
     /// Bytes of live records in all segments (large values not counted).
     live_records: usize,
     small: Fifo,
@@ -114,6 +127,7 @@ impl Log {
             bits: segment.ilog2(),
             segments: Vec::new(),
             free: Vec::new(),
+            opened: false,
             live_records: 0,
             small: Fifo::default(),
             main: Fifo::default(),
@@ -153,6 +167,7 @@ impl Log {
             + self.segments.capacity() * size_of::<Option<Segment>>()
             + self.large.capacity() * size_of::<Option<Large>>()
             + (self.free.capacity() + self.free_large.capacity()) * 4
+            + (self.small.births.capacity() + self.main.births.capacity()) * size_of::<(u64, u32)>()
     }
 
     /// Bytes of live records and large entries in a queue.
@@ -175,22 +190,15 @@ impl Log {
     }
 
     fn segment(&self, number: u32) -> &Segment {
-        self.segments[number as usize]
-            .as_ref()
-            .expect("a position points into an open segment")
+        self.segments[number as usize].as_ref().expect("a position points into an open segment")
     }
 
     fn segment_mut(&mut self, number: u32) -> &mut Segment {
-        self.segments[number as usize]
-            .as_mut()
-            .expect("a position points into an open segment")
+        self.segments[number as usize].as_mut().expect("a position points into an open segment")
     }
 
     fn split(&self, position: u32) -> (u32, usize) {
-        (
-            position >> self.bits,
-            position as usize & (self.segment_size() - 1),
-        )
+        (position >> self.bits, position as usize & (self.segment_size() - 1))
     }
 
     /// The record at a position (and what follows it in its segment).
@@ -218,19 +226,12 @@ impl Log {
     }
 
     pub(crate) fn large(&self, slot: u32) -> &Large {
-        self.large[slot as usize]
-            .as_ref()
-            .expect("a record's slot is taken")
+        self.large[slot as usize].as_ref().expect("a record's slot is taken")
     }
 
     /// Bytes that a record stands for, large value included.
     fn weight(&self, record: &[u8], meta: Meta) -> usize {
-        meta.len()
-            + if let Body::Large { slot } = body(record, meta) {
-                self.large(slot).bytes()
-            } else {
-                0
-            }
+        meta.len() + if let Body::Large { slot } = body(record, meta) { self.large(slot).bytes() } else { 0 }
     }
 
     /// Bytes that the entry at a position stands for.
@@ -251,15 +252,8 @@ impl Log {
     }
 
     /// Edits a large value in place (the entry at `position` is large).
-    pub(crate) fn edit_large(
-        &mut self,
-        position: u32,
-        slot: u32,
-        edit: impl FnOnce(&mut BytesMut, usize),
-    ) {
-        let large = self.large[slot as usize]
-            .as_mut()
-            .expect("a record's slot is taken");
+    pub(crate) fn edit_large(&mut self, position: u32, slot: u32, edit: impl FnOnce(&mut BytesMut, usize)) {
+        let large = self.large[slot as usize].as_mut().expect("a record's slot is taken");
         let before = large.bytes();
         large.edit(edit);
         let after = large.bytes();
@@ -268,10 +262,10 @@ impl Log {
         fifo.live = fifo.live + after - before;
     }
 
-    /// Appends a record at a queue's tail. A new segment is opened where the last one has no room.
-    pub(crate) fn append(&mut self, queue: Queue, parts: &Parts<'_>) -> u32 {
+    /// Appends a record, born at some moment of the policy's clock, at a queue's tail. A new segment is opened where the last one has no room.
+    pub(crate) fn append(&mut self, queue: Queue, parts: &Parts<'_>, birth: u32) -> u32 {
         let meta = parts.meta();
-        let (number, at) = self.room(queue, meta.len());
+        let (number, at) = self.room(queue, meta.len(), birth);
         parts.append_to(&mut self.segment_mut(number).data);
         self.segment_mut(number).live += meta.len();
         self.live_records += meta.len();
@@ -281,7 +275,7 @@ impl Log {
     }
 
     /// Writes a live record again, with another expiry and version, and marks the old one dead.
-    pub(crate) fn rewrite(&mut self, position: u32, expiry: Option<Millis>, version: u32) -> u32 {
+    pub(crate) fn rewrite(&mut self, position: u32, expiry: Option<Millis>, version: u32, birth: u32) -> u32 {
         let record = self.record(position);
         let record = record[..Meta::read(record).len()].to_vec();
         let meta = Meta::read(&record);
@@ -296,30 +290,24 @@ impl Log {
             policy: meta.policy(),
             body: body(&record, meta),
         };
-        let new = self.append(queue, &parts);
+        let new = self.append(queue, &parts, birth);
         self.bury(position, weight);
         new
     }
 
     /// Copies a live record to a queue's tail with another policy state and marks the old one dead.
-    pub(crate) fn relocate(&mut self, position: u32, queue: Queue, policy: u8) -> u32 {
+    pub(crate) fn relocate(&mut self, position: u32, queue: Queue, policy: u8, birth: u32) -> u32 {
         let record = self.record(position);
         let meta = Meta::read(record);
         let weight = self.weight(record, meta);
-        let (number, at) = self.room(queue, meta.len());
+        let (number, at) = self.room(queue, meta.len(), birth);
         let (from, from_at) = self.split(position);
         if from == number {
-            self.segment_mut(number)
-                .data
-                .extend_from_within(from_at..from_at + meta.len());
+            self.segment_mut(number).data.extend_from_within(from_at..from_at + meta.len());
         } else {
             // Taken out for the moment: the source lies in the same vector.
-            let mut target = self.segments[number as usize]
-                .take()
-                .expect("room gives an open segment");
-            target
-                .data
-                .extend_from_slice(&self.segment(from).data[from_at..from_at + meta.len()]);
+            let mut target = self.segments[number as usize].take().expect("room gives an open segment");
+            target.data.extend_from_slice(&self.segment(from).data[from_at..from_at + meta.len()]);
             self.segments[number as usize] = Some(target);
         }
         let target = self.segment_mut(number);
@@ -337,9 +325,7 @@ impl Log {
         let meta = Meta::read(record);
         let weight = self.weight(record, meta);
         if let Body::Large { slot } = body(record, meta) {
-            let large = self.large[slot as usize]
-                .take()
-                .expect("a record's slot is taken");
+            let large = self.large[slot as usize].take().expect("a record's slot is taken");
             self.large_bytes -= large.bytes();
             self.free_large.push(slot);
         }
@@ -364,11 +350,7 @@ impl Log {
 
     fn close(&mut self, number: u32, queue: Queue) {
         let fifo = self.fifo_mut(queue);
-        let place = fifo
-            .segments
-            .iter()
-            .position(|n| *n == number)
-            .expect("an open segment is in its queue");
+        let place = fifo.segments.iter().position(|n| *n == number).expect("an open segment is in its queue");
         fifo.segments.remove(place);
         if place == 0 {
             fifo.head = 0;
@@ -378,21 +360,19 @@ impl Log {
     }
 
     /// A segment at the queue's tail with `len` bytes of room, and where they begin.
-    fn room(&mut self, queue: Queue, len: usize) -> (u32, usize) {
+    fn room(&mut self, queue: Queue, len: usize, birth: u32) -> (u32, usize) {
         if let Some(&tail) = self.fifo(queue).segments.back() {
             let at = self.segment(tail).data.len();
             if at + len <= self.segment_size() {
+                self.fifo_mut(queue).note(len, birth);
                 return (tail, at);
             }
             if self.segment(tail).live == 0 {
                 self.close(tail, queue);
             }
         }
-        let segment = Segment {
-            data: Vec::with_capacity(self.segment_size()),
-            live: 0,
-            queue,
-        };
+        let segment =
+            Segment { data: Vec::with_capacity(self.segment_size()), live: 0, queue, base: self.fifo(queue).appended };
         let number = if let Some(number) = self.free.pop() {
             self.segments[number as usize] = Some(segment);
             number
@@ -400,8 +380,16 @@ impl Log {
             self.segments.push(Some(segment));
             (self.segments.len() - 1) as u32
         };
-        self.fifo_mut(queue).segments.push_back(number);
+        let fifo = self.fifo_mut(queue);
+        fifo.segments.push_back(number);
+        fifo.note(len, birth);
+        self.opened = true;
         (number, 0)
+    }
+
+    /// Was a segment opened since the last call?
+    pub(crate) fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.opened)
     }
 
     /// The oldest live record of a queue. It stays the oldest until it is removed or relocated.
@@ -428,12 +416,20 @@ impl Log {
         1.0 - self.live_records as f32 / self.segment_bytes().max(1) as f32
     }
 
+    /// The birth of main's oldest record, as [`Log::oldest`] found it last.
+    pub(crate) fn oldest_birth(&mut self) -> u32 {
+        let Some(front) = self.main.segments.front() else { return 0 };
+        let place = self.segment(*front).base + self.main.head as u64;
+        while self.main.births.get(1).is_some_and(|next| next.0 <= place) {
+            self.main.births.pop_front();
+        }
+        self.main.births.front().map_or(0, |b| b.1)
+    }
+
     /// Live records in the closed segment with the least live bytes, if compacting it frees at least `share` of it.
     pub(crate) fn sparsest(&self, share: f32) -> Option<(Queue, Vec<u32>)> {
         let limit = (self.segment_size() as f32 * (1.0 - share)) as usize;
-        let closed = [&self.small, &self.main]
-            .into_iter()
-            .flat_map(|f| f.segments.iter().rev().skip(1));
+        let closed = [&self.small, &self.main].into_iter().flat_map(|f| f.segments.iter().rev().skip(1));
         let (live, number) = closed.map(|n| (self.segment(*n).live, *n)).min()?;
         (live <= limit).then(|| (self.segment(number).queue, self.live_records(number)))
     }
@@ -466,10 +462,7 @@ impl Log {
                 assert_eq!(self.segment(*number).queue, queue);
                 assert_eq!(
                     self.segment(*number).live,
-                    records
-                        .iter()
-                        .map(|p| Meta::read(self.record(*p)).len())
-                        .sum::<usize>()
+                    records.iter().map(|p| Meta::read(self.record(*p)).len()).sum::<usize>()
                 );
                 assert!(
                     self.segment(*number).live > 0 || place + 1 == fifo.segments.len(),
@@ -484,15 +477,7 @@ impl Log {
         live.sort_unstable();
         assert_eq!(live, indexed);
         assert_eq!(open, self.open_segments());
-        assert_eq!(
-            self.large_bytes,
-            self.large.iter().flatten().map(Large::bytes).sum::<usize>()
-        );
-        assert_eq!(
-            self.live_records,
-            live.iter()
-                .map(|p| Meta::read(self.record(*p)).len())
-                .sum::<usize>()
-        );
+        assert_eq!(self.large_bytes, self.large.iter().flatten().map(Large::bytes).sum::<usize>());
+        assert_eq!(self.live_records, live.iter().map(|p| Meta::read(self.record(*p)).len()).sum::<usize>());
     }
 }

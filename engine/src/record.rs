@@ -81,19 +81,12 @@ impl Meta {
 
     /// Where the key (or the large entry's slot) begins.
     pub(crate) fn body_at(self) -> usize {
-        FIXED
-            + if self.has_expiry() { EXPIRY_BYTES } else { 0 }
-            + if self.0 & FLAGS != 0 { FLAGS_BYTES } else { 0 }
+        FIXED + if self.has_expiry() { EXPIRY_BYTES } else { 0 } + if self.0 & FLAGS != 0 { FLAGS_BYTES } else { 0 }
     }
 
     /// The record's length.
     pub(crate) fn len(self) -> usize {
-        self.body_at()
-            + if self.is_large() {
-                LARGE_SLOT
-            } else {
-                self.key_len() + self.value_len()
-            }
+        self.body_at() + if self.is_large() { LARGE_SLOT } else { self.key_len() + self.value_len() }
     }
 }
 
@@ -177,30 +170,20 @@ pub(crate) fn expiry(record: &[u8], meta: Meta) -> Option<Millis> {
 
 /// The record must have room for an expiry.
 pub(crate) fn set_expiry(record: &mut [u8], at: Millis) {
-    record[FIXED..FIXED + EXPIRY_BYTES]
-        .copy_from_slice(&at.min(MAX_EXPIRY).to_le_bytes()[..EXPIRY_BYTES]);
+    record[FIXED..FIXED + EXPIRY_BYTES].copy_from_slice(&at.min(MAX_EXPIRY).to_le_bytes()[..EXPIRY_BYTES]);
 }
 
 pub(crate) fn flags(record: &[u8], meta: Meta) -> u32 {
-    if meta.0 & FLAGS == 0 {
-        0
-    } else {
-        u32_at(record, meta.body_at() - FLAGS_BYTES)
-    }
+    if meta.0 & FLAGS == 0 { 0 } else { u32_at(record, meta.body_at() - FLAGS_BYTES) }
 }
 
 pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
     let at = meta.body_at();
     if meta.is_large() {
-        return Body::Large {
-            slot: u32_at(record, at),
-        };
+        return Body::Large { slot: u32_at(record, at) };
     }
     let (key, rest) = record[at..].split_at(meta.key_len());
-    Body::Small {
-        key,
-        value: &rest[..meta.value_len()],
-    }
+    Body::Small { key, value: &rest[..meta.value_len()] }
 }
 
 /// Writes a small record of the same shape over another: all but the meta word.

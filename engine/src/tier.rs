@@ -23,14 +23,8 @@ impl<'t> Tier<'t> {
 
     /// `numbers` ascend: that is the lock order.
     pub(crate) fn exclusive(cache: &'t Cache, numbers: Vec<usize>) -> Tier<'t> {
-        let held = numbers
-            .into_iter()
-            .map(|number| (number, lock(cache.mutex(number))))
-            .collect();
-        Tier {
-            cache,
-            held: Some(held),
-        }
+        let held = numbers.into_iter().map(|number| (number, lock(cache.mutex(number)))).collect();
+        Tier { cache, held: Some(held) }
     }
 
     /// The cache that this works on.
@@ -66,41 +60,24 @@ impl<'t> Tier<'t> {
                 continue;
             }
             let relieve = |shard: &mut Shard| shard.relieve(rules, now);
-            let relieved = if self
-                .held
-                .as_ref()
-                .is_none_or(|held| held.iter().any(|h| h.0 == other))
-            {
+            let relieved = if self.held.as_ref().is_none_or(|held| held.iter().any(|h| h.0 == other)) {
                 self.on(other, relieve)
             } else {
                 // Waiting here could deadlock with another exclusive tier.
-                self.cache
-                    .mutex(other)
-                    .try_lock()
-                    .is_ok_and(|mut shard| relieve(&mut shard))
+                self.cache.mutex(other).try_lock().is_ok_and(|mut shard| relieve(&mut shard))
             };
             fruitless = if relieved { 0 } else { fruitless + 1 };
         }
     }
 
     /// Reads an entry and counts the access: for eviction, and as a hit or a miss.
-    pub fn get<R>(
-        &mut self,
-        key: Key<'_>,
-        now: Millis,
-        read: impl FnOnce(Entry<'_>) -> R,
-    ) -> Option<R> {
+    pub fn get<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let rules = &self.cache.rules;
         self.on_key(key, |shard| shard.read(rules, key, now, read).flatten())
     }
 
     /// Reads an entry without counting anything.
-    pub fn peek<R>(
-        &mut self,
-        key: Key<'_>,
-        now: Millis,
-        read: impl FnOnce(Entry<'_>) -> R,
-    ) -> Option<R> {
+    pub fn peek<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let rules = &self.cache.rules;
         self.on_key(key, |shard| shard.peek(rules, key, now, read))
     }
@@ -141,9 +118,7 @@ impl<'t> Tier<'t> {
 
     /// Number of entries, expired ones that are not yet reclaimed included.
     pub fn len(&mut self) -> usize {
-        (0..self.cache.shards())
-            .map(|number| self.on(number, |shard| shard.len()))
-            .sum()
+        (0..self.cache.shards()).map(|number| self.on(number, |shard| shard.len())).sum()
     }
 
     /// No entries?
@@ -163,18 +138,9 @@ impl<'t> Tier<'t> {
 
     /// Visits about `count` entries from `cursor` (0 to begin) and returns the next cursor (0: done). An entry that is there
     /// from the first call to the last is visited at least once, whatever is written meanwhile; one may be visited twice.
-    pub fn scan(
-        &mut self,
-        cursor: u64,
-        count: usize,
-        now: Millis,
-        mut visit: impl FnMut(Entry<'_>),
-    ) -> u64 {
+    pub fn scan(&mut self, cursor: u64, count: usize, now: Millis, mut visit: impl FnMut(Entry<'_>)) -> u64 {
         let mut number = (cursor >> 48) as usize;
-        let mut at = ScanAt {
-            prefix: (cursor >> 16) as u32,
-            tag: cursor as u16,
-        };
+        let mut at = ScanAt { prefix: (cursor >> 16) as u32, tag: cursor as u16 };
         let mut left = count.max(1);
         while number < self.cache.shards() {
             let next = self.on(number, |shard| {
@@ -201,20 +167,12 @@ impl<'t> Tier<'t> {
     }
 
     /// An entry at random; `seed` chooses.
-    pub fn random<R>(
-        &mut self,
-        seed: u64,
-        now: Millis,
-        read: impl FnOnce(Entry<'_>) -> R,
-    ) -> Option<R> {
+    pub fn random<R>(&mut self, seed: u64, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let shards = self.cache.shards();
         let mut read = Some(read);
         (0..shards).find_map(|step| {
             let number = (seed as usize % shards + step) % shards;
-            self.on(number, |shard| {
-                shard.random(seed, now, |entry| read.take().map(|read| read(entry)))
-            })
-            .flatten()
+            self.on(number, |shard| shard.random(seed, now, |entry| read.take().map(|read| read(entry)))).flatten()
         })
     }
 }

@@ -27,13 +27,7 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     pub(crate) fn new() -> Wheel {
-        Wheel {
-            slots: Vec::new(),
-            tick: 0,
-            len: 0,
-            bytes: 0,
-            sweep: (0, 0),
-        }
+        Wheel { slots: Vec::new(), tick: 0, len: 0, bytes: 0, sweep: (0, 0) }
     }
 
     /// Hints held, those of vanished entries included.
@@ -56,9 +50,7 @@ impl Wheel {
         // One tick later than the expiry's own, so that everything in a due slot of the first level has really expired.
         let due = ((expiry >> TICK_BITS) + 1).max(self.tick + 1);
         let ahead = due - self.tick;
-        let level = (0..LEVELS as u32 - 1)
-            .find(|l| ahead < 1 << (SLOT_BITS * (l + 1)))
-            .unwrap_or(LEVELS as u32 - 1);
+        let level = (0..LEVELS as u32 - 1).find(|l| ahead < 1 << (SLOT_BITS * (l + 1))).unwrap_or(LEVELS as u32 - 1);
         // In a coarse level the slot is turned to when its span begins: at or before `due`.
         let horizon = self.tick + (1 << (SLOT_BITS * LEVELS as u32)) - 1;
         let number = (due.min(horizon) >> (SLOT_BITS * level)) as usize % SLOTS;
@@ -133,13 +125,7 @@ impl Wheel {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         assert_eq!(self.len, self.slots.iter().map(Vec::len).sum::<usize>());
-        assert_eq!(
-            self.bytes,
-            self.slots
-                .iter()
-                .map(|s| s.capacity() * size_of::<Hint>())
-                .sum::<usize>()
-        );
+        assert_eq!(self.bytes, self.slots.iter().map(|s| s.capacity() * size_of::<Hint>()).sum::<usize>());
     }
 }
 
@@ -181,21 +167,13 @@ mod tests {
                 now += step;
                 while let Some(hints) = wheel.due(now) {
                     for h in hints {
-                        if now >= expiry {
-                            came = Some(now)
-                        } else {
-                            wheel.add(h, expiry, now)
-                        }
+                        if now >= expiry { came = Some(now) } else { wheel.add(h, expiry, now) }
                     }
                 }
                 wheel.check();
             }
             let came = came.expect("the hint comes out");
-            assert!(
-                came <= expiry + step + 512 + 1000,
-                "life {life}: {} late",
-                came - expiry
-            );
+            assert!(came <= expiry + step + 512 + 1000, "life {life}: {} late", came - expiry);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     config::Settings,
+    dispatch,
+    http,
     net::{clients::Clients, drain::Drain, throttle::Throttle},
-    read::Group,
+    read::{Group, Writes},
+    source::SourceSetup,
     telemetry::{Counters, Telemetry},
 };
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
@@ -17,12 +20,20 @@ pub struct App {
     pub telemetry: Telemetry,
     /// The memory tiers, index 0 is group `default`; same order as `Settings::groups`.
     pub caches: Vec<Arc<larder_engine::Cache>>,
+    /// What the workers' sources have in common, and how they are doing; same order.
+    pub sources: Vec<SourceSetup>,
+    /// Writes under way to the groups' sources; same order.
+    pub writes: Vec<Arc<Writes>>,
+    /// What the Redis commands of all cores share: their counters, and when they began.
+    pub dispatch: dispatch::Shared,
     /// Who is connected: CLIENT LIST, CLIENT KILL.
     pub clients: Arc<Clients>,
     /// The limiters, `None` when nothing is limited.
     pub throttle: Option<Throttle>,
     /// Whether the process is on its way out.
     pub drain: Drain,
+    /// Drawn at random at the start: tells this life of the server from all others (entity tags).
+    pub instance: u64,
 }
 
 /// Addresses that the process listens on.
@@ -46,4 +57,6 @@ pub struct Worker {
     pub groups: Vec<Rc<Group>>,
     /// This core's counters (single writer).
     pub counters: Arc<Counters>,
+    /// What its HTTP connections share.
+    pub http: http::PerWorker,
 }

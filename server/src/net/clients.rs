@@ -9,10 +9,13 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::Waker,
 };
+
+/// Connections beyond `max-connections` that the admin listener may have.
+const ADMIN_RESERVE: usize = 16;
 
 /// One connection of the Redis protocol.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ pub struct Client {
     /// What the client said about itself.
     pub about: Mutex<About>,
     active: AtomicU64,
-    closing: AtomicBool,
+    closing: AtomicU8,
     waker: Waker,
 }
 
@@ -77,7 +80,7 @@ impl Client {
                 ..About::default()
             }),
             active: AtomicU64::new(now),
-            closing: AtomicBool::new(false),
+            closing: AtomicU8::new(0),
             waker,
         }
     }
@@ -92,17 +95,37 @@ impl Client {
         self.active.store(now, Relaxed);
     }
 
-    /// Asks the connection to end, from any thread: replies already due are still sent if they fit the socket.
+    /// Ends the connection, from any thread: replies that are ready are still sent if the socket takes them (CLIENT KILL).
     pub fn close(&self) {
-        // The waker publishes the flag: waking a task synchronises with its next poll.
-        self.closing.store(true, Relaxed);
+        self.ask(Closing::Now);
+    }
+
+    /// Ends the connection once what it has begun is answered (drain, idle time over).
+    pub(super) fn finish(&self) {
+        self.ask(Closing::WhenIdle);
+    }
+
+    fn ask(&self, closing: Closing) {
+        // Waking a task synchronises with its next poll, which therefore sees the flag.
+        self.closing.fetch_max(closing as u8, Relaxed);
         self.waker.wake_by_ref();
     }
 
     /// Has somebody asked for the end?
-    pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Relaxed)
+    pub(super) fn closing(&self) -> Option<Closing> {
+        match self.closing.load(Relaxed) {
+            0 => None,
+            1 => Some(Closing::WhenIdle),
+            _ => Some(Closing::Now),
+        }
     }
+}
+
+/// How a connection is asked to end; the later wins over the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closing {
+    WhenIdle = 1,
+    Now = 2,
 }
 
 /// All connections of the process.
@@ -170,27 +193,23 @@ impl Clients {
         }
     }
 
-    /// Admits a connection on the worker with the fewest, counting it there until the [`Seat`] is dropped.
-    /// `None` if all are taken. Called by one thread only, so the count cannot pass the limit.
-    pub(super) fn admit(self: &Arc<Self>) -> Option<Seat> {
-        if self.open() >= self.limit {
+    /// Admits a connection on the worker with the fewest, counting it there until the [`Seat`] is dropped. `None` if all
+    /// are taken; a few more are kept for the `admin` listener, which is needed most when the process is full.
+    /// Called by one thread only, so the count cannot pass the limit.
+    pub(super) fn admit(self: &Arc<Self>, admin: bool) -> Option<Seat> {
+        let reserve = if admin { ADMIN_RESERVE } else { 0 };
+        if self.open() >= self.limit + reserve {
             return None;
         }
-        Some(self.seat())
-    }
-
-    /// Like [`Clients::admit`], without a limit: for answering that there is no room.
-    pub(super) fn seat(self: &Arc<Self>) -> Seat {
         let (worker, _) = self
             .per_worker()
             .enumerate()
-            .min_by_key(|(_, open)| *open)
-            .expect("there is at least one worker");
+            .min_by_key(|(_, open)| *open)?;
         self.workers[worker].open.fetch_add(1, Relaxed);
-        Seat {
+        Some(Seat {
             clients: self.clone(),
             worker,
-        }
+        })
     }
 
     /// Lists a Redis connection until the [`Listed`] is dropped.

@@ -9,17 +9,16 @@ use tokio::{
     time::timeout,
 };
 
-const PATIENCE: Duration = Duration::from_secs(1);
 /// What a client may still send us; after that it is cut off.
 const MOST: usize = 1 << 20;
 
-/// Ends our half, then discards input until the client ends its half, has sent too much, or takes too long.
-pub(super) async fn linger(stream: &mut TcpStream) {
+/// Ends our half, then discards input until the client ends its half, has sent too much, or takes longer than `patience`.
+pub(crate) async fn linger(stream: &mut TcpStream, patience: Duration) {
     if stream.shutdown().await.is_err() {
         return;
     }
     // Either way the connection is closed next.
-    let _ = timeout(PATIENCE, discard(stream)).await;
+    let _ = timeout(patience, discard(stream)).await;
 }
 
 async fn discard(stream: &mut TcpStream) {

@@ -15,6 +15,7 @@
 //! - A fill never brings back what a write replaced: every write that the source may have taken ends in a change or an
 //!   invalidation of its key in the tier, which fences the fetches begun before.
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
+mod conditional;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -157,7 +158,15 @@ impl Group {
     /// # Errors
     /// What the source said, or `Unavailable("fetch abandoned")` if whoever fetched the key went away without an answer.
     pub async fn end(wait: Wait) -> Result<Option<Bytes>, SourceError> {
-        match wait.await {
+        Group::ended(wait.await)
+    }
+
+    /// What a flight's end means, for those who poll it themselves.
+    ///
+    /// # Errors
+    /// As [`Group::end`].
+    pub fn ended(outcome: Outcome) -> Result<Option<Bytes>, SourceError> {
+        match outcome {
             Outcome::Value(value) => Ok(Some(value)),
             Outcome::Absent => Ok(None),
             Outcome::Failed(text) => Err(error(text)),

@@ -144,10 +144,7 @@ impl Group {
             Lookup::Wait(wait) => Begun::Wait(wait),
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
-                batch.push(Fetch {
-                    lead,
-                    policy: self.policy,
-                });
+                batch.push(Fetch { lead, policy: self.policy });
                 Begun::Wait(wait)
             }
         }
@@ -180,9 +177,7 @@ impl Group {
     /// As [`Group::end`].
     pub async fn read(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, SourceError> {
         let mut batch = Vec::new();
-        let begun = self.begin(self.cache.key(key), now, &mut batch, |entry| {
-            entry.value.to_bytes()
-        });
+        let begun = self.begin(self.cache.key(key), now, &mut batch, |entry| entry.value.to_bytes());
         if !batch.is_empty() {
             self.source.fetch(&mut batch);
         }

@@ -62,10 +62,7 @@ impl Held {
         // Nobody waits for the answer of a request whose task ended with the test.
         match request.kind {
             Kind::Fetch(fetch) => {
-                let found = |value| Found {
-                    value,
-                    expiry: None,
-                };
+                let found = |value| Found { value, expiry: None };
                 fetch.finish(answer.map(|value| value.map(found)), clock::now());
             }
             Kind::Put(_, sender) => drop(sender.send(answer.map(drop))),
@@ -74,16 +71,12 @@ impl Held {
     }
 }
 
-fn awaiting<T: 'static>(
-    receiver: oneshot::Receiver<Result<T, SourceError>>,
-) -> Local<'static, Result<T, SourceError>> {
+fn awaiting<T: 'static>(receiver: oneshot::Receiver<Result<T, SourceError>>) -> Local<'static, Result<T, SourceError>> {
     Box::pin(async { receiver.await.expect("the test answers") })
 }
 impl Source for Held {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        batch
-            .drain(..)
-            .for_each(|fetch| self.push(Kind::Fetch(fetch)));
+        batch.drain(..).for_each(|fetch| self.push(Kind::Fetch(fetch)));
     }
     fn put<'a>(
         &'a self,
@@ -100,11 +93,7 @@ impl Source for Held {
         self.push(Kind::Delete(sender));
         awaiting(receiver)
     }
-    fn expire<'a>(
-        &'a self,
-        _key: &'a [u8],
-        _expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
         let (sender, receiver) = oneshot::channel();
         self.push(Kind::Expire(sender));
         awaiting(receiver)
@@ -117,25 +106,12 @@ impl Source for Held {
 const KEY: &[u8] = b"key";
 
 fn run<F: Future<Output = ()>>(test: F) {
-    tokio::runtime::Builder::new_current_thread()
-        .build_local(Default::default())
-        .expect("a runtime")
-        .block_on(test);
+    tokio::runtime::Builder::new_current_thread().build_local(Default::default()).expect("a runtime").block_on(test);
 }
 fn group(policy: Policy) -> (Rc<Group>, Rc<Held>) {
     let source = Rc::new(Held::default());
-    let cache = Cache::new(Config {
-        max_memory: 4 * 1024 * 1024,
-        default_ttl: policy.ttl,
-        ..Config::default()
-    });
-    let group = Rc::new(Group {
-        name: "test".into(),
-        cache,
-        source: source.clone(),
-        policy,
-        writes: Arc::default(),
-    });
+    let cache = Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
+    let group = Rc::new(Group { name: "test".into(), cache, source: source.clone(), policy, writes: Arc::default() });
     (group, source)
 }
 /// Begins an operation in a task of its own; it has reached the source when this returns.
@@ -154,20 +130,10 @@ async fn settle() {
     }
 }
 async fn read(group: &Rc<Group>) -> tokio::task::JoinHandle<Result<Option<Bytes>, SourceError>> {
-    begin(
-        group,
-        |group| async move { group.read(KEY, clock::now()).await },
-    )
-    .await
+    begin(group, |group| async move { group.read(KEY, clock::now()).await }).await
 }
-async fn put(
-    group: &Rc<Group>,
-    value: &'static str,
-) -> tokio::task::JoinHandle<Result<Stored, SourceError>> {
-    begin(group, |group| async move {
-        group.put(KEY, value.into(), None).await
-    })
-    .await
+async fn put(group: &Rc<Group>, value: &'static str) -> tokio::task::JoinHandle<Result<Stored, SourceError>> {
+    begin(group, |group| async move { group.put(KEY, value.into(), None).await }).await
 }
 fn cached(group: &Group) -> Option<Bytes> {
     let key = group.cache.key(KEY);
@@ -229,19 +195,13 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         let (group, _) = group(policy);
         let mut batch = Vec::new();
         group.begin(group.cache.key(KEY), 1_000, &mut batch, |_| ());
-        let found = Found {
-            value: "v".into(),
-            expiry: own,
-        };
+        let found = Found { value: "v".into(), expiry: own };
         batch.remove(0).finish(Ok(Some(found)), 1_000);
         let mut tier = group.cache.tier();
         tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry)
     };
     let none = Policy::default();
-    let ten = Policy {
-        ttl: Some(10_000),
-        negative_ttl: None,
-    };
+    let ten = Policy { ttl: Some(10_000), negative_ttl: None };
     assert_eq!(expiry(none, None), Some(None));
     assert_eq!(expiry(none, Some(5_000)), Some(Some(5_000)));
     assert_eq!(expiry(ten, None), Some(Some(11_000)));
@@ -274,9 +234,7 @@ fn a_fetch_that_an_expire_overtook_is_not_stored() {
         *source.stored.borrow_mut() = Some("v".into());
         let read = read(&group).await;
         source.apply(0);
-        let expire = begin(&group, |group| async move {
-            group.expire(KEY, Some(clock::now() + 60_000)).await
-        });
+        let expire = begin(&group, |group| async move { group.expire(KEY, Some(clock::now() + 60_000)).await });
         let expire = expire.await;
         source.answer(1, None);
         assert_eq!(expire.await.expect("no panic"), Ok(true));

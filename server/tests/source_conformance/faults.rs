@@ -23,10 +23,7 @@ use std::{
 fn a_frozen_source_meets_the_deadline_and_comes_back() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            timeout: Duration::from_millis(300),
-            ..LIMITS
-        };
+        let limits = Limits { timeout: Duration::from_millis(300), ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         group.put(b"hit", "v".into(), None).await.expect("the put");
         server.stop();
@@ -36,25 +33,15 @@ fn a_frozen_source_meets_the_deadline_and_comes_back() {
         let text = "source unavailable: timed out after 300ms (source-timeout)";
         assert_eq!(reason(read), text);
         // The write was sent: it may yet be carried out.
-        assert_eq!(
-            write,
-            Err(SourceError::Lost(
-                "timed out after 300ms (source-timeout)".into()
-            ))
-        );
-        assert!(
-            took >= limits.timeout && took < 5 * limits.timeout,
-            "{took:?}"
-        );
+        assert_eq!(write, Err(SourceError::Lost("timed out after 300ms (source-timeout)".into())));
+        assert!(took >= limits.timeout && took < 5 * limits.timeout, "{took:?}");
         // A read that begins while the next connection is tried meets its deadline, too.
         let start = Instant::now();
         reason(group.get("l").await);
         assert!(start.elapsed() < 5 * limits.timeout);
         assert_eq!(group.get("hit").await, some("v"));
         server.cont();
-        group
-            .until("service returns", async || group.get("k").await == Ok(None))
-            .await;
+        group.until("service returns", async || group.get("k").await == Ok(None)).await;
         group.until_up().await;
         assert_eq!(group.health.in_flight(), 0);
     });
@@ -69,28 +56,12 @@ fn a_dead_source_fails_fast_and_comes_back_without_a_word() {
         server.kill();
         group.until_down().await;
         let start = Instant::now();
-        assert_eq!(
-            reason(group.get("k").await),
-            "source unavailable: connection refused"
-        );
+        assert_eq!(reason(group.get("k").await), "source unavailable: connection refused");
         let put = group.put(b"hit", "w".into(), None).await;
-        assert_eq!(
-            put,
-            Err(SourceError::Unavailable("connection refused".into()))
-        );
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "at once, not at the deadline"
-        );
-        assert_eq!(
-            group.get("hit").await,
-            some("v"),
-            "a write that was not sent changes nothing"
-        );
-        assert_eq!(
-            group.health.last_error().as_deref(),
-            Some("connection refused")
-        );
+        assert_eq!(put, Err(SourceError::Unavailable("connection refused".into())));
+        assert!(start.elapsed() < Duration::from_secs(1), "at once, not at the deadline");
+        assert_eq!(group.get("hit").await, some("v"), "a write that was not sent changes nothing");
+        assert_eq!(group.health.last_error().as_deref(), Some("connection refused"));
         server.restart();
         // With no request at all.
         group.until_up().await;
@@ -108,10 +79,7 @@ fn a_source_that_starts_late_is_found() {
         assert!(!group.health.is_up());
         // Waits for the attempt under way, then fails with it, long before the deadline.
         let start = Instant::now();
-        assert_eq!(
-            reason(group.get("k").await),
-            "source unavailable: connection refused"
-        );
+        assert_eq!(reason(group.get("k").await), "source unavailable: connection refused");
         assert!(start.elapsed() < LIMITS.timeout / 2);
         group.until_down().await;
         let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port");
@@ -126,18 +94,8 @@ fn a_source_that_starts_late_is_found() {
 fn kills_and_restarts_under_load_lose_no_waiter() {
     let mut server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            timeout: Duration::from_millis(500),
-            ..LIMITS
-        };
-        let group = redis_with(
-            &server,
-            limits,
-            Policy {
-                ttl: Some(1),
-                negative_ttl: None,
-            },
-        );
+        let limits = Limits { timeout: Duration::from_millis(500), ..LIMITS };
+        let group = redis_with(&server, limits, Policy { ttl: Some(1), negative_ttl: None });
         group.until_up().await;
         let stop = Rc::new(std::cell::Cell::new(false));
         let clients: Vec<_> = (0..50)
@@ -172,13 +130,9 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
             .collect();
         for _ in 0..3 {
             let fetched = group.health.fetches();
-            group
-                .until("traffic", async || group.health.fetches() > fetched + 500)
-                .await;
+            group.until("traffic", async || group.health.fetches() > fetched + 500).await;
             server.kill();
-            group
-                .until("it is noticed", async || !group.health.is_up())
-                .await;
+            group.until("it is noticed", async || !group.health.is_up()).await;
             server.restart();
             group.until_up().await;
         }
@@ -187,11 +141,7 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
             let (answers, _) = client.await.expect("no panic");
             assert!(answers > 0);
         }
-        group
-            .until("nothing is in flight", async || {
-                group.health.in_flight() == 0
-            })
-            .await;
+        group.until("nothing is in flight", async || group.health.in_flight() == 0).await;
     });
 }
 
@@ -199,10 +149,7 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
 fn too_many_fetches_in_flight_are_refused_at_once() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            max_in_flight: 4,
-            ..LIMITS
-        };
+        let limits = Limits { max_in_flight: 4, ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         group.until_up().await;
         server.stop();
@@ -223,10 +170,7 @@ fn too_many_fetches_in_flight_are_refused_at_once() {
         for read in refused {
             let (_, answer) = read.await.expect("no panic");
             let text = answer.expect_err("refused").to_string();
-            assert_eq!(
-                text,
-                "source unavailable: too many fetches in flight (source-max-in-flight)"
-            );
+            assert_eq!(text, "source unavailable: too many fetches in flight (source-max-in-flight)");
         }
         assert!(first.iter().all(|read| !read.is_finished()));
         assert_eq!(group.health.in_flight(), 4);
@@ -245,10 +189,7 @@ fn an_idle_connection_that_is_closed_costs_nobody_an_error() {
         let group = redis(&server);
         for _ in 0..3 {
             assert_eq!(group.get("k").await, Ok(None));
-            assert_eq!(
-                server.command(&["CLIENT", "KILL", "TYPE", "normal"]),
-                Reply::Int(1)
-            );
+            assert_eq!(server.command(&["CLIENT", "KILL", "TYPE", "normal"]), Reply::Int(1));
         }
         assert_eq!(group.get("k").await, Ok(None));
     });
@@ -260,21 +201,11 @@ fn wrong_credentials_are_named() {
     run(async {
         let port = server.port();
         let none = plain(tcp(port));
-        assert_eq!(
-            reason(none.get("k").await),
-            "source unavailable: NOAUTH Authentication required."
-        );
-        let wrong = plain(RedisUrl {
-            password: Some("guess".into()),
-            ..tcp(port)
-        });
+        assert_eq!(reason(none.get("k").await), "source unavailable: NOAUTH Authentication required.");
+        let wrong = plain(RedisUrl { password: Some("guess".into()), ..tcp(port) });
         let text = reason(wrong.get("k").await);
         assert!(text.starts_with("source unavailable: WRONGPASS"), "{text}");
-        let database = plain(RedisUrl {
-            password: Some("secret".into()),
-            database: 4711,
-            ..tcp(port)
-        });
+        let database = plain(RedisUrl { password: Some("secret".into()), database: 4711, ..tcp(port) });
         let text = reason(database.get("k").await);
         assert_eq!(text, "source unavailable: ERR DB index is out of range");
     });
@@ -287,26 +218,18 @@ fn a_loading_server_is_down_until_it_has_loaded() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let fake = std::thread::spawn(move || {
-            for pong in [
-                "-LOADING Redis is loading the dataset in memory\r\n",
-                "+PONG\r\n",
-            ] {
+            for pong in ["-LOADING Redis is loading the dataset in memory\r\n", "+PONG\r\n"] {
                 let (mut stream, _) = listener.accept().expect("a client");
                 let mut buffer = [0; 1024];
                 let _ = stream.read(&mut buffer).expect("a handshake");
-                stream
-                    .write_all(format!("+OK\r\n{pong}").as_bytes())
-                    .expect("a client");
+                stream.write_all(format!("+OK\r\n{pong}").as_bytes()).expect("a client");
                 // Until the client leaves.
                 while stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
             }
         });
         let group = plain(tcp(port));
         let text = reason(group.get("k").await);
-        assert_eq!(
-            text,
-            "source unavailable: LOADING Redis is loading the dataset in memory"
-        );
+        assert_eq!(text, "source unavailable: LOADING Redis is loading the dataset in memory");
         group.until_up().await;
         group.leave(fake).await;
     });
@@ -317,11 +240,7 @@ fn reads_owed_by_a_lost_connection_are_sent_once_more_and_writes_are_not() {
         let sets = Arc::new(AtomicUsize::new(0));
         let seen = sets.clone();
         let (group, fake) = faked(LIMITS, move |number, request| {
-            let has = |text: &str| {
-                request
-                    .windows(text.len())
-                    .any(|part| part == text.as_bytes())
-            };
+            let has = |text: &str| request.windows(text.len()).any(|part| part == text.as_bytes());
             if has("\r\nSET\r\n") {
                 seen.fetch_add(1, Relaxed);
                 Answer::Last(Vec::new())
@@ -331,17 +250,10 @@ fn reads_owed_by_a_lost_connection_are_sent_once_more_and_writes_are_not() {
                 Answer::Bytes(values(&[("$1\r\nv\r\n", -1)]))
             }
         });
-        assert_eq!(
-            group.get("a").await,
-            some("v"),
-            "from the second connection"
-        );
+        assert_eq!(group.get("a").await, some("v"), "from the second connection");
         assert_eq!(group.cached("a"), Some(b"v".to_vec()));
         let put = group.put(b"a", "w".into(), None).await;
-        assert_eq!(
-            put,
-            Err(SourceError::Lost("connection closed by the source".into()))
-        );
+        assert_eq!(put, Err(SourceError::Lost("connection closed by the source".into())));
         assert_eq!(sets.load(Relaxed), 1);
         assert_eq!(group.cached("a"), None, "it may have been applied");
         let text = reason(group.get("hopeless").await);
@@ -369,10 +281,7 @@ fn nonsense_from_a_source_ends_the_connection() {
             });
             assert_eq!(group.get("k").await, some("v"), "{nonsense:?}");
             let error = group.health.last_error();
-            assert_eq!(
-                error.as_deref(),
-                Some("the source's replies are not those of a Redis server")
-            );
+            assert_eq!(error.as_deref(), Some("the source's replies are not those of a Redis server"));
             group.leave(fake).await;
         }
     });
@@ -381,12 +290,7 @@ fn nonsense_from_a_source_ends_the_connection() {
 #[test]
 fn replies_may_come_in_any_pieces() {
     run(async {
-        let replies = [
-            ("$5\r\n\r\n$-1\r\n", 60_000),
-            ("$0\r\n\r\n", -1),
-            ("$-1\r\n", -2),
-            ("-ERR x\r\n", -1),
-        ];
+        let replies = [("$5\r\n\r\n$-1\r\n", 60_000), ("$0\r\n\r\n", -1), ("$-1\r\n", -2), ("-ERR x\r\n", -1)];
         let (group, fake) = faked(LIMITS, move |_, _| Answer::Trickle(values(&replies)));
         let answers = group.get_all(&["a", "b", "c", "d"]).await;
         let refused = Err(SourceError::Refused("ERR x".into()));

@@ -14,19 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) const LIMITS: Limits = Limits {
-    timeout: Duration::from_secs(10),
-    max_in_flight: 10_000,
-    connections: 1,
-    max_value: 512 * 1024 * 1024,
-};
+pub(crate) const LIMITS: Limits =
+    Limits { timeout: Duration::from_secs(10), max_in_flight: 10_000, connections: 1, max_value: 512 * 1024 * 1024 };
 
 /// Runs a test on a runtime like a worker's; what never ends fails.
 pub(crate) fn run<F: Future<Output = ()>>(test: F) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(Default::default())
-        .expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime");
     let limited = async { tokio::time::timeout(3 * PATIENCE, test).await };
     runtime.block_on(limited).expect("a test that hangs");
 }
@@ -43,29 +37,13 @@ impl std::ops::Deref for Fixture {
 }
 pub(crate) fn open(url: &SourceUrl, limits: Limits, policy: Policy) -> Fixture {
     let setup = SourceSetup::new(url, limits).expect("a source");
-    let cache = Cache::new(Config {
-        max_memory: 64 * 1024 * 1024,
-        default_ttl: policy.ttl,
-        ..Config::default()
-    });
-    let group = Rc::new(Group {
-        name: "default".into(),
-        cache,
-        source: setup.open(),
-        policy,
-        writes: Arc::default(),
-    });
-    Fixture {
-        group,
-        health: setup.health().clone(),
-    }
+    let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
+    let group = Rc::new(Group { name: "default".into(), cache, source: setup.open(), policy, writes: Arc::default() });
+    Fixture { group, health: setup.health().clone() }
 }
 pub(crate) fn tcp(port: u16) -> RedisUrl {
     RedisUrl {
-        address: RedisAddress::Tcp {
-            host: "127.0.0.1".to_owned(),
-            port,
-        },
+        address: RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port },
         tls: None,
         user: None,
         password: None,
@@ -119,10 +97,7 @@ impl Fixture {
         self.until("connected", async || self.health.is_up()).await;
     }
     pub(crate) async fn until_down(&self) {
-        self.until("down", async || {
-            !self.health.is_up() && self.source.ping().await.is_err()
-        })
-        .await;
+        self.until("down", async || !self.health.is_up() && self.source.ping().await.is_err()).await;
     }
     /// Drops the group, which ends its connections, and waits for a fake server to see that.
     pub(crate) async fn leave(self, fake: std::thread::JoinHandle<()>) {

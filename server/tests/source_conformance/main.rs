@@ -93,10 +93,7 @@ fn conformance_redis() {
 fn conformance_several_connections() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            connections: 3,
-            ..LIMITS
-        };
+        let limits = Limits { connections: 3, ..LIMITS };
         conformance(&redis_with(&server, limits, Policy::default()), true).await;
     });
 }
@@ -105,15 +102,8 @@ fn conformance_several_connections() {
 fn conformance_unix_socket() {
     let server = RedisServer::with(&["--unixsocket", "socket", "--unixsocketperm", "700"]);
     run(async {
-        let url = RedisUrl {
-            address: RedisAddress::Unix(server.dir().join("socket")),
-            ..tcp(0)
-        };
-        conformance(
-            &open(&SourceUrl::Redis(url), LIMITS, Policy::default()),
-            true,
-        )
-        .await;
+        let url = RedisUrl { address: RedisAddress::Unix(server.dir().join("socket")), ..tcp(0) };
+        conformance(&open(&SourceUrl::Redis(url), LIMITS, Policy::default()), true).await;
     });
 }
 
@@ -122,12 +112,7 @@ fn conformance_password_and_database() {
     let server = RedisServer::with(&["--requirepass", "p@ss:word/"]);
     run(async {
         for user in [None, Some("default".to_owned())] {
-            let url = RedisUrl {
-                user,
-                password: Some("p@ss:word/".into()),
-                database: 7,
-                ..tcp(server.port())
-            };
+            let url = RedisUrl { user, password: Some("p@ss:word/".into()), database: 7, ..tcp(server.port()) };
             let group = open(&SourceUrl::Redis(url), LIMITS, Policy::default());
             conformance(&group, true).await;
             group.put(b"k", "v".into(), None).await.expect("the put");
@@ -193,50 +178,25 @@ fn conformance_tls() {
         ],
     );
     let with = |tls: TlsUrl| {
-        let url = RedisUrl {
-            tls: Some(tls),
-            ..tcp(port)
-        };
+        let url = RedisUrl { tls: Some(tls), ..tcp(port) };
         open(&SourceUrl::Redis(url), LIMITS, Policy::default())
     };
     run(async {
-        let good = TlsUrl {
-            ca: Some(ca.clone()),
-            cert: Some(cert.clone()),
-            key: Some(key.clone()),
-            insecure: false,
-        };
+        let good = TlsUrl { ca: Some(ca.clone()), cert: Some(cert.clone()), key: Some(key.clone()), insecure: false };
         conformance(&with(good.clone()), true).await;
         server.command(&["SET", "k", "v"]);
-        let insecure = TlsUrl {
-            ca: None,
-            insecure: true,
-            ..good.clone()
-        };
+        let insecure = TlsUrl { ca: None, insecure: true, ..good.clone() };
         assert_eq!(with(insecure).get("k").await, some("v"));
 
-        let wrong_ca = TlsUrl {
-            ca: Some(stranger.ca),
-            ..good.clone()
-        };
+        let wrong_ca = TlsUrl { ca: Some(stranger.ca), ..good.clone() };
         let text = reason(with(wrong_ca).get("k").await);
         assert!(text.contains("certificate"), "{text}");
-        let no_cert = TlsUrl {
-            cert: None,
-            key: None,
-            ..good.clone()
-        };
+        let no_cert = TlsUrl { cert: None, key: None, ..good.clone() };
         let text = reason(with(no_cert).get("k").await);
         assert!(text.starts_with("source unavailable: "), "{text}");
 
-        let no_file = TlsUrl {
-            ca: Some("/nowhere/ca.pem".into()),
-            ..good
-        };
-        let url = SourceUrl::Redis(RedisUrl {
-            tls: Some(no_file),
-            ..tcp(port)
-        });
+        let no_file = TlsUrl { ca: Some("/nowhere/ca.pem".into()), ..good };
+        let url = SourceUrl::Redis(RedisUrl { tls: Some(no_file), ..tcp(port) });
         let error = SourceSetup::new(&url, LIMITS).err().expect("an error");
         assert!(error.contains("/nowhere/ca.pem"), "{error}");
     });

@@ -14,10 +14,7 @@ use larder::{
 fn origin_expiry_shortens_and_group_ttl_caps() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy {
-            ttl: Some(60_000),
-            negative_ttl: None,
-        };
+        let policy = Policy { ttl: Some(60_000), negative_ttl: None };
         let group = redis_with(&server, LIMITS, policy);
         server.command(&["SET", "short", "v", "PX", "20000"]);
         server.command(&["SET", "long", "v", "EX", "3600"]);
@@ -45,18 +42,11 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
         within("put", 60_000);
         assert!(server.command(&["PTTL", "put"]).int() > 3_500_000);
 
-        let policy = Policy {
-            ttl: Some(50),
-            negative_ttl: None,
-        };
+        let policy = Policy { ttl: Some(50), negative_ttl: None };
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("ever").await, some("v"));
         server.command(&["SET", "ever", "w"]);
-        group
-            .until("the new value", async || {
-                group.get("ever").await == some("w")
-            })
-            .await;
+        group.until("the new value", async || group.get("ever").await == some("w")).await;
     });
 }
 
@@ -64,20 +54,13 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
 fn absences_are_remembered_for_the_negative_ttl_only() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy {
-            ttl: None,
-            negative_ttl: Some(300),
-        };
+        let policy = Policy { ttl: None, negative_ttl: Some(300) };
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("k").await, Ok(None));
         assert_eq!(group.get("k").await, Ok(None));
         assert_eq!(server.calls("get"), 1);
         server.command(&["SET", "k", "v"]);
-        group
-            .until("the key is asked for again", async || {
-                group.get("k").await == some("v")
-            })
-            .await;
+        group.until("the key is asked for again", async || group.get("k").await == some("v")).await;
         // A put ends it at once.
         assert_eq!(group.get("l").await, Ok(None));
         group.put(b"l", "v".into(), None).await.expect("the put");
@@ -98,18 +81,12 @@ fn a_key_of_another_type_is_refused_alone() {
         let group = redis(&server);
         server.command(&["RPUSH", "list", "x"]);
         server.command(&["SET", "a", "1"]);
-        let wrong = SourceError::Refused(
-            "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
-        );
+        let wrong = SourceError::Refused("WRONGTYPE Operation against a key holding the wrong kind of value".into());
         let answers = group.get_all(&["a", "list", "b"]).await;
         assert_eq!(answers, [some("1"), Err(wrong.clone()), Ok(None)]);
         assert!(!wrong.is_unavailable());
         server.command(&["DEL", "list"]);
-        assert_eq!(
-            group.get("list").await,
-            Ok(None),
-            "errors are not remembered"
-        );
+        assert_eq!(group.get("list").await, Ok(None), "errors are not remembered");
         assert_eq!(group.health.errors(), 1);
     });
 }
@@ -156,11 +133,7 @@ fn a_user_without_some_keys_or_commands() {
     server.command(&["MSET", "my:1", "1", "my:2", "2", "your", "3"]);
     server.command(&["PEXPIRE", "my:2", "60000"]);
     let open = |name: &str| {
-        let url = RedisUrl {
-            user: Some(name.to_owned()),
-            password: Some("pw".into()),
-            ..tcp(server.port())
-        };
+        let url = RedisUrl { user: Some(name.to_owned()), password: Some("pw".into()), ..tcp(server.port()) };
         plain(url)
     };
     run(async {
@@ -215,12 +188,8 @@ fn misses_of_one_moment_leave_in_one_write() {
                 panic!("INFO has no text");
             };
             let info = String::from_utf8(info).expect("text");
-            let line = info
-                .lines()
-                .find_map(|line| line.strip_prefix("total_reads_processed:"));
-            line.expect("Redis counts reads")
-                .parse::<u64>()
-                .expect("a number")
+            let line = info.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
+            line.expect("Redis counts reads").parse::<u64>().expect("a number")
         };
         let keys: Vec<String> = (0..100).map(|i| format!("key:{i}")).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -242,18 +211,10 @@ fn many_misses_are_cut_into_transactions() {
         let group = redis(&server);
         let keys: Vec<String> = (0..1000).map(|i| format!("key:{i}")).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        server.command(&[
-            "MSET", "key:0", "a", "key:127", "b", "key:128", "c", "key:999", "d",
-        ]);
+        server.command(&["MSET", "key:0", "a", "key:127", "b", "key:128", "c", "key:999", "d"]);
         let answers = group.get_all(&keys).await;
-        assert_eq!(
-            answers.iter().filter(|answer| **answer == Ok(None)).count(),
-            996
-        );
-        assert_eq!(
-            [0, 127, 128, 999].map(|i: usize| answers[i].clone()),
-            ["a", "b", "c", "d"].map(some)
-        );
+        assert_eq!(answers.iter().filter(|answer| **answer == Ok(None)).count(), 996);
+        assert_eq!([0, 127, 128, 999].map(|i: usize| answers[i].clone()), ["a", "b", "c", "d"].map(some));
         assert_eq!(server.calls("exec"), 8);
     });
 }
@@ -271,24 +232,13 @@ fn commands_go_through_verbatim() {
         assert_eq!(&replies[1][..], b"*0\r\n");
         server.command(&["HSET", "h", "f", "v"]);
         let get = "*2\r\n$7\r\nHGETALL\r\n$1\r\nh\r\n";
-        let (resp2, resp3) = tokio::join!(
-            relay.relay(get.into(), 1, false),
-            relay.relay(get.into(), 1, true)
-        );
-        assert_eq!(
-            &resp2.expect("a reply")[0][..],
-            b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
-        );
-        assert_eq!(
-            &resp3.expect("a reply")[0][..],
-            b"%1\r\n$1\r\nf\r\n$1\r\nv\r\n"
-        );
+        let (resp2, resp3) = tokio::join!(relay.relay(get.into(), 1, false), relay.relay(get.into(), 1, true));
+        assert_eq!(&resp2.expect("a reply")[0][..], b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+        assert_eq!(&resp3.expect("a reply")[0][..], b"%1\r\n$1\r\nf\r\n$1\r\nv\r\n");
 
         // A large reply, and a large command.
         let large = "x".repeat(3_000_000);
-        let set = format!(
-            "*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$3000000\r\n{large}\r\n*2\r\n$3\r\nGET\r\n$1\r\nl\r\n"
-        );
+        let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$3000000\r\n{large}\r\n*2\r\n$3\r\nGET\r\n$1\r\nl\r\n");
         let replies = relay.relay(set.into(), 2, false).await.expect("replies");
         assert_eq!(&replies[0][..], b"+OK\r\n");
         assert!(replies[1][..] == *format!("$3000000\r\n{large}\r\n").as_bytes());
@@ -296,34 +246,18 @@ fn commands_go_through_verbatim() {
         // A pinned connection keeps its state; the shared one does not have it.
         let pinned = relay.pin(false).await.expect("a connection");
         let watch = "*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n";
-        assert_eq!(
-            &pinned.relay(watch.into(), 1, false).await.expect("a reply")[0][..],
-            b"+OK\r\n"
-        );
+        assert_eq!(&pinned.relay(watch.into(), 1, false).await.expect("a reply")[0][..], b"+OK\r\n");
         server.command(&["SET", "k", "changed"]);
         let transaction = "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nEXEC\r\n";
-        let replies = pinned
-            .relay(transaction.into(), 3, false)
-            .await
-            .expect("replies");
+        let replies = pinned.relay(transaction.into(), 3, false).await.expect("replies");
         assert_eq!(&replies[2][..], b"*-1\r\n");
-        let replies = relay
-            .relay(transaction.into(), 3, false)
-            .await
-            .expect("replies");
+        let replies = relay.relay(transaction.into(), 3, false).await.expect("replies");
         assert_eq!(&replies[2][..], b"*1\r\n$7\r\nchanged\r\n");
         // Once lost it does not come back without its state.
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        group
-            .until("it is lost", async || {
-                pinned.relay(watch.into(), 1, false).await.is_err()
-            })
-            .await;
+        group.until("it is lost", async || pinned.relay(watch.into(), 1, false).await.is_err()).await;
         let again = pinned.relay(watch.into(), 1, false).await;
-        assert!(
-            matches!(again, Err(SourceError::Unavailable(_))),
-            "{again:?}"
-        );
+        assert!(matches!(again, Err(SourceError::Unavailable(_))), "{again:?}");
         assert!(group.source.ping().await.is_ok());
         assert_eq!(relay.relay("".into(), 0, false).await, Ok(Vec::new()));
     });
@@ -333,10 +267,7 @@ fn commands_go_through_verbatim() {
 fn values_beyond_the_limit_are_refused_without_being_held() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits {
-            max_value: 100_000,
-            ..LIMITS
-        };
+        let limits = Limits { max_value: 100_000, ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         server.command(&["SET", "fits", &"x".repeat(100_000)]);
         server.command(&["SET", "over", &"x".repeat(100_001)]);
@@ -345,10 +276,7 @@ fn values_beyond_the_limit_are_refused_without_being_held() {
         assert_eq!(answers[1], some("x".repeat(100_000)));
         assert_eq!(answers[3], Ok(None));
         let text = reason(answers[2].clone());
-        assert_eq!(
-            text,
-            "ERR the source's value of 5000000 bytes is larger than allowed: 100000 (max-value)"
-        );
+        assert_eq!(text, "ERR the source's value of 5000000 bytes is larger than allowed: 100000 (max-value)");
         assert!(answers[0].is_err());
         assert!(group.source.ping().await.is_ok(), "replies stay in step");
     });

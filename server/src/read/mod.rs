@@ -16,6 +16,8 @@
 //!   invalidation of its key in the tier, which fences the fetches begun before.
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
 mod conditional;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use write::{Writes, Writing};

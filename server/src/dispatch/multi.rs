@@ -143,10 +143,9 @@ pub(super) fn step(call: &mut Call<'_>, step: Transaction) -> Result<Flow, Fault
 fn watch(call: &mut Call<'_>) {
     let mut tier = call.lock();
     for key in call.command.keys.of(call.args) {
-        let watched = &mut call.session.watched;
-        if !watched.iter().any(|(known, _)| **known == *key) {
+        if !call.session.watched.iter().any(|(known, _)| **known == *key) {
             let version = version(&mut tier, call.cache().key(key), call.now);
-            watched.push((key.into(), version));
+            call.session.watched.push((key.into(), version));
         }
     }
 }

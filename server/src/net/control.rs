@@ -13,6 +13,7 @@ use crate::{
     app::{App, Bound},
     clock,
     config::{GroupSettings, Settings},
+    dispatch,
     read::Writes,
     source::{Limits, SourceSetup},
     telemetry::{Logs, Telemetry},
@@ -101,6 +102,7 @@ fn build(
         clients: Arc::new(Clients::new(settings.threads, limit)),
         throttle: Throttle::new(&settings),
         drain: Drain::default(),
+        dispatch: dispatch::Shared::new(settings.threads, clock::now()),
         instance: RandomState::new().hash_one(0),
         settings,
     }

@@ -153,6 +153,16 @@ pub const FAMILIES: &[Family] = &[
             );
         },
     },
+    Family {
+        name: "larder_worker_connections",
+        kind: Gauge,
+        help: "Connections open now, by the worker (core) that serves them.",
+        read: |s, to| {
+            for (id, open) in s.worker_connections.iter().enumerate() {
+                to.number(&[("worker", &id.to_string())], *open);
+            }
+        },
+    },
     sum!(
         "larder_connections_refused_total",
         connections_refused,

@@ -71,6 +71,16 @@ impl Telemetry {
     pub fn control(&self) -> &Arc<Counters> {
         self.threads.last().expect("there is one more than workers")
     }
+    /// Connections open now, of either protocol, worker by worker.
+    fn worker_connections(&self) -> impl Iterator<Item = u64> {
+        let (_control, workers) = self.threads.split_last().expect("there is one more than workers");
+        workers.iter().map(|counters| {
+            let opened = counters.http_connections_opened.get() + counters.redis_connections_opened.get();
+            let closed = counters.http_connections_closed.get() + counters.redis_connections_closed.get();
+            // Read one after the other: one that ends in between must not count below zero.
+            opened.saturating_sub(closed)
+        })
+    }
     /// All threads' counts since the start. Never goes back.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
@@ -104,6 +114,7 @@ impl Telemetry {
             uptime: self.uptime(),
             process: Process::read(),
             sums: self.sums(),
+            worker_connections: self.worker_connections().collect(),
             http_seconds,
             groups,
         }
@@ -126,6 +137,7 @@ pub struct Snapshot {
     pub uptime: Duration,
     pub process: Process,
     pub sums: Sums,
+    pub worker_connections: Vec<u64>,
     pub http_seconds: Distribution,
     pub groups: Vec<GroupSnapshot>,
 }

@@ -2,7 +2,7 @@
 use super::{Outcome, Request, put_out};
 use crate::config::show_duration;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -76,8 +76,13 @@ pub(super) async fn send(url: &HttpUrl, key: &[u8], request: &Request, timeout: 
         (Request::Get, StatusCode::OK) => copy_out(answer, timeout).await.map_err(|error| at(&error)),
         (Request::Set { .. }, StatusCode::CREATED | StatusCode::NO_CONTENT) => Ok(Outcome::Done),
         (Request::Del, StatusCode::NO_CONTENT) => Ok(Outcome::Done),
-        (Request::Get | Request::Del, StatusCode::NOT_FOUND) => Ok(Outcome::Absent),
-        (_, status) => Err(at(&problem(status, answer, timeout).await)),
+        (_, status) => {
+            let problem = problem(answer, timeout).await;
+            match (request, problem.kind()) {
+                (Request::Get | Request::Del, "key-not-found") => Ok(Outcome::Absent),
+                _ => Err(at(&problem.text(status))),
+            }
+        }
     }
 }
 
@@ -96,21 +101,31 @@ async fn copy_out(answer: Response<Incoming>, timeout: Duration) -> Result<Outco
     Ok(Outcome::Done)
 }
 
-/// The status and, of a problem document (RFC 9457), its `detail`.
-async fn problem(status: StatusCode, answer: Response<Incoming>, timeout: Duration) -> String {
-    let limited = http_body_util::Limited::new(answer.into_body(), MAX_ERROR);
-    let body = match within(timeout, limited.collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        _ => Bytes::new(),
-    };
-    let detail = serde_json::from_slice::<serde_json::Value>(&body).ok();
-    let detail = detail
-        .as_ref()
-        .and_then(|problem| problem.get("detail").or(problem.get("title")).and_then(serde_json::Value::as_str));
-    match detail {
-        Some(detail) => format!("{status}: {detail}"),
-        None => status.to_string(),
+/// A problem document (RFC 9457), or nothing where the answer is none.
+struct Problem(serde_json::Value);
+impl Problem {
+    /// The last segment of its `type`. A 404 without it is no word on the key: it may come from anything else on that port.
+    fn kind(&self) -> &str {
+        self.member("type").and_then(|kind| kind.rsplit('/').next()).unwrap_or_default()
     }
+    fn text(&self, status: StatusCode) -> String {
+        match self.member("detail").or(self.member("title")) {
+            Some(detail) => format!("{status}: {detail}"),
+            None => status.to_string(),
+        }
+    }
+    fn member(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
+}
+
+async fn problem(answer: Response<Incoming>, timeout: Duration) -> Problem {
+    let limited = Limited::new(answer.into_body(), MAX_ERROR);
+    let document = match within(timeout, limited.collect()).await {
+        Ok(Ok(body)) => serde_json::from_slice(&body.to_bytes()).unwrap_or_default(),
+        _ => serde_json::Value::Null,
+    };
+    Problem(document)
 }
 
 /// hyper keeps the cause of an error apart from its text.

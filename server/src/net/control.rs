@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     app::{App, Bound},
+    dispatch::Calls,
     clock,
     config::{GroupSettings, Settings},
     dispatch,
@@ -99,6 +100,7 @@ fn build(
             .iter()
             .map(|_| Arc::new(Writes::default()))
             .collect(),
+        calls: Calls::new(settings.threads),
         clients: Arc::new(Clients::new(settings.threads, limit)),
         throttle: Throttle::new(&settings),
         drain: Drain::default(),

@@ -22,10 +22,7 @@ pub struct SourceHealth {
 impl SourceHealth {
     /// The health of a source that cannot fail (`none:`).
     pub fn always_up() -> SourceHealth {
-        SourceHealth {
-            up: AtomicUsize::new(1),
-            ..SourceHealth::default()
-        }
+        SourceHealth { up: AtomicUsize::new(1), ..SourceHealth::default() }
     }
     /// Connected, and no connection is down. False until the first connection is made.
     pub fn is_up(&self) -> bool {
@@ -100,10 +97,7 @@ pub(super) enum Stand {
 }
 impl Standing {
     pub(super) fn new(health: Arc<SourceHealth>) -> Standing {
-        Standing {
-            health,
-            now: Stand::Unknown,
-        }
+        Standing { health, now: Stand::Unknown }
     }
     /// Moves to `next`; true if that is a change.
     pub(super) fn set(&mut self, next: Stand) -> bool {

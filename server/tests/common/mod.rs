@@ -62,13 +62,7 @@ impl RedisServer {
             let port = free_port();
             let mut child = spawn(port, &args, dir.path());
             if ready(&mut child, port, password.as_deref()) {
-                return RedisServer {
-                    child,
-                    port,
-                    args,
-                    password,
-                    dir,
-                };
+                return RedisServer { child, port, args, password, dir };
             }
         }
         panic!("redis-server does not start with {args:?}");
@@ -124,10 +118,7 @@ impl RedisServer {
             if ready(&mut self.child, self.port, self.password.as_deref()) {
                 return;
             }
-            assert!(
-                start.elapsed() < PATIENCE,
-                "redis-server does not start again"
-            );
+            assert!(start.elapsed() < PATIENCE, "redis-server does not start again");
         }
     }
     /// Freezes it: connections are accepted by the kernel, nothing is answered.
@@ -152,14 +143,7 @@ impl Drop for RedisServer {
 fn spawn(port: u16, args: &[String], dir: &Path) -> Child {
     Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-        .args([
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--enable-debug-command",
-            "yes",
-        ])
+        .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
         .args(args)
         .current_dir(dir)
         .stdin(Stdio::null())
@@ -232,9 +216,7 @@ impl Client {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Client {
-            stream: BufReader::new(stream),
-        })
+        Ok(Client { stream: BufReader::new(stream) })
     }
     /// Sends a command and reads its reply.
     #[track_caller]
@@ -276,11 +258,7 @@ impl Client {
                 Reply::Bulk(Some(value))
             }
             "*" if number() < 0 => Reply::Array(None),
-            "*" => Reply::Array(Some(
-                (0..number())
-                    .map(|_| self.read())
-                    .collect::<Result<_, _>>()?,
-            )),
+            "*" => Reply::Array(Some((0..number()).map(|_| self.read()).collect::<Result<_, _>>()?)),
             other => panic!("not a RESP2 reply: {other:?} {text}"),
         })
     }

@@ -29,8 +29,6 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 /// Streams that an HTTP/2 client may have open at once.
 const STREAMS: u32 = 128;
-/// Hyper's buffer may not be smaller.
-const LEAST_BUFFER: usize = 8192;
 /// Time for the last words on a connection that we end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -63,9 +61,8 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
         .timer(TokioTimer::new())
         // `Activity` keeps the time: hyper's clock would run on an idle connection, too.
         .header_read_timeout(None)
-        .pipeline_flush(true)
         // A head that is somewhat too large gets an answer that names the setting; hyper's own has no words.
-        .max_buf_size(LEAST_BUFFER.max(max_headers.saturating_mul(2)))
+        .max_buf_size(2 * max_headers)
         .serve_connection(io, service);
     let end = drive(&activity, |cx, finish| {
         if finish {

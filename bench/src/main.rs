@@ -1,1 +1,48 @@
-fn main() {}
+//! `larder-bench`: the programs that show Larder's figures, each against the systems it is compared with.
+//!
+//! Every program prints one JSON object per line on standard output and says in its `--help` what it measures and how.
+mod bound;
+mod compare;
+mod contender;
+mod dataset;
+mod engine;
+mod hit_ratio;
+mod machine;
+mod memory;
+mod report;
+mod servers;
+mod stamp;
+mod trace;
+mod wire;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Measures Larder and what it is compared with; prints one JSON object per line.
+#[derive(Debug, Parser)]
+#[command(name = "larder-bench", version)]
+enum Program {
+    HitRatio(hit_ratio::Args),
+    Memory(memory::Args),
+    Engine(engine::Args),
+    Bound(bound::Args),
+    Server(compare::Args),
+}
+
+fn main() -> ExitCode {
+    let out = &mut std::io::stdout();
+    let result = match Program::parse() {
+        Program::HitRatio(args) => hit_ratio::run(&args, out),
+        Program::Memory(args) => memory::run(&args, out),
+        Program::Engine(args) => engine::run(&args, out),
+        Program::Bound(args) => bound::run(&args, out),
+        Program::Server(args) => compare::run(&args, out),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("larder-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

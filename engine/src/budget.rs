@@ -57,6 +57,12 @@ impl Budget {
         self.bytes_over() || self.max_keys.is_some_and(|max| self.keys.load(Relaxed) > max)
     }
 
+    /// Is the cache still filling?
+    pub(crate) fn has_room(&self) -> bool {
+        let max = self.max_bytes();
+        self.bytes() < max - max / 32 && self.max_keys.is_none_or(|max| self.keys.load(Relaxed) < max)
+    }
+
     pub(crate) fn bytes_over(&self) -> bool {
         self.bytes() > self.max_bytes()
     }

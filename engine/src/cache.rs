@@ -4,7 +4,8 @@ use crate::{
     Expiry, Millis,
     budget::Budget,
     flight::{Flights, Lead, Wait},
-    shard::{Key, Rules, Shard, Stats},
+    shard::{Key, Rules, Shard},
+    stats::Stats,
     sync::{Arc, Mutex, lock},
     tier::Tier,
 };
@@ -95,6 +96,7 @@ impl Cache {
         let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
         let rules = Rules {
             budget: Budget::new(config.max_memory, config.max_keys),
+            fixed: shards * (size_of::<Shard>() + 1024) + 2 * segment,
             hasher: FixedState::with_seed(seed),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),
@@ -125,9 +127,14 @@ impl Cache {
     }
 
     /// A read that joins or leads a flight when it misses. Counts a hit or a miss.
-    pub fn lookup<R>(self: &Arc<Self>, key: Key<'_>, now: Millis, read: impl FnOnce(crate::Entry<'_>) -> R) -> Lookup<R> {
+    pub fn lookup<R>(
+        self: &Arc<Self>,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(crate::Entry<'_>) -> R,
+    ) -> Lookup<R> {
         let mut shard = lock(self.mutex(self.shard_of(key.hash)));
-        match shard.read(key, now, read) {
+        match shard.read(&self.rules, key, now, read) {
             Some(Some(answer)) => Lookup::Hit(answer),
             Some(None) => Lookup::Absent,
             None => {
@@ -202,7 +209,11 @@ impl Cache {
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        let mut sum = Stats { used_bytes: self.rules.budget.bytes() as u64, max_bytes: self.rules.budget.max_bytes() as u64, ..Stats::default() };
+        let mut sum = Stats {
+            used_bytes: self.rules.budget.bytes() as u64,
+            max_bytes: self.rules.budget.max_bytes() as u64,
+            ..Stats::default()
+        };
         for slot in &self.shards {
             let stats = lock(&slot.0).stats();
             sum.add(&stats);

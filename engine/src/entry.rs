@@ -23,7 +23,7 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// When it was stored: up to a second early, for old entries up to a few per cent of their age.
+    /// When it was stored: up to a second early, for old entries up to an eighth of their age.
     pub fn stored(&self) -> Millis {
         self.clock.when(self.version)
     }
@@ -141,7 +141,11 @@ pub struct TooLarge {
 
 impl std::fmt::Display for TooLarge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "entry of {} bytes is larger than the memory tier holds (max-memory {})", self.needed, self.max_memory)
+        write!(
+            f,
+            "entry of {} bytes is larger than the memory tier holds (max-memory {})",
+            self.needed, self.max_memory
+        )
     }
 }
 

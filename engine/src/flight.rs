@@ -108,7 +108,9 @@ impl Flights {
 
     /// Takes a flight out; false if its fence has moved.
     fn land(&mut self, flight: &Arc<Flight>) -> bool {
-        let Ok(entry) = self.table.find_entry(flight.hash, |f| Arc::ptr_eq(f, flight)) else { return false };
+        let Ok(entry) = self.table.find_entry(flight.hash, |f| Arc::ptr_eq(f, flight)) else {
+            return false;
+        };
         entry.remove();
         self.bytes -= flight.bytes();
         true
@@ -154,7 +156,9 @@ impl Lead {
             (Fill::Store(expiry), Outcome::Value(_) | Outcome::Absent) => Some(expiry),
             _ => None,
         };
-        let stored = self.cache.land(self.flight.hash, &self.flight.key, now, value, expiry, |flights| flights.land(&self.flight));
+        let stored = self
+            .cache
+            .land(self.flight.hash, &self.flight.key, now, value, expiry, |flights| flights.land(&self.flight));
         let waiters = {
             let mut ending = lock(&self.flight.ending);
             ending.outcome = Some(outcome);

@@ -252,8 +252,10 @@ impl Index {
         let base = self.base();
         let source = self.pages.len() - base;
         let old = std::mem::take(&mut self.pages[source]);
-        let sorted: Vec<(bool, u16, u32)> =
-            old.entries().map(|(tag, position)| (hash_of(position) as u32 as usize & base != 0, tag, position)).collect();
+        let sorted: Vec<(bool, u16, u32)> = old
+            .entries()
+            .map(|(tag, position)| (hash_of(position) as u32 as usize & base != 0, tag, position))
+            .collect();
         let moving = sorted.iter().filter(|e| e.0).count();
         let mut low = Page::with_room_for(sorted.len() - moving);
         let mut high = Page::with_room_for(moving);

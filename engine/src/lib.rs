@@ -28,16 +28,19 @@ mod log;
 mod policy;
 mod record;
 mod shard;
+mod stats;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod tier;
 mod wheel;
+mod write;
 
 pub use cache::{Cache, Config, Lookup};
 pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, Value, Write};
 pub use flight::{Fill, Lead, Outcome, Wait};
-pub use shard::{Key, Stats};
+pub use shard::Key;
+pub use stats::Stats;
 pub use tier::Tier;
 
 /// Milliseconds since the Unix epoch.

@@ -34,6 +34,8 @@ struct Segment {
     /// Bytes of live records (large values not counted).
     live: usize,
     queue: Queue,
+    /// Bytes that its queue had taken before this segment.
+    base: u64,
 }
 
 /// One queue's segments, oldest first, and how far the oldest has been consumed.
@@ -43,6 +45,23 @@ struct Fifo {
     head: usize,
     /// Bytes of live entries, large values included.
     live: usize,
+    /// Bytes of records ever appended.
+    appended: u64,
+    /// Which birth records had from some place on, oldest first.
+    births: VecDeque<(u64, u32)>,
+}
+
+/// A queue's births are noted this many times over its length.
+const BIRTHS: u64 = 64;
+
+impl Fifo {
+    fn note(&mut self, len: usize, birth: u32) {
+        let last = self.births.back().map_or(0, |b| b.0);
+        if self.births.is_empty() || self.appended - last >= self.live as u64 / BIRTHS {
+            self.births.push_back((self.appended, birth));
+        }
+        self.appended += len as u64;
+    }
 }
 
 /// An entry too large for a segment: key and value in one allocation, so that the value can leave by reference.
@@ -74,7 +93,8 @@ impl Large {
 
     /// Rewrites the value, in place unless a reader still holds it.
     pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut BytesMut, usize)) {
-        let mut data = std::mem::take(&mut self.data).try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+        let mut data =
+            std::mem::take(&mut self.data).try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         edit(&mut data, self.key_len);
         self.data = data.freeze();
     }
@@ -89,6 +109,8 @@ pub(crate) struct Log {
     bits: u32,
     segments: Vec<Option<Segment>>,
     free: Vec<u32>,
+    /// A segment was opened since this was last asked.
+    opened: bool,
     /// Bytes of live records in all segments (large values not counted).
     live_records: usize,
     small: Fifo,
@@ -105,6 +127,7 @@ impl Log {
             bits: segment.ilog2(),
             segments: Vec::new(),
             free: Vec::new(),
+            opened: false,
             live_records: 0,
             small: Fifo::default(),
             main: Fifo::default(),
@@ -144,6 +167,7 @@ impl Log {
             + self.segments.capacity() * size_of::<Option<Segment>>()
             + self.large.capacity() * size_of::<Option<Large>>()
             + (self.free.capacity() + self.free_large.capacity()) * 4
+            + (self.small.births.capacity() + self.main.births.capacity()) * size_of::<(u64, u32)>()
     }
 
     /// Bytes of live records and large entries in a queue.
@@ -238,10 +262,10 @@ impl Log {
         fifo.live = fifo.live + after - before;
     }
 
-    /// Appends a record at a queue's tail. A new segment is opened where the last one has no room.
-    pub(crate) fn append(&mut self, queue: Queue, parts: &Parts<'_>) -> u32 {
+    /// Appends a record, born at some moment of the policy's clock, at a queue's tail. A new segment is opened where the last one has no room.
+    pub(crate) fn append(&mut self, queue: Queue, parts: &Parts<'_>, birth: u32) -> u32 {
         let meta = parts.meta();
-        let (number, at) = self.room(queue, meta.len());
+        let (number, at) = self.room(queue, meta.len(), birth);
         parts.append_to(&mut self.segment_mut(number).data);
         self.segment_mut(number).live += meta.len();
         self.live_records += meta.len();
@@ -251,25 +275,32 @@ impl Log {
     }
 
     /// Writes a live record again, with another expiry and version, and marks the old one dead.
-    pub(crate) fn rewrite(&mut self, position: u32, expiry: Option<Millis>, version: u32) -> u32 {
+    pub(crate) fn rewrite(&mut self, position: u32, expiry: Option<Millis>, version: u32, birth: u32) -> u32 {
         let record = self.record(position);
         let record = record[..Meta::read(record).len()].to_vec();
         let meta = Meta::read(&record);
         let weight = self.weight(&record, meta);
         let queue = self.queue_of(position);
         let flags = record::flags(&record, meta);
-        let parts = Parts { version, expiry, flags, absent: meta.is_absent(), policy: meta.policy(), body: body(&record, meta) };
-        let new = self.append(queue, &parts);
+        let parts = Parts {
+            version,
+            expiry,
+            flags,
+            absent: meta.is_absent(),
+            policy: meta.policy(),
+            body: body(&record, meta),
+        };
+        let new = self.append(queue, &parts, birth);
         self.bury(position, weight);
         new
     }
 
     /// Copies a live record to a queue's tail with another policy state and marks the old one dead.
-    pub(crate) fn relocate(&mut self, position: u32, queue: Queue, policy: u8) -> u32 {
+    pub(crate) fn relocate(&mut self, position: u32, queue: Queue, policy: u8, birth: u32) -> u32 {
         let record = self.record(position);
         let meta = Meta::read(record);
         let weight = self.weight(record, meta);
-        let (number, at) = self.room(queue, meta.len());
+        let (number, at) = self.room(queue, meta.len(), birth);
         let (from, from_at) = self.split(position);
         if from == number {
             self.segment_mut(number).data.extend_from_within(from_at..from_at + meta.len());
@@ -329,17 +360,19 @@ impl Log {
     }
 
     /// A segment at the queue's tail with `len` bytes of room, and where they begin.
-    fn room(&mut self, queue: Queue, len: usize) -> (u32, usize) {
+    fn room(&mut self, queue: Queue, len: usize, birth: u32) -> (u32, usize) {
         if let Some(&tail) = self.fifo(queue).segments.back() {
             let at = self.segment(tail).data.len();
             if at + len <= self.segment_size() {
+                self.fifo_mut(queue).note(len, birth);
                 return (tail, at);
             }
             if self.segment(tail).live == 0 {
                 self.close(tail, queue);
             }
         }
-        let segment = Segment { data: Vec::with_capacity(self.segment_size()), live: 0, queue };
+        let segment =
+            Segment { data: Vec::with_capacity(self.segment_size()), live: 0, queue, base: self.fifo(queue).appended };
         let number = if let Some(number) = self.free.pop() {
             self.segments[number as usize] = Some(segment);
             number
@@ -347,8 +380,16 @@ impl Log {
             self.segments.push(Some(segment));
             (self.segments.len() - 1) as u32
         };
-        self.fifo_mut(queue).segments.push_back(number);
+        let fifo = self.fifo_mut(queue);
+        fifo.segments.push_back(number);
+        fifo.note(len, birth);
+        self.opened = true;
         (number, 0)
+    }
+
+    /// Was a segment opened since the last call?
+    pub(crate) fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.opened)
     }
 
     /// The oldest live record of a queue. It stays the oldest until it is removed or relocated.
@@ -373,6 +414,16 @@ impl Log {
     /// Share of the open segments that nothing lives in.
     pub(crate) fn slack(&self) -> f32 {
         1.0 - self.live_records as f32 / self.segment_bytes().max(1) as f32
+    }
+
+    /// The birth of main's oldest record, as [`Log::oldest`] found it last.
+    pub(crate) fn oldest_birth(&mut self) -> u32 {
+        let Some(front) = self.main.segments.front() else { return 0 };
+        let place = self.segment(*front).base + self.main.head as u64;
+        while self.main.births.get(1).is_some_and(|next| next.0 <= place) {
+            self.main.births.pop_front();
+        }
+        self.main.births.front().map_or(0, |b| b.1)
     }
 
     /// Live records in the closed segment with the least live bytes, if compacting it frees at least `share` of it.
@@ -409,8 +460,14 @@ impl Log {
             for (place, number) in fifo.segments.iter().enumerate() {
                 let records = self.live_records(*number);
                 assert_eq!(self.segment(*number).queue, queue);
-                assert_eq!(self.segment(*number).live, records.iter().map(|p| Meta::read(self.record(*p)).len()).sum::<usize>());
-                assert!(self.segment(*number).live > 0 || place + 1 == fifo.segments.len(), "an empty segment is freed");
+                assert_eq!(
+                    self.segment(*number).live,
+                    records.iter().map(|p| Meta::read(self.record(*p)).len()).sum::<usize>()
+                );
+                assert!(
+                    self.segment(*number).live > 0 || place + 1 == fifo.segments.len(),
+                    "an empty segment is freed"
+                );
                 weight += records.iter().map(|p| self.footprint(*p)).sum::<usize>();
                 live.extend(records);
                 open += 1;

@@ -36,7 +36,9 @@ impl<'t> Tier<'t> {
         match &mut self.held {
             None => run(&mut lock(self.cache.mutex(number))),
             Some(held) => {
-                let at = held.binary_search_by_key(&number, |h| h.0).expect("an exclusive tier is used for the keys it was made for");
+                let at = held
+                    .binary_search_by_key(&number, |h| h.0)
+                    .expect("an exclusive tier is used for the keys it was made for");
                 run(&mut held[at].1)
             }
         }
@@ -52,7 +54,11 @@ impl<'t> Tier<'t> {
         let mut fruitless = 0;
         let mut other = number;
         while rules.budget.is_over() && fruitless <= shards {
-            let before = rules.budget.bytes();
+            // Its own turn comes last.
+            other = (other + 1) % shards;
+            if other == number && fruitless + 1 < shards {
+                continue;
+            }
             let relieve = |shard: &mut Shard| shard.relieve(rules, now);
             let relieved = if self.held.as_ref().is_none_or(|held| held.iter().any(|h| h.0 == other)) {
                 self.on(other, relieve)
@@ -60,19 +66,20 @@ impl<'t> Tier<'t> {
                 // Waiting here could deadlock with another exclusive tier.
                 self.cache.mutex(other).try_lock().is_ok_and(|mut shard| relieve(&mut shard))
             };
-            fruitless = if relieved || rules.budget.bytes() < before { 0 } else { fruitless + 1 };
-            other = (other + 1) % shards;
+            fruitless = if relieved { 0 } else { fruitless + 1 };
         }
     }
 
     /// Reads an entry and counts the access: for eviction, and as a hit or a miss.
     pub fn get<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
-        self.on_key(key, |shard| shard.read(key, now, read).flatten())
+        let rules = &self.cache.rules;
+        self.on_key(key, |shard| shard.read(rules, key, now, read).flatten())
     }
 
     /// Reads an entry without counting anything.
     pub fn peek<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
-        self.on_key(key, |shard| shard.peek(key, now, read))
+        let rules = &self.cache.rules;
+        self.on_key(key, |shard| shard.peek(rules, key, now, read))
     }
 
     /// Writes an entry.
@@ -152,7 +159,11 @@ impl<'t> Tier<'t> {
                 break;
             }
         }
-        if number >= self.cache.shards() { 0 } else { (number as u64) << 48 | u64::from(at.prefix) << 16 | u64::from(at.tag) }
+        if number >= self.cache.shards() {
+            0
+        } else {
+            (number as u64) << 48 | u64::from(at.prefix) << 16 | u64::from(at.tag)
+        }
     }
 
     /// An entry at random; `seed` chooses.

@@ -92,11 +92,19 @@ impl Wheel {
         }
     }
 
-    /// Looks at up to `count` hints and forgets those for which `keep` says no.
+    /// Looks at up to `count` hints and forgets those for which `keep` says no, and those that a slot holds twice.
     pub(crate) fn sweep(&mut self, count: usize, mut keep: impl FnMut(Hint) -> bool) {
         let (mut number, mut at) = self.sweep;
         for _ in 0..count {
-            let Some(slot) = self.slots.get_mut(number) else { return };
+            let Some(slot) = self.slots.get_mut(number) else {
+                return;
+            };
+            if at == 0 {
+                let before = slot.len();
+                slot.sort_unstable();
+                slot.dedup();
+                self.len -= before - slot.len();
+            }
             let Some(hint) = slot.get(at) else {
                 let before = slot.capacity();
                 slot.shrink_to_fit();
@@ -129,7 +137,23 @@ mod tests {
     #[test]
     fn every_hint_comes_out_soon_after_its_expiry_and_never_before() {
         let start = 1_800_000_000_123;
-        for life in [0, 1, 255, 256, 300, 16_383, 16_384, 16_640, 20_000, 1_048_576, 1_100_000, 67_000_000, 70_000_000, 4_300_000_000, 6_000_000_000_u64] {
+        for life in [
+            0,
+            1,
+            255,
+            256,
+            300,
+            16_383,
+            16_384,
+            16_640,
+            20_000,
+            1_048_576,
+            1_100_000,
+            67_000_000,
+            70_000_000,
+            4_300_000_000,
+            6_000_000_000_u64,
+        ] {
             let mut wheel = Wheel::new();
             wheel.add(Hint::of(1), start, start);
             let mut now = start;

@@ -1,9 +1,11 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     config::Settings,
+    dispatch,
     http,
     net::{clients::Clients, drain::Drain, throttle::Throttle},
     read::{Group, Writes},
+    source::SourceSetup,
     telemetry::{Counters, Telemetry},
 };
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
@@ -18,8 +20,12 @@ pub struct App {
     pub telemetry: Telemetry,
     /// The memory tiers, index 0 is group `default`; same order as `Settings::groups`.
     pub caches: Vec<Arc<larder_engine::Cache>>,
+    /// What the workers' sources have in common, and how they are doing; same order.
+    pub sources: Vec<SourceSetup>,
     /// Writes under way to the groups' sources; same order.
     pub writes: Vec<Arc<Writes>>,
+    /// What the Redis commands of all cores share: their counters, and when they began.
+    pub dispatch: dispatch::Shared,
     /// Who is connected: CLIENT LIST, CLIENT KILL.
     pub clients: Arc<Clients>,
     /// The limiters, `None` when nothing is limited.

@@ -5,6 +5,7 @@
 use crate::{
     config::{self, Config, ConfigError, Env, Input, Machine, flags},
     net,
+    telemetry::Logs,
 };
 use clap::{ArgMatches, Command, error::ErrorKind};
 use std::{
@@ -42,7 +43,9 @@ pub fn main(
             Some((what, matches)) => match configured(matches, vars) {
                 Ok(config) if what == "print" => print(&config::print(&config)),
                 Ok(config) => {
-                    warn(&config);
+                    for warning in &config.warnings {
+                        eprintln!("larder: warning: {warning}");
+                    }
                     print("The configuration is valid.\n")
                 }
                 Err(error) => refuse(&error),
@@ -137,19 +140,20 @@ fn environment(vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Env, 
 }
 
 fn serve(config: Config) -> ExitCode {
-    warn(&config);
-    match net::run(config.settings) {
+    let Config {
+        settings, warnings, ..
+    } = config;
+    let logs = Logs::start(settings.log_format, settings.log_level);
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    match net::run(settings, logs) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // Not through the logs: it must be seen at every level.
             eprintln!("larder: {error}");
             ExitCode::FAILURE
         }
-    }
-}
-
-fn warn(config: &Config) {
-    for warning in &config.warnings {
-        eprintln!("larder: warning: {warning}");
     }
 }
 

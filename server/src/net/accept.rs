@@ -2,10 +2,11 @@
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
 use super::{
-    clients::{Clients, Seat},
+    clients::Seat,
     listen::Service,
     linger::linger,
 };
+use crate::app::App;
 use std::{
     cell::Cell,
     io::{self, Write},
@@ -14,7 +15,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{io::unix::AsyncFd, sync::mpsc::UnboundedSender};
+use tokio::sync::mpsc::UnboundedSender;
 
 /// A connection on its way to its worker.
 #[derive(Debug)]
@@ -39,25 +40,26 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(super) async fn accept(
     listener: TcpListener,
     service: Service,
-    clients: Arc<Clients>,
+    app: Arc<App>,
     workers: Rc<Vec<UnboundedSender<Arrival>>>,
     refused: Rc<Cell<usize>>,
 ) -> io::Result<()> {
-    // Plain readiness rather than tokio's listener: that one would register each connection with this thread's poller,
-    // which then has to be undone before it moves to its worker.
-    let listener = AsyncFd::new(listener)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
-        let mut ready = listener.readable().await?;
-        let (stream, peer) = match ready.try_io(|l| l.get_ref().accept()) {
-            Err(_would_block) => continue,
-            Ok(Ok(accepted)) => accepted,
-            Ok(Err(error)) if is_of_the_connection(&error) => continue,
-            Ok(Err(_out_of_resources)) => {
+        let accepted = listener.accept().await;
+        // Out of this thread's poller: the connection is going to be another thread's.
+        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_the_connection(&error) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection, trying again");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
-        let Some(seat) = clients.admit(service == Service::Admin) else {
+        let Some(seat) = app.clients.admit(service == Service::Admin) else {
+            app.telemetry.control().connections_refused.add(1);
             refuse(stream, service, &refused);
             continue;
         };
@@ -98,7 +100,7 @@ fn refuse(mut stream: TcpStream, service: Service, refused: &Rc<Cell<usize>>) {
         Service::Http | Service::Admin => NO_ROOM_HTTP,
     };
     // An empty socket buffer takes these few bytes; if not, the client goes without a reason.
-    let told = stream.set_nonblocking(true).is_ok() && stream.write_all(reason).is_ok();
+    let told = stream.write_all(reason).is_ok();
     if told && refused.get() < MAX_REFUSED {
         refused.set(refused.get() + 1);
         let refused = refused.clone();

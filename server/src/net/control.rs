@@ -14,7 +14,8 @@ use crate::{
     clock,
     config::{GroupSettings, Settings},
     read::Writes,
-    telemetry::Telemetry,
+    source::{Limits, SourceSetup},
+    telemetry::{Logs, Telemetry},
 };
 use larder_engine::Cache;
 use std::{
@@ -45,20 +46,52 @@ const ABORT: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// See [`RunError`]; nothing of the process keeps running that its end does not stop.
-pub fn run(settings: Settings) -> Result<(), RunError> {
+pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
     let limit = files::connections_that_fit(settings.max_connections);
+    if limit < settings.max_connections {
+        tracing::warn!(
+            wanted = settings.max_connections,
+            limit,
+            "max-connections lowered to what the limit on open files (ulimit -n) allows"
+        );
+    }
+    let sources = sources(&settings)?;
     let (listeners, bound) = listen::bind(&settings)?;
-    let app = Arc::new(build(settings, bound, limit));
+    let app = Arc::new(build(settings, logs, bound, limit, sources));
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }
 
-fn build(settings: Settings, bound: Bound, limit: usize) -> App {
+/// Checks what the groups' sources name.
+fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
+    let limits = Limits {
+        timeout: settings.source_timeout,
+        max_in_flight: settings.source_max_in_flight,
+        connections: settings.source_connections,
+        max_value: settings.max_value,
+    };
+    let source = |group: &GroupSettings| {
+        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source {
+            group: group.name.clone(),
+            reason,
+        })
+    };
+    settings.groups.iter().map(source).collect()
+}
+
+fn build(
+    settings: Settings,
+    logs: Logs,
+    bound: Bound,
+    limit: usize,
+    sources: Vec<SourceSetup>,
+) -> App {
     App {
         bound,
-        telemetry: Telemetry::default(),
+        telemetry: Telemetry::new(settings.threads, logs),
+        sources,
         caches: settings.groups.iter().map(cache).collect(),
         writes: settings
             .groups
@@ -128,7 +161,7 @@ fn acceptors(
             let accepting = accept::accept(
                 listener,
                 service,
-                app.clients.clone(),
+                app.clone(),
                 arrivals.clone(),
                 refused.clone(),
             );

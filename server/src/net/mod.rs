@@ -27,7 +27,7 @@ mod worker;
 
 pub use control::run;
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr};
 
 /// Why the server did not start, or ended other than by draining.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub enum RunError {
         /// The group.
         group: String,
         /// Why.
-        reason: Arc<str>,
+        reason: String,
     },
     /// The system refused threads, signal handlers, polling.
     #[error("cannot start: {0}")]

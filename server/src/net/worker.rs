@@ -11,10 +11,8 @@ use super::{
 use crate::{
     app::{App, Worker},
     clock,
-    config::{GroupSettings, SourceUrl},
     http,
     read::{Group, Policy},
-    source::{Source, none::NoneSource},
 };
 use std::{io, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -71,55 +69,42 @@ fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default());
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
+    // The control thread may be gone already, on another worker's error.
+    match runtime {
         Err(error) => {
             let _ = up.send(Err(error.into()));
-            return;
         }
-    };
-    runtime.block_on(async move {
-        match build(id, app) {
-            Ok(worker) => {
-                let _ = up.send(Ok(()));
-                drop(up);
-                serve(Rc::new(worker), arrivals).await;
-            }
-            Err(error) => {
-                let _ = up.send(Err(error));
-            }
-        }
-    });
+        Ok(runtime) => runtime.block_on(async move {
+            let worker = Rc::new(build(id, app));
+            let _ = up.send(Ok(()));
+            drop(up);
+            serve(worker, arrivals).await;
+        }),
+    }
 }
 
-fn build(id: usize, app: Arc<App>) -> Result<Worker, RunError> {
+/// Builds what belongs to one core. Its sources begin to connect.
+fn build(id: usize, app: Arc<App>) -> Worker {
     let groups = (app.settings.groups.iter().enumerate())
         .map(|(index, settings)| {
-            Ok(Rc::new(Group {
+            Rc::new(Group {
                 name: settings.name.as_str().into(),
                 cache: app.caches[index].clone(),
-                source: source(&app, settings)?,
+                source: app.sources[index].open(),
                 policy: Policy {
                     ttl: settings.ttl.map(millis),
                     negative_ttl: settings.negative_ttl.map(millis),
                 },
                 writes: app.writes[index].clone(),
-            }))
+            })
         })
-        .collect::<Result<_, RunError>>()?;
-    Ok(Worker {
+        .collect();
+    Worker {
         id,
         groups,
-        counters: Arc::default(),
+        counters: app.telemetry.worker(id).clone(),
         http: http::PerWorker::default(),
         app,
-    })
-}
-
-fn source(_app: &App, group: &GroupSettings) -> Result<Rc<dyn Source>, RunError> {
-    match &group.source {
-        SourceUrl::None => Ok(Rc::new(NoneSource)),
-        SourceUrl::Redis(_) => unimplemented!("arrives with branch `source`"),
     }
 }
 
@@ -168,8 +153,14 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
         // Already reset by the client, or out of memory in the kernel: there is nobody to tell.
         Err(_) => return,
     };
+    let counters = &worker.counters;
+    match service {
+        Service::Redis => counters.redis_connections_opened.add(1),
+        Service::Http | Service::Admin => counters.http_connections_opened.add(1),
+    }
     let place = Place {
         worker: worker.clone(),
+        service,
         _seat: seat,
         _alive: alive,
     };
@@ -193,20 +184,25 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
 fn prepare(stream: std::net::TcpStream) -> io::Result<TcpStream> {
     // Replies leave whole: waiting for more to send would only delay them.
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)?;
     TcpStream::from_std(stream)
 }
 
 /// What a connection occupies while it lives.
 struct Place {
     worker: Rc<Worker>,
+    service: Service,
     _seat: Seat,
     _alive: mpsc::Sender<()>,
 }
 impl Drop for Place {
     fn drop(&mut self) {
+        let counters = &self.worker.counters;
+        match self.service {
+            Service::Redis => counters.redis_connections_closed.add(1),
+            Service::Http | Service::Admin => counters.http_connections_closed.add(1),
+        }
         if thread::panicking() {
-            self.worker.counters.connection_panicked();
+            counters.connection_panicked();
         }
     }
 }

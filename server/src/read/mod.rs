@@ -156,7 +156,15 @@ impl Group {
     /// # Errors
     /// What the source said, or `Unavailable("fetch abandoned")` if whoever fetched the key went away without an answer.
     pub async fn end(wait: Wait) -> Result<Option<Bytes>, SourceError> {
-        match wait.await {
+        Group::ended(wait.await)
+    }
+
+    /// What a flight's end means, for those who poll it themselves.
+    ///
+    /// # Errors
+    /// As [`Group::end`].
+    pub fn ended(outcome: Outcome) -> Result<Option<Bytes>, SourceError> {
+        match outcome {
             Outcome::Value(value) => Ok(Some(value)),
             Outcome::Absent => Ok(None),
             Outcome::Failed(text) => Err(error(text)),

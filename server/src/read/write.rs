@@ -35,6 +35,13 @@ impl Writes {
         key.count += 1;
         key.overlapped |= key.count > 1;
     }
+    /// Something happened at the source that may have come before or after the writes that are under way.
+    fn overlap_all(&self) {
+        for slot in &self.slots {
+            let mut keys = slot.lock();
+            keys.values_mut().for_each(|key| key.overlapped = true);
+        }
+    }
     /// Ends a write: `settle(overlapped)` runs with the slot locked, so that no other write of the key can begin, be
     /// answered and settle between the decision and the change. Lock order: slot, then the engine's shard.
     fn end<R>(&self, hash: u64, settle: impl FnOnce(bool) -> R) -> R {
@@ -139,6 +146,12 @@ impl Group {
             key,
             ended: false,
         }
+    }
+
+    /// The source took a command that empties it: so is the tier.
+    pub fn flushed(&self) {
+        self.writes.overlap_all();
+        self.cache.tier().clear();
     }
 
     /// Stores a value, which expires at `expiry` (`None`: as the group has it). `Created` and `Replaced` are as the tier sees it.

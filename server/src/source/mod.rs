@@ -5,12 +5,69 @@
 //! - a write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing at the source;
 //!   one that may have been applied returns [`SourceError::Lost`];
 //! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`] and the write-through.
+pub mod health;
 pub mod none;
+mod redis;
 
-use crate::read::Fetch;
+pub use health::SourceHealth;
+
+use crate::{config::SourceUrl, read::Fetch};
 use bytes::Bytes;
 use larder_engine::Millis;
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, rc::Rc, sync::Arc, time::Duration};
+
+/// What bounds a source.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Deadline of a fetch or write (`source-timeout`).
+    pub timeout: Duration,
+    /// Fetches in flight, all cores together (`source-max-in-flight`).
+    pub max_in_flight: usize,
+    /// Connections per core (`source-connections`).
+    pub connections: usize,
+    /// Largest value that is accepted, bytes (`max-value`).
+    pub max_value: usize,
+}
+
+/// What all cores share of one group's source: its health and what was read from files. Built at start, before the cores.
+pub struct SourceSetup {
+    health: Arc<SourceHealth>,
+    kind: Kind,
+}
+enum Kind {
+    None,
+    Redis(Arc<redis::Settings>),
+}
+impl SourceSetup {
+    /// Checks what the URL names; connects to nothing yet.
+    ///
+    /// # Errors
+    /// A text that names the file or host at fault.
+    pub fn new(url: &SourceUrl, limits: Limits) -> Result<SourceSetup, String> {
+        let health = Arc::new(match url {
+            SourceUrl::None => SourceHealth::always_up(),
+            SourceUrl::Redis(_) => SourceHealth::default(),
+        });
+        let kind = match url {
+            SourceUrl::None => Kind::None,
+            SourceUrl::Redis(url) => {
+                Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?))
+            }
+        };
+        Ok(SourceSetup { health, kind })
+    }
+    /// How the source is doing.
+    pub fn health(&self) -> &Arc<SourceHealth> {
+        &self.health
+    }
+    /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background.
+    pub fn open(&self) -> Rc<dyn Source> {
+        match &self.kind {
+            Kind::None => Rc::new(none::NoneSource),
+            Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone())),
+        }
+    }
+}
 
 /// A future that stays on its core.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

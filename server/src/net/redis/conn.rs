@@ -15,6 +15,7 @@ use crate::{
         output::Output,
         resp::{Limits, Parsed, Parser},
     },
+    read::Fetch,
 };
 use larder_engine::Millis;
 use std::{
@@ -122,6 +123,7 @@ impl Conn {
             let flow = match self.parser.parse(self.input.unread(), &self.limits) {
                 Ok(Parsed::Incomplete { more }) => return Step::Input { more },
                 Err(error) => {
+                    worker.counters.redis_protocol_errors.add(1);
                     error.reply(out);
                     Flow::Close
                 }
@@ -130,6 +132,7 @@ impl Conn {
                     let flow = if args.is_empty() {
                         Flow::Done
                     } else if let Some(throttled) = refusal(worker, self.peer) {
+                        worker.counters.redis_throttled.add(1);
                         refuse(&throttled, out);
                         Flow::Done
                     } else {

@@ -51,6 +51,7 @@ pub(super) async fn serve(
         listed.client.finish(); // it came too late to be told with the others
     }
     let end = Loop {
+        worker: &worker,
         conn: Conn::new(&worker, listed.client.clone()),
         stream: &mut stream,
         spare: &spare,
@@ -58,7 +59,7 @@ pub(super) async fn serve(
         lent: false,
         input_ended: false,
     }
-    .run(&worker)
+    .run()
     .await;
     drop(listed);
     match end {
@@ -92,6 +93,7 @@ enum State {
 }
 
 struct Loop<'c> {
+    worker: &'c Worker,
     conn: Conn,
     stream: &'c mut TcpStream,
     spare: &'c Spare,
@@ -103,7 +105,7 @@ struct Loop<'c> {
 }
 
 impl Loop<'_> {
-    async fn run(&mut self, worker: &Worker) -> End {
+    async fn run(&mut self) -> End {
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
                 Err(_reset_by_client) => return End::Gone,
@@ -111,18 +113,18 @@ impl Loop<'_> {
                 Ok(Event::Progress) if self.state != State::Full => {}
                 Ok(Event::Input | Event::Progress) => self.state = State::Processing,
             }
-            if self.act(worker).await.is_err() {
+            if self.act().await.is_err() {
                 return End::Gone;
             }
         }
     }
 
     /// Does what can be done without waiting for the client or for a flight.
-    async fn act(&mut self, worker: &Worker) -> io::Result<()> {
+    async fn act(&mut self) -> io::Result<()> {
         loop {
             match self.state {
                 State::Processing => {
-                    self.process(worker);
+                    self.process();
                     if self.state == State::Processing {
                         self.flush()?;
                         tokio::task::yield_now().await;
@@ -130,7 +132,7 @@ impl Loop<'_> {
                 }
                 State::Alone if !self.conn.is_waiting() => {
                     self.flush()?;
-                    let step = self.conn.run_alone(worker).await;
+                    let step = self.conn.run_alone(self.worker).await;
                     self.follow(step);
                 }
                 _ => return self.flush(),
@@ -139,12 +141,12 @@ impl Loop<'_> {
     }
 
     /// Processes what has been read, up to a turn's worth.
-    fn process(&mut self, worker: &Worker) {
+    fn process(&mut self) {
         self.borrow_output();
         // One reading of the clock for all the commands of the turn.
         let now = clock::now();
         self.conn.client.touch(now);
-        let step = self.conn.process(worker, self.spare, now);
+        let step = self.conn.process(self.worker, self.spare, now);
         self.follow(step);
     }
 
@@ -203,7 +205,10 @@ impl Loop<'_> {
                 self.conn.input.rest(self.spare);
                 Poll::Pending
             }
-            Poll::Ready(_) => Poll::Ready(Ok(())),
+            Poll::Ready(bytes) => {
+                self.worker.counters.redis_bytes_in.add(bytes as u64);
+                Poll::Ready(Ok(()))
+            }
             Poll::Pending => {
                 self.conn.input.rest(self.spare);
                 Poll::Pending
@@ -219,7 +224,7 @@ impl Loop<'_> {
         let Poll::Ready(written) = written? else {
             return Poll::Pending;
         };
-        self.conn.out.advance(written);
+        self.sent(written);
         self.return_output();
         // A client that takes a large reply slowly is not idle.
         self.conn.client.touch(clock::now());
@@ -233,7 +238,7 @@ impl Loop<'_> {
                 break;
             }
             match self.try_write() {
-                Ok(written) => self.conn.out.advance(written),
+                Ok(written) => self.sent(written),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
@@ -252,6 +257,11 @@ impl Loop<'_> {
         let mut pieces = [IoSlice::new(&[]); PIECES];
         let used = out.io_slices(&mut pieces);
         self.stream.try_write_vectored(&pieces[..used])
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.conn.out.advance(bytes);
+        self.worker.counters.redis_bytes_out.add(bytes as u64);
     }
 
     /// Before replies are written: an output that holds nothing is exchanged for the worker's, which has room.

@@ -149,6 +149,13 @@ impl<'a> Args<'a> {
             .iter()
             .map(move |range| &input[range.start as usize..range.end as usize])
     }
+    /// The first `len` parts (all, if there are fewer).
+    pub fn first(&self, len: usize) -> Args<'a> {
+        Args {
+            input: self.input,
+            ranges: &self.ranges[..len.min(self.ranges.len())],
+        }
+    }
     /// The parts from `first` on, as a command of their own.
     pub fn skip(&self, first: usize) -> Args<'a> {
         Args {

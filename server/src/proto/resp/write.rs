@@ -46,7 +46,6 @@ impl<'o> Reply<'o> {
     /// An error: a code in capitals, a blank and words. Line ends within it become blanks.
     pub fn error(&mut self, text: &[u8]) {
         self.out.put(b"-");
-        let text = text.trim_ascii_end();
         for (index, part) in text.split(|b| matches!(b, b'\r' | b'\n')).enumerate() {
             if index > 0 {
                 self.out.put(b" ");
@@ -229,9 +228,9 @@ mod tests {
             (|r| r.ok(), "+OK\r\n", "+OK\r\n"),
             (|r| r.simple("QUEUED"), "+QUEUED\r\n", "+QUEUED\r\n"),
             (
-                |r| r.error(b"ERR a\r\nb\nc\r\n"),
-                "-ERR a  b c\r\n",
-                "-ERR a  b c\r\n",
+                |r| r.error(b"ERR a\r\nb\nc "),
+                "-ERR a  b c \r\n",
+                "-ERR a  b c \r\n",
             ),
             (
                 |r| r.integer(i64::MIN),

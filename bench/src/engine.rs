@@ -1,0 +1,377 @@
+//! `larder-bench engine`: throughput of the memory tier in process.
+use crate::{
+    contender::{Contender, Larder, Moka, QuickCache},
+    dataset::Dataset,
+    machine,
+    report::{self, Figure, Target, median},
+};
+use anyhow::ensure;
+use serde::Serialize;
+use std::{
+    io::Write,
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Get and set throughput in process: larder's engine, moka and quick_cache
+///
+/// The key set is that of `larder-bench memory`: UUID keys (36 bytes), values of 20 to 50 bytes. Every cache holds all of them. Each
+/// thread has its own random order, shuffled beforehand and laid out in memory in that order, so that walking it costs next to nothing;
+/// threads are pinned to one core each and start together; the time is from the first start to the last end.
+///
+/// Operations: `fill` (all keys into a new cache, by one thread), `get` (all hits; by borrowed key; larder copies the value into a buffer
+/// of the caller, the others clone an Arc<[u8]>) and `set` (overwrites with another value; the others must allocate an owned key and
+/// value, as their interfaces ask of a server that has borrowed bytes). All with their default hashers and shards; larder is ticked
+/// meanwhile as the server does.
+///
+/// Each run measures every cache once before the next run begins; the median of the runs counts. One line per cache, operation and
+/// number of threads with median, minimum and maximum in operations per second; then the ratios with their targets: get at least 3 times
+/// moka's and 1.3 times quick_cache's, set at least 3 times moka's (one thread), two threads at least 1.7 times one (larder).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    threads: Vec<usize>,
+    /// Number of keys
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    entries: u64,
+    /// Runs, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+}
+
+/// What is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Operation {
+    Fill,
+    Get,
+    Set,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    program: &'static str,
+    contender: &'static str,
+    operation: Operation,
+    threads: usize,
+    entries: u64,
+    runs: u64,
+    per_second: f64,
+    min: f64,
+    max: f64,
+}
+
+/// One thread's walk over all keys, in a random order of its own.
+struct Walk {
+    keys: Vec<[u8; 36]>,
+    values: Vec<u8>,
+    /// Where each value ends in `values`; it begins where the one before ends.
+    ends: Vec<u32>,
+}
+
+impl Walk {
+    /// `seed` fixes the order and the values.
+    fn new(entries: u64, seed: u64) -> Walk {
+        let dataset = Dataset::uuid();
+        let mut numbers: Vec<u64> = (0..entries).collect();
+        fastrand::Rng::with_seed(seed).shuffle(&mut numbers);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut walk = Walk {
+            keys: Vec::with_capacity(numbers.len()),
+            values: Vec::new(),
+            ends: Vec::with_capacity(numbers.len()),
+        };
+        for number in numbers {
+            dataset.key(number, &mut key);
+            dataset.value(number, seed, &mut value);
+            walk.keys
+                .push(key[..].try_into().expect("UUID keys have 36 bytes"));
+            walk.values.extend_from_slice(&value);
+            walk.ends.push(walk.values.len() as u32);
+        }
+        walk
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (&[u8; 36], &[u8])> {
+        let mut begin = 0;
+        self.keys.iter().zip(&self.ends).map(move |(key, &end)| {
+            let value = &self.values[begin..end as usize];
+            begin = end as usize;
+            (key, value)
+        })
+    }
+}
+
+/// A cache with its measurements, whatever its type.
+trait Subject {
+    fn name(&self) -> &'static str;
+    /// Operations per second of this operation by as many threads as there are walks, each on its core.
+    fn measure(
+        &mut self,
+        operation: Operation,
+        walks: &[Walk],
+        cores: &[usize],
+    ) -> anyhow::Result<f64>;
+}
+
+struct Filled<C>(C);
+
+impl<C: Contender> Filled<C> {
+    fn empty(walk: &Walk) -> C {
+        C::new(walk.keys.len() + walk.keys.len() / 16, 71)
+    }
+
+    fn new(walk: &Walk) -> Filled<C> {
+        let cache = Self::empty(walk);
+        set_all(&cache, walk, true);
+        Filled(cache)
+    }
+}
+
+impl<C: Contender> Subject for Filled<C> {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn measure(
+        &mut self,
+        operation: Operation,
+        walks: &[Walk],
+        cores: &[usize],
+    ) -> anyhow::Result<f64> {
+        if operation == Operation::Fill {
+            let cache = Self::empty(&walks[0]);
+            let time = together(&walks[..1], cores, |walk, first| {
+                set_all(&cache, walk, first)
+            })?;
+            self.0 = cache;
+            return Ok(walks[0].keys.len() as f64 / time.as_secs_f64());
+        }
+        let operations = walks.iter().map(|walk| walk.keys.len()).sum::<usize>() as f64;
+        let time = together(walks, cores, |walk, first| match operation {
+            Operation::Get => get_all(&self.0, walk, first),
+            Operation::Fill | Operation::Set => set_all(&self.0, walk, first),
+        })?;
+        Ok(operations / time.as_secs_f64())
+    }
+}
+
+/// Operations between two calls of the housekeeping, by the first thread only: some 20 ms, where the server lets 100 pass.
+const UPKEEP_EVERY: usize = 1 << 17;
+
+fn get_all<C: Contender>(cache: &C, walk: &Walk, first: bool) {
+    let mut out = Vec::with_capacity(64);
+    let mut hits = 0;
+    for (index, key) in walk.keys.iter().enumerate() {
+        hits += usize::from(cache.get(key, &mut out));
+        if first && index % UPKEEP_EVERY == 0 {
+            cache.upkeep();
+        }
+    }
+    // A cache that lost entries would be fast at nothing.
+    assert!(
+        hits * 1000 >= walk.keys.len() * 999,
+        "{} found {hits} of {} keys",
+        C::NAME,
+        walk.keys.len()
+    );
+}
+
+fn set_all<C: Contender>(cache: &C, walk: &Walk, first: bool) {
+    for (index, (key, value)) in walk.entries().enumerate() {
+        cache.set(key, value);
+        if first && index % UPKEEP_EVERY == 0 {
+            cache.upkeep();
+        }
+    }
+    cache.upkeep();
+}
+
+/// Runs `work` on every walk at once, each in a thread on a core of its own; the time from the first start to the last end.
+fn together(
+    walks: &[Walk],
+    cores: &[usize],
+    work: impl Fn(&Walk, bool) + Sync,
+) -> anyhow::Result<Duration> {
+    let barrier = Barrier::new(walks.len());
+    let times: Vec<anyhow::Result<(Instant, Instant)>> = thread::scope(|scope| {
+        let threads: Vec<_> = walks
+            .iter()
+            .zip(cores)
+            .enumerate()
+            .map(|(index, (walk, &core))| {
+                let (barrier, work) = (&barrier, &work);
+                scope.spawn(move || {
+                    let pinned = machine::pin(core);
+                    barrier.wait();
+                    pinned?;
+                    let start = Instant::now();
+                    work(walk, index == 0);
+                    Ok((start, Instant::now()))
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
+    });
+    let times: Vec<(Instant, Instant)> = times.into_iter().collect::<anyhow::Result<_>>()?;
+    let first = times.iter().map(|time| time.0).min();
+    let last = times.iter().map(|time| time.1).max();
+    Ok(last
+        .zip(first)
+        .map_or(Duration::ZERO, |(last, first)| last - first))
+}
+
+/// Runs the program.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let cores = machine::cores()?;
+    let most = args.threads.iter().copied().max().unwrap_or(0);
+    ensure!(
+        args.threads.iter().all(|&threads| threads > 0) && most <= cores.len(),
+        "--threads: {most} threads need a core each, and this process may use {}",
+        cores.len()
+    );
+    let walks: Vec<Walk> = (1..=most as u64)
+        .map(|seed| Walk::new(args.entries, seed))
+        .collect();
+    let mut subjects: [Box<dyn Subject>; 3] = [
+        Box::new(Filled::<Larder>::new(&walks[0])),
+        Box::new(Filled::<Moka>::new(&walks[0])),
+        Box::new(Filled::<QuickCache>::new(&walks[0])),
+    ];
+    let mut cells = vec![(Operation::Fill, 1)];
+    for &threads in &args.threads {
+        cells.extend([(Operation::Get, threads), (Operation::Set, threads)]);
+    }
+    let mut medians = Vec::new();
+    for (operation, threads) in cells {
+        let mut rates = [const { Vec::new() }; 3];
+        for _ in 0..args.runs {
+            for (subject, rates) in subjects.iter_mut().zip(&mut rates) {
+                rates.push(subject.measure(operation, &walks[..threads], &cores)?);
+            }
+        }
+        for (subject, rates) in subjects.iter().zip(&rates) {
+            let row = Row {
+                program: "engine",
+                contender: subject.name(),
+                operation,
+                threads,
+                entries: args.entries,
+                runs: args.runs,
+                per_second: median(rates).round(),
+                min: rates.iter().copied().fold(f64::INFINITY, f64::min).round(),
+                max: rates.iter().copied().fold(0.0, f64::max).round(),
+            };
+            report::line(out, &row)?;
+            medians.push(row);
+        }
+    }
+    for figure in figures(&medians) {
+        report::line(out, &figure)?;
+    }
+    Ok(())
+}
+
+/// Larder over each rival, and more threads over one.
+fn figures(rows: &[Row]) -> Vec<Figure> {
+    let find = |contender, operation, threads| {
+        rows.iter()
+            .find(|r| (r.contender, r.operation, r.threads) == (contender, operation, threads))
+    };
+    let mut figures = Vec::new();
+    for row in rows.iter().filter(|row| row.contender == Larder::NAME) {
+        let (operation, threads) = (row.operation, row.threads);
+        let label = format!("{operation:?}").to_lowercase();
+        for rival in [Moka::NAME, QuickCache::NAME] {
+            let target = match (operation, threads, rival) {
+                (Operation::Get | Operation::Set, 1, Moka::NAME) => Some(Target::AtLeast(3.0)),
+                (Operation::Get, 1, QuickCache::NAME) => Some(Target::AtLeast(1.3)),
+                _ => None,
+            };
+            if let Some(other) = find(rival, operation, threads) {
+                let name = format!("{label} larder/{rival}, threads={threads}");
+                let quotient = row.per_second / other.per_second;
+                figures.push(Figure::new("engine", name, quotient, target));
+            }
+        }
+        if threads > 1
+            && let Some(one) = find(Larder::NAME, operation, 1)
+        {
+            let target = (threads == 2).then_some(Target::AtLeast(1.7));
+            let name = format!("{label} larder, threads={threads}/threads=1");
+            let quotient = row.per_second / one.per_second;
+            figures.push(Figure::new("engine", name, quotient, target));
+        }
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn walks_hold_all_keys_in_different_orders() {
+        let (first, second) = (Walk::new(1000, 1), Walk::new(1000, 2));
+        assert_ne!(first.keys, second.keys);
+        let keys = |walk: &Walk| walk.keys.iter().copied().collect::<HashSet<_>>();
+        assert_eq!(keys(&first).len(), 1000);
+        assert_eq!(keys(&first), keys(&second));
+        assert!(
+            first
+                .entries()
+                .all(|(_, value)| (20..=50).contains(&value.len()))
+        );
+        assert_eq!(first.entries().count(), 1000);
+    }
+
+    #[test]
+    fn a_small_run_yields_every_cell_and_ratio() {
+        let args = Args {
+            threads: vec![1],
+            entries: 2000,
+            runs: 1,
+        };
+        let mut out = Vec::new();
+        run(&args, &mut out).expect("runs");
+        let text = String::from_utf8(out).expect("JSON is UTF-8");
+        let rows: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("each line is an object"))
+            .collect();
+        // Three operations of three caches; then larder against two rivals in each.
+        assert_eq!(rows.len(), 9 + 6);
+        assert!(
+            rows[..9]
+                .iter()
+                .all(|row| row["per_second"].as_f64() > Some(0.0))
+        );
+        assert_eq!(
+            rows.iter()
+                .filter(|row| row.get("target").is_some())
+                .count(),
+            3
+        );
+    }
+
+    #[test]
+    fn more_threads_than_cores_are_refused() {
+        let args = Args {
+            threads: vec![1 << 20],
+            entries: 1,
+            runs: 1,
+        };
+        let error = run(&args, &mut Vec::new()).expect_err("refused");
+        assert!(error.to_string().contains("--threads"), "{error}");
+    }
+}

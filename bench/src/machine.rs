@@ -1,0 +1,135 @@
+//! The machine under the measurement: cores, CPU time and resident memory, from Linux's `/proc` (proc(5)).
+use anyhow::{Context, bail, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::{fs, process::Child, process::Command, time::Duration};
+
+/// A process to look at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Process {
+    /// This one.
+    Own,
+    /// The one with this id.
+    Id(u32),
+}
+
+impl Process {
+    fn read(self, file: &str) -> anyhow::Result<String> {
+        let path = match self {
+            Process::Own => format!("/proc/self/{file}"),
+            Process::Id(id) => format!("/proc/{id}/{file}"),
+        };
+        fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+    }
+
+    /// Resident memory in bytes (`statm`, second field).
+    pub(crate) fn resident_bytes(self) -> anyhow::Result<u64> {
+        let statm = self.read("statm")?;
+        let pages: u64 = statm
+            .split_ascii_whitespace()
+            .nth(1)
+            .and_then(|pages| pages.parse().ok())
+            .with_context(|| format!("statm reads {statm:?}"))?;
+        Ok(pages * rustix::param::page_size() as u64)
+    }
+
+    /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15; resolution 10 ms).
+    pub(crate) fn cpu_time(self) -> anyhow::Result<Duration> {
+        parse_cpu_time(&self.read("stat")?)
+    }
+}
+
+fn parse_cpu_time(stat: &str) -> anyhow::Result<Duration> {
+    // Field 2 is the program's name in brackets and may hold blanks and brackets itself; what follows the last bracket is regular.
+    let regular = stat
+        .rsplit_once(')')
+        .with_context(|| format!("stat reads {stat:?}"))?
+        .1;
+    let field = |number: usize| -> anyhow::Result<u64> {
+        regular
+            .split_ascii_whitespace()
+            .nth(number - 3)
+            .and_then(|ticks| ticks.parse().ok())
+            .with_context(|| format!("field {number} of stat is missing or no number: {stat:?}"))
+    };
+    let ticks = field(14)? + field(15)?;
+    Ok(Duration::from_secs_f64(
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+    ))
+}
+
+/// The cores that this thread may run on, ascending.
+pub(crate) fn cores() -> anyhow::Result<Vec<usize>> {
+    let set = sched_getaffinity(None).context("cannot read this thread's cores")?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&core| set.is_set(core))
+        .collect())
+}
+
+/// Ties the calling thread to one core.
+pub(crate) fn pin(core: usize) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    ensure!(core < CpuSet::MAX_CPU, "there is no core {core}");
+    set.set(core);
+    sched_setaffinity(None, &set).with_context(|| format!("cannot run on core {core}"))
+}
+
+/// Starts a process tied to one core from its first instruction on, so that it sizes itself for one core and all its threads stay there.
+///
+/// A child inherits the cores of the thread that starts it, so this thread moves there for the moment.
+pub(crate) fn spawn_on(core: Option<usize>, command: &mut Command) -> anyhow::Result<Child> {
+    let Some(core) = core else {
+        return Ok(command.spawn()?);
+    };
+    let before = sched_getaffinity(None).context("cannot read this thread's cores")?;
+    pin(core)?;
+    let child = command.spawn();
+    sched_setaffinity(None, &before).context("cannot return to this thread's cores")?;
+    Ok(child?)
+}
+
+/// One core for the server and another for its client.
+pub(crate) fn server_and_client_core() -> anyhow::Result<(usize, usize)> {
+    match cores()?[..] {
+        [server, client, ..] => Ok((server, client)),
+        _ => bail!("two cores are needed: one for the server, one for the client"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_a_hostile_name() {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let stat = format!(
+            "7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 {} {ticks} 0 0 20",
+            2 * ticks
+        );
+        assert_eq!(
+            parse_cpu_time(&stat).expect("well-formed"),
+            Duration::from_secs(3)
+        );
+        assert!(parse_cpu_time("7 (a) S 1").is_err());
+    }
+
+    #[test]
+    fn own_process_is_visible() {
+        assert!(Process::Own.resident_bytes().expect("statm") > 100_000);
+        Process::Own.cpu_time().expect("stat");
+    }
+
+    #[test]
+    fn a_child_is_born_on_its_core_and_the_parent_goes_back() {
+        let before = cores().expect("cores");
+        let last = *before.last().expect("at least one core");
+        let mut command = Command::new("grep");
+        command.args(["Cpus_allowed_list", "/proc/self/status"]);
+        command.stdout(std::process::Stdio::piped());
+        let child = spawn_on(Some(last), &mut command).expect("grep starts");
+        let output = child.wait_with_output().expect("grep ends");
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(text.trim(), format!("Cpus_allowed_list:\t{last}"));
+        assert_eq!(cores().expect("cores"), before);
+    }
+}

@@ -1,0 +1,178 @@
+//! How each server is started: with what makes it fastest or smallest for a cache (nothing is written to disk), else its defaults.
+use super::{Server, free_port, require};
+use crate::wire::{Http, Reply, Resp};
+use anyhow::Context;
+use serde::Deserialize;
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    time::Duration,
+};
+
+const PROBE: Duration = Duration::from_secs(1);
+
+/// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there again after [`restart_redis`].
+pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<Server> {
+    let address = free_port()?;
+    let port = address.port().to_string();
+    let arguments = [
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--port",
+        &port,
+    ]
+    .map(str::to_owned);
+    let folder = tempfile::tempdir()?;
+    let program = require("redis-server")?;
+    let mut server = Server::start("redis-server", folder, core, &program, &arguments, address)?;
+    wait_for_redis(&mut server)?;
+    Ok(server)
+}
+
+/// Brings a killed redis-server back on its port, with what it had saved.
+pub(crate) fn restart_redis(server: &mut Server) -> anyhow::Result<()> {
+    server.start_again()?;
+    wait_for_redis(server)
+}
+
+fn wait_for_redis(server: &mut Server) -> anyhow::Result<()> {
+    // It must be this very process that answers: another one may have taken the port a moment before.
+    let own = format!("process_id:{}\r\n", server.child.id());
+    let address = server.address;
+    server.wait_until(|_| {
+        let mut client = Resp::connect(address, PROBE).ok()?;
+        let Reply::Bulk(Some(info)) = client.call(&[b"INFO"]).ok()? else {
+            return None;
+        };
+        let info = String::from_utf8_lossy(&info);
+        (info.contains(&own) && info.contains("\r\nloading:0\r\n")).then_some(())
+    })
+}
+
+/// memcached with one worker thread and this many mebibytes.
+pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<Server> {
+    let address = free_port()?;
+    let (port, memory) = (address.port().to_string(), memory_mib.to_string());
+    // -u matters only to root, whom memcached refuses to run as unless it is named.
+    let arguments = [
+        "-u",
+        "root",
+        "-l",
+        "127.0.0.1",
+        "-U",
+        "0",
+        "-t",
+        "1",
+        "-p",
+        &port,
+        "-m",
+        &memory,
+    ]
+    .map(str::to_owned);
+    let folder = tempfile::tempdir()?;
+    let program = require("memcached")?;
+    let mut server = Server::start("memcached", folder, core, &program, &arguments, address)?;
+    server.wait_until(|_| {
+        let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;
+        stream.set_read_timeout(Some(PROBE)).ok()?;
+        stream.write_all(b"version\r\n").ok()?;
+        let mut start = [0; 7];
+        stream.read_exact(&mut start).ok()?;
+        (&start == b"VERSION").then_some(())
+    })?;
+    Ok(server)
+}
+
+/// nginx at its best for small static files, given as (name, bytes): one process, open-file cache, no sendfile (which is slower for small
+/// files), no log, connections kept for ever.
+pub(crate) fn nginx(core: Option<usize>, files: &[(&str, &[u8])]) -> anyhow::Result<Server> {
+    let address = free_port()?;
+    let folder = tempfile::tempdir()?;
+    fs::create_dir(folder.path().join("root"))?;
+    for (name, bytes) in files {
+        fs::write(folder.path().join("root").join(name), bytes)?;
+    }
+    let configuration = format!(
+        "daemon off; master_process off; worker_processes 1; pid nginx.pid; error_log stderr warn;
+         events {{ worker_connections 1024; multi_accept on; }}
+         http {{
+             access_log off; sendfile off; tcp_nodelay on; etag on; default_type application/octet-stream;
+             keepalive_timeout 3600s; keepalive_requests 1000000000;
+             open_file_cache max=1000 inactive=3600s; open_file_cache_valid 3600s; open_file_cache_min_uses 1;
+             client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+             server {{ listen {address} backlog=1024; root root; }}
+         }}\n"
+    );
+    fs::write(folder.path().join("nginx.conf"), configuration)?;
+    let prefix = folder.path().to_string_lossy().into_owned();
+    let arguments = ["-e", "stderr", "-p", &prefix, "-c", "nginx.conf"].map(str::to_owned);
+    let program = require("nginx")?;
+    let mut server = Server::start("nginx", folder, core, &program, &arguments, address)?;
+    server.http = Some(address);
+    server.wait_until(|_| {
+        let mut client = Http::connect(address, PROBE).ok()?;
+        let serves = |&(name, bytes): &(&str, &[u8])| {
+            let answer = client.get(&format!("/{name}"));
+            answer.is_ok_and(|answer| answer.status == 200 && answer.body == bytes)
+        };
+        files.iter().all(serves).then_some(())
+    })?;
+    Ok(server)
+}
+
+/// The part of larder's ready line that is needed.
+#[derive(Debug, Deserialize)]
+struct Ready {
+    ready: bool,
+    http: Vec<SocketAddr>,
+    redis: Vec<SocketAddr>,
+}
+
+/// `larder serve` with one thread, on ports that it chooses and names in its ready line.
+pub(crate) fn larder(
+    program: &Path,
+    core: Option<usize>,
+    arguments: &[&str],
+) -> anyhow::Result<Server> {
+    let any = "127.0.0.1:0";
+    let program = program
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", program.display()))?;
+    let arguments: Vec<String> = [
+        "serve",
+        "--http",
+        any,
+        "--redis",
+        any,
+        "--admin",
+        any,
+        "--threads",
+        "1",
+    ]
+    .iter()
+    .chain(arguments)
+    .map(|&argument| argument.to_owned())
+    .collect();
+    let folder = tempfile::tempdir()?;
+    let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut server = Server::start("larder", folder, core, &program, &arguments, unknown)?;
+    let ready = server.wait_until(|folder| {
+        let written = fs::read_to_string(folder.join("stdout")).ok()?;
+        let line = &written[..written.find('\n')?];
+        serde_json::from_str::<Ready>(line)
+            .ok()
+            .filter(|ready| ready.ready)
+    })?;
+    server.address = *ready
+        .redis
+        .first()
+        .context("larder's ready line names no Redis address")?;
+    server.http = ready.http.first().copied();
+    Ok(server)
+}

@@ -1,0 +1,169 @@
+//! Servers under test, as child processes: found, started on a free port, waited for until they answer, stopped when dropped.
+//!
+//! A server dies with the program that started it, even if that is killed: it runs under `setpriv --pdeathsig`.
+mod kinds;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use kinds::{larder, memcached, nginx, redis, restart_redis};
+
+use crate::machine::{self, Process};
+use anyhow::{Context, bail, ensure};
+use std::{
+    env,
+    fs::{self, File},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, ExitStatus},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// How long a server may take to answer after its start, or to go after being asked to.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is asked meanwhile.
+const POLL: Duration = Duration::from_millis(5);
+
+/// A running server.
+pub(crate) struct Server {
+    /// Its name in results.
+    pub(crate) name: &'static str,
+    /// Where it speaks its own protocol.
+    pub(crate) address: SocketAddr,
+    /// Where it speaks HTTP, if that is another address.
+    pub(crate) http: Option<SocketAddr>,
+    child: Child,
+    command: Command,
+    core: Option<usize>,
+    folder: TempDir,
+}
+
+impl Server {
+    /// Starts `command` on `core`; its output goes to files in `folder`.
+    fn start(
+        name: &'static str,
+        folder: TempDir,
+        core: Option<usize>,
+        program: &Path,
+        arguments: &[String],
+        address: SocketAddr,
+    ) -> anyhow::Result<Server> {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program)
+            .args(arguments);
+        command.current_dir(folder.path()).stdin(Stdio::null());
+        command.stdout(File::create(folder.path().join("stdout"))?);
+        command.stderr(File::create(folder.path().join("stderr"))?);
+        let child = machine::spawn_on(core, &mut command)
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Server {
+            name,
+            address,
+            http: None,
+            child,
+            command,
+            core,
+            folder,
+        })
+    }
+
+    /// Asks until `probe` finds the server ready; an early end or too long a silence is an error that shows what the server wrote.
+    fn wait_until<T>(&mut self, mut probe: impl FnMut(&Path) -> Option<T>) -> anyhow::Result<T> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = probe(self.folder.path()) {
+                return Ok(found);
+            }
+            let ended = self.child.try_wait()?;
+            if ended.is_some() || Instant::now() > deadline {
+                let written: String = ["stdout", "stderr"]
+                    .iter()
+                    .filter_map(|file| fs::read_to_string(self.folder.path().join(file)).ok())
+                    .collect();
+                match ended {
+                    Some(status) => {
+                        bail!("{} ended at its start with {status}: {written}", self.name)
+                    }
+                    None => bail!(
+                        "{} does not answer after {PATIENCE:?}: {written}",
+                        self.name
+                    ),
+                }
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// The process, for its memory and CPU time.
+    pub(crate) fn process(&self) -> Process {
+        Process::Id(self.child.id())
+    }
+
+    /// Kills it (SIGKILL) and returns when it is gone.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it once more as it was started, in the same folder and on the same port.
+    fn start_again(&mut self) -> anyhow::Result<()> {
+        self.child = machine::spawn_on(self.core, &mut self.command)
+            .with_context(|| format!("cannot start {} again", self.name))?;
+        Ok(())
+    }
+
+    /// Has it ended by itself?
+    pub(crate) fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Asks it to end (SIGTERM) and waits until it has.
+    pub(crate) fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{} is still there {PATIENCE:?} after SIGTERM",
+                self.name
+            );
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only if the process is gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program in `PATH`, or in the folders where Debian keeps servers.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// A program that must be there.
+pub(crate) fn require(program: &str) -> anyhow::Result<PathBuf> {
+    find(program).with_context(|| format!("{program} is not installed (not found in PATH)"))
+}
+
+/// A port that was free a moment ago: for servers that cannot choose one themselves and say which.
+fn free_port() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+    Ok(listener.local_addr()?)
+}

@@ -1,0 +1,136 @@
+//! Traces of cache requests, read as a stream of 64-bit keys.
+//!
+//! ```text
+//! file -> zstd | xz | as is -> records (ARC text, cache2k, u64) -> keys
+//! ```
+//! A trace is never held in memory: each replay opens it anew. Traces are downloads, hence not trusted: the length of a line, the run
+//! of keys that one line stands for and the decoders' windows are bounded, and a trace that ends within a record is an error.
+mod records;
+#[cfg(test)]
+mod tests;
+
+use anyhow::{Context, bail};
+use records::Records;
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+};
+
+/// How the requests are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Text lines `start count …`: keys start to start+count-1 (Megiddo and Modha, "ARC", FAST 2003)
+    Arc,
+    /// Big-endian 32-bit numbers (cache2k benchmarks)
+    Cache2k,
+    /// Little-endian 64-bit numbers
+    U64,
+}
+
+/// A trace file whose format is known.
+#[derive(Debug, Clone)]
+pub(crate) struct Trace {
+    path: PathBuf,
+    format: Format,
+}
+
+/// What one pass over a trace finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// Number of requests.
+    pub(crate) requests: u64,
+    /// Number of distinct keys.
+    pub(crate) distinct: u64,
+}
+
+impl Trace {
+    /// A trace of the given format, or of the one that its name tells: `.lis`, `.trace` or `.u64`, each perhaps followed by `.zst` or `.xz`.
+    pub(crate) fn new(path: &Path, format: Option<Format>) -> anyhow::Result<Trace> {
+        let format = match format {
+            Some(format) => format,
+            None => guess(path).with_context(|| {
+                format!(
+                    "the name of {} does not tell its format (.lis, .trace, .u64): give --format",
+                    path.display()
+                )
+            })?,
+        };
+        Ok(Trace {
+            path: path.to_owned(),
+            format,
+        })
+    }
+
+    /// The file's name without its folders.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The keys from the beginning.
+    pub(crate) fn keys(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<u64>> + use<>> {
+        let path = self.path.clone();
+        let input = open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let records = Records::new(input, self.format);
+        Ok(records
+            .map(move |key| key.with_context(|| format!("cannot read on in {}", path.display()))))
+    }
+
+    /// Reads the whole trace once: counts, and reports a damaged trace before anything is measured with it.
+    pub(crate) fn summary(&self) -> anyhow::Result<Summary> {
+        let mut seen =
+            std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
+        let mut requests = 0;
+        for key in self.keys()? {
+            seen.insert(key?);
+            requests += 1;
+        }
+        if requests == 0 {
+            bail!("{} holds no requests", self.path.display());
+        }
+        Ok(Summary {
+            requests,
+            distinct: seen.len() as u64,
+        })
+    }
+}
+
+fn extension(path: &Path) -> Option<&str> {
+    path.extension().and_then(OsStr::to_str)
+}
+
+fn guess(path: &Path) -> Option<Format> {
+    let inner = match extension(path)? {
+        "zst" | "xz" => Path::new(path.file_stem()?),
+        _ => path,
+    };
+    match extension(inner)? {
+        "lis" => Some(Format::Arc),
+        "trace" => Some(Format::Cache2k),
+        "u64" => Some(Format::U64),
+        _ => None,
+    }
+}
+
+fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    /// As the zstd tools have it by default: a frame that wants a larger window is refused.
+    const ZSTD_WINDOW_LOG: u32 = 27;
+    /// Enough for the dictionary of `xz -9` (64 MiB).
+    const XZ_MEMORY_KIB: u32 = 100 * 1024;
+    let file = File::open(path)?;
+    Ok(match extension(path) {
+        Some("zst") => {
+            let mut decoder = zstd::Decoder::new(file)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+            Box::new(BufReader::new(decoder))
+        }
+        Some("xz") => {
+            let file = BufReader::new(file);
+            let decoder = lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB);
+            Box::new(BufReader::new(decoder))
+        }
+        _ => Box::new(BufReader::new(file)),
+    })
+}

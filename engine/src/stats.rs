@@ -1,0 +1,83 @@
+//! What a cache counts.
+
+/// Counters of one cache, summed over its shards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Entries held, expired ones that are not yet reclaimed included.
+    pub entries: u64,
+    /// Remembered absences.
+    pub negative_entries: u64,
+    /// Bytes on the account of the bound.
+    pub used_bytes: u64,
+    /// Bytes of records and large values that live.
+    pub live_bytes: u64,
+    /// The bound.
+    pub max_bytes: u64,
+    /// Bytes of open segments.
+    pub segment_bytes: u64,
+    /// Bytes of large entries.
+    pub large_bytes: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// Bytes of the ghost.
+    pub ghost_bytes: u64,
+    /// Bytes of the timing wheel.
+    pub wheel_bytes: u64,
+    /// Fetches in flight.
+    pub flights: u64,
+    /// Reads answered.
+    pub hits: u64,
+    /// Reads that found nothing.
+    pub misses: u64,
+    /// Reads answered by a remembered absence.
+    pub negative_hits: u64,
+    /// Entries that were stored under a key that had none.
+    pub insertions: u64,
+    /// Entries dropped for room.
+    pub evictions: u64,
+    /// Entries dropped for time.
+    pub expirations: u64,
+    /// Fills that were not stored because a write or an invalidation overtook them.
+    pub fenced_fills: u64,
+}
+
+impl Stats {
+    pub(crate) fn add(&mut self, other: &Stats) {
+        let Stats {
+            entries,
+            negative_entries,
+            used_bytes: _,
+            live_bytes,
+            max_bytes: _,
+            segment_bytes,
+            large_bytes,
+            index_bytes,
+            ghost_bytes,
+            wheel_bytes,
+            flights,
+            hits,
+            misses,
+            negative_hits,
+            insertions,
+            evictions,
+            expirations,
+            fenced_fills,
+        } = other;
+        self.entries += entries;
+        self.negative_entries += negative_entries;
+        self.live_bytes += live_bytes;
+        self.segment_bytes += segment_bytes;
+        self.large_bytes += large_bytes;
+        self.index_bytes += index_bytes;
+        self.ghost_bytes += ghost_bytes;
+        self.wheel_bytes += wheel_bytes;
+        self.flights += flights;
+        self.hits += hits;
+        self.misses += misses;
+        self.negative_hits += negative_hits;
+        self.insertions += insertions;
+        self.evictions += evictions;
+        self.expirations += expirations;
+        self.fenced_fills += fenced_fills;
+    }
+}

@@ -1,0 +1,347 @@
+//! The writes of a shard. What they store goes through [`Shard::store`], the only place where a record is made.
+
+use crate::{
+    Millis,
+    entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
+    index::Hint,
+    log::Large,
+    policy,
+    record::{self, Body, MAX_KEY, MAX_VALUE, Meta, Parts, body},
+    shard::{Key, Rules, Shard},
+};
+use std::{hash::BuildHasher, sync::atomic::Ordering::Relaxed};
+
+/// Scratch larger than this is given back after use.
+const SCRATCH: usize = 64 << 10;
+/// Hints of vanished entries that the wheel may hold before each write looks for some to forget.
+const STRAY_HINTS: usize = 1024;
+
+/// What is to be stored.
+#[derive(Debug, Clone, Copy)]
+struct New<'a> {
+    value: &'a [u8],
+    expiry: Option<Millis>,
+    flags: u32,
+    absent: bool,
+}
+
+impl Shard {
+    pub(crate) fn set(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        write: Write<'_>,
+        now: Millis,
+    ) -> Result<Stored, TooLarge> {
+        self.fits(rules, key.bytes.len(), write.value.len())?;
+        let old = self.live(rules, key, now);
+        let present = old.is_some_and(|(_, meta)| !meta.is_absent());
+        let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
+        let met = match write.condition {
+            Condition::Always => true,
+            Condition::IfAbsent => !present,
+            Condition::IfPresent => present,
+            Condition::IfVersion(wanted) => wanted == version,
+        };
+        if !met {
+            return Ok(Stored::Unmet);
+        }
+        self.flights.fence(key.hash, key.bytes);
+        let version = self.put(rules, key, old.map(|o| o.0), write.value, write.flags, write.expiry, now);
+        self.make_room(rules, now);
+        Ok(if present { Stored::Replaced(version) } else { Stored::Created(version) })
+    }
+
+    /// A fill: stores a value or an absence over whatever is there.
+    pub(crate) fn fill(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        value: Option<&[u8]>,
+        expiry: Expiry,
+        now: Millis,
+    ) -> bool {
+        let bytes = value.unwrap_or_default();
+        if self.fits(rules, key.bytes.len(), bytes.len()).is_err() {
+            return false;
+        }
+        let old = self.live(rules, key, now);
+        let Some(expiry) = self.resolve(rules, key, expiry, old.map(|o| o.0), now) else {
+            return false;
+        };
+        let new = New { value: bytes, expiry, flags: 0, absent: value.is_none() };
+        self.store(rules, key, old.map(|o| o.0), new, now);
+        self.make_room(rules, now);
+        true
+    }
+
+    pub(crate) fn update<'c, R>(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        now: Millis,
+        change: impl FnOnce(Option<&Entry<'_>>, &mut Vec<u8>) -> (Change<'c>, R),
+    ) -> Result<R, TooLarge> {
+        let old = self.live(rules, key, now).map(|o| o.0);
+        let present = old.filter(|p| !Meta::read(self.log.record(*p)).is_absent());
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let (change, result) = change(present.map(|p| self.entry(p)).as_ref(), &mut scratch);
+        let done = self.change(rules, key, old, present, change, &mut scratch, now);
+        if scratch.capacity() <= SCRATCH {
+            self.scratch = scratch;
+        }
+        self.make_room(rules, now);
+        done.map(|()| result)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the second half of `update`")]
+    fn change(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        old: Option<u32>,
+        present: Option<u32>,
+        change: Change<'_>,
+        scratch: &mut Vec<u8>,
+        now: Millis,
+    ) -> Result<(), TooLarge> {
+        let flags = present.map_or(0, |p| self.entry(p).flags);
+        let before = present.map_or(0, |p| self.entry(p).value.as_bytes().len());
+        let after = match change {
+            Change::Put(_) => scratch.len(),
+            Change::Append(bytes) => before.saturating_add(bytes.len()),
+            Change::Splice(at, bytes) => before.max(at.saturating_add(bytes.len())),
+            Change::Keep | Change::Delete | Change::Expire(_) => before,
+        };
+        self.fits(rules, key.bytes.len(), after)?;
+        if change != Change::Keep {
+            self.flights.fence(key.hash, key.bytes);
+        }
+        match change {
+            Change::Keep => {}
+            Change::Delete => {
+                if let Some(position) = old {
+                    self.drop_entry(key.hash, position);
+                }
+            }
+            Change::Put(expiry) => {
+                self.put(rules, key, old, scratch, flags, expiry, now);
+            }
+            Change::Append(bytes) => {
+                self.splice(rules, key, old, present, before, bytes, scratch, now);
+            }
+            Change::Splice(at, bytes) => {
+                self.splice(rules, key, old, present, at, bytes, scratch, now);
+            }
+            Change::Expire(expiry) => {
+                if let Some(position) = present {
+                    self.expire(rules, key, position, expiry, now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Overwrites the value from `at`; a large one in place.
+    #[expect(clippy::too_many_arguments, reason = "the second half of `update`")]
+    fn splice(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        old: Option<u32>,
+        present: Option<u32>,
+        at: usize,
+        bytes: &[u8],
+        scratch: &mut Vec<u8>,
+        now: Millis,
+    ) {
+        if let Some(position) = present
+            && let Body::Large { slot } = {
+                let r = self.log.record(position);
+                body(r, Meta::read(r))
+            }
+        {
+            self.log.edit_large(position, slot, |data, key_len| {
+                let (from, to) = (key_len + at, key_len + at + bytes.len());
+                if data.len() < to {
+                    data.resize(to, 0);
+                }
+                data[from..to].copy_from_slice(bytes);
+            });
+            let version = self.clock.next(now);
+            record::set_version(self.log.record_mut(position), version);
+            return;
+        }
+        let mut flags = 0;
+        if let Some(position) = present {
+            let entry = self.entry(position);
+            flags = entry.flags;
+            scratch.extend_from_slice(entry.value.as_bytes());
+        }
+        let to = at + bytes.len();
+        if scratch.len() < to {
+            scratch.resize(to, 0);
+        }
+        scratch[at..to].copy_from_slice(bytes);
+        self.put(rules, key, old, scratch, flags, Expiry::Keep, now);
+    }
+
+    fn expire(&mut self, rules: &Rules, key: Key<'_>, position: u32, expiry: Expiry, now: Millis) {
+        let Some(expiry) = self.resolve(rules, key, expiry, Some(position), now) else {
+            self.drop_entry(key.hash, position);
+            return;
+        };
+        let record = self.log.record(position);
+        let before = record::expiry(record, Meta::read(record));
+        if before == expiry {
+            return;
+        }
+        let version = self.clock.next(now);
+        match (before, expiry) {
+            (Some(_), Some(at)) => {
+                let record = self.log.record_mut(position);
+                record::set_expiry(record, at);
+                record::set_version(record, version);
+            }
+            _ => {
+                let new = self.log.rewrite(position, expiry, version, self.policy.drops());
+                self.index.moved(key.hash, position, new);
+            }
+        }
+        self.note_expiry(key.hash, before, expiry, now);
+    }
+
+    fn version(&self, position: u32) -> u64 {
+        self.clock.widen(record::version(self.log.record(position)))
+    }
+
+    /// The moment that an expiry means; `None` if it is past, so that nothing is to be stored.
+    #[expect(clippy::option_option, reason = "past, never, or a moment")]
+    fn resolve(
+        &self,
+        rules: &Rules,
+        key: Key<'_>,
+        expiry: Expiry,
+        old: Option<u32>,
+        now: Millis,
+    ) -> Option<Option<Millis>> {
+        Some(match expiry {
+            Expiry::Never => None,
+            Expiry::Keep => old.and_then(|p| {
+                let record = self.log.record(p);
+                record::expiry(record, Meta::read(record))
+            }),
+            Expiry::At(at) if at <= now => return None,
+            Expiry::At(at) => Some(at.min(record::MAX_EXPIRY)),
+            Expiry::Default => match rules.default_ttl.load(Relaxed) {
+                0 => None,
+                ttl => {
+                    // Spread by the hash and the write: deterministic, and different for each key and each time.
+                    let spread = (key.hash ^ now.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
+                    let jitter = (ttl as u128 * u128::from(rules.jitter) / 100 * u128::from(spread) >> 24) as u64;
+                    Some(now.saturating_add((ttl - jitter).max(1)).min(record::MAX_EXPIRY))
+                }
+            },
+        })
+    }
+
+    fn fits(&self, rules: &Rules, key: usize, value: usize) -> Result<(), TooLarge> {
+        let needed = key.saturating_add(value).saturating_add(rules.fixed);
+        let max_memory = rules.budget.max_bytes();
+        if needed > max_memory { Err(TooLarge { needed, max_memory }) } else { Ok(()) }
+    }
+
+    /// Stores a value over `old`; gives its version (0 if it had already expired).
+    #[expect(clippy::too_many_arguments, reason = "all of a write")]
+    fn put(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        old: Option<u32>,
+        value: &[u8],
+        flags: u32,
+        expiry: Expiry,
+        now: Millis,
+    ) -> u64 {
+        // A remembered absence has no expiry to keep.
+        let kept = old.filter(|p| !Meta::read(self.log.record(*p)).is_absent());
+        let Some(expiry) = self.resolve(rules, key, expiry, kept, now) else {
+            if let Some(position) = old {
+                self.drop_entry(key.hash, position);
+            }
+            return 0;
+        };
+        self.store(rules, key, old, New { value, expiry, flags, absent: false }, now)
+    }
+
+    fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
+        let version = self.clock.next(now);
+        let mut parts = Parts {
+            version,
+            expiry: new.expiry,
+            flags: new.flags,
+            absent: new.absent,
+            policy: 0,
+            body: Body::Large { slot: 0 },
+        };
+        let mut is_small = key.bytes.len() <= MAX_KEY && new.value.len() <= MAX_VALUE;
+        if is_small {
+            parts.body = Body::Small { key: key.bytes, value: new.value };
+            is_small = parts.meta().len() <= self.log.max_record();
+        }
+        let mut weight = parts.meta().len();
+        if !is_small {
+            let large = Large::new(key.bytes, new.value);
+            weight += large.bytes();
+            parts.body = Body::Large { slot: self.log.add_large(large) };
+        }
+        let Some(position) = old else {
+            let (queue, policy) = self.admit(rules, key.hash, weight);
+            parts.policy = policy;
+            let position = self.log.append(queue, &parts, self.policy.drops());
+            self.newest = position;
+            let (log, hasher) = (&self.log, &rules.hasher);
+            self.index.insert(key.hash, position, |p| hasher.hash_one(log.key(p)));
+            self.stats.insertions += u64::from(!new.absent);
+            self.absent += usize::from(new.absent);
+            self.note_expiry(key.hash, None, new.expiry, now);
+            return self.clock.widen(version);
+        };
+        let record = self.log.record(position);
+        let meta = Meta::read(record);
+        let before = record::expiry(record, meta);
+        self.absent = self.absent + usize::from(new.absent) - usize::from(meta.is_absent());
+        parts.policy = policy::touched(meta.policy());
+        if is_small && parts.meta() == meta.with_policy(parts.policy) {
+            let record = self.log.record_mut(position);
+            parts.meta().write(record);
+            record::overwrite(record, &parts);
+        } else {
+            let position_after = self.log.append(self.log.queue_of(position), &parts, self.policy.drops());
+            self.log.remove(position);
+            self.index.moved(key.hash, position, position_after);
+            self.newest = position_after;
+        }
+        self.note_expiry(key.hash, before, new.expiry, now);
+        self.clock.widen(version)
+    }
+
+    /// Keeps the wheel's promise: an entry's hint waits in a slot that is due at or before its expiry.
+    fn note_expiry(&mut self, hash: u64, before: Option<Millis>, after: Option<Millis>, now: Millis) {
+        self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+        if let Some(at) = after
+            && before.is_none_or(|waiting| at < waiting)
+        {
+            self.wheel.add(Hint::of(hash), at, now);
+        }
+        if self.wheel.len() > 2 * self.expiring + STRAY_HINTS {
+            let (index, log) = (&self.index, &self.log);
+            self.wheel.sweep(16, |hint| {
+                let mut expires = false;
+                index.hinted(hint, |p| expires |= Meta::read(log.record(p)).has_expiry());
+                expires
+            });
+        }
+    }
+}

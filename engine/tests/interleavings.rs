@@ -1,0 +1,161 @@
+//! Flight and fence under every interleaving that shuttle's scheduler finds. Run with `--features shuttle`.
+
+use larder_engine::{Cache, Config, Expiry, Fill, Lookup, Outcome, Write};
+use shuttle::{
+    future::block_on,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+};
+
+fn cache(shards: usize) -> Arc<Cache> {
+    Cache::new(Config { shards: Some(shards), max_memory: 1 << 20, seed: Some(3), ..Config::default() })
+}
+
+fn read(cache: &Cache, key: &[u8]) -> Option<Vec<u8>> {
+    cache.tier().peek(cache.key(key), 0, |e| e.value.as_bytes().to_vec())
+}
+
+fn explore(scenario: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_pct(scenario, 3000, 4);
+}
+
+#[test]
+fn concurrent_misses_fetch_once_and_all_get_the_value() {
+    explore(|| {
+        let cache = cache(1);
+        let fetches = Arc::new(AtomicUsize::new(0));
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                let (cache, fetches) = (cache.clone(), fetches.clone());
+                thread::spawn(move || match cache.lookup(cache.key(b"k"), 0, |e| e.value.to_bytes()) {
+                    Lookup::Hit(value) => Outcome::Value(value),
+                    Lookup::Absent => Outcome::Absent,
+                    Lookup::Wait(wait) => block_on(wait),
+                    Lookup::Lead(lead) => {
+                        fetches.fetch_add(1, SeqCst);
+                        let wait = lead.wait();
+                        lead.finish(Outcome::Value("v".into()), Fill::Store(Expiry::Never), 0);
+                        block_on(wait)
+                    }
+                })
+            })
+            .collect();
+        for reader in readers {
+            assert_eq!(reader.join().expect("no panic"), Outcome::Value("v".into()));
+        }
+        assert_eq!(fetches.load(SeqCst), 1);
+    });
+}
+
+/// The source changes while it is being read: whatever the order, the cache must not keep the old value.
+fn overtaken(forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static) {
+    explore(move || {
+        let cache = cache(1);
+        let source = Arc::new(Mutex::new(b"old".to_vec()));
+        let reader = {
+            let (cache, source) = (cache.clone(), source.clone());
+            thread::spawn(move || {
+                if let Lookup::Lead(lead) = cache.lookup(cache.key(b"k"), 0, |_| ()) {
+                    let value = source.lock().expect("no panic").clone();
+                    thread::yield_now();
+                    lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never), 0);
+                }
+            })
+        };
+        let writer = {
+            let (cache, source) = (cache.clone(), source.clone());
+            thread::spawn(move || {
+                *source.lock().expect("no panic") = b"new".to_vec();
+                forget(&cache, b"new");
+            })
+        };
+        reader.join().expect("no panic");
+        writer.join().expect("no panic");
+        let held = read(&cache, b"k");
+        assert!(held.is_none() || held.as_deref() == Some(b"new"), "{held:?}");
+    });
+}
+
+#[test]
+fn a_fill_never_survives_a_write_that_overtook_it() {
+    overtaken(|cache, new| {
+        cache.tier().set(cache.key(b"k"), Write::new(new), 0).expect("it fits");
+    });
+}
+
+#[test]
+fn a_fill_never_survives_a_delete_that_overtook_it() {
+    overtaken(|cache, _| {
+        cache.tier().delete(cache.key(b"k"), 0);
+    });
+}
+
+#[test]
+fn a_fill_never_survives_an_invalidation_that_overtook_it() {
+    overtaken(|cache, _| cache.invalidate(cache.key(b"k")));
+}
+
+#[test]
+fn a_fill_never_survives_a_clear_that_overtook_it() {
+    overtaken(|cache, _| cache.tier().clear());
+}
+
+#[test]
+fn a_leader_that_goes_away_releases_every_waiter_and_the_key() {
+    explore(|| {
+        let cache = cache(1);
+        let Lookup::Lead(lead) = cache.lookup(cache.key(b"k"), 0, |_| ()) else { panic!("the first miss leads") };
+        let waiters: Vec<_> = (0..2)
+            .map(|_| {
+                let cache = cache.clone();
+                thread::spawn(move || match cache.lookup(cache.key(b"k"), 0, |_| ()) {
+                    Lookup::Wait(wait) => block_on(wait),
+                    Lookup::Lead(lead) => {
+                        drop(lead);
+                        Outcome::Abandoned
+                    }
+                    other => panic!("nothing was stored: {other:?}"),
+                })
+            })
+            .collect();
+        drop(lead);
+        for waiter in waiters {
+            assert_eq!(waiter.join().expect("no panic"), Outcome::Abandoned);
+        }
+        assert!(matches!(cache.lookup(cache.key(b"k"), 0, |_| ()), Lookup::Lead(_)));
+        assert_eq!(cache.stats().flights, 0);
+    });
+}
+
+#[test]
+fn exclusive_operations_on_the_same_shards_neither_deadlock_nor_interleave() {
+    explore(|| {
+        let cache = cache(4);
+        // Room for little: each write must also evict, from shards that the other thread may hold.
+        cache.set_max_memory(40 << 10, 0);
+        let writers: Vec<_> = [[b"a", b"b"], [b"b", b"a"]]
+            .into_iter()
+            .enumerate()
+            .map(|(n, keys)| {
+                let cache = cache.clone();
+                thread::spawn(move || {
+                    let keys = keys.map(|k| cache.key(k));
+                    let mut tier = cache.exclusive(&keys);
+                    for key in keys {
+                        tier.set(key, Write::new(&[n as u8; 3000]), 0).expect("it fits");
+                        thread::yield_now();
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        if let (Some(a), Some(b)) = (read(&cache, b"a"), read(&cache, b"b")) {
+            assert_eq!(a, b);
+        }
+    });
+}

@@ -1,11 +1,11 @@
 //! A worker without a process around it, and a client that shows every byte.
 use crate::{
     app::{App, Bound, Worker},
-    config::Settings,
+    config::{Settings, SourceUrl},
     http::{self, Context, Role, general, watch::Watch},
     net::{clients::Clients, drain::Drain, throttle::Throttle},
     read::{Group, Policy},
-    source::{Source, none::NoneSource},
+    source::{Limits, Source, SourceSetup, none::NoneSource},
 };
 use larder_engine::{Cache, Config, Write};
 use std::{
@@ -68,6 +68,8 @@ impl Server {
         let app = Arc::new(App {
             bound: Bound::default(),
             telemetry: Default::default(),
+            sources: (0..2).map(|_| source_setup()).collect(),
+            dispatch: crate::dispatch::Shared::new(1, 0),
             caches: vec![cache.clone(), other.clone()],
             writes: Vec::new(),
             clients: Arc::new(Clients::new(1, 100)),
@@ -116,6 +118,16 @@ impl Server {
         });
         Client { stream: client, read: Vec::new() }
     }
+}
+
+fn source_setup() -> SourceSetup {
+    let limits = Limits {
+        timeout: Duration::from_secs(1),
+        max_in_flight: 1,
+        connections: 1,
+        max_value: 1,
+    };
+    SourceSetup::new(&SourceUrl::None, limits).expect("nothing to go wrong")
 }
 
 async fn serve_general(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {

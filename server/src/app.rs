@@ -1,7 +1,7 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     config::Settings,
-    dispatch,
+    dispatch::Calls,
     http,
     net::{clients::Clients, drain::Drain, throttle::Throttle},
     read::{Group, Writes},
@@ -24,8 +24,8 @@ pub struct App {
     pub sources: Vec<SourceSetup>,
     /// Writes under way to the groups' sources; same order.
     pub writes: Vec<Arc<Writes>>,
-    /// What the Redis commands of all cores share: their counters, and when they began.
-    pub dispatch: dispatch::Shared,
+    /// How often each Redis command was called.
+    pub calls: Calls,
     /// Who is connected: CLIENT LIST, CLIENT KILL.
     pub clients: Arc<Clients>,
     /// The limiters, `None` when nothing is limited.

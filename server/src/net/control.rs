@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     app::{App, Bound},
+    dispatch::Calls,
     clock,
     config::{GroupSettings, Settings},
     read::Writes,
@@ -98,6 +99,7 @@ fn build(
             .iter()
             .map(|_| Arc::new(Writes::default()))
             .collect(),
+        calls: Calls::new(settings.threads),
         clients: Arc::new(Clients::new(settings.threads, limit)),
         throttle: Throttle::new(&settings),
         drain: Drain::default(),

@@ -2,7 +2,7 @@
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 /// State and counters of one group's source, shared by all cores. Relaxed throughout: each number stands for itself.
@@ -12,6 +12,8 @@ pub struct SourceHealth {
     up: AtomicUsize,
     /// Connections whose latest attempt failed.
     down: AtomicUsize,
+    /// A connection was established at some time.
+    was_up: AtomicBool,
     in_flight: AtomicUsize,
     fetches: AtomicU64,
     errors: AtomicU64,
@@ -22,11 +24,19 @@ pub struct SourceHealth {
 impl SourceHealth {
     /// The health of a source that cannot fail (`none:`).
     pub fn always_up() -> SourceHealth {
-        SourceHealth { up: AtomicUsize::new(1), ..SourceHealth::default() }
+        SourceHealth {
+            up: AtomicUsize::new(1),
+            was_up: AtomicBool::new(true),
+            ..SourceHealth::default()
+        }
     }
     /// Connected, and no connection is down. False until the first connection is made.
     pub fn is_up(&self) -> bool {
         self.up.load(Relaxed) > 0 && self.down.load(Relaxed) == 0
+    }
+    /// Was a connection ever made? (readiness)
+    pub fn was_up(&self) -> bool {
+        self.was_up.load(Relaxed)
     }
     /// Fetches handed to the source since the start.
     pub fn fetches(&self) -> u64 {
@@ -97,7 +107,10 @@ pub(super) enum Stand {
 }
 impl Standing {
     pub(super) fn new(health: Arc<SourceHealth>) -> Standing {
-        Standing { health, now: Stand::Unknown }
+        Standing {
+            health,
+            now: Stand::Unknown,
+        }
     }
     /// Moves to `next`; true if that is a change.
     pub(super) fn set(&mut self, next: Stand) -> bool {
@@ -106,6 +119,9 @@ impl Standing {
             // Entered before left, so that a reader never sees no connection at all where there is one.
             if let Some(count) = self.count(next) {
                 count.fetch_add(1, Relaxed);
+            }
+            if next == Stand::Up {
+                self.health.was_up.store(true, Relaxed);
             }
             if let Some(count) = self.count(self.now) {
                 count.fetch_sub(1, Relaxed);
@@ -161,5 +177,6 @@ mod tests {
         assert!(health.is_up());
         two.set(Stand::Unknown);
         assert!(!health.is_up());
+        assert!(health.was_up());
     }
 }

@@ -120,11 +120,7 @@ mod tests {
         let cumulative: Vec<_> = sum.cumulative().collect();
         assert_eq!(cumulative[0], (0.000016, 1));
         assert_eq!(cumulative[6], (0.001024, 2));
-        assert_eq!(
-            cumulative[BUCKETS - 1],
-            (67.108864, 2),
-            "what is longer is in no bucket"
-        );
+        assert_eq!(cumulative[BUCKETS - 1], (67.108864, 2), "what is longer is in no bucket");
     }
 
     proptest! {

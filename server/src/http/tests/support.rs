@@ -69,7 +69,7 @@ impl Server {
             bound: Bound::default(),
             telemetry: Default::default(),
             sources: (0..2).map(|_| source_setup()).collect(),
-            dispatch: crate::dispatch::Shared::new(1, 0),
+            calls: crate::dispatch::Calls::new(1),
             caches: vec![cache.clone(), other.clone()],
             writes: Vec::new(),
             clients: Arc::new(Clients::new(1, 100)),

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done; 1 the server ended in an error, or the key is absent; 2 the command line or the configuration is wrong (with
 //! every problem on standard error); 3 the client could not get an answer.
+mod client;
+
 use crate::{
     config::{self, Config, ConfigError, Env, Input, Machine, flags},
     net,
@@ -49,7 +51,8 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             },
             None => unreachable!("clap demands a subcommand"),
         },
-        _ => unreachable!("clap knows no other subcommand"),
+        Some((name, matches)) => client::run(name, matches),
+        None => unreachable!("clap demands a subcommand"),
     }
 }
 
@@ -80,7 +83,9 @@ fn command() -> Command {
         .about("A read-through cache and key-value server")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
-        .subcommands([serve, config])
+        .subcommand(serve)
+        .subcommands(client::commands())
+        .subcommand(config)
         .after_help("`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.")
 }
 

@@ -41,7 +41,7 @@ macro_rules! counters {
         #[repr(align(128))]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)*
-            /// From a request's head read to its answer written, HTTP.
+            /// From a request's head read to its answer written, HTTP; hits of the fast path would spend more on the clock than on the answer.
             pub http_seconds: Histogram,
         }
         /// The sums of all threads' counters at one moment.

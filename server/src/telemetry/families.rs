@@ -107,7 +107,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "larder_http_request_duration_seconds",
         kind: Histogram,
-        help: "From an HTTP request's head read to its answer written.",
+        help: "From an HTTP request's head read to its answer written. Plain GETs answered at once from the memory tier are not timed.",
         read: |s, to| to.distribution(&[], &s.http_seconds),
     },
     sums!(
@@ -206,7 +206,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "larder_source_fetch_duration_seconds",
         kind: Histogram,
-        help: "From a fetch handed to the source to its end.",
+        help: "From a fetch handed to the source to its end, failed ones included.",
         read: |s, to| {
             for group in &s.groups {
                 to.distribution(&[("group", &group.name)], &group.source.seconds);

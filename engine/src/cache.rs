@@ -22,7 +22,7 @@ const SHARD_REACH: usize = 1 << 31;
 /// A shard is worth having from this much memory and this many keys on.
 const SHARD_BYTES: usize = 4 << 20;
 const SHARD_KEYS: usize = 16 << 10;
-const SEGMENT: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 20;
+const SEGMENT: std::ops::RangeInclusive<usize> = 512..=1 << 20;
 const SEGMENTS_PER_SHARD: usize = 64;
 
 /// Bounds and defaults of one cache.

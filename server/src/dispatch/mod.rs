@@ -17,7 +17,7 @@ mod calls;
 mod command;
 mod commands;
 mod fault;
-mod glob;
+pub(crate) mod glob;
 mod longdouble;
 mod multi;
 mod password;

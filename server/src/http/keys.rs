@@ -5,9 +5,9 @@ use super::{
     problem::{Kind, Problem},
     router::Call,
 };
-use crate::proto::{
-    glob,
-    http::{target, text::Sink},
+use crate::{
+    dispatch::glob,
+    proto::http::{target, text::Sink},
 };
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -35,7 +35,7 @@ pub(super) fn page(call: &Call<'_>) -> Result<Response<Body>, Problem> {
     body.put(b"{\"keys\":[");
     let mut first = true;
     let next = call.group.cache.tier().scan(cursor, count, call.now, |entry| {
-        if pattern.is_none_or(|pattern| glob::matches(pattern, entry.key)) {
+        if pattern.is_none_or(|pattern| glob::matches(pattern, entry.key, false)) {
             if !std::mem::take(&mut first) {
                 body.put(b",");
             }

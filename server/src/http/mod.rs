@@ -25,6 +25,8 @@ mod observe;
 mod problem;
 mod router;
 mod watch;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     app::Worker,

@@ -168,6 +168,7 @@ where
     if let (Some(throttle), Some(scope)) = (&context.worker.app.throttle, route.scope())
         && let Err(throttled) = throttle.check(scope, context.peer.ip())
     {
+        context.worker.counters.http_throttled.add(1);
         return Ok(match route.handler {
             Handler::Read(reading) => kv::throttled(reading, query, &throttled),
             _ => Problem::throttled(&throttled).into_response(),

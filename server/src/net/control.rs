@@ -59,9 +59,7 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
     let sources = sources(&settings)?;
     let (listeners, bound) = listen::bind(&settings)?;
     let app = Arc::new(build(settings, logs, bound, limit, sources));
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())?;
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }
 
@@ -74,31 +72,18 @@ fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
         max_value: settings.max_value,
     };
     let source = |group: &GroupSettings| {
-        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source {
-            group: group.name.clone(),
-            reason,
-        })
+        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })
     };
     settings.groups.iter().map(source).collect()
 }
 
-fn build(
-    settings: Settings,
-    logs: Logs,
-    bound: Bound,
-    limit: usize,
-    sources: Vec<SourceSetup>,
-) -> App {
+fn build(settings: Settings, logs: Logs, bound: Bound, limit: usize, sources: Vec<SourceSetup>) -> App {
     App {
         bound,
         telemetry: Telemetry::new(settings.threads, logs),
         sources,
         caches: settings.groups.iter().map(cache).collect(),
-        writes: settings
-            .groups
-            .iter()
-            .map(|_| Arc::new(Writes::default()))
-            .collect(),
+        writes: settings.groups.iter().map(|_| Arc::new(Writes::default())).collect(),
         calls: Calls::new(settings.threads),
         clients: Arc::new(Clients::new(settings.threads, limit)),
         throttle: Throttle::new(&settings),
@@ -124,10 +109,7 @@ pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-async fn control(
-    app: &Arc<App>,
-    listeners: Vec<(Service, TcpListener)>,
-) -> Result<(), RunError> {
+async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Result<(), RunError> {
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
     let mut workers = worker::start(app).await?;
@@ -160,13 +142,7 @@ fn acceptors(
     listeners
         .into_iter()
         .map(|(service, listener)| {
-            let accepting = accept::accept(
-                listener,
-                service,
-                app.clone(),
-                arrivals.clone(),
-                refused.clone(),
-            );
+            let accepting = accept::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
             tokio::task::spawn_local(accepting).abort_handle()
         })
         .collect()
@@ -226,10 +202,7 @@ struct Signals {
 
 impl Signals {
     fn new() -> std::io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+        Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// The number of the next one.

@@ -45,7 +45,7 @@ impl Drain {
     }
 
     /// Moves forward to `phase`; never back.
-    pub(super) fn advance(&self, phase: Phase) {
+    pub(crate) fn advance(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let forward = phase > *now;
             *now = phase.max(*now);

@@ -1,5 +1,7 @@
 //! Larder's server: rooms in the order in which they may import one another (design.md section 2).
 pub mod app;
+pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod dispatch;
 pub mod http;

@@ -1,2 +1,6 @@
 //! `larder`: arguments, configuration, rooms, run, drain.
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    larder::cli::main(std::env::args_os(), std::env::vars_os())
+}

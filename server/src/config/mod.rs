@@ -1,94 +1,100 @@
-//! Settings as typed (flag, environment, file), then checked. One table feeds parser, help, documentation and `config print`.
-use std::{net::SocketAddr, time::Duration};
+//! Settings: as typed, then checked.
+//!
+//! ```text
+//!  flags ──┐
+//!  LARDER_…┤            value.rs, by the        check.rs
+//!  PROXY_… ┼─> Raw ───> table's kinds ──> Scope ────────> Settings (the rest of the server reads only this)
+//!  file  ──┘ text+origin               value+origin └───> config print
+//! ```
+//!
+//! One table ([`TABLE`]) names every setting and feeds parser, help, documentation and `config print`. Each value remembers where it
+//! was typed; all problems are reported at once, each with its place. Nothing here reads the process's environment or arguments:
+//! they are arguments ([`Input`]), and so is the machine.
+mod address;
+mod check;
+mod docs;
+mod env;
+mod file;
+pub mod flags;
+mod machine;
+mod nearest;
+mod print;
+mod raw;
+mod settings;
+mod source_url;
+mod table;
+mod units;
+mod value;
 
-/// The checked configuration.
-#[derive(Debug, Clone)]
-#[expect(missing_docs)]
-pub struct Settings {
-    pub http: Vec<SocketAddr>,
-    pub redis: Vec<SocketAddr>,
-    pub admin: Option<SocketAddr>,
-    /// Group `default` first.
-    pub groups: Vec<GroupSettings>,
-    pub threads: usize,
-    pub data_dir: Option<std::path::PathBuf>,
-    pub password: Option<String>,
-    pub max_key: usize,
-    pub max_value: usize,
-    pub max_body: usize,
-    pub max_headers: usize,
-    pub max_pipeline: usize,
-    pub max_connections: usize,
-    pub idle_timeout: Option<Duration>,
-    pub header_timeout: Duration,
-    pub grace: Duration,
-    pub source_timeout: Duration,
-    pub source_max_in_flight: usize,
-    pub source_connections: usize,
-    /// Requests per second: per client address and in total; `None` is off.
-    pub throttle_client: Option<Rate>,
-    pub throttle_total: Option<Rate>,
-    pub throttle_admin: Option<Rate>,
-    pub log_level: String,
-    pub log_format: LogFormat,
+pub use check::{Config, Effective, Scope};
+pub use docs::docs;
+pub use env::Env;
+pub use machine::Machine;
+pub use nearest::nearest;
+pub use print::print;
+pub use raw::{Layer, Origin, RawValue};
+pub use settings::{GroupSettings, LogFormat, LogLevel, Rate, Secret, Settings};
+pub use source_url::{RedisAddress, RedisUrl, SourceUrl, TlsUrl};
+pub use table::{Fallback, Kind, Section, Setting, TABLE};
+pub use units::{parse_duration, parse_size, show_duration, show_size};
+pub use value::Value;
+
+use std::{fmt, path::PathBuf};
+
+/// Everything that a configuration is made of.
+#[derive(Debug)]
+pub struct Input<'a> {
+    /// What [`flags::layer`] found.
+    pub flags: Layer,
+    /// `--config`; else `LARDER_CONFIG` is looked at.
+    pub file: Option<PathBuf>,
+    /// The environment.
+    pub env: &'a Env,
+    /// The machine.
+    pub machine: &'a Machine,
 }
-/// Requests per second and burst.
-#[derive(Debug, Clone, Copy)]
-#[expect(missing_docs)]
-pub struct Rate {
-    pub per_second: u32,
-    pub burst: u32,
+
+/// What is wrong: one line per problem, each with its place.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ConfigError(pub Vec<String>);
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
 }
-/// Log format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
-pub enum LogFormat {
-    Text,
-    Json,
+impl std::error::Error for ConfigError {}
+
+/// Reads the file and checks everything; flag outweighs variable outweighs file outweighs default.
+pub fn load(input: Input<'_>) -> Result<Config, ConfigError> {
+    let mut problems = Vec::new();
+    let mut raw = raw::Raw::default();
+    raw.add_below(input.flags);
+    raw.add_below(env::own(input.env, &mut problems));
+    raw.add_below(env::foreign(input.env));
+    let named = input.env.get(env::CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from);
+    if let Some(path) = input.file.or(named) {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                let (top, groups) = file::read(path, &text, &mut problems);
+                raw.add_below(top);
+                raw.groups = groups;
+            }
+            Err(error) => problems.push(format!("{}: cannot be read: {error}", path.display())),
+        }
+    }
+    check::check(&raw, input.machine, problems)
 }
-/// One group's settings.
-#[derive(Debug, Clone)]
-#[expect(missing_docs)]
-pub struct GroupSettings {
-    pub name: String,
-    pub source: SourceUrl,
-    pub max_memory: usize,
-    pub max_keys: Option<usize>,
-    pub ttl: Option<Duration>,
-    pub ttl_jitter: u8,
-    pub negative_ttl: Option<Duration>,
+
+impl Settings {
+    /// The settings as if these arguments of `larder serve` alone had been given: for embedding and tests.
+    pub fn from_args(args: &[&str]) -> Result<Settings, ConfigError> {
+        let command = clap::Command::new("larder").no_binary_name(true).args(flags::args());
+        let matches = command.try_get_matches_from(args).map_err(|error| ConfigError(vec![error.to_string()]))?;
+        let (file, flags) = flags::layer(&matches);
+        let input = Input { flags, file, env: &Env::new(), machine: &Machine::detect() };
+        load(input).map(|config| config.settings)
+    }
 }
-/// A parsed source URL.
-#[derive(Debug, Clone)]
-pub enum SourceUrl {
-    /// `none:`
-    None,
-    /// `redis://`, `rediss://`, `unix://`
-    Redis(RedisUrl),
-}
-/// A Redis source.
-#[derive(Debug, Clone)]
-#[expect(missing_docs)]
-pub struct RedisUrl {
-    pub address: RedisAddress,
-    pub tls: Option<TlsUrl>,
-    pub user: Option<String>,
-    pub password: Option<String>,
-    pub database: u32,
-}
-/// Where it listens.
-#[derive(Debug, Clone)]
-#[expect(missing_docs)]
-pub enum RedisAddress {
-    Tcp { host: String, port: u16 },
-    Unix(std::path::PathBuf),
-}
-/// TLS: `rediss://host:port/db?ca=FILE&cert=FILE&key=FILE&insecure=true`.
-#[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
-pub struct TlsUrl {
-    pub ca: Option<std::path::PathBuf>,
-    pub cert: Option<std::path::PathBuf>,
-    pub key: Option<std::path::PathBuf>,
-    pub insecure: bool,
-}
+
+#[cfg(test)]
+mod tests;

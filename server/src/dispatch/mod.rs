@@ -1,37 +1,269 @@
-//! The table of Redis commands: name, arity, flags, key positions, function.
-use crate::{app::Worker, proto::output::Output, read::Fetch};
-use larder_engine::Wait;
+//! The Redis commands: one table of them (name, arity, flags, key positions, function), and how one is run.
+//!
+//! ```text
+//! Args ─► find ─► arity, password, MULTI? ─► begin ─┬─ on the tier, under its locks ─► reply
+//!                                                   ├─ GET, MGET: the group; misses ─► Pending
+//!                                                   └─ Redis source: Alone ─► run ─► relayed, reply passed on
+//! ```
+//!
+//! Invariants:
+//! - A command that answers with an error has changed nothing and written nothing else.
+//! - With a Redis source, whatever writes goes there first; the tier holds copies only.
+//! - A command's function sees the tier under locks that cover all its keys; it never takes locks itself.
+//!
+//! A new command is a row in [`table`] and a function in one of the files of `commands`.
+mod call;
+mod calls;
+mod command;
+mod commands;
+mod fault;
+pub(crate) mod glob;
+mod longdouble;
+mod multi;
+mod password;
+mod pending;
+mod relay;
+mod session;
+mod table;
 
-// Args<'_>: a borrowed command, from proto::resp.
-// Session: state of one Redis connection (id, name, protocol 2|3, authenticated, MULTI queue, WATCHed keys or pinned upstream, CLIENT REPLY mode, lib name/ver …).
+pub use calls::Calls;
+pub use command::{Command, Flags, Found, Keys, find, find_for};
+pub use pending::Pending;
+pub use session::Session;
+pub use table::COMMANDS;
+
+use crate::{
+    app::Worker,
+    clock,
+    proto::{
+        output::Output,
+        resp::{Args, Reply},
+    },
+    read::Fetch,
+};
+use call::Call;
+use command::{Run, Transaction};
+use fault::{Fault, NO_AUTH, c_str};
+use larder_engine::Millis;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What came of a command.
 pub enum Flow {
     /// Its reply is in the output.
     Done,
-    /// A read that waits for flights: the connection resolves `slots` in order, then writes the reply.
+    /// A read that waits for flights; its reply comes when [`Pending::poll`] says so.
     Pending(Pending),
-    /// It must run alone, once everything before it is answered: call `run` (async).
+    /// It must run alone, once everything before it is answered: call [`run`] with the same arguments.
     Alone,
-    /// Reply is in the output; close after sending it.
+    /// Its reply is in the output; close after sending it.
     Close,
 }
-/// A read that waits.
-pub struct Pending {
-    /// `None` for a single bulk reply (GET), else the array's length is `slots.len()` (MGET)
-    pub array: bool,
-    /// In order.
-    pub slots: Vec<Slot>,
-}
-/// One value of a waiting read.
-pub enum Slot {
-    /// Known already.
-    Ready(Option<bytes::Bytes>),
-    /// In flight.
-    Wait(Wait),
+
+/// Begins a command, and ends it if it can be answered without waiting: everything without a source, hits with one.
+/// Fetches that it needs are pushed to `batch`.
+#[inline]
+pub fn begin(
+    worker: &Worker,
+    session: &mut Session,
+    args: &Args<'_>,
+    now: Millis,
+    out: &mut Output,
+    batch: &mut Vec<Fetch>,
+) -> Flow {
+    if args.is_empty() {
+        return Flow::Done;
+    }
+    match find_for(*args) {
+        Found::Command(command) if !session.is_unusual() && command.takes(args.len()) => {
+            count(worker, session, command);
+            let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
+            let flow = call.answering(|call| call.begin(batch));
+            if call.session.is_unusual() {
+                call.session.command_over();
+            }
+            flow
+        }
+        found => unusual(worker, session, found, args, now, out, batch),
+    }
 }
 
-// pub fn begin(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, out: &mut Output, batch: &mut Vec<Fetch>) -> Flow
-//     synchronous; everything that can be answered without waiting is (all of `none:`), hits without allocation
-// pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &mut Output) -> Flow
-//     the rest: commands that go to the source first
+/// Runs a command for which [`begin`] said [`Flow::Alone`].
+pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &mut Output) -> Flow {
+    let Found::Command(command) = find_for(*args) else {
+        return Flow::Done; // `begin` has said so
+    };
+    let silent = session.is_silent();
+    let mark = out.mark();
+    let mut call =
+        Call { worker, command, args: *args, now: clock::now(), reply: Reply::new(out, session.resp3), session };
+    let flow = match relay::run(&mut call).await {
+        Ok(flow) => flow,
+        Err(fault) => {
+            call.reply.output().truncate(mark);
+            call.fail(&fault)
+        }
+    };
+    if silent {
+        call.reply.output().truncate(mark);
+    }
+    call.session.command_over();
+    flow
+}
+
+impl Call<'_> {
+    /// Runs `run`; if it fails, the error is all that is answered.
+    #[inline]
+    fn answering(&mut self, run: impl FnOnce(&mut Self) -> Result<Flow, Fault>) -> Flow {
+        let mark = self.reply.output().mark();
+        match run(self) {
+            Ok(flow) => flow,
+            Err(fault) => {
+                self.reply.output().truncate(mark);
+                self.fail(&fault)
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, fault: &Fault) -> Flow {
+        self.worker.counters.redis_errors.add(1);
+        fault.reply(&mut self.reply);
+        Flow::Done
+    }
+
+    #[inline]
+    fn begin(&mut self, batch: &mut Vec<Fetch>) -> Result<Flow, Fault> {
+        match self.command.run {
+            Run::Get => pending::get(self, batch),
+            Run::MultiGet => pending::mget(self, batch),
+            Run::Tier(function) => {
+                self.check_keys()?;
+                if self.group().source.as_redis().is_some() {
+                    return relay::copy_will_do(self, function);
+                }
+                function(self, &mut self.lock())?;
+                Ok(Flow::Done)
+            }
+            Run::Local(function) => function(self),
+            Run::Transaction(step) => multi::step(self, step),
+            Run::Container => Err(arity(self.command)),
+        }
+    }
+}
+
+/// A command that is none, or comes from a client in a state that needs a look.
+#[cold]
+fn unusual(
+    worker: &Worker,
+    session: &mut Session,
+    found: Found,
+    args: &Args<'_>,
+    now: Millis,
+    out: &mut Output,
+    batch: &mut Vec<Fetch>,
+) -> Flow {
+    let mark = out.mark();
+    let checked = match found {
+        Found::Unknown if is_http(&args[0]) => return Flow::Close,
+        Found::Unknown => Err(unknown(args)),
+        Found::UnknownSub(parent) => Err(unknown_sub(parent, &args[1])),
+        Found::Command(command) if !command.takes(args.len()) => Err(arity(command)),
+        Found::Command(command) => match command.flags {
+            flags if !session.authenticated() && !flags.has(Flags::NO_AUTH) => Err(NO_AUTH),
+            flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => {
+                Err(Fault::Said("ERR Command not allowed inside a transaction"))
+            }
+            _ => Ok(command),
+        },
+    };
+    let flow = match checked {
+        Err(fault) => {
+            worker.counters.redis_errors.add(1);
+            let mut reply = Reply::new(out, session.resp3);
+            match found {
+                // An EXEC that is refused ends its transaction.
+                Found::Command(command) if matches!(command.run, Run::Transaction(Transaction::Exec)) => {
+                    multi::abort(session, &fault, &mut reply);
+                }
+                _ => {
+                    if let Some(multi) = &mut session.multi {
+                        multi.spoil();
+                    }
+                    fault.reply(&mut reply);
+                }
+            }
+            Flow::Done
+        }
+        Ok(command) => {
+            count(worker, session, command);
+            let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
+            call.answering(|call| {
+                if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
+                    return multi::queue(call);
+                }
+                if call.session.pinned.is_some() && call.command.is_data() {
+                    call.check_keys()?;
+                    return Ok(Flow::Alone);
+                }
+                call.begin(batch)
+            })
+        }
+    };
+    match flow {
+        // Not over yet.
+        Flow::Alone => return flow,
+        Flow::Pending(_) if session.is_silent() => {
+            out.truncate(mark);
+            session.command_over();
+            return Flow::Done;
+        }
+        _ if session.is_silent() => out.truncate(mark),
+        _ => {}
+    }
+    session.command_over();
+    flow
+}
+
+/// Notes a command that is carried out.
+#[inline]
+fn count(worker: &Worker, session: &Session, command: &Command) {
+    worker.app.calls.count(worker.id, command);
+    worker.counters.redis_commands.add(1);
+    session.client.command.store(command.index, Relaxed);
+}
+
+/// What a browser that was lured here would say: Redis hangs up.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+fn arity(command: &Command) -> Fault {
+    Fault::Told(format!("ERR wrong number of arguments for '{}' command", command.name).into_bytes())
+}
+
+fn unknown(args: &Args<'_>) -> Fault {
+    /// How much is quoted, of the name and of the arguments.
+    const QUOTED: usize = 128;
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(c_str(&args[0], QUOTED));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let begin = text.len();
+    for arg in args.from(1) {
+        let used = text.len() - begin;
+        if used >= QUOTED {
+            break;
+        }
+        text.push(b'\'');
+        text.extend_from_slice(c_str(arg, QUOTED - used));
+        text.extend_from_slice(b"' ");
+    }
+    Fault::Told(text)
+}
+
+fn unknown_sub(parent: &Command, sub: &[u8]) -> Fault {
+    let after = format!("'. Try {} HELP.", parent.name.to_uppercase());
+    Fault::quoting("ERR unknown subcommand '", sub, 128, &after)
+}
+
+#[cfg(test)]
+mod tests;

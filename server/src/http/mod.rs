@@ -1,1 +1,98 @@
-//! (room being built)
+//! The HTTP routes: native, compatibility and admin.
+//!
+//! ```text
+//!              first bytes                plain GETs of hot routes                 anything else, with the bytes already read
+//! TcpStream ─────────────► fast: recognise ─────────► answered from inside ──┐  ┌─► general: hyper (HTTP/1.1, HTTP/2) ─► router ─► kv, lookup …
+//!                              ▲                      the engine's lookup     │  │                                              │
+//!                              └───────── one write per batch ◄───────────────┘  └── from then on ◄─────────────────────────────┘
+//! ```
+//!
+//! Invariants:
+//! - The fast path answers only what the general path would answer with the same bytes; `answer` words both, a test compares them.
+//! - A hit on the fast path allocates nothing: input and output buffers belong to the worker, not to the connection.
+//! - Every wait for a client ends: for a head after `header-timeout`, for the next request or for room in the client's
+//!   window after `idle-timeout`, for a request's body by its size (`input`).
+//! - No route reads the clock twice or trusts a length before comparing it with its setting.
+mod answer;
+mod body;
+mod general;
+mod input;
+mod fast;
+mod keys;
+mod kv;
+mod mget;
+mod observe;
+mod problem;
+mod router;
+mod watch;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    app::Worker,
+    proto::{http::text::Date, output::Output},
+};
+use std::{cell::RefCell, net::SocketAddr, rc::Rc, time::Duration};
+use tokio::net::TcpStream;
+
+/// Which routes a listener has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Keys and values, health and statistics.
+    Native,
+    /// Health, statistics and control; no keys and values.
+    Admin,
+}
+
+/// What the HTTP connections of one worker share.
+#[derive(Debug, Default)]
+pub struct PerWorker {
+    watches: watch::Watches,
+    buffers: RefCell<Buffers>,
+}
+
+/// Input and output of the connection whose turn it is. They hold nothing between turns, so they stay in the core's cache
+/// and an idle connection occupies no buffer.
+#[derive(Debug)]
+struct Buffers {
+    input: Box<[u8]>,
+    output: Output,
+    date: Date,
+}
+
+/// How long a client may go on sending after we have ended a connection, before it is cut off.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// A head that does not fit is the general path's business.
+const INPUT: usize = 16 * 1024;
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Buffers {
+            input: vec![0; INPUT].into(),
+            output: Output::default(),
+            date: Date::default(),
+        }
+    }
+}
+
+/// A connection's surroundings.
+struct Context {
+    worker: Rc<Worker>,
+    peer: SocketAddr,
+    role: Role,
+}
+
+/// Serves one connection until the client, a limit or the drain ends it.
+pub async fn serve_connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, role: Role) {
+    let watch = Rc::new(watch::Watch::begin(&worker).await);
+    let context = Rc::new(Context { worker, peer, role });
+    // The admin listener has no hot routes.
+    let handover = match role {
+        Role::Native => fast::serve(&context, stream, &watch).await,
+        Role::Admin => Some((stream, Vec::new())),
+    };
+    if let Some((stream, read)) = handover {
+        general::serve(context, stream, read, watch).await;
+    }
+}

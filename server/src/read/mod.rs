@@ -1,16 +1,51 @@
 //! The miss path, whole: flight, then source; negative answers, expiry rules, fences; and the write-through.
-use crate::source::{Found, Source, SourceError};
+//!
+//! ```text
+//! begin ── hit ───────────────────────────────────────────────► answered, under the shard's lock
+//!   │ miss: Lead                       miss: Wait (somebody fetches it)
+//!   ▼                                    │
+//! batch of Fetch ── source.fetch ── Fetch::finish ── stores (unless fenced), wakes every waiter ──► end
+//!
+//! put / delete / expire: register the write ── source ── took it: change the tier │ refused: nothing │ unknown: forget the key
+//! ```
+//!
+//! Invariants:
+//! - Errors reach every waiter and are never stored.
+//! - A copy of what a source has lives at most `Policy::ttl`; the source's own expiry and later `expire`s only shorten that.
+//! - A fill never brings back what a write replaced: every write that the source may have taken ends in a change or an
+//!   invalidation of its key in the tier, which fences the fetches begun before.
+//! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
+mod conditional;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use write::{Writes, Writing};
+
+use crate::source::{Found, Source, SourceError, UNAVAILABLE};
 use bytes::Bytes;
-use larder_engine::{Cache, Entry, Key, Lead, Millis, Wait};
+use larder_engine::{Cache, Entry, Expiry, Fill, Key, Lead, Lookup, Millis, Outcome, Wait};
 use std::{rc::Rc, sync::Arc};
 
 /// How fills of a group are stored.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Policy {
-    /// Longest life of a fill, ms; the source's own expiry only shortens it.
+    /// Longest life of a fill, ms; the source's own expiry only shortens it. The group's cache is built with the same
+    /// value as its default lifetime, so that jitter applies to fills.
     pub ttl: Option<u64>,
     /// How long an absence is remembered, ms; `None`: not at all.
     pub negative_ttl: Option<u64>,
+}
+impl Policy {
+    /// The expiry of a copy of something that itself expires at `own`: the earlier of that and the group's lifetime from now.
+    fn cap(&self, own: Option<Millis>, now: Millis) -> Expiry {
+        match (own, self.ttl) {
+            (Some(at), Some(ttl)) if at >= now.saturating_add(ttl) => Expiry::Default,
+            (Some(at), _) => Expiry::At(at),
+            (None, Some(_)) => Expiry::Default,
+            (None, None) => Expiry::Never,
+        }
+    }
 }
 
 /// One core's handle on a group.
@@ -23,9 +58,12 @@ pub struct Group {
     pub source: Rc<dyn Source>,
     /// How fills are stored.
     pub policy: Policy,
+    /// Writes on their way to the source (shared by all cores, one per group).
+    pub writes: Arc<Writes>,
 }
 
 /// A fetch on its way: the flight's lead and how its result is stored. Dropped unfinished, it releases the waiters.
+#[derive(Debug)]
 pub struct Fetch {
     lead: Lead,
     policy: Policy,
@@ -35,13 +73,47 @@ impl Fetch {
     pub fn key(&self) -> &[u8] {
         self.lead.key()
     }
-    /// Ends the flight with what the source said.
-    pub fn finish(self, _answer: Result<Option<Found>, SourceError>, _now: Millis) {
-        todo!()
+    /// Ends the flight with what the source said at `now`.
+    pub fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis) {
+        let (outcome, fill) = match answer {
+            Ok(Some(found)) => {
+                // Expired on the way: the clients that wait may have it, the next one asks again.
+                let fill = match found.expiry {
+                    Some(at) if at <= now => Fill::Skip,
+                    own => Fill::Store(self.policy.cap(own, now)),
+                };
+                (Outcome::Value(found.value), fill)
+            }
+            Ok(None) => {
+                let fill = match self.policy.negative_ttl {
+                    Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl))),
+                    _ => Fill::Skip,
+                };
+                (Outcome::Absent, fill)
+            }
+            Err(error) => (Outcome::Failed(failure(error)), Fill::Skip),
+        };
+        self.lead.finish(outcome, fill, now);
+    }
+}
+
+/// The engine carries an error to the waiters as text; this and [`error`] are its two ends. Redis's own errors begin with a
+/// code, so none is mistaken for [`UNAVAILABLE`].
+fn failure(error: SourceError) -> Arc<str> {
+    match error {
+        SourceError::Refused(text) => text,
+        unavailable => unavailable.to_string().into(),
+    }
+}
+fn error(text: Arc<str>) -> SourceError {
+    match text.strip_prefix(UNAVAILABLE) {
+        Some(reason) => SourceError::Unavailable(reason.into()),
+        None => SourceError::Refused(text),
     }
 }
 
 /// How a read began.
+#[derive(Debug)]
 pub enum Begun<R> {
     /// Answered from the memory tier.
     Hit(R),
@@ -55,16 +127,64 @@ impl Group {
     /// Begins a read; a miss that must be fetched is pushed to `batch`, which the caller passes to `source.fetch` once it has begun all reads of the moment.
     pub fn begin<R>(
         &self,
-        _key: Key<'_>,
-        _now: Millis,
-        _batch: &mut Vec<Fetch>,
-        _read: impl FnOnce(Entry<'_>) -> R,
+        key: Key<'_>,
+        now: Millis,
+        batch: &mut Vec<Fetch>,
+        read: impl FnOnce(Entry<'_>) -> R,
     ) -> Begun<R> {
-        todo!()
+        if !self.source.reads_through() {
+            return match self.cache.tier().get(key, now, read) {
+                Some(answer) => Begun::Hit(answer),
+                None => Begun::Absent,
+            };
+        }
+        match self.cache.lookup(key, now, read) {
+            Lookup::Hit(answer) => Begun::Hit(answer),
+            Lookup::Absent => Begun::Absent,
+            Lookup::Wait(wait) => Begun::Wait(wait),
+            Lookup::Lead(lead) => {
+                let wait = lead.wait();
+                batch.push(Fetch { lead, policy: self.policy });
+                Begun::Wait(wait)
+            }
+        }
     }
+
     /// Awaits a read that was begun.
-    pub async fn end(_wait: Wait) -> Result<Option<Bytes>, SourceError> {
-        todo!()
+    ///
+    /// # Errors
+    /// What the source said, or `Unavailable("fetch abandoned")` if whoever fetched the key went away without an answer.
+    pub async fn end(wait: Wait) -> Result<Option<Bytes>, SourceError> {
+        Group::ended(wait.await)
     }
-    // and, for HTTP: read(key) = begin + fetch + end; put / delete / expire: source first, then tier.
+
+    /// What a flight's end means, for those who poll it themselves.
+    ///
+    /// # Errors
+    /// As [`Group::end`].
+    pub fn ended(outcome: Outcome) -> Result<Option<Bytes>, SourceError> {
+        match outcome {
+            Outcome::Value(value) => Ok(Some(value)),
+            Outcome::Absent => Ok(None),
+            Outcome::Failed(text) => Err(error(text)),
+            Outcome::Abandoned => Err(SourceError::Unavailable("fetch abandoned".into())),
+        }
+    }
+
+    /// Reads one key to the end: [`begin`](Group::begin), fetch, [`end`](Group::end).
+    ///
+    /// # Errors
+    /// As [`Group::end`].
+    pub async fn read(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, SourceError> {
+        let mut batch = Vec::new();
+        let begun = self.begin(self.cache.key(key), now, &mut batch, |entry| entry.value.to_bytes());
+        if !batch.is_empty() {
+            self.source.fetch(&mut batch);
+        }
+        match begun {
+            Begun::Hit(value) => Ok(Some(value)),
+            Begun::Absent => Ok(None),
+            Begun::Wait(wait) => Group::end(wait).await,
+        }
+    }
 }

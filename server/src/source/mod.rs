@@ -1,8 +1,71 @@
 //! What answers a miss and takes writes. One trait, one conformance suite, one file per implementation.
-use crate::read::Fetch;
+//!
+//! Invariants, whatever the implementation:
+//! - every [`Fetch`] that is handed over is finished within `source-timeout` (or dropped, which releases its waiters too);
+//! - a write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing at the source;
+//!   one that may have been applied returns [`SourceError::Lost`];
+//! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`] and the write-through.
+pub mod health;
+pub mod none;
+mod redis;
+
+pub use health::SourceHealth;
+
+use crate::{config::SourceUrl, read::Fetch};
 use bytes::Bytes;
 use larder_engine::Millis;
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, rc::Rc, sync::Arc, time::Duration};
+
+/// What bounds a source.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Deadline of a fetch or write (`source-timeout`).
+    pub timeout: Duration,
+    /// Fetches in flight, all cores together (`source-max-in-flight`).
+    pub max_in_flight: usize,
+    /// Connections per core (`source-connections`).
+    pub connections: usize,
+    /// Largest value that is accepted, bytes (`max-value`).
+    pub max_value: usize,
+}
+
+/// What all cores share of one group's source: its health and what was read from files. Built at start, before the cores.
+pub struct SourceSetup {
+    health: Arc<SourceHealth>,
+    kind: Kind,
+}
+enum Kind {
+    None,
+    Redis(Arc<redis::Settings>),
+}
+impl SourceSetup {
+    /// Checks what the URL names; connects to nothing yet.
+    ///
+    /// # Errors
+    /// A text that names the file or host at fault.
+    pub fn new(url: &SourceUrl, limits: Limits) -> Result<SourceSetup, String> {
+        let health = Arc::new(match url {
+            SourceUrl::None => SourceHealth::always_up(),
+            SourceUrl::Redis(_) => SourceHealth::default(),
+        });
+        let kind = match url {
+            SourceUrl::None => Kind::None,
+            SourceUrl::Redis(url) => Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?)),
+        };
+        Ok(SourceSetup { health, kind })
+    }
+    /// How the source is doing.
+    pub fn health(&self) -> &Arc<SourceHealth> {
+        &self.health
+    }
+    /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background.
+    pub fn open(&self) -> Rc<dyn Source> {
+        match &self.kind {
+            Kind::None => Rc::new(none::NoneSource),
+            Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone())),
+        }
+    }
+}
 
 /// A future that stays on its core.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -16,14 +79,37 @@ pub struct Found {
     pub expiry: Option<Millis>,
 }
 
-/// Why a source gave no answer.
-#[derive(Debug, Clone)]
+/// Why a source gave no answer. [`Display`](fmt::Display) is the whole text for a client, to follow `-` or `-ERR ` (see each variant).
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceError {
-    /// Not reachable, connection lost, deadline passed, too many fetches in flight: the client may retry. Text follows `source unavailable: `.
+    /// Not reachable, connection lost, deadline passed, too many fetches in flight: nothing was changed and the client may retry.
+    /// The text reads `source unavailable: ` and the reason; Redis clients get it after `-ERR `.
     Unavailable(Arc<str>),
-    /// The source answered with an error of its own (`WRONGTYPE …`): relayed as it is.
+    /// A write was sent and no reply came: it may have been applied. Reads as `Unavailable`.
+    Lost(Arc<str>),
+    /// The source answered with an error of its own (`WRONGTYPE …`, code included): relayed as it is.
     Refused(Arc<str>),
 }
+impl SourceError {
+    /// The source is at fault for want of an answer (HTTP 503), rather than having said no.
+    pub fn is_unavailable(&self) -> bool {
+        !matches!(self, SourceError::Refused(_))
+    }
+}
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceError::Unavailable(reason) | SourceError::Lost(reason) => {
+                write!(f, "{UNAVAILABLE}{reason}")
+            }
+            SourceError::Refused(text) => f.write_str(text),
+        }
+    }
+}
+impl std::error::Error for SourceError {}
+
+/// How the text of an unavailable source begins.
+pub(crate) const UNAVAILABLE: &str = "source unavailable: ";
 
 /// One core's connection to a source. Not `Send`: each worker builds its own.
 ///
@@ -33,20 +119,11 @@ pub trait Source {
     /// Takes a batch of fetches over; each is finished with what the source said.
     fn fetch(&self, batch: &mut Vec<Fetch>);
     /// Stores a value.
-    fn put<'a>(
-        &'a self,
-        key: &'a [u8],
-        value: &'a [u8],
-        expiry: Option<Millis>,
-    ) -> Local<'a, Result<(), SourceError>>;
+    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<(), SourceError>>;
     /// Deletes; true if there was something.
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>>;
     /// Changes the expiry (`None`: never); true if the key exists.
-    fn expire<'a>(
-        &'a self,
-        key: &'a [u8],
-        expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>>;
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>>;
     /// Is it there? (for readiness)
     fn ping(&self) -> Local<'_, Result<(), SourceError>>;
     /// The source as a Redis server, for commands that go through verbatim.
@@ -63,12 +140,7 @@ pub trait Source {
 pub trait Relay {
     /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies, one `Bytes` each
     /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol).
-    fn relay<'a>(
-        &'a self,
-        commands: Bytes,
-        count: usize,
-        resp3: bool,
-    ) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
+    fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
     /// A connection of its own, for state that lasts (WATCH).
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
 }

@@ -1,0 +1,242 @@
+//! From text to [`Settings`]: every value read by its kind, defaults worked out, and what must fit together compared.
+use super::{
+    ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings, SourceUrl,
+    raw::{Layer, Origin, Raw},
+    table::{Fallback, Setting, TABLE},
+    units::show_size,
+    value::{Value, is_off, parse},
+};
+use std::{net::SocketAddr, time::Duration};
+
+/// One setting's effective value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effective {
+    /// Its row.
+    pub setting: &'static Setting,
+    /// None: off.
+    pub values: Vec<Value>,
+    /// Where it was set.
+    pub origin: Origin,
+}
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The effective values of the process with group `default`, or of a named group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scope {
+    /// `None`: the process and group `default`.
+    pub group: Option<String>,
+    /// In the order of the table.
+    pub values: Vec<Effective>,
+}
+
+/// A configuration that holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// What the server reads.
+    pub settings: Settings,
+    /// What `config print` shows.
+    pub scopes: Vec<Scope>,
+    /// What is allowed but looks wrong.
+    pub warnings: Vec<String>,
+}
+
+/// Checks everything; all problems are reported at once.
+pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> Result<Config, ConfigError> {
+    let mut scopes = vec![scope(None, &raw.top, machine, &mut problems)];
+    for group in &raw.groups {
+        if !group.layer.contains_key("max-memory") {
+            problems.push(format!(
+                "{}: groups.{}.max-memory: must be set: each named group has a bound of its own",
+                group.origin, group.name
+            ));
+        }
+        scopes.push(scope(Some(&group.name), &group.layer, machine, &mut problems));
+    }
+    compare(&scopes[0], &raw.top, &mut problems);
+    if !problems.is_empty() {
+        return Err(ConfigError(problems));
+    }
+    let settings = settings(&scopes);
+    let total: usize = settings.groups.iter().map(|group| group.max_memory).sum();
+    let mut warnings = Vec::new();
+    if total as u64 > machine.memory {
+        warnings.push(format!(
+            "max-memory is {} in all, more than the {} that this process may use",
+            show_size(total as u64),
+            show_size(machine.memory)
+        ));
+    }
+    Ok(Config { settings, scopes, warnings })
+}
+
+fn scope(group: Option<&str>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> Scope {
+    let prefix = group.map_or(String::new(), |group| format!("groups.{group}."));
+    let mut scope = Scope { group: group.map(str::to_string), values: Vec::new() };
+    for setting in TABLE.iter().filter(|setting| setting.per_group || group.is_none()) {
+        let (texts, origin) = match (layer.get(setting.name), setting.default) {
+            (Some(raw), _) => (raw.texts.clone(), raw.origin.clone()),
+            (None, Fallback::Is(text)) => (vec![text.to_string()], Origin::Default),
+            (None, _) => (Vec::new(), Origin::Default),
+        };
+        let off = setting.optional && matches!(texts.as_slice(), [text] if text.is_empty() || is_off(text));
+        let mut values = Vec::new();
+        for text in texts.iter().filter(|_| !off) {
+            match parse(setting, text, machine) {
+                Ok(value) => values.push(value),
+                Err(error) => problems.push(format!("{origin}: {prefix}{}: {error}", setting.name)),
+            }
+        }
+        scope.values.push(Effective { setting, values, origin });
+    }
+    // A second pass: these look at what others came out as.
+    for at in 0..scope.values.len() {
+        let Effective { setting, origin, .. } = &scope.values[at];
+        if matches!(setting.default, Fallback::Computed(_)) && *origin == Origin::Default {
+            scope.values[at].values = computed(setting.name, &scope, machine);
+        }
+    }
+    scope
+}
+
+fn computed(name: &str, scope: &Scope, machine: &Machine) -> Vec<Value> {
+    let burst = |rate| scope.rate(rate).map(|n| Value::Count(n.into()));
+    let value = match name {
+        "max-memory" => Some(Value::Size(((machine.memory / 4) >> 20 << 20).max(1 << 20))),
+        "max-body" => scope.one("max-value").cloned(),
+        "threads" => Some(Value::Count(machine.cores as u64)),
+        "throttle-burst" => burst("throttle"),
+        "throttle-total-burst" => burst("throttle-total"),
+        "throttle-admin" => scope.rate("throttle").map(|n| Value::Rate((n / 10).max(1))),
+        "throttle-admin-burst" => burst("throttle-admin"),
+        _ => None,
+    };
+    value.into_iter().collect()
+}
+
+/// What no single value shows.
+fn compare(scope: &Scope, top: &Layer, problems: &mut Vec<String>) {
+    let mut seen: Vec<(SocketAddr, &str)> = Vec::new();
+    for name in ["http", "redis", "admin"] {
+        for address in scope.addresses(name) {
+            match seen.iter().find(|(other, _)| *other == address && address.port() != 0) {
+                Some((_, other)) => problems
+                    .push(format!("{}: {name}: {address} is already taken by {other}", scope.effective(name).origin)),
+                None => seen.push((address, name)),
+            }
+        }
+    }
+    let unset = |name: &str| scope.effective(name).values.is_empty();
+    if problems.is_empty() && unset("http") && unset("redis") {
+        let origin = &scope.effective("http").origin;
+        problems.push(format!("{origin}: http: both http and redis are off: there is nothing to serve"));
+    }
+    for rate in ["throttle", "throttle-total", "throttle-admin"] {
+        let burst = format!("{rate}-burst");
+        // Where the rate was switched off by hand, a burst left over from a lower layer does no harm.
+        if let (Some(raw), true, false) = (top.get(burst.as_str()), unset(rate), top.contains_key(rate)) {
+            problems.push(format!("{}: {burst}: has no meaning without {rate}", raw.origin));
+        }
+    }
+}
+
+fn settings(scopes: &[Scope]) -> Settings {
+    let top = &scopes[0];
+    let rate = |name: &str| {
+        let burst = top.count(&format!("{name}-burst"));
+        let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        top.rate(name).map(|per_second| Rate { per_second, burst: burst.map_or(per_second, clamp) })
+    };
+    Settings {
+        http: top.addresses("http"),
+        redis: top.addresses("redis"),
+        admin: top.addresses("admin").first().copied(),
+        groups: scopes.iter().map(group).collect(),
+        threads: top.number("threads"),
+        data_dir: top.text("data-dir").map(Into::into),
+        password: top.secret("password"),
+        max_key: top.number("max-key"),
+        max_value: top.number("max-value"),
+        max_body: top.number("max-body"),
+        max_headers: top.number("max-headers"),
+        max_pipeline: top.number("max-pipeline"),
+        max_connections: top.number("max-connections"),
+        idle_timeout: top.duration("idle-timeout"),
+        header_timeout: top.duration("header-timeout").unwrap_or_default(),
+        grace: top.duration("grace").unwrap_or_default(),
+        source_timeout: top.duration("source-timeout").unwrap_or_default(),
+        source_max_in_flight: top.number("source-max-in-flight"),
+        source_connections: top.number("source-connections"),
+        throttle_client: rate("throttle"),
+        throttle_total: rate("throttle-total"),
+        throttle_admin: rate("throttle-admin"),
+        log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
+        log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
+    }
+}
+
+fn group(scope: &Scope) -> GroupSettings {
+    GroupSettings {
+        name: scope.group.clone().unwrap_or_else(|| "default".to_string()),
+        source: match scope.one("source") {
+            Some(Value::Source(url)) => url.clone(),
+            _ => SourceUrl::None,
+        },
+        max_memory: scope.number("max-memory"),
+        max_keys: scope.count("max-keys"),
+        ttl: scope.duration("ttl"),
+        ttl_jitter: scope.number("ttl-jitter") as u8,
+        negative_ttl: scope.duration("negative-ttl"),
+    }
+}
+
+/// Reading values out by name. The names and kinds are the table's, so a mismatch is a slip in this file; tests read every setting.
+impl Scope {
+    fn effective(&self, name: &str) -> &Effective {
+        let found = self.values.iter().find(|effective| effective.setting.name == name);
+        found.expect("the name is in the table and in this scope")
+    }
+    fn one(&self, name: &str) -> Option<&Value> {
+        self.effective(name).values.first()
+    }
+    fn count(&self, name: &str) -> Option<usize> {
+        match self.one(name) {
+            Some(Value::Size(n) | Value::Count(n) | Value::Percent(n)) => Some(*n as usize),
+            _ => None,
+        }
+    }
+    fn number(&self, name: &str) -> usize {
+        self.count(name).expect("a setting that is not optional has a number")
+    }
+    fn duration(&self, name: &str) -> Option<Duration> {
+        match self.one(name) {
+            Some(Value::Duration(duration)) => Some(*duration),
+            _ => None,
+        }
+    }
+    fn rate(&self, name: &str) -> Option<u32> {
+        match self.one(name) {
+            Some(Value::Rate(n)) => Some(*n),
+            _ => None,
+        }
+    }
+    fn text(&self, name: &str) -> Option<&str> {
+        match self.one(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+    fn secret(&self, name: &str) -> Option<Secret> {
+        match self.one(name) {
+            Some(Value::Secret(secret)) => Some(secret.clone()),
+            _ => None,
+        }
+    }
+    fn addresses(&self, name: &str) -> Vec<SocketAddr> {
+        let values = self.effective(name).values.iter();
+        values.filter_map(|v| if let Value::Address(a) = v { Some(*a) } else { None }).collect()
+    }
+}

@@ -1,0 +1,45 @@
+//! Flags, made from the table.
+use super::{
+    raw::{Layer, Origin, RawValue, split},
+    table::{Fallback, Section, Setting, TABLE},
+};
+use clap::{Arg, ArgAction, ArgMatches};
+use std::path::PathBuf;
+
+/// `--config` and a flag for every setting, under the table's headings.
+pub fn args() -> Vec<Arg> {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .help("Reads settings from a TOML file [env: LARDER_CONFIG]");
+    let settings = Section::ALL
+        .into_iter()
+        .flat_map(|section| TABLE.iter().filter(move |setting| setting.section == section).map(arg));
+    [config].into_iter().chain(settings).collect()
+}
+
+fn arg(setting: &'static Setting) -> Arg {
+    let default = match setting.default {
+        Fallback::Is(text) | Fallback::Computed(text) => text,
+        Fallback::Off => "none",
+    };
+    Arg::new(setting.name)
+        .long(setting.name)
+        .value_name(setting.placeholder())
+        .action(if setting.many { ArgAction::Append } else { ArgAction::Set })
+        .help(format!("{} [default: {default}]", setting.help))
+        .help_heading(setting.section.title())
+}
+
+/// What was typed: the file's name and the layer of flags.
+pub fn layer(matches: &ArgMatches) -> (Option<PathBuf>, Layer) {
+    let mut layer = Layer::new();
+    for setting in TABLE {
+        if let Some(texts) = matches.get_many::<String>(setting.name) {
+            let texts = texts.flat_map(|text| split(setting, text)).collect();
+            layer.insert(setting.name, RawValue { texts, origin: Origin::Flag(setting.name) });
+        }
+    }
+    (matches.get_one::<PathBuf>("config").cloned(), layer)
+}

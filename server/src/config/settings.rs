@@ -1,0 +1,143 @@
+//! The checked configuration: what the rest of the server reads.
+use super::SourceUrl;
+use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
+
+/// The checked configuration. Every field is described in the table ([`super::TABLE`]) under its name with hyphens.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs)]
+pub struct Settings {
+    pub http: Vec<SocketAddr>,
+    pub redis: Vec<SocketAddr>,
+    pub admin: Option<SocketAddr>,
+    /// Group `default` first.
+    pub groups: Vec<GroupSettings>,
+    pub threads: usize,
+    pub data_dir: Option<PathBuf>,
+    pub password: Option<Secret>,
+    pub max_key: usize,
+    pub max_value: usize,
+    pub max_body: usize,
+    /// Bytes of an HTTP request's head.
+    pub max_headers: usize,
+    pub max_pipeline: usize,
+    pub max_connections: usize,
+    pub idle_timeout: Option<Duration>,
+    pub header_timeout: Duration,
+    pub grace: Duration,
+    pub source_timeout: Duration,
+    pub source_max_in_flight: usize,
+    /// Per thread and source.
+    pub source_connections: usize,
+    /// Requests per second of one client address; `None` is off.
+    pub throttle_client: Option<Rate>,
+    /// Of all clients together.
+    pub throttle_total: Option<Rate>,
+    /// Of one client address to the admin and stats routes.
+    pub throttle_admin: Option<Rate>,
+    pub log_level: LogLevel,
+    pub log_format: LogFormat,
+}
+
+/// One group's settings.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs)]
+pub struct GroupSettings {
+    pub name: String,
+    pub source: SourceUrl,
+    pub max_memory: usize,
+    pub max_keys: Option<usize>,
+    pub ttl: Option<Duration>,
+    /// Per cent, 0 to 50.
+    pub ttl_jitter: u8,
+    pub negative_ttl: Option<Duration>,
+}
+
+/// Requests per second and burst; neither is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct Rate {
+    pub per_second: u32,
+    pub burst: u32,
+}
+
+/// Log format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+impl LogFormat {
+    pub(super) const NAMES: &'static [&'static str] = &["text", "json"];
+    pub(super) fn from_name(name: &str) -> LogFormat {
+        if name == "json" { LogFormat::Json } else { LogFormat::Text }
+    }
+}
+
+/// The least severe event that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+impl LogLevel {
+    /// In the order of the variants.
+    pub const NAMES: &'static [&'static str] = &["off", "error", "warn", "info", "debug", "trace"];
+    const ALL: [LogLevel; 6] =
+        [LogLevel::Off, LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
+    /// Its name, as in settings and in `PUT /v1/log-level`.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+    /// The level of that name, in any case.
+    pub fn from_name(name: &str) -> Option<LogLevel> {
+        let at = Self::NAMES.iter().position(|n| n.eq_ignore_ascii_case(name))?;
+        Some(Self::ALL[at])
+    }
+}
+
+/// Text that must not reach a log: its `Debug` is `***`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+impl Deref for Secret {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Secret(text)
+    }
+}
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Secret(text.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_names_are_in_one_order() {
+        for level in LogLevel::ALL {
+            assert_eq!(LogLevel::from_name(level.name()), Some(level));
+            assert_eq!(format!("{level:?}").to_lowercase(), level.name());
+        }
+        assert_eq!(LogLevel::from_name("WARN"), Some(LogLevel::Warn));
+        assert_eq!(LogLevel::from_name("warning"), None);
+    }
+}

@@ -1,0 +1,358 @@
+//! The URL that names a source: `none:`, `redis://`, `rediss://`, `unix://`.
+use super::{Secret, nearest};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use std::{fmt, path::PathBuf, str::FromStr};
+
+/// A parsed source URL. Its `Display` is the URL with the password masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceUrl {
+    /// `none:`: the memory tier is all there is.
+    None,
+    /// `redis://`, `rediss://`, `unix://`
+    Redis(RedisUrl),
+}
+
+/// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or `unix://[user[:password]@]/path[?db=N]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisUrl {
+    /// Where it listens.
+    pub address: RedisAddress,
+    /// `rediss://`: speak TLS.
+    pub tls: Option<TlsUrl>,
+    /// User for AUTH; Redis takes `default` where there is a password alone.
+    pub user: Option<String>,
+    /// Password for AUTH.
+    pub password: Option<Secret>,
+    /// Database for SELECT.
+    pub database: u32,
+}
+
+/// Where a Redis source listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub enum RedisAddress {
+    /// A host name or address (IPv6 without brackets) and port.
+    Tcp { host: String, port: u16 },
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+/// TLS: `rediss://host:port/db?ca=FILE&cert=FILE&key=FILE&insecure=true`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsUrl {
+    /// Certificates of the authorities to trust, PEM; without it those that Mozilla trusts.
+    pub ca: Option<PathBuf>,
+    /// Client certificate, PEM; goes with `key`.
+    pub cert: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub key: Option<PathBuf>,
+    /// Accept any certificate. For tests only.
+    pub insecure: bool,
+}
+
+const SCHEMES: &[&str] = &["none", "redis", "rediss", "unix"];
+/// Named in the design, not built yet.
+const LATER: &[&str] = &["redis+cluster", "http", "https", "table", "disk", "demo"];
+const VALID: &str = "sources are none:, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N";
+const DEFAULT_PORT: u16 = 6379;
+
+impl FromStr for SourceUrl {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" || text == "none:" {
+            return Ok(SourceUrl::None);
+        }
+        // The whole URL never appears in an error: it may hold a password.
+        let Some((scheme, rest)) = text.split_once(':') else {
+            return Err(format!("a source is a URL; {VALID}"));
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        if LATER.contains(&scheme.as_str()) {
+            return Err(format!("source {scheme}: is not available in this version; {VALID}"));
+        }
+        if !SCHEMES.contains(&scheme.as_str()) {
+            let near = nearest(&scheme, SCHEMES.iter().chain(LATER).copied())
+                .map_or(String::new(), |near| format!(", did you mean {near}:?"));
+            return Err(format!("unknown source {scheme}:{near} ({VALID})"));
+        }
+        let rest = match rest.strip_prefix("//") {
+            Some(rest) if scheme != "none" => rest,
+            _ => return Err(VALID.to_string()),
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (userinfo, host) = match authority.rsplit_once('@') {
+            Some((userinfo, host)) => (userinfo, host),
+            None => ("", authority),
+        };
+        let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+        let mut url = RedisUrl {
+            address: RedisAddress::Unix(PathBuf::new()),
+            tls: (scheme == "rediss").then(TlsUrl::default),
+            user: some(decode(user, "user")?),
+            password: some(decode(password, "password")?).map(Secret::from),
+            database: 0,
+        };
+        if scheme == "unix" {
+            if !host.is_empty() || path.len() < 2 {
+                return Err("a socket's path is absolute: write unix:///run/redis.sock".to_string());
+            }
+            url.address = RedisAddress::Unix(decode(path, "path")?.into());
+        } else if path.contains('@') {
+            // Nothing of it may be shown: it is part of a password.
+            return Err("a / in a user or password is written %2F".to_string());
+        } else {
+            url.address = tcp(host)?;
+            url.database = database(path.trim_start_matches('/'))?;
+        }
+        url.query(query)?;
+        Ok(SourceUrl::Redis(url))
+    }
+}
+
+impl RedisUrl {
+    fn query(&mut self, query: &str) -> Result<(), String> {
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value, name)?;
+            let unix = matches!(self.address, RedisAddress::Unix(_));
+            match (name, &mut self.tls) {
+                ("db", None) if unix => self.database = database(&value)?,
+                ("ca", Some(tls)) => tls.ca = some(value).map(PathBuf::from),
+                ("cert", Some(tls)) => tls.cert = some(value).map(PathBuf::from),
+                ("key", Some(tls)) => tls.key = some(value).map(PathBuf::from),
+                ("insecure", Some(tls)) => {
+                    tls.insecure = match value.as_str() {
+                        "true" => true,
+                        "false" => false,
+                        _ => return Err(format!("insecure is true or false, not `{value}`")),
+                    }
+                }
+                (_, Some(_)) => {
+                    return Err(format!("unknown parameter `{name}`: rediss:// takes ca, cert, key and insecure"));
+                }
+                (_, None) if unix => {
+                    return Err(format!("unknown parameter `{name}`: unix:// takes db"));
+                }
+                (_, None) => {
+                    return Err(format!("unknown parameter `{name}`: redis:// takes none"));
+                }
+            }
+        }
+        match &self.tls {
+            Some(tls) if tls.cert.is_some() != tls.key.is_some() => Err("cert and key go together".to_string()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn tcp(authority: &str) -> Result<RedisAddress, String> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, port)) if host.parse::<std::net::Ipv6Addr>().is_ok() => (host, port),
+            _ => return Err(format!("`{authority}` is not a host: write [::1]:6379")),
+        },
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => DEFAULT_PORT,
+        Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => match port.parse() {
+            Ok(port) if port != 0 => port,
+            _ => return Err(format!("`{port}` is not a port (1 to 65535)")),
+        },
+        _ => return Err(format!("`{authority}` is not a host and port")),
+    };
+    if host.is_empty() {
+        return Err("the source's host is missing: write redis://HOST:PORT".to_string());
+    }
+    Ok(RedisAddress::Tcp { host: decode(host, "host")?, port })
+}
+
+fn database(text: &str) -> Result<u32, String> {
+    match text {
+        "" => Ok(0),
+        text if text.bytes().all(|b| b.is_ascii_digit()) => {
+            text.parse().map_err(|_| format!("database `{text}` is too large"))
+        }
+        text => Err(format!("`{text}` is not the number of a database")),
+    }
+}
+
+fn decode(text: &str, what: &str) -> Result<String, String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded.map_err(|_| format!("the {what} is not UTF-8"))?.into_owned())
+}
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+impl fmt::Display for SourceUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceUrl::None => f.write_str("none:"),
+            SourceUrl::Redis(url) => url.fmt(f),
+        }
+    }
+}
+
+/// What would end a part of a URL.
+const RESERVED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'%')
+    .add(b'/')
+    .add(b'?')
+    .add(b'#')
+    .add(b'@')
+    .add(b':')
+    .add(b'&')
+    .add(b'=')
+    .add(b'"')
+    .add(b'\\');
+const RESERVED_IN_PATH: &AsciiSet = &RESERVED.remove(b'/').remove(b':').remove(b'@');
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (&self.address, &self.tls) {
+            (RedisAddress::Unix(_), _) => "unix://",
+            (_, Some(_)) => "rediss://",
+            (_, None) => "redis://",
+        })?;
+        if let Some(user) = &self.user {
+            write!(f, "{}", utf8_percent_encode(user, RESERVED))?;
+        }
+        if self.password.is_some() {
+            f.write_str(":***")?;
+        }
+        if self.user.is_some() || self.password.is_some() {
+            f.write_str("@")?;
+        }
+        let path = |path: &PathBuf| utf8_percent_encode(&path.to_string_lossy(), RESERVED_IN_PATH).to_string();
+        let mut query = Vec::new();
+        match &self.address {
+            RedisAddress::Unix(socket) => {
+                f.write_str(&path(socket))?;
+                if self.database != 0 {
+                    query.push(format!("db={}", self.database));
+                }
+            }
+            RedisAddress::Tcp { host, port } if host.contains(':') => {
+                write!(f, "[{host}]:{port}/{}", self.database)?;
+            }
+            RedisAddress::Tcp { host, port } => {
+                let host = utf8_percent_encode(host, RESERVED);
+                write!(f, "{host}:{port}/{}", self.database)?;
+            }
+        }
+        if let Some(tls) = &self.tls {
+            for (name, file) in [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)] {
+                query.extend(file.as_ref().map(|file| format!("{name}={}", path(file))));
+            }
+            if tls.insecure {
+                query.push("insecure=true".to_string());
+            }
+        }
+        let mark = if query.is_empty() { "" } else { "?" };
+        write!(f, "{mark}{}", query.join("&"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn redis(text: &str) -> RedisUrl {
+        match text.parse() {
+            Ok(SourceUrl::Redis(url)) => url,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    fn tcp(host: &str, port: u16) -> RedisAddress {
+        RedisAddress::Tcp { host: host.to_string(), port }
+    }
+
+    #[test]
+    fn parts() {
+        assert_eq!("none:".parse(), Ok(SourceUrl::None));
+        assert_eq!("none".parse(), Ok(SourceUrl::None));
+        let url = redis("redis://cache.internal");
+        assert_eq!((url.address, url.database, url.tls), (tcp("cache.internal", 6379), 0, None));
+        let url = redis("redis://us%40er:p%3Aa%2Fss:word@[::1]:7000/15");
+        assert_eq!((url.address, url.database), (tcp("::1", 7000), 15));
+        assert_eq!(url.user.as_deref(), Some("us@er"));
+        assert_eq!(url.password.as_deref(), Some("p:a/ss:word"));
+        let url = redis("redis://:secret@h/");
+        assert_eq!((url.user, url.password.as_deref(), url.database), (None, Some("secret"), 0));
+        let url = redis("REDISS://h:1/2?ca=/etc/ca%20s.pem&cert=c&key=k&insecure=true");
+        assert_eq!(
+            url.tls,
+            Some(TlsUrl {
+                ca: Some("/etc/ca s.pem".into()),
+                cert: Some("c".into()),
+                key: Some("k".into()),
+                insecure: true
+            })
+        );
+        let url = redis("unix://u:p@/run/redis.sock?db=3");
+        assert_eq!(url.address, RedisAddress::Unix("/run/redis.sock".into()));
+        assert_eq!((url.user.as_deref(), url.password.as_deref(), url.database), (Some("u"), Some("p"), 3));
+    }
+
+    #[test]
+    fn errors_name_what_is_valid() {
+        for (text, expected) in [
+            ("", "a source is a URL; sources are none:, redis://"),
+            ("localhost", "a source is a URL"),
+            ("rediz://h", "unknown source rediz:, did you mean redis:? (sources are none:"),
+            ("mysql://h", "unknown source mysql: (sources are none:"),
+            ("http://h/{key}", "source http: is not available in this version; sources are"),
+            ("table:x", "source table: is not available in this version"),
+            ("disk:x", "source disk: is not available in this version"),
+            ("demo:", "source demo: is not available in this version"),
+            ("redis+cluster://h", "source redis+cluster: is not available in this version"),
+            ("redis:h", "sources are none:"),
+            ("none://x", "sources are none:"),
+            ("redis://", "the source's host is missing"),
+            ("redis://h:0", "`0` is not a port"),
+            ("redis://h:70000", "`70000` is not a port"),
+            ("redis://h:1:2", "`h:1:2` is not a host and port"),
+            ("redis://[::1", "is not a host: write [::1]:6379"),
+            ("redis://[::1]x", "is not a host and port"),
+            ("redis://h/one", "`one` is not the number of a database"),
+            ("redis://user:a/b@h", "a / in a user or password is written %2F"),
+            ("redis://h/99999999999", "database `99999999999` is too large"),
+            ("redis://h?ca=x", "unknown parameter `ca`: redis:// takes none"),
+            ("rediss://h?cat=x", "unknown parameter `cat`: rediss:// takes ca, cert, key and insecure"),
+            ("rediss://h?insecure=1", "insecure is true or false, not `1`"),
+            ("rediss://h?cert=x", "cert and key go together"),
+            ("unix://run/x", "a socket's path is absolute: write unix:///run/redis.sock"),
+            ("unix:///x?foo=1", "unknown parameter `foo`: unix:// takes db"),
+            ("redis://%ff@h", "the user is not UTF-8"),
+        ] {
+            let error = text.parse::<SourceUrl>().unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_masked_everywhere() {
+        let url = redis("rediss://user:hunter2@h:1/2?cert=a&key=b");
+        assert_eq!(url.to_string(), "rediss://user:***@h:1/2?cert=a&key=b");
+        assert!(!format!("{url:?}").contains("hunter2"), "{url:?}");
+        let error = "redis://:hunter2@h:x".parse::<SourceUrl>().unwrap_err();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_reads_back(host in "[a-z0-9.-]{1,20}|::1", port in 1u16.., database: u32, user in proptest::option::of("\\PC{1,10}"), unix: bool, tls: bool) {
+            let address = if unix { RedisAddress::Unix(format!("/{host}").into()) } else { RedisAddress::Tcp { host, port } };
+            let url = RedisUrl { address, tls: (tls && !unix).then(TlsUrl::default), user, password: None, database };
+            prop_assert_eq!(redis(&url.to_string()), url);
+        }
+        #[test]
+        fn any_text_is_an_answer(text in "(redis|rediss|unix|none)?:?/{0,2}\\PC*") {
+            let _ = text.parse::<SourceUrl>();
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! The table of settings: what feeds flags, environment, file, help, documentation and `config print`.
+//!
+//! To add a setting: a row here, a field in [`super::Settings`] and the line in `check.rs` that fills it. Tests fail until all three agree.
+use super::{LogFormat, LogLevel};
+use Fallback::{Computed, Is, Off};
+
+/// One setting. Its flag is `--name`, its file key `name`, its variable [`Setting::env`].
+#[derive(Debug)]
+pub struct Setting {
+    /// Lower case, words joined by hyphens.
+    pub name: &'static str,
+    /// Where help and documentation list it.
+    pub section: Section,
+    /// How its text is read.
+    pub kind: Kind,
+    /// What holds when nobody sets it.
+    pub default: Fallback,
+    /// Takes `none` or `off` (or nothing).
+    pub optional: bool,
+    /// Takes several values: a repeated flag, a comma-separated variable, an array in the file.
+    pub many: bool,
+    /// May also stand under `[groups.NAME]`; the flag and the variable set group `default`.
+    pub per_group: bool,
+    /// Variables of other programs that mean the same, with less weight than our own.
+    pub also: &'static [&'static str],
+    /// A value other than the default, for the documentation and the tests.
+    pub example: &'static str,
+    /// One or two sentences.
+    pub help: &'static str,
+}
+
+/// Headings of help and documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub enum Section {
+    Listening,
+    Cache,
+    Source,
+    Limits,
+    Throttle,
+    Process,
+}
+impl Section {
+    /// In the order of the documentation.
+    pub const ALL: [Section; 6] =
+        [Section::Listening, Section::Cache, Section::Source, Section::Limits, Section::Throttle, Section::Process];
+    /// The heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Section::Listening => "Listening",
+            Section::Cache => "Memory tier",
+            Section::Source => "Source",
+            Section::Limits => "Limits",
+            Section::Throttle => "Throttle",
+            Section::Process => "Process",
+        }
+    }
+}
+
+/// How a setting's text is read; bounds are inclusive.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs)]
+pub enum Kind {
+    /// Bytes.
+    Size { min: u64, max: u64 },
+    /// Bytes, or a percentage of the memory that the process may use.
+    Memory { min: u64 },
+    /// A whole number.
+    Count { min: u64, max: u64 },
+    /// `0%` to `max%`; the sign may be left out.
+    Percent { max: u64 },
+    /// Milliseconds.
+    Duration { min: u64, max: u64 },
+    /// Requests per second: `1000/s`.
+    Rate,
+    /// A listening address.
+    Address,
+    /// A source URL.
+    Source,
+    /// A directory.
+    Path,
+    /// Any text; it is not shown.
+    Secret,
+    /// One of these names.
+    Choice(&'static [&'static str]),
+}
+
+/// A setting's default.
+#[derive(Debug, Clone, Copy)]
+pub enum Fallback {
+    /// This text, read like any other.
+    Is(&'static str),
+    /// None.
+    Off,
+    /// Worked out when checked (`check.rs`); the text says how.
+    Computed(&'static str),
+}
+
+impl Setting {
+    /// Its environment variable: `LARDER_MAX_MEMORY` for `max-memory`.
+    pub fn env(&self) -> String {
+        format!("LARDER_{}", self.name.replace('-', "_").to_ascii_uppercase())
+    }
+    /// The placeholder in help texts.
+    pub fn placeholder(&self) -> &'static str {
+        match self.kind {
+            Kind::Size { .. } | Kind::Memory { .. } => "SIZE",
+            Kind::Count { .. } => "N",
+            Kind::Percent { .. } => "PERCENT",
+            Kind::Duration { .. } => "DURATION",
+            Kind::Rate => "N/s",
+            Kind::Address => "ADDR",
+            Kind::Source => "URL",
+            Kind::Path => "DIR",
+            Kind::Secret => "TEXT",
+            Kind::Choice(_) => "NAME",
+        }
+    }
+}
+
+/// The setting of that name.
+pub(super) fn find(name: &str) -> Option<&'static Setting> {
+    TABLE.iter().find(|setting| setting.name == name)
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// Above this a duration is a mistake, and sums with the clock stay far from overflow.
+const TEN_YEARS: u64 = 10 * 365 * 86_400_000;
+const DAY: u64 = 86_400_000;
+/// What the engine's formats allow; lower limits may be set.
+const MAX_VALUE: u64 = 512 * MIB;
+const MAX_KEY: u64 = 64 * KIB;
+
+const ROW: Setting = Setting {
+    name: "",
+    section: Section::Process,
+    kind: Kind::Path,
+    default: Off,
+    optional: false,
+    many: false,
+    per_group: false,
+    also: &[],
+    example: "",
+    help: "",
+};
+
+/// Every setting.
+pub const TABLE: &[Setting] = &[
+    Setting {
+        name: "http",
+        section: Section::Listening,
+        kind: Kind::Address,
+        default: Is("127.0.0.1:8080"),
+        optional: true,
+        many: true,
+        also: &["PROXY_HOST", "PROXY_PORT"],
+        example: ":8080",
+        help: "Address for HTTP. Port 0 takes a free one; no host means all interfaces.",
+        ..ROW
+    },
+    Setting {
+        name: "redis",
+        section: Section::Listening,
+        kind: Kind::Address,
+        default: Is("127.0.0.1:6380"),
+        optional: true,
+        many: true,
+        example: ":6380",
+        help: "Address for the Redis protocol.",
+        ..ROW
+    },
+    Setting {
+        name: "admin",
+        section: Section::Listening,
+        kind: Kind::Address,
+        default: Is("127.0.0.1:8081"),
+        optional: true,
+        example: "127.0.0.1:9090",
+        help: "Address for the admin routes. Keep it off public networks.",
+        ..ROW
+    },
+    Setting {
+        name: "password",
+        section: Section::Listening,
+        kind: Kind::Secret,
+        optional: true,
+        example: "correct horse",
+        help: "Password that Redis clients must give with AUTH or HELLO.",
+        ..ROW
+    },
+    Setting {
+        name: "max-memory",
+        section: Section::Cache,
+        kind: Kind::Memory { min: MIB },
+        default: Computed("a quarter of the memory that the process may use"),
+        per_group: true,
+        example: "64MiB",
+        help: "Bound on everything the memory tier holds, in bytes or as a percentage of the memory that the process may use (the machine's, or its cgroup's limit). A named group must set its own.",
+        ..ROW
+    },
+    Setting {
+        name: "max-keys",
+        section: Section::Cache,
+        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
+        optional: true,
+        per_group: true,
+        also: &["PROXY_MAX_KEYS"],
+        example: "1000",
+        help: "Bound on the number of entries, besides the one on memory.",
+        ..ROW
+    },
+    Setting {
+        name: "ttl",
+        section: Section::Cache,
+        kind: Kind::Duration { min: 1, max: TEN_YEARS },
+        optional: true,
+        per_group: true,
+        also: &["PROXY_TTL_MS"],
+        example: "10s",
+        help: "Lifetime of entries that were stored without one, and longest lifetime of what was fetched from the source.",
+        ..ROW
+    },
+    Setting {
+        name: "ttl-jitter",
+        section: Section::Cache,
+        kind: Kind::Percent { max: 50 },
+        default: Is("0%"),
+        per_group: true,
+        example: "10%",
+        help: "Shortens each lifetime given by `ttl` by up to this share at random, so that entries stored together do not expire together.",
+        ..ROW
+    },
+    Setting {
+        name: "negative-ttl",
+        section: Section::Cache,
+        kind: Kind::Duration { min: 1, max: DAY },
+        optional: true,
+        per_group: true,
+        example: "1s",
+        help: "How long to remember that the source does not have a key.",
+        ..ROW
+    },
+    Setting {
+        name: "source",
+        section: Section::Source,
+        kind: Kind::Source,
+        default: Is("none:"),
+        per_group: true,
+        also: &["REDIS_HOST", "REDIS_PORT"],
+        example: "redis://127.0.0.1:6379/0",
+        help: "What answers a miss and takes writes: `none:`, `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`) or `unix:///PATH[?db=N]`.",
+        ..ROW
+    },
+    Setting {
+        name: "source-timeout",
+        section: Section::Source,
+        kind: Kind::Duration { min: 1, max: DAY },
+        default: Is("1s"),
+        example: "250ms",
+        help: "Deadline of one fetch or write, waiting for a connection included.",
+        ..ROW
+    },
+    Setting {
+        name: "source-max-in-flight",
+        section: Section::Source,
+        kind: Kind::Count { min: 1, max: 1 << 20 },
+        default: Is("4096"),
+        example: "100",
+        help: "Fetches that may be under way at a source, all threads together; beyond it a miss fails at once.",
+        ..ROW
+    },
+    Setting {
+        name: "source-connections",
+        section: Section::Source,
+        kind: Kind::Count { min: 1, max: 64 },
+        default: Is("1"),
+        example: "4",
+        help: "Connections that each thread keeps to a source; requests are pipelined on them.",
+        ..ROW
+    },
+    Setting {
+        name: "max-key",
+        section: Section::Limits,
+        kind: Kind::Size { min: 1, max: MAX_KEY },
+        default: Is("64KiB"),
+        example: "250B",
+        help: "Longest key.",
+        ..ROW
+    },
+    Setting {
+        name: "max-value",
+        section: Section::Limits,
+        kind: Kind::Size { min: 1, max: MAX_VALUE },
+        default: Is("512MiB"),
+        example: "1MiB",
+        help: "Largest value.",
+        ..ROW
+    },
+    Setting {
+        name: "max-body",
+        section: Section::Limits,
+        kind: Kind::Size { min: 1, max: 1 << 30 },
+        default: Computed("max-value"),
+        example: "2MiB",
+        help: "Largest body of an HTTP request.",
+        ..ROW
+    },
+    Setting {
+        name: "max-headers",
+        section: Section::Limits,
+        // hyper refuses a smaller read buffer than 8 KiB.
+        kind: Kind::Size { min: 8 * KIB, max: MIB },
+        default: Is("128KiB"),
+        example: "16KiB",
+        help: "Largest head of an HTTP request: its first line, which holds the key, and its headers.",
+        ..ROW
+    },
+    Setting {
+        name: "max-pipeline",
+        section: Section::Limits,
+        kind: Kind::Count { min: 1, max: 1 << 20 },
+        default: Is("1024"),
+        example: "128",
+        help: "Commands of one Redis connection that may wait for the source at a time; beyond it the connection is not read until one is answered.",
+        ..ROW
+    },
+    Setting {
+        name: "max-connections",
+        section: Section::Limits,
+        kind: Kind::Count { min: 1, max: 1 << 20 },
+        default: Is("10000"),
+        example: "500",
+        help: "Client connections at a time, all listeners together; one more is closed at once.",
+        ..ROW
+    },
+    Setting {
+        name: "idle-timeout",
+        section: Section::Limits,
+        kind: Kind::Duration { min: 100, max: TEN_YEARS },
+        optional: true,
+        example: "5m",
+        help: "Closes a connection on which nothing was asked for so long.",
+        ..ROW
+    },
+    Setting {
+        name: "header-timeout",
+        section: Section::Limits,
+        kind: Kind::Duration { min: 100, max: DAY },
+        default: Is("10s"),
+        example: "5s",
+        help: "Time for a request that has begun to arrive to be complete: the head of an HTTP request, a Redis command.",
+        ..ROW
+    },
+    Setting {
+        name: "throttle",
+        section: Section::Throttle,
+        kind: Kind::Rate,
+        optional: true,
+        example: "1000/s",
+        help: "Requests per second of one client address. What is over is answered with HTTP 503 or `-ERR throttled`.",
+        ..ROW
+    },
+    Setting {
+        name: "throttle-burst",
+        section: Section::Throttle,
+        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
+        default: Computed("one second's worth"),
+        example: "5000",
+        help: "Requests that a client address may make at once after a pause.",
+        ..ROW
+    },
+    Setting {
+        name: "throttle-total",
+        section: Section::Throttle,
+        kind: Kind::Rate,
+        optional: true,
+        example: "50000/s",
+        help: "Requests per second of all clients together.",
+        ..ROW
+    },
+    Setting {
+        name: "throttle-total-burst",
+        section: Section::Throttle,
+        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
+        default: Computed("one second's worth"),
+        example: "60000",
+        help: "Requests that all clients together may make at once after a pause.",
+        ..ROW
+    },
+    Setting {
+        name: "throttle-admin",
+        section: Section::Throttle,
+        kind: Kind::Rate,
+        default: Computed("a tenth of throttle; none without it"),
+        optional: true,
+        example: "10/s",
+        help: "Requests per second of one client address to the admin and stats routes.",
+        ..ROW
+    },
+    Setting {
+        name: "throttle-admin-burst",
+        section: Section::Throttle,
+        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
+        default: Computed("one second's worth"),
+        example: "20",
+        help: "Requests to the admin and stats routes that a client address may make at once after a pause.",
+        ..ROW
+    },
+    Setting {
+        name: "threads",
+        section: Section::Process,
+        kind: Kind::Count { min: 1, max: 1024 },
+        default: Computed("the cores that the process may use"),
+        example: "3",
+        help: "Threads that serve connections.",
+        ..ROW
+    },
+    Setting {
+        name: "data-dir",
+        section: Section::Process,
+        kind: Kind::Path,
+        optional: true,
+        example: "/var/lib/larder",
+        help: "Directory for what outlives the process.",
+        ..ROW
+    },
+    Setting {
+        name: "grace",
+        section: Section::Process,
+        kind: Kind::Duration { min: 0, max: DAY },
+        default: Is("10s"),
+        example: "30s",
+        help: "Time that requests under way get to finish after SIGTERM or SIGINT.",
+        ..ROW
+    },
+    Setting {
+        name: "log-level",
+        section: Section::Process,
+        kind: Kind::Choice(LogLevel::NAMES),
+        default: Is("info"),
+        example: "debug",
+        help: "The least severe event to log to standard error. May be changed at run time.",
+        ..ROW
+    },
+    Setting {
+        name: "log-format",
+        section: Section::Process,
+        kind: Kind::Choice(LogFormat::NAMES),
+        default: Is("text"),
+        example: "json",
+        help: "A line of text or a JSON object per event.",
+        ..ROW
+    },
+];

@@ -1,0 +1,81 @@
+//! One command being run.
+use super::{
+    command::Command,
+    fault::{Fault, TOO_LONG},
+    session::Session,
+};
+use crate::{
+    app::Worker,
+    proto::resp::{Args, Reply},
+    read::Group,
+};
+use larder_engine::{Cache, Key, Millis, Tier};
+use std::rc::Rc;
+
+/// Everything that a command's function needs.
+pub(super) struct Call<'c> {
+    pub(super) worker: &'c Worker,
+    pub(super) session: &'c mut Session,
+    pub(super) command: &'static Command,
+    pub(super) args: Args<'c>,
+    pub(super) now: Millis,
+    pub(super) reply: Reply<'c>,
+}
+
+impl<'c> Call<'c> {
+    /// The group that the Redis protocol serves.
+    #[inline]
+    pub(super) fn group(&self) -> &'c Rc<Group> {
+        &self.worker.groups[0]
+    }
+    /// Its memory tier.
+    #[inline]
+    pub(super) fn cache(&self) -> &'c Cache {
+        &self.group().cache
+    }
+    /// An argument that the command's arity says is there.
+    #[inline]
+    pub(super) fn arg(&self, index: usize) -> &'c [u8] {
+        self.args.get(index).expect("the arity was checked")
+    }
+    /// An argument, hashed as a key.
+    #[inline]
+    pub(super) fn key(&self, index: usize) -> Key<'c> {
+        self.cache().key(self.arg(index))
+    }
+
+    /// Refuses keys that no entry can have.
+    #[inline]
+    pub(super) fn check_keys(&self) -> Result<(), Fault> {
+        let max = self.worker.app.settings.max_key;
+        match self.command.keys.of(self.args).all(|key| (1..=max).contains(&key.len())) {
+            true => Ok(()),
+            false => Err(bad_key(max)),
+        }
+    }
+    /// Refuses values longer than `max-value`.
+    #[inline]
+    pub(super) fn check_len(&self, len: usize) -> Result<(), Fault> {
+        match len <= self.worker.app.settings.max_value {
+            true => Ok(()),
+            false => Err(TOO_LONG),
+        }
+    }
+
+    /// The tier, locked as this command needs it: what concerns several keys is atomic.
+    pub(super) fn lock(&self) -> Tier<'c> {
+        let keys = self.command.keys.of(self.args);
+        match keys.len() {
+            0 | 1 => self.cache().tier(),
+            _ => {
+                let keys: Vec<Key<'_>> = keys.map(|key| self.cache().key(key)).collect();
+                self.cache().exclusive(&keys)
+            }
+        }
+    }
+}
+
+#[cold]
+fn bad_key(max: usize) -> Fault {
+    Fault::Told(format!("ERR a key has 1 to {max} bytes (max-key)").into_bytes())
+}

@@ -1,0 +1,262 @@
+//! CLIENT: connections by name, listed and ended.
+use crate::{
+    dispatch::{
+        Flow,
+        call::Call,
+        fault::{Fault, SYNTAX, c_str, integer},
+        password,
+        session::Replies,
+        table::COMMANDS,
+    },
+    net::clients::Client,
+};
+use larder_engine::Millis;
+use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
+
+type Done = Result<Flow, Fault>;
+
+fn done(call: &mut Call<'_>) -> Done {
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+
+/// Checks text that CLIENT LIST shows: it must not break the list.
+pub(super) fn valid_name(name: &[u8]) -> Result<&str, Fault> {
+    printable(name).ok_or(Fault::Said("ERR Client names cannot contain spaces, newlines or special characters."))
+}
+fn printable(text: &[u8]) -> Option<&str> {
+    let fine = text.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(text).ok().filter(|_| fine)
+}
+
+/// CLIENT ID
+pub(in crate::dispatch) fn id(call: &mut Call<'_>) -> Done {
+    call.reply.integer(call.session.client.id as i64);
+    Ok(Flow::Done)
+}
+
+/// CLIENT SETNAME name
+pub(in crate::dispatch) fn setname(call: &mut Call<'_>) -> Done {
+    let name = valid_name(call.arg(2))?;
+    call.session.client.about.lock().name = name.into();
+    done(call)
+}
+
+/// CLIENT GETNAME
+pub(in crate::dispatch) fn getname(call: &mut Call<'_>) -> Done {
+    let name = call.session.client.about.lock().name.clone();
+    match name.is_empty() {
+        true => call.reply.null(),
+        false => call.reply.bulk(name.as_bytes()),
+    }
+    Ok(Flow::Done)
+}
+
+/// CLIENT SETINFO LIB-NAME | LIB-VER value
+pub(in crate::dispatch) fn setinfo(call: &mut Call<'_>) -> Done {
+    let option = call.arg(2);
+    let is_name = option.eq_ignore_ascii_case(b"lib-name");
+    if !is_name && !option.eq_ignore_ascii_case(b"lib-ver") {
+        return Err(Fault::quoting("ERR Unrecognized option '", option, usize::MAX, "'"));
+    }
+    let Some(value) = printable(call.arg(3)) else {
+        let why = " cannot contain spaces, newlines or special characters.";
+        return Err(Fault::quoting("ERR ", option, usize::MAX, why));
+    };
+    let mut about = call.session.client.about.lock();
+    match is_name {
+        true => about.lib_name = value.into(),
+        false => about.lib_version = value.into(),
+    }
+    drop(about);
+    done(call)
+}
+
+/// CLIENT NO-EVICT, NO-TOUCH on | off: nothing here evicts clients, and reads count for all.
+pub(in crate::dispatch) fn on_or_off(call: &mut Call<'_>) -> Done {
+    let mode = call.arg(2);
+    match mode.eq_ignore_ascii_case(b"on") || mode.eq_ignore_ascii_case(b"off") {
+        true => done(call),
+        false => Err(SYNTAX),
+    }
+}
+
+/// CLIENT MAINT_NOTIFICATIONS, CAPA: taken note of; no notification has been sent yet by any version.
+pub(in crate::dispatch) fn accept(call: &mut Call<'_>) -> Done {
+    done(call)
+}
+
+/// CLIENT GETREDIR: tracking is off.
+pub(in crate::dispatch) fn getredir(call: &mut Call<'_>) -> Done {
+    call.reply.integer(-1);
+    Ok(Flow::Done)
+}
+
+/// CLIENT REPLY ON | OFF | SKIP
+pub(in crate::dispatch) fn reply(call: &mut Call<'_>) -> Done {
+    let mode = call.arg(2);
+    let is = |name: &str| mode.eq_ignore_ascii_case(name.as_bytes());
+    if is("on") {
+        call.session.set_replies(Replies::On);
+        return done(call);
+    }
+    let replies = match () {
+        () if is("off") => Replies::Off,
+        () if is("skip") => Replies::SkipNext,
+        () => return Err(SYNTAX),
+    };
+    call.session.set_replies(replies);
+    Ok(Flow::Done)
+}
+
+/// CLIENT INFO
+pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Done {
+    let mut text = String::new();
+    describe(&mut text, &call.session.client, call.now);
+    call.reply.verbatim(text.as_bytes());
+    Ok(Flow::Done)
+}
+
+/// CLIENT LIST [TYPE type | ID id …]
+pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
+    let clients = &call.worker.app.clients;
+    let selected = match call.args.get(2) {
+        None => clients.list(),
+        Some(option) if call.args.len() == 4 && option.eq_ignore_ascii_case(b"type") => match is_normal(call.arg(3))? {
+            true => clients.list(),
+            false => Vec::new(),
+        },
+        Some(option) if call.args.len() > 3 && option.eq_ignore_ascii_case(b"id") => {
+            let id = |text| integer(text).map_err(|_| Fault::Said("ERR Invalid client ID"));
+            let ids: Vec<i64> = call.args.from(3).map(id).collect::<Result<_, _>>()?;
+            ids.into_iter().filter_map(|id| clients.get(u64::try_from(id).ok()?)).collect()
+        }
+        Some(_) => return Err(SYNTAX),
+    };
+    let mut text = String::new();
+    for client in selected {
+        describe(&mut text, &client, call.now);
+    }
+    call.reply.verbatim(text.as_bytes());
+    Ok(Flow::Done)
+}
+
+/// Whether a TYPE is that of all our clients.
+fn is_normal(name: &[u8]) -> Result<bool, Fault> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"slave" | b"replica" | b"pubsub" => Ok(false),
+        _ => Err(Fault::quoting("ERR Unknown client type '", name, usize::MAX, "'")),
+    }
+}
+
+/// CLIENT KILL address | [ID id] [ADDR a] [LADDR a] [TYPE t] [USER u] [SKIPME yes|no] [MAXAGE s]
+pub(in crate::dispatch) fn kill(call: &mut Call<'_>) -> Done {
+    let old_form = call.args.len() == 3;
+    let filter = match old_form {
+        true => Filter { address: Some(call.arg(2)), skip_me: false, ..Filter::default() },
+        false => Filter::parse(call)?,
+    };
+    let me = call.session.client.id;
+    let (mut killed, mut myself) = (0, false);
+    for client in call.worker.app.clients.list() {
+        if filter.selects(&client, me, call.now) {
+            killed += 1;
+            match client.id == me {
+                true => myself = true,
+                false => client.close(),
+            }
+        }
+    }
+    match (old_form, killed) {
+        (true, 0) => return Err(Fault::Said("ERR No such client")),
+        (true, _) => call.reply.ok(),
+        (false, _) => call.reply.integer(killed),
+    }
+    match myself {
+        true => Ok(Flow::Close),
+        false => Ok(Flow::Done),
+    }
+}
+
+#[derive(Debug, Default)]
+struct Filter<'a> {
+    id: Option<i64>,
+    address: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    nobody: bool,
+    skip_me: bool,
+    max_age: Option<i64>,
+}
+impl<'a> Filter<'a> {
+    fn parse(call: &Call<'a>) -> Result<Filter<'a>, Fault> {
+        let positive = |text: &[u8], why| match integer(text) {
+            Ok(value) if value > 0 => Ok(Some(value)),
+            _ => Err(Fault::Said(why)),
+        };
+        let mut filter = Filter { skip_me: true, ..Filter::default() };
+        let mut parts = call.args.from(2);
+        while let Some(option) = parts.next() {
+            let value = parts.next().ok_or(SYNTAX)?;
+            match option.to_ascii_lowercase().as_slice() {
+                b"id" => filter.id = positive(value, "ERR client-id should be greater than 0")?,
+                b"addr" => filter.address = Some(value),
+                b"laddr" => filter.local = Some(value),
+                b"type" => filter.nobody |= !is_normal(value)?,
+                b"user" if value == password::USER => {}
+                b"user" => {
+                    return Err(Fault::quoting("ERR No such user '", value, usize::MAX, "'"));
+                }
+                b"skipme" => {
+                    filter.skip_me = match value.to_ascii_lowercase().as_slice() {
+                        b"yes" => true,
+                        b"no" => false,
+                        _ => return Err(SYNTAX),
+                    };
+                }
+                b"maxage" => filter.max_age = positive(value, "ERR maxage should be greater than 0")?,
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(filter)
+    }
+    fn selects(&self, client: &Client, me: u64, now: Millis) -> bool {
+        let is = |wanted: Option<&[u8]>, address: std::net::SocketAddr| {
+            wanted.is_none_or(|wanted| c_str(wanted, usize::MAX) == address.to_string().as_bytes())
+        };
+        let age = now.saturating_sub(client.connected) / 1000;
+        !self.nobody
+            && self.id.is_none_or(|id| id as u64 == client.id)
+            && is(self.address, client.peer)
+            && is(self.local, client.local)
+            && self.max_age.is_none_or(|max| age >= max as u64)
+            && !(self.skip_me && client.id == me)
+    }
+}
+
+/// A line of CLIENT LIST. Fields that have no meaning here are those that clients are known to read.
+fn describe(text: &mut String, client: &Client, now: Millis) {
+    let about = client.about.lock().clone();
+    let command = COMMANDS.get(usize::from(client.command.load(Relaxed))).map_or("NULL", |command| command.name);
+    let seconds_since = |then: Millis| now.saturating_sub(then) / 1000;
+    let multi = about.queued.map_or(-1, |queued| queued as i64);
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={multi} watch=0 \
+         qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} \
+         user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        client.id,
+        client.peer,
+        client.local,
+        about.name,
+        seconds_since(client.connected),
+        seconds_since(client.active()),
+        if about.queued.is_some() { "x" } else { "N" },
+        about.database,
+        about.user,
+        about.protocol,
+        about.lib_name,
+        about.lib_version,
+    );
+}

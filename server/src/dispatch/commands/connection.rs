@@ -1,0 +1,131 @@
+//! The handshake and what concerns the connection itself.
+use super::client::valid_name;
+use crate::dispatch::{
+    Flow,
+    call::Call,
+    fault::{DB_INDEX, Fault, SYNTAX, int},
+    password,
+};
+use crate::proto::resp::parse_i64;
+
+/// The version of Redis whose commands and replies these are; clients choose features by it.
+pub(super) const REDIS_VERSION: &str = "7.4.0";
+
+/// PING [message]
+pub(in crate::dispatch) fn ping(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match call.args.len() {
+        1 => call.reply.simple("PONG"),
+        2 => call.reply.bulk(call.arg(1)),
+        _ => return Err(crate::dispatch::arity(call.command)),
+    }
+    Ok(Flow::Done)
+}
+
+/// ECHO message
+pub(in crate::dispatch) fn echo(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    call.reply.bulk(call.arg(1));
+    Ok(Flow::Done)
+}
+
+/// QUIT
+pub(in crate::dispatch) fn quit(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    call.reply.ok();
+    Ok(Flow::Close)
+}
+
+/// RESET
+pub(in crate::dispatch) fn reset(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    call.session.reset(call.worker);
+    call.reply.set_resp3(false);
+    call.reply.simple("RESET");
+    Ok(Flow::Done)
+}
+
+/// SELECT 0: there is one database.
+pub(in crate::dispatch) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match int(call.arg(1))? {
+        0 => call.reply.ok(),
+        _ => return Err(DB_INDEX),
+    }
+    Ok(Flow::Done)
+}
+
+/// READONLY, READWRITE: it makes no difference here, and clients of a cluster send it.
+pub(in crate::dispatch) fn accept(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+
+/// AUTH [user] password
+pub(in crate::dispatch) fn auth(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let settings = &call.worker.app.settings;
+    match call.args.len() {
+        2 if !password::is_required(settings) => {
+            return Err(Fault::Said(
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            ));
+        }
+        2 => password::check(settings, password::USER, call.arg(1))?,
+        3 => password::check(settings, call.arg(1), call.arg(2))?,
+        _ => return Err(SYNTAX),
+    }
+    call.session.authenticate(true);
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+
+/// HELLO [2 | 3 [AUTH user password] [SETNAME name]]
+pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let resp3 = match call.args.get(1).map(parse_i64) {
+        None => None,
+        Some(Some(2)) => Some(false),
+        Some(Some(3)) => Some(true),
+        Some(Some(_)) => return Err(Fault::Said("NOPROTO unsupported protocol version")),
+        Some(None) => {
+            return Err(Fault::Said("ERR Protocol version is not an integer or out of range"));
+        }
+    };
+    let mut parts = call.args.from(2);
+    while let Some(option) = parts.next() {
+        if option.eq_ignore_ascii_case(b"auth") && parts.len() >= 2 {
+            let (user, word) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+            password::check(&call.worker.app.settings, user, word)?;
+            call.session.authenticate(true);
+        } else if option.eq_ignore_ascii_case(b"setname") && parts.len() >= 1 {
+            let name = valid_name(parts.next().unwrap_or(b""))?;
+            call.session.client.about.lock().name = name.into();
+        } else {
+            return Err(Fault::quoting("ERR Syntax error in HELLO option '", option, usize::MAX, "'"));
+        }
+    }
+    if !call.session.authenticated() {
+        return Err(Fault::Said(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+             protocol version at the same time",
+        ));
+    }
+    if let Some(resp3) = resp3 {
+        call.session.set_resp3(resp3);
+        call.reply.set_resp3(resp3);
+    }
+    let reply = &mut call.reply;
+    reply.map(7);
+    // Clients compare the name.
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if call.session.resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(call.session.client.id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(Flow::Done)
+}

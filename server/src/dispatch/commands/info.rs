@@ -1,0 +1,173 @@
+//! INFO: the state of the server in the sections and names that tools read.
+use super::{config::POLICY, connection::REDIS_VERSION};
+use crate::{
+    dispatch::{Flow, call::Call, fault::Fault},
+    telemetry::Process,
+};
+use larder_engine::Stats;
+use std::fmt::Write as _;
+
+/// In the order in which they are shown; `false`: only when asked for.
+const SECTIONS: &[(&str, bool, fn(&mut Info<'_, '_>))] = &[
+    ("Server", true, server),
+    ("Clients", true, clients),
+    ("Memory", true, memory),
+    ("Persistence", true, persistence),
+    ("Stats", true, stats),
+    ("Replication", true, replication),
+    ("CPU", true, cpu),
+    ("Modules", true, |_| {}),
+    ("Commandstats", false, commandstats),
+    ("Errorstats", true, |_| {}),
+    ("Latencystats", false, |_| {}),
+    ("Cluster", true, |info| info.line("cluster_enabled", 0)),
+    ("Keyspace", true, keyspace),
+];
+
+struct Info<'i, 'c> {
+    call: &'i Call<'c>,
+    tier: Stats,
+    text: String,
+}
+impl Info<'_, '_> {
+    fn line(&mut self, name: &str, value: impl std::fmt::Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{name}:{value}\r\n");
+    }
+}
+
+/// INFO [section …]
+pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let asked = call.args.from(1);
+    let is = |section: &[u8], name: &str| section.eq_ignore_ascii_case(name.as_bytes());
+    let mut info = Info { call, tier: call.cache().stats(), text: String::new() };
+    for (name, by_default, write) in SECTIONS {
+        let shown = match asked.len() {
+            0 => *by_default,
+            _ => asked.clone().any(|section| {
+                is(section, name)
+                    || is(section, "all")
+                    || is(section, "everything")
+                    || (is(section, "default") && *by_default)
+            }),
+        };
+        if shown {
+            if !info.text.is_empty() {
+                info.text.push_str("\r\n");
+            }
+            let _ = write!(info.text, "# {name}\r\n");
+            write(&mut info);
+        }
+    }
+    let text = info.text;
+    call.reply.verbatim(text.as_bytes());
+    Ok(Flow::Done)
+}
+
+fn server(info: &mut Info<'_, '_>) {
+    let app = &info.call.worker.app;
+    let uptime = app.telemetry.uptime().as_secs();
+    info.line("redis_version", REDIS_VERSION);
+    info.line("larder_version", env!("CARGO_PKG_VERSION"));
+    info.line("redis_mode", "standalone");
+    info.line("os", std::env::consts::OS);
+    info.line("arch_bits", usize::BITS);
+    info.line("process_id", std::process::id());
+    info.line("run_id", run_id(info.call));
+    info.line("tcp_port", app.bound.redis.first().map_or(0, |at| at.port()));
+    info.line("server_time_usec", info.call.now * 1000);
+    info.line("uptime_in_seconds", uptime);
+    info.line("uptime_in_days", uptime / 86_400);
+    info.line("io_threads", app.settings.threads);
+}
+
+fn clients(info: &mut Info<'_, '_>) {
+    let clients = &info.call.worker.app.clients;
+    info.line("connected_clients", clients.list().len());
+    info.line("maxclients", clients.limit());
+    info.line("blocked_clients", 0);
+    info.line("tracking_clients", 0);
+}
+
+fn memory(info: &mut Info<'_, '_>) {
+    let tier = info.tier;
+    let rss = Process::read().resident_bytes;
+    info.line("used_memory", tier.used_bytes);
+    info.line("used_memory_human", human(tier.used_bytes));
+    info.line("used_memory_rss", rss);
+    info.line("used_memory_rss_human", human(rss));
+    info.line("used_memory_dataset", tier.live_bytes);
+    info.line("maxmemory", tier.max_bytes);
+    info.line("maxmemory_human", human(tier.max_bytes));
+    info.line("maxmemory_policy", POLICY);
+    let ratio = rss as f64 / tier.used_bytes.max(1) as f64;
+    info.line("mem_fragmentation_ratio", format!("{ratio:.2}"));
+}
+
+fn persistence(info: &mut Info<'_, '_>) {
+    info.line("loading", 0);
+    info.line("rdb_bgsave_in_progress", 0);
+    info.line("aof_enabled", 0);
+}
+
+fn stats(info: &mut Info<'_, '_>) {
+    let (tier, sums) = (info.tier, info.call.worker.app.telemetry.sums_since_reset());
+    info.line("total_connections_received", sums.redis_connections_opened);
+    info.line("total_commands_processed", sums.redis_commands);
+    info.line("total_net_input_bytes", sums.redis_bytes_in);
+    info.line("total_net_output_bytes", sums.redis_bytes_out);
+    info.line("rejected_connections", sums.connections_refused);
+    info.line("expired_keys", tier.expirations);
+    info.line("evicted_keys", tier.evictions);
+    info.line("keyspace_hits", tier.hits);
+    info.line("keyspace_misses", tier.misses + tier.negative_hits);
+    info.line("pubsub_channels", 0);
+    info.line("pubsub_patterns", 0);
+    info.line("total_error_replies", sums.redis_errors);
+}
+
+fn replication(info: &mut Info<'_, '_>) {
+    info.line("role", "master");
+    info.line("connected_slaves", 0);
+    info.line("master_replid", run_id(info.call));
+    info.line("master_repl_offset", 0);
+}
+
+fn cpu(info: &mut Info<'_, '_>) {
+    let process = Process::read();
+    info.line("used_cpu_sys", format_args!("{:.6}", process.cpu_system));
+    info.line("used_cpu_user", format_args!("{:.6}", process.cpu_user));
+}
+
+fn commandstats(info: &mut Info<'_, '_>) {
+    let app = &info.call.worker.app;
+    for (command, calls) in app.calls.sums().filter(|(_, calls)| *calls > 0) {
+        // Commands are counted, not timed.
+        info.line(
+            &format!("cmdstat_{}", command.name),
+            format_args!("calls={calls},usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0"),
+        );
+    }
+}
+
+fn keyspace(info: &mut Info<'_, '_>) {
+    if info.tier.entries > 0 {
+        let keys = info.tier.entries;
+        info.line("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
+    }
+}
+
+/// 40 hexadecimal digits that no other life of a server has.
+fn run_id(call: &Call<'_>) -> String {
+    let (instance, pid) = (call.worker.app.instance, std::process::id());
+    format!("{instance:016x}{:016x}{pid:08x}", instance.rotate_left(32))
+}
+
+/// Bytes as people read them, in Redis's way.
+fn human(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    match UNITS.iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.2}{unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes}B"),
+    }
+}

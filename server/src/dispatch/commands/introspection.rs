@@ -1,0 +1,153 @@
+//! COMMAND: the table of commands as clients and people read it. And HELP of every command that has subcommands.
+use crate::{
+    dispatch::{
+        Flow,
+        call::Call,
+        command::{Command, Found, find_for},
+        fault::{Fault, SYNTAX},
+        glob,
+        table::COMMANDS,
+    },
+    proto::resp::Reply,
+};
+
+type Done = Result<Flow, Fault>;
+
+fn top_level() -> impl Iterator<Item = &'static Command> + Clone {
+    COMMANDS.iter().filter(|command| !command.is_sub)
+}
+
+/// A command, or a subcommand as `parent|name`.
+fn by_name(name: &[u8]) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// COMMAND
+pub(in crate::dispatch) fn all(call: &mut Call<'_>) -> Done {
+    call.reply.array(top_level().count());
+    top_level().for_each(|command| info_of(&mut call.reply, command));
+    Ok(Flow::Done)
+}
+
+/// COMMAND COUNT
+pub(in crate::dispatch) fn count(call: &mut Call<'_>) -> Done {
+    call.reply.integer(top_level().count() as i64);
+    Ok(Flow::Done)
+}
+
+/// COMMAND INFO [name …]
+pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Done {
+    let names = call.args.from(2);
+    if names.len() == 0 {
+        return all(call);
+    }
+    call.reply.array(names.len());
+    for name in names {
+        match by_name(name) {
+            Some(command) => info_of(&mut call.reply, command),
+            None => call.reply.null(),
+        }
+    }
+    Ok(Flow::Done)
+}
+
+fn info_of(reply: &mut Reply<'_>, command: &Command) {
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(i64::from(command.arity));
+    let flags = command.flags.names();
+    reply.set(flags.clone().count());
+    flags.for_each(|flag| reply.simple(flag));
+    reply.integer(i64::from(command.keys.first));
+    reply.integer(i64::from(command.keys.last));
+    reply.integer(i64::from(command.keys.step));
+    reply.set(0); // ACL categories: there are none
+    reply.set(0); // tips
+    reply.set(0); // key specifications
+    let subs = command.subcommands();
+    reply.array(subs.clone().count());
+    subs.for_each(|sub| info_of(reply, sub));
+}
+
+/// COMMAND DOCS [name …]
+pub(in crate::dispatch) fn docs(call: &mut Call<'_>) -> Done {
+    let commands: Vec<&Command> = match call.args.len() {
+        2 => top_level().collect(),
+        _ => call.args.from(2).filter_map(by_name).collect(),
+    };
+    call.reply.map(commands.len());
+    for command in commands {
+        docs_of(&mut call.reply, command);
+    }
+    Ok(Flow::Done)
+}
+
+fn docs_of(reply: &mut Reply<'_>, command: &Command) {
+    let subs = command.subcommands();
+    let count = subs.clone().count();
+    reply.bulk(command.name.as_bytes());
+    reply.map(3 + usize::from(count > 0));
+    for (name, text) in [("summary", command.summary), ("since", command.since), ("group", command.group)] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    if count > 0 {
+        reply.bulk(b"subcommands");
+        reply.map(count);
+        subs.for_each(|sub| docs_of(reply, sub));
+    }
+}
+
+/// COMMAND LIST [FILTERBY MODULE m | ACLCAT c | PATTERN p]
+pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
+    let is =
+        |index: usize, name: &str| call.args.get(index).is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()));
+    let pattern = match call.args.len() {
+        2 => Some(&b"*"[..]),
+        5 if is(2, "filterby") && is(3, "pattern") => call.args.get(4),
+        // There are neither modules nor categories.
+        5 if is(2, "filterby") && (is(3, "module") || is(3, "aclcat")) => None,
+        _ => return Err(SYNTAX),
+    };
+    let matching =
+        |command: &&Command| pattern.is_some_and(|pattern| glob::matches(pattern, command.name.as_bytes(), true));
+    let names: Vec<&Command> = COMMANDS.iter().filter(matching).collect();
+    call.reply.array(names.len());
+    names.iter().for_each(|command| call.reply.bulk(command.name.as_bytes()));
+    Ok(Flow::Done)
+}
+
+/// COMMAND GETKEYS command [argument …]
+pub(in crate::dispatch) fn getkeys(call: &mut Call<'_>) -> Done {
+    let args = call.args.skip(2);
+    let Found::Command(command) = find_for(args) else {
+        return Err(Fault::Said("ERR Invalid command specified"));
+    };
+    if command.keys.first == 0 {
+        return Err(Fault::Said("ERR The command has no key arguments"));
+    }
+    if !command.takes(args.len()) {
+        return Err(Fault::Said("ERR Invalid number of arguments specified for command"));
+    }
+    let keys = command.keys.of(args);
+    call.reply.array(keys.len());
+    keys.for_each(|key| call.reply.bulk(key));
+    Ok(Flow::Done)
+}
+
+/// HELP of any command that has subcommands.
+pub(in crate::dispatch) fn help(call: &mut Call<'_>) -> Done {
+    let parent = call.command.name.split('|').next().unwrap_or_default();
+    let subs = COMMANDS.iter().filter_map(|command| {
+        let (of, name) = command.name.split_once('|')?;
+        (of == parent).then_some((name, command.summary))
+    });
+    call.reply.array(1 + 2 * subs.clone().count());
+    let title = parent.to_uppercase();
+    call.reply.simple(&format!("{title} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for (name, summary) in subs {
+        call.reply.simple(&name.to_uppercase());
+        call.reply.simple(&format!("    {summary}"));
+    }
+    Ok(Flow::Done)
+}

@@ -1,0 +1,70 @@
+//! What concerns the server as a whole, and answers that say that there is nothing of the kind.
+use crate::dispatch::{
+    Flow,
+    call::Call,
+    fault::{Fault, integer},
+};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+type Done = Result<Flow, Fault>;
+
+/// TIME
+pub(in crate::dispatch) fn time(call: &mut Call<'_>) -> Done {
+    // More precise than the time that the rest of the batch goes by.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    call.reply.array(2);
+    call.reply.bulk_unsigned(now.as_secs());
+    call.reply.bulk_unsigned(u64::from(now.subsec_micros()));
+    Ok(Flow::Done)
+}
+
+/// ROLE
+pub(in crate::dispatch) fn role(call: &mut Call<'_>) -> Done {
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.integer(0);
+    call.reply.array(0);
+    Ok(Flow::Done)
+}
+
+/// WAIT replicas timeout: there are none.
+pub(in crate::dispatch) fn wait(call: &mut Call<'_>) -> Done {
+    integer(call.arg(1))?;
+    if integer(call.arg(2)).map_err(|_| Fault::Said("ERR timeout is not an integer or out of range"))? < 0 {
+        return Err(Fault::Said("ERR timeout is negative"));
+    }
+    call.reply.integer(0);
+    Ok(Flow::Done)
+}
+
+/// FUNCTION FLUSH, SLOWLOG RESET, MEMORY PURGE …: there is nothing to do.
+pub(in crate::dispatch) fn nothing_to_do(call: &mut Call<'_>) -> Done {
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+
+/// SLOWLOG GET, LATENCY LATEST, LATENCY HISTORY: nothing is recorded.
+pub(in crate::dispatch) fn empty(call: &mut Call<'_>) -> Done {
+    call.reply.array(0);
+    Ok(Flow::Done)
+}
+
+/// SLOWLOG LEN, LATENCY RESET
+pub(in crate::dispatch) fn zero(call: &mut Call<'_>) -> Done {
+    call.reply.integer(0);
+    Ok(Flow::Done)
+}
+
+/// CLUSTER …
+pub(in crate::dispatch) fn cluster(_call: &mut Call<'_>) -> Done {
+    Err(Fault::Said("ERR This instance has cluster support disabled"))
+}
+
+/// DEBUG …: refused, in the words with which Redis refuses it by default.
+pub(in crate::dispatch) fn debug(_call: &mut Call<'_>) -> Done {
+    Err(Fault::Said(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you \
+         can run it from a local connection, otherwise you need to set this option in the \
+         configuration file, and then restart the server.",
+    ))
+}

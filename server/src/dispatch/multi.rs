@@ -1,0 +1,226 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH without a source: EXEC locks everything that its commands and watched keys touch
+//! and runs them as they would run alone. With a Redis source the queue goes there as it is (`relay`).
+use super::{
+    Flow,
+    call::Call,
+    command::{Command, Flags, Run, Transaction},
+    fault::{EXEC_ABORT, Fault},
+    pending,
+    session::Session,
+};
+use crate::proto::resp::{Args, Reply};
+use larder_engine::{Cache, Key, Tier};
+use std::{mem, ops::Range};
+
+/// Bytes of queued commands of one client, beyond a value of `max-value`.
+const MAX_QUEUED: usize = 64 * 1024 * 1024;
+
+/// A transaction that is being put together.
+#[derive(Debug, Default)]
+pub(super) struct Transacting {
+    pub(super) queue: Queue,
+    spoiled: bool,
+}
+impl Transacting {
+    /// A command could not be queued: EXEC will refuse.
+    pub(super) fn spoil(&mut self) {
+        self.spoiled = true;
+        // Nothing of it will run.
+        self.queue = Queue::default();
+    }
+}
+
+/// Commands to run later, with their arguments.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    bytes: Vec<u8>,
+    parts: Vec<Range<u32>>,
+    commands: Vec<(&'static Command, Range<usize>)>,
+}
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+    /// Bytes that the arguments occupy.
+    fn size(&self) -> usize {
+        self.bytes.len() + self.parts.len() * size_of::<Range<u32>>()
+    }
+    fn push(&mut self, command: &'static Command, args: Args<'_>) {
+        let first = self.parts.len();
+        for part in args.from(0) {
+            let start = self.bytes.len() as u32;
+            self.bytes.extend_from_slice(part);
+            self.parts.push(start..self.bytes.len() as u32);
+        }
+        self.commands.push((command, first..self.parts.len()));
+    }
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> + Clone {
+        self.commands.iter().map(|(command, parts)| (*command, Args::new(&self.bytes, &self.parts[parts.clone()])))
+    }
+}
+
+/// Queues a command.
+pub(super) fn queue(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let limit = call.worker.app.settings.max_value.saturating_add(MAX_QUEUED).min(u32::MAX as usize);
+    let size: usize = call.args.from(0).map(<[u8]>::len).sum();
+    let fits = |multi: &Transacting| multi.queue.size() + size <= limit;
+    let keys = call.check_keys();
+    let session = &mut *call.session;
+    let multi = session.multi.as_mut().expect("queued within MULTI");
+    if let Err(fault) = keys {
+        multi.spoil();
+        return Err(fault);
+    }
+    if !fits(multi) {
+        multi.spoil();
+        return Err(Fault::Told(
+            format!("ERR a transaction has at most {limit} bytes (follows from max-value)").into_bytes(),
+        ));
+    }
+    if !multi.spoiled {
+        multi.queue.push(call.command, call.args);
+    }
+    session.client.about.lock().queued = Some(multi.queue.len());
+    call.reply.simple("QUEUED");
+    Ok(Flow::Done)
+}
+
+/// EXEC was refused before it began.
+pub(super) fn abort(session: &mut Session, why: &Fault, reply: &mut Reply<'_>) {
+    session.end_transaction();
+    let why = match why {
+        Fault::Said(text) => text.as_bytes(),
+        Fault::Told(text) => text,
+    };
+    let why = why.strip_prefix(b"ERR ").unwrap_or(why);
+    reply.error(&[b"EXECABORT Transaction discarded because of: ", why].concat());
+}
+
+/// One of the commands around a transaction.
+pub(super) fn step(call: &mut Call<'_>, step: Transaction) -> Result<Flow, Fault> {
+    let within = call.session.multi.is_some();
+    let relayed = call.group().source.as_redis().is_some();
+    match step {
+        Transaction::Multi if within => {
+            return Err(Fault::Said("ERR MULTI calls can not be nested"));
+        }
+        Transaction::Multi => {
+            call.session.multi = Some(Transacting::default());
+            call.session.client.about.lock().queued = Some(0);
+            call.session.settle();
+        }
+        Transaction::Discard if !within => return Err(Fault::Said("ERR DISCARD without MULTI")),
+        Transaction::Discard => call.session.end_transaction(),
+        Transaction::Watch if within => {
+            return Err(Fault::Said("ERR WATCH inside MULTI is not allowed"));
+        }
+        Transaction::Watch => {
+            call.check_keys()?;
+            if relayed {
+                return Ok(Flow::Alone);
+            }
+            watch(call);
+        }
+        Transaction::Unwatch => call.session.unwatch(),
+        Transaction::Exec => match &call.session.multi {
+            None => return Err(Fault::Said("ERR EXEC without MULTI")),
+            Some(multi) if multi.spoiled => {
+                call.session.end_transaction();
+                return Err(EXEC_ABORT);
+            }
+            Some(_) if relayed => return Ok(Flow::Alone),
+            Some(_) => return Ok(exec(call)),
+        },
+    }
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+
+fn watch(call: &mut Call<'_>) {
+    let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
+    for key in call.command.keys.of(call.args) {
+        let watched = &mut call.session.watched;
+        if !watched.iter().any(|(known, _)| **known == *key) {
+            let version = version(&mut tier, cache.key(key), now);
+            watched.push((key.into(), version));
+        }
+    }
+}
+
+/// Of the entry; 0 if there is none.
+fn version(tier: &mut Tier<'_>, key: Key<'_>, now: u64) -> u64 {
+    tier.peek(key, now, |entry| entry.version).unwrap_or(0)
+}
+
+fn exec(call: &mut Call<'_>) -> Flow {
+    let queue = call.session.multi.take().unwrap_or_default().queue;
+    let watched = mem::take(&mut call.session.watched);
+    call.session.end_transaction();
+    let cache = call.cache();
+    let lock = || lock(cache, &queue, &watched);
+    let mut tier = Some(lock());
+    let now = call.now;
+    let unchanged =
+        tier.as_mut().is_none_or(|tier| watched.iter().all(|(key, then)| version(tier, cache.key(key), now) == *then));
+    if !unchanged {
+        call.reply.null_array();
+        return Flow::Done;
+    }
+    call.reply.array(queue.len());
+    let mut close = false;
+    for (command, args) in queue.iter() {
+        let flow = call.nested(command, args, |call| match command.run {
+            Run::Tier(function) => function(call, tier.get_or_insert_with(lock)).map(|()| Flow::Done),
+            Run::Get => pending::get_in(call, tier.get_or_insert_with(lock)).map(|()| Flow::Done),
+            Run::MultiGet => pending::mget_in(call, tier.get_or_insert_with(lock)).map(|()| Flow::Done),
+            Run::Local(function) => {
+                if command.flags.has(Flags::UNLOCKED) {
+                    // It takes the engine's locks itself: what comes after is atomic again.
+                    tier = None;
+                }
+                function(call)
+            }
+            Run::Transaction(around) => step(call, around),
+            Run::Container => Err(super::arity(command)),
+        });
+        close |= matches!(flow, Flow::Close);
+    }
+    match close {
+        true => Flow::Close,
+        false => Flow::Done,
+    }
+}
+
+/// Everything that the commands and watched keys touch, locked.
+fn lock<'c>(cache: &'c Cache, queue: &Queue, watched: &[(Box<[u8]>, u64)]) -> Tier<'c> {
+    let whole = |(command, _): (&Command, _)| command.flags.has(Flags::KEYSPACE);
+    if queue.iter().any(whole) {
+        return cache.exclusive_all();
+    }
+    let queued = queue.iter().flat_map(|(command, args)| command.keys.of(args));
+    let watched = watched.iter().map(|(key, _)| &**key);
+    let keys: Vec<Key<'_>> = queued.chain(watched).map(|key| cache.key(key)).collect();
+    cache.exclusive(&keys)
+}
+
+impl Call<'_> {
+    /// Runs a queued command: its reply is written where this one's is.
+    pub(super) fn nested(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        run: impl FnOnce(&mut Call<'_>) -> Result<Flow, Fault>,
+    ) -> Flow {
+        super::count(self.worker, self.session, command);
+        let resp3 = self.session.resp3;
+        let mut call = Call {
+            worker: self.worker,
+            session: &mut *self.session,
+            command,
+            args,
+            now: self.now,
+            reply: Reply::new(self.reply.output(), resp3),
+        };
+        call.answering(run)
+    }
+}

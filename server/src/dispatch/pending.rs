@@ -1,0 +1,149 @@
+//! GET and MGET: reads that may wait for the source.
+use super::{Flow, call::Call, fault::Fault, session::Session};
+use crate::{
+    proto::{output::Output, resp::Reply},
+    read::{Begun, Fetch, Group},
+    source::SourceError,
+};
+use bytes::Bytes;
+use larder_engine::{Tier, Wait};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+/// A read that waits for flights.
+pub struct Pending {
+    resp3: bool,
+    /// MGET: the array's head and the values before the first that must be waited for.
+    head: Option<Output>,
+    /// The values from there on, in order.
+    slots: Vec<Slot>,
+    /// The slots before this one are known.
+    next: usize,
+}
+
+/// One value.
+enum Slot {
+    Known(Result<Option<Bytes>, SourceError>),
+    Wait(Wait),
+}
+
+impl Pending {
+    /// Ready once every value is known; the flights go on by themselves.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(slot) = self.slots.get_mut(self.next) {
+            if let Slot::Wait(wait) = slot {
+                match Pin::new(wait).poll(cx) {
+                    Poll::Ready(outcome) => *slot = Slot::Known(Group::ended(outcome)),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            self.next += 1;
+        }
+        Poll::Ready(())
+    }
+
+    /// Writes the reply, once [`poll`](Pending::poll) was ready. One value that could not be had makes it an error.
+    pub fn reply(self, _session: &mut Session, out: &mut Output) {
+        let mut reply = Reply::new(out, self.resp3);
+        let mark = reply.output().mark();
+        if let Some(mut head) = self.head {
+            reply.output().append(&mut head);
+        }
+        for slot in self.slots {
+            let known = match slot {
+                Slot::Known(known) => known,
+                Slot::Wait(_) => Err(SourceError::Unavailable("still waiting".into())),
+            };
+            match known {
+                Ok(Some(value)) => reply.shared(value),
+                Ok(None) => reply.null(),
+                Err(error) => {
+                    reply.output().truncate(mark);
+                    return Fault::from(error).reply(&mut reply);
+                }
+            }
+        }
+    }
+}
+
+/// GET.
+#[inline]
+pub(super) fn get(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, Fault> {
+    call.check_keys()?;
+    let (group, key) = (call.group(), call.key(1));
+    let reply = &mut call.reply;
+    match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
+        Begun::Hit(()) => Ok(Flow::Done),
+        Begun::Absent => {
+            reply.null();
+            Ok(Flow::Done)
+        }
+        Begun::Wait(wait) => {
+            Ok(Flow::Pending(Pending { resp3: reply.is_resp3(), head: None, slots: vec![Slot::Wait(wait)], next: 0 }))
+        }
+    }
+}
+
+/// GET on the tier alone.
+pub(super) fn get_in(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Result<(), Fault> {
+    let key = call.key(1);
+    value_in(call, tier, key);
+    Ok(())
+}
+
+/// MGET.
+pub(super) fn mget(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, Fault> {
+    call.check_keys()?;
+    let group = call.group();
+    if !group.source.reads_through() {
+        mget_in(call, &mut call.lock())?;
+        return Ok(Flow::Done);
+    }
+    let reply = &mut call.reply;
+    let mark = reply.output().mark();
+    let keys = call.command.keys.of(call.args);
+    reply.array(keys.len());
+    let mut slots: Vec<Slot> = Vec::new();
+    for key in keys {
+        let key = group.cache.key(key);
+        if slots.is_empty() {
+            // Nothing to wait for so far: values go where they belong.
+            match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
+                Begun::Hit(()) => {}
+                Begun::Absent => reply.null(),
+                Begun::Wait(wait) => slots.push(Slot::Wait(wait)),
+            }
+        } else {
+            let begun = group.begin(key, call.now, batch, |entry| entry.value.to_bytes());
+            slots.push(match begun {
+                Begun::Hit(value) => Slot::Known(Ok(Some(value))),
+                Begun::Absent => Slot::Known(Ok(None)),
+                Begun::Wait(wait) => Slot::Wait(wait),
+            });
+        }
+    }
+    if slots.is_empty() {
+        return Ok(Flow::Done);
+    }
+    Ok(Flow::Pending(Pending { resp3: reply.is_resp3(), head: Some(reply.output().split_off(mark)), slots, next: 0 }))
+}
+
+/// MGET on the tier alone.
+pub(super) fn mget_in(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Result<(), Fault> {
+    let keys = call.command.keys.of(call.args);
+    call.reply.array(keys.len());
+    for key in keys {
+        let key = call.cache().key(key);
+        value_in(call, tier, key);
+    }
+    Ok(())
+}
+
+fn value_in(call: &mut Call<'_>, tier: &mut Tier<'_>, key: larder_engine::Key<'_>) {
+    let reply = &mut call.reply;
+    if tier.get(key, call.now, |entry| reply.value(entry.value)).is_none() {
+        reply.null();
+    }
+}

@@ -1,0 +1,206 @@
+//! Commands on a Redis source: sent as they came, the reply passed on as it came. What writes is registered with the group
+//! first, so that neither a fetch nor another write that overlaps it leaves an older value in the tier.
+use super::{
+    Flow,
+    call::Call,
+    command::{Flags, Run, Transaction},
+    commands::strings,
+    fault::{Answer, Fault},
+    multi::Queue,
+};
+use crate::{
+    clock,
+    proto::resp::{View, view, write_command},
+    read::Writing,
+    source::{Relay, SourceError},
+};
+use bytes::Bytes;
+use larder_engine::Tier;
+
+/// A reply from this length on is linked rather than copied.
+const SHARED_FROM: usize = 16 * 1024;
+
+/// Answers from the tier if the command reads one string and the tier has a copy of it.
+pub(super) fn copy_will_do(
+    call: &mut Call<'_>,
+    function: fn(&mut Call<'_>, &mut Tier<'_>) -> Answer,
+) -> Result<Flow, Fault> {
+    if call.command.flags.has(Flags::COPY_WILL_DO) {
+        let key = call.key(1);
+        let mut tier = call.cache().exclusive(&[key]);
+        if tier.peek(key, call.now, |_| ()).is_some() {
+            function(call, &mut tier)?;
+            return Ok(Flow::Done);
+        }
+    }
+    Ok(Flow::Alone)
+}
+
+/// Runs a command that goes to the source.
+pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match call.command.run {
+        Run::Transaction(Transaction::Exec) => exec(call).await,
+        Run::Transaction(_) => watch(call).await.map(|()| Flow::Done),
+        _ => command(call).await.map(|()| Flow::Done),
+    }
+}
+
+async fn command(call: &mut Call<'_>) -> Answer {
+    let group = call.group();
+    let keys = call.command.keys.of(call.args);
+    let writings: Vec<Writing<'_>> = match call.command.flags.has(Flags::WRITE) {
+        true => keys.map(|key| group.writing(group.cache.key(key))).collect(),
+        false => Vec::new(),
+    };
+    let mut encoded = Vec::new();
+    write_command(&mut encoded, call.args.from(0));
+    let sent = send(call, encoded, 1).await;
+    let taken = match &sent {
+        Ok(replies) => replies.first().filter(|reply| !is_error(reply)),
+        Err(_) => None,
+    };
+    match taken {
+        Some(reply) if *reply == b"+OK\r\n"[..] => match strings::stored(call) {
+            Some((value, expiry)) => writings.into_iter().for_each(|writing| {
+                writing.put(value, expiry, clock::now());
+            }),
+            None => forget(writings),
+        },
+        Some(_) => forget(writings),
+        None => not_taken(writings, &sent),
+    }
+    if call.command.flags.has(Flags::FLUSH) && (taken.is_some() || is_lost(&sent)) {
+        group.flushed();
+    }
+    for reply in sent? {
+        pass_on(call, reply);
+    }
+    Ok(())
+}
+
+async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let queue = call.session.multi.take().unwrap_or_default().queue;
+    let group = call.group();
+    let data = |queue: &Queue| queue.iter().filter(|(command, _)| command.is_data()).count();
+    let data = data(&queue);
+    let mut flushes = false;
+    let mut writings = Vec::new();
+    let mut encoded = Vec::new();
+    write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
+    for (command, args) in queue.iter().filter(|(command, _)| command.is_data()) {
+        write_command(&mut encoded, args.from(0));
+        flushes |= command.flags.has(Flags::FLUSH);
+        if command.flags.has(Flags::WRITE) {
+            let keys = command.keys.of(args);
+            writings.extend(keys.map(|key| group.writing(group.cache.key(key))));
+        }
+    }
+    write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
+    let sent = send(call, encoded, data + 2).await;
+    call.session.end_transaction();
+    let result = match &sent {
+        Ok(replies) => replies.last().filter(|reply| !is_error(reply)),
+        Err(_) => None,
+    };
+    let Some(reply) = result else {
+        not_taken(writings, &sent);
+        if flushes && is_lost(&sent) {
+            group.flushed();
+        }
+        // An error of EXEC's own.
+        let reply = sent?.pop();
+        pass_on(call, reply.unwrap_or_default());
+        return Ok(Flow::Done);
+    };
+    let Ok(View::Array(mut values)) = view(reply) else {
+        // A watched key was written.
+        writings.into_iter().for_each(Writing::refused);
+        let reply = reply.clone();
+        pass_on(call, reply);
+        return Ok(Flow::Done);
+    };
+    forget(writings);
+    if flushes {
+        group.flushed();
+    }
+    // Commands that are none of the source's business run here, in their places.
+    call.reply.array(queue.len());
+    let mut close = false;
+    for (command, args) in queue.iter() {
+        match command.run {
+            Run::Local(function) => {
+                let flow = call.nested(command, args, function);
+                close |= matches!(flow, Flow::Close);
+            }
+            Run::Transaction(around) => {
+                call.nested(command, args, |call| super::multi::step(call, around));
+            }
+            _ => match values.next_raw() {
+                Some(raw) => pass_on(call, reply.slice_ref(raw)),
+                None => return Err(Fault::Said("ERR source unavailable: short reply to EXEC")),
+            },
+        }
+    }
+    match close {
+        true => Ok(Flow::Close),
+        false => Ok(Flow::Done),
+    }
+}
+
+async fn watch(call: &mut Call<'_>) -> Answer {
+    if call.session.pinned.is_none() {
+        let pinned = shared(call)?.pin(call.session.resp3).await?;
+        call.session.pinned = Some(pinned);
+        call.session.settle();
+    }
+    let mut encoded = Vec::new();
+    write_command(&mut encoded, call.args.from(0));
+    match send(call, encoded, 1).await {
+        Ok(replies) => replies.into_iter().for_each(|reply| pass_on(call, reply)),
+        Err(error) => {
+            call.session.unwatch();
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+/// Sends encoded commands over the pinned connection if there is one, else over the worker's.
+async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Result<Vec<Bytes>, SourceError> {
+    let resp3 = call.session.resp3;
+    let relay = match &call.session.pinned {
+        Some(pinned) => &**pinned,
+        None => shared(call)?,
+    };
+    relay.relay(commands.into(), count, resp3).await
+}
+
+fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
+    let group = call.group();
+    group.source.as_redis().ok_or_else(|| SourceError::Unavailable("it is no Redis".into()))
+}
+
+fn pass_on(call: &mut Call<'_>, reply: Bytes) {
+    match reply.len() {
+        SHARED_FROM.. => call.reply.output().put_shared(reply),
+        _ => call.reply.output().put(&reply),
+    }
+}
+
+fn is_error(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'-' | b'!') | None)
+}
+fn is_lost(sent: &Result<Vec<Bytes>, SourceError>) -> bool {
+    matches!(sent, Err(SourceError::Lost(_)))
+}
+/// The source took a write of which we do not know the result.
+fn forget(writings: Vec<Writing<'_>>) {
+    writings.into_iter().for_each(Writing::forget);
+}
+/// The source refused, was not reached, or did not say.
+fn not_taken(writings: Vec<Writing<'_>>, sent: &Result<Vec<Bytes>, SourceError>) {
+    match is_lost(sent) {
+        true => forget(writings),
+        false => writings.into_iter().for_each(Writing::refused),
+    }
+}

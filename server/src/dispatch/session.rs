@@ -1,0 +1,136 @@
+//! The state of one connection of the Redis protocol.
+use super::{multi::Transacting, password};
+use crate::{app::Worker, net::clients::Client, source::Relay};
+use std::sync::Arc;
+
+/// What a connection has said so far: protocol, password, transaction, reply mode.
+pub struct Session {
+    /// Where others see this connection: CLIENT LIST.
+    pub(super) client: Arc<Client>,
+    /// RESP3 rather than RESP2.
+    pub(super) resp3: bool,
+    authenticated: bool,
+    replies: Replies,
+    /// Commands queued by MULTI.
+    pub(super) multi: Option<Transacting>,
+    /// WATCHed keys and the versions that they had (0: absent), without a source.
+    pub(super) watched: Vec<(Box<[u8]>, u64)>,
+    /// WATCH on a Redis source: everything goes over this connection until the transaction is over.
+    pub(super) pinned: Option<Box<dyn Relay>>,
+    /// State of the generator behind RANDOMKEY.
+    random: u64,
+    unusual: bool,
+}
+
+/// CLIENT REPLY.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replies {
+    On,
+    Off,
+    /// The next command is not answered.
+    SkipNext,
+    /// This one is not.
+    Skip,
+}
+
+impl Session {
+    /// A connection that has just been accepted.
+    pub fn new(worker: &Worker, client: Arc<Client>) -> Session {
+        let mut session = Session {
+            random: client.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ client.connected | 1,
+            client,
+            resp3: false,
+            authenticated: !password::is_required(&worker.app.settings),
+            replies: Replies::On,
+            multi: None,
+            watched: Vec::new(),
+            pinned: None,
+            unusual: false,
+        };
+        session.client.about.lock().user = password::USER_NAME.into();
+        session.settle();
+        session
+    }
+
+    /// Has the client said the password (or need not it)?
+    #[inline]
+    pub fn authenticated(&self) -> bool {
+        self.authenticated
+    }
+
+    /// Anything that takes a command off the short way: no password yet, a transaction, replies off, a pinned connection.
+    #[inline]
+    pub(super) fn is_unusual(&self) -> bool {
+        self.unusual
+    }
+
+    /// To be called after any change of the fields that others may write.
+    pub(super) fn settle(&mut self) {
+        self.unusual =
+            !self.authenticated || self.replies != Replies::On || self.multi.is_some() || self.pinned.is_some();
+    }
+
+    pub(super) fn authenticate(&mut self, authenticated: bool) {
+        self.authenticated = authenticated;
+        self.settle();
+    }
+
+    pub(super) fn set_resp3(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+        self.client.about.lock().protocol = if resp3 { 3 } else { 2 };
+    }
+
+    /// CLIENT REPLY.
+    pub(super) fn set_replies(&mut self, replies: Replies) {
+        // SKIP does not end OFF.
+        if !(self.replies == Replies::Off && replies == Replies::SkipNext) {
+            self.replies = replies;
+        }
+        self.settle();
+    }
+
+    /// Is the command that is running not to be answered?
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.replies, Replies::Off | Replies::Skip)
+    }
+
+    /// A command is over: SKIP counts commands.
+    pub(super) fn command_over(&mut self) {
+        self.replies = match self.replies {
+            Replies::Skip => Replies::On,
+            Replies::SkipNext => Replies::Skip,
+            same => same,
+        };
+        self.settle();
+    }
+
+    /// Ends a transaction, if there is one, and forgets what was watched.
+    pub(super) fn end_transaction(&mut self) {
+        self.multi = None;
+        self.unwatch();
+        self.client.about.lock().queued = None;
+    }
+
+    pub(super) fn unwatch(&mut self) {
+        self.watched.clear();
+        self.pinned = None;
+        self.settle();
+    }
+
+    /// As if newly connected (RESET).
+    pub(super) fn reset(&mut self, worker: &Worker) {
+        self.end_transaction();
+        self.set_resp3(false);
+        self.replies = Replies::On;
+        self.client.about.lock().name = "".into();
+        self.authenticate(!password::is_required(&worker.app.settings));
+    }
+
+    /// A number that looks random (xorshift64*).
+    pub(super) fn next_random(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+}

@@ -1,0 +1,396 @@
+//! The fast path: answers plain requests of hot routes from a loop of its own, and hands the connection to the general
+//! path at the first request that is anything else.
+//!
+//! One turn: send what is left, read, answer every request that is complete from inside the engine's lookup, send. Reads
+//! that have to wait for the source keep their places in the order of answers and leave as one batch.
+use super::{
+    Buffers, Context, INPUT, LINGER,
+    answer::{self, Reading},
+    body::Body,
+    kv::{self, Read},
+    problem::Problem,
+    watch::{Verdict, Watch},
+};
+use crate::{
+    clock,
+    net::{linger::linger, throttle::Scope},
+    proto::{
+        http::{
+            head::{Front, Heads},
+            target,
+            text::Date,
+        },
+        output::Output,
+    },
+    read::{Begun, Fetch},
+};
+use bytes::Bytes;
+use http::Response;
+use larder_engine::{Millis, Wait};
+use std::{
+    future::poll_fn,
+    io::{self, IoSlice},
+    pin::Pin,
+    rc::Rc,
+    task::{Context as Cx, Poll, ready},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+/// Output that is sent before more requests are answered.
+const ENOUGH: usize = 256 * 1024;
+/// Reads of one connection that wait at a time.
+const MOST_WAITING: usize = 128;
+/// Turns before other connections get theirs.
+const TURNS: u32 = 16;
+/// Buffers sent with one system call.
+const SLICES: usize = 16;
+/// Chunks of a body from here on are sent by reference.
+const LINKED: usize = 4096;
+
+/// Serves a connection until it ends (`None`) or needs the general path: then with what was read and not answered.
+pub(super) async fn serve(
+    context: &Rc<Context>,
+    stream: TcpStream,
+    watch: &Watch,
+) -> Option<(TcpStream, Vec<u8>)> {
+    let mut fast = Fast {
+        context,
+        watch,
+        stream,
+        heads: Heads::default(),
+        input: Vec::new(),
+        output: Output::default(),
+        scratch: Vec::new(),
+        batch: Vec::new(),
+        waiting: Vec::new(),
+        state: State::Idle,
+        hits: 0,
+    };
+    watch.allow(context.worker.app.settings.idle_timeout);
+    loop {
+        // A socket that fails has nobody left to answer.
+        match poll_fn(|cx| fast.turn(cx)).await.ok()? {
+            Next::Settle => fast.settle().await.ok()?,
+            Next::Handover => {
+                fast.flush().await.ok()?;
+                return Some((fast.stream, fast.input));
+            }
+            Next::HeadTimeout => {
+                let limit = context.worker.app.settings.header_timeout;
+                fast.send(answer::head_timeout(limit)).await.ok()?;
+                fast.flush().await.ok()?;
+                linger(&mut fast.stream, LINGER).await;
+                return None;
+            }
+            Next::Close => return None,
+        }
+    }
+}
+
+/// What a turn ended with.
+enum Next {
+    /// Reads wait for the source.
+    Settle,
+    /// The general path goes on.
+    Handover,
+    /// A client took too long over a head.
+    HeadTimeout,
+    Close,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// All that was read is answered.
+    Idle,
+    /// Part of a head was read: its time runs.
+    InHead,
+    /// `input` may hold whole requests: room in the output ran out before they did.
+    Backlog,
+    /// `input` begins with a request that is not for us.
+    Foreign,
+}
+
+struct Fast<'c> {
+    context: &'c Context,
+    watch: &'c Watch,
+    stream: TcpStream,
+    heads: Heads,
+    /// Read, and not answered.
+    input: Vec<u8>,
+    /// Answered, and not sent, because the socket was full.
+    output: Output,
+    /// Of the key decoder.
+    scratch: Vec<u8>,
+    batch: Vec<Fetch>,
+    waiting: Vec<Waiting>,
+    state: State,
+    /// Hits of the turn that are not counted yet.
+    hits: u64,
+}
+
+/// An answer that could not be written at once, and those that come after it.
+struct Waiting {
+    reading: Reading,
+    key: Box<[u8]>,
+    answer: Answer,
+    after: Output,
+}
+
+enum Answer {
+    /// The source is being asked.
+    Wait(Wait),
+    /// Too large to be encoded under the shard's lock.
+    Large(Bytes),
+}
+
+impl Fast<'_> {
+    fn turn(&mut self, cx: &mut Cx<'_>) -> Poll<io::Result<Next>> {
+        let worker = self.context.worker.clone();
+        let settings = &worker.app.settings;
+        for _ in 0..TURNS {
+            if !self.output.is_empty() {
+                ready!(self.poll_flush(cx))?;
+            }
+            if self.state == State::Foreign || worker.http.watches.draining() && !self.input.is_empty() {
+                return Poll::Ready(Ok(Next::Handover));
+            }
+            let buffers = &mut *worker.http.buffers.borrow_mut();
+            // Whoever panicked here before us must not be heard by our client.
+            buffers.output.clear();
+            let kept = self.input.len();
+            buffers.input[..kept].copy_from_slice(&self.input);
+            let mut filled = kept;
+            if self.state != State::Backlog {
+                let mut free = ReadBuf::new(&mut buffers.input[kept..]);
+                match Pin::new(&mut self.stream).poll_read(cx, &mut free) {
+                    Poll::Ready(result) => result?,
+                    Poll::Pending => return self.at_rest().map(Ok),
+                }
+                if free.filled().is_empty() {
+                    return Poll::Ready(Ok(Next::Close));
+                }
+                filled += free.filled().len();
+                worker.counters.http_bytes_in.add(free.filled().len() as u64);
+            }
+            let was = self.state;
+            let answered = self.answer_all(filled, buffers);
+            self.input.clear();
+            self.input.extend_from_slice(&buffers.input[answered..filled]);
+            if !self.batch.is_empty() {
+                worker.groups[0].source.fetch(&mut self.batch);
+            }
+            match self.state {
+                State::InHead if was == State::InHead && answered == 0 => {}
+                State::InHead => self.watch.allow(Some(settings.header_timeout)),
+                State::Idle | State::Backlog | State::Foreign => self.watch.allow(settings.idle_timeout),
+            }
+            match self.poll_send(&mut buffers.output, cx) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => self.output.append(&mut buffers.output),
+            }
+            if !self.waiting.is_empty() {
+                return Poll::Ready(Ok(Next::Settle));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Nothing to read: waits, or ends the connection if its time is over.
+    fn at_rest(&self) -> Poll<Next> {
+        match self.watch.verdict() {
+            Verdict::Live => Poll::Pending,
+            Verdict::Expired if self.state == State::InHead => Poll::Ready(Next::HeadTimeout),
+            // The general path finishes a head that was begun, and says that it closes.
+            Verdict::Drain if !self.input.is_empty() => Poll::Ready(Next::Handover),
+            Verdict::Expired | Verdict::Drain => Poll::Ready(Next::Close),
+        }
+    }
+
+    /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they take.
+    fn answer_all(&mut self, filled: usize, buffers: &mut Buffers) -> usize {
+        let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
+        let now = clock::now();
+        let date = buffers.date.at(now);
+        let (input, output) = (&buffers.input[..filled], &mut buffers.output);
+        let mut at = 0;
+        self.state = loop {
+            if at == filled {
+                break State::Idle;
+            }
+            let (target, len) = match self.heads.front(&input[at..]) {
+                Front::Plain { target, len } if len <= max_head => (target, len),
+                Front::Partial if filled - at <= max_head => break State::InHead,
+                Front::Plain { .. } | Front::Partial | Front::Other => break State::Foreign,
+            };
+            if !self.answer(target, now, date, output) {
+                break State::Foreign;
+            }
+            at += len;
+            if self.waiting.len() == MOST_WAITING || output.len() > ENOUGH {
+                break State::Backlog;
+            }
+        };
+        self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits));
+        at
+    }
+
+    /// Answers a plain request; false if it is not for a hot route, or not well-formed enough for a short answer.
+    #[inline]
+    fn answer(&mut self, target: &[u8], now: Millis, date: &[u8; Date::LEN], output: &mut Output) -> bool {
+        let worker = &self.context.worker;
+        let (path, query) = target::split(target);
+        let (reading, decoded) = if let Some(key) = path.strip_prefix(b"/v1/kv/") {
+            (Reading::Kv, target::decode_path(key, &mut self.scratch))
+        } else {
+            let reading = match path {
+                b"/lookup" => Reading::Lookup,
+                b"/" => Reading::Text,
+                _ => return false,
+            };
+            match target::parameter(query, "key") {
+                Some(key) => (reading, target::decode_query(key, &mut self.scratch)),
+                None => return false,
+            }
+        };
+        let key = match decoded {
+            Ok(key) if (1..=worker.app.settings.max_key).contains(&key.len()) => key,
+            _ => return false,
+        };
+        // Behind an answer that waits, this one waits too.
+        let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
+        if let Some(throttle) = &worker.app.throttle
+            && let Err(throttled) = throttle.check(Scope::Data, self.context.peer.ip())
+        {
+            let response = reading.failed(Some(key), Problem::throttled(&throttled));
+            worker.counters.http_throttled.add(1);
+            worker.counters.http_answered(response.status().as_u16());
+            answer::write_whole(output, response, date);
+            return true;
+        }
+        let group = &worker.groups[0];
+        let instance = worker.app.instance;
+        let begun = group.begin(group.cache.key(key), now, &mut self.batch, |entry| {
+            reading.write_hit(output, &entry, now, instance, date)
+        });
+        let answer = match begun {
+            Begun::Hit(None) => {
+                self.hits += 1;
+                return true;
+            }
+            Begun::Absent => {
+                let response = reading.absent(key);
+                worker.counters.http_answered(response.status().as_u16());
+                answer::write_whole(output, response, date);
+                return true;
+            }
+            Begun::Hit(Some(value)) => Answer::Large(value),
+            Begun::Wait(wait) => Answer::Wait(wait),
+        };
+        self.waiting.push(Waiting { reading, key: key.into(), answer, after: Output::default() });
+        true
+    }
+
+    /// Sends the answers that wait, in order, each followed by those behind it.
+    async fn settle(&mut self) -> io::Result<()> {
+        let worker = self.context.worker.clone();
+        for waiting in std::mem::take(&mut self.waiting) {
+            let Waiting { reading, key, answer, mut after } = waiting;
+            // The source keeps its own deadline.
+            self.watch.allow(None);
+            let read = match answer {
+                Answer::Large(value) => Read::Found(None, value),
+                Answer::Wait(wait) => kv::fetched(&worker.groups[0], &key, wait).await,
+            };
+            let response = match read {
+                Read::Found(about, value) => reading.found(&key, value, about, worker.app.instance),
+                Read::Absent => reading.absent(&key),
+                Read::Failed(error) => reading.failed(Some(&key), Problem::source(&error)),
+            };
+            worker.counters.http_answered(response.status().as_u16());
+            self.send(response).await?;
+            self.output.append(&mut after);
+        }
+        self.flush().await?;
+        self.watch.allow(match self.state {
+            State::InHead => Some(worker.app.settings.header_timeout),
+            _ => worker.app.settings.idle_timeout,
+        });
+        Ok(())
+    }
+
+    /// Appends a response to the output, sending as it grows.
+    async fn send(&mut self, mut response: Response<Body>) -> io::Result<()> {
+        let worker = self.context.worker.clone();
+        let chunked = {
+            let date = &mut worker.http.buffers.borrow_mut().date;
+            answer::write_head(&mut self.output, &response, date.at(clock::now()))
+        };
+        while let Some(bytes) = response.body_mut().next() {
+            if chunked {
+                self.output.put(format!("{:x}\r\n", bytes.len()).as_bytes());
+            }
+            if bytes.len() < LINKED {
+                self.output.put(&bytes);
+            } else {
+                self.output.put_shared(bytes);
+            }
+            if chunked {
+                self.output.put(b"\r\n");
+            }
+            if self.output.len() > ENOUGH {
+                self.flush().await?;
+            }
+        }
+        if chunked {
+            self.output.put(b"0\r\n\r\n");
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.watch.allow(self.context.worker.app.settings.idle_timeout);
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Sends what is left over; a client that takes nothing for `idle-timeout` is given up.
+    fn poll_flush(&mut self, cx: &mut Cx<'_>) -> Poll<io::Result<()>> {
+        let before = self.output.len();
+        let mut output = std::mem::take(&mut self.output);
+        let sent = self.poll_send(&mut output, cx);
+        self.output = output;
+        if self.output.len() < before {
+            self.watch.allow(self.context.worker.app.settings.idle_timeout);
+        }
+        match sent {
+            Poll::Pending if self.watch.verdict() == Verdict::Expired => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            // An idle connection keeps no buffer.
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(self.output = Output::default())),
+            other => other,
+        }
+    }
+
+    /// Sends until the output is empty or the socket full.
+    fn poll_send(&mut self, output: &mut Output, cx: &mut Cx<'_>) -> Poll<io::Result<()>> {
+        while !output.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let used = output.io_slices(&mut slices);
+            let stream = Pin::new(&mut self.stream);
+            let sent = match &slices[..used] {
+                [one] => ready!(stream.poll_write(cx, one))?,
+                many => ready!(stream.poll_write_vectored(cx, many))?,
+            };
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.context.worker.counters.http_bytes_out.add(sent as u64);
+            output.advance(sent);
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,334 @@
+//! The general path: hyper, over a connection of which some bytes may have been read.
+use super::{
+    Context, LINGER, answer,
+    body::Body,
+    router,
+    watch::{Verdict, Watch},
+};
+use crate::{
+    net::linger::linger,
+    proto::{http::text::Date, output::Output},
+    telemetry::Counters,
+};
+use bytes::{Buf, Bytes};
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::{
+    body::Incoming,
+    rt::Executor,
+    server::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::{
+    cell::Cell,
+    convert::Infallible,
+    future::{Future, poll_fn},
+    io::{self, IoSlice},
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::{Context as Cx, Poll, ready},
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
+    net::TcpStream,
+};
+
+/// Streams that an HTTP/2 client may have open at once.
+const STREAMS: u32 = 128;
+/// Time for the last words on a connection that we end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Serves a connection to its end; `read` was already taken from it.
+pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>, watch: Rc<Watch>) {
+    let max_headers = context.worker.app.settings.max_headers;
+    let header_timeout = context.worker.app.settings.header_timeout;
+    // No HTTP/1 method begins like HTTP/2's preface (RFC 9113 section 3.4).
+    let is_http2 = read.starts_with(b"PRI");
+    let activity = Rc::new(Activity::new(&context, watch, is_http2, !read.is_empty()));
+    let io = TokioIo::new(Io { stream, read: read.into(), activity: activity.clone() });
+    let service = Service { context, activity: activity.clone() };
+    if is_http2 {
+        let connection = http2::Builder::new(OnThisCore)
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(u32::try_from(max_headers).unwrap_or(u32::MAX))
+            .serve_connection(io, service);
+        let mut connection = pin!(connection);
+        drive(&activity, |cx, finish| {
+            if finish {
+                connection.as_mut().graceful_shutdown();
+            }
+            connection.as_mut().poll(cx)
+        })
+        .await;
+        return;
+    }
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // `Activity` keeps the time: hyper's clock would run on an idle connection, too.
+        .header_read_timeout(None)
+        // A head that is somewhat too large gets an answer that names the setting; hyper's own has no words.
+        .max_buf_size(2 * max_headers)
+        .serve_connection(io, service);
+    let end = drive(&activity, |cx, finish| {
+        if finish {
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        connection.poll_without_shutdown(cx)
+    })
+    .await;
+    let mut stream = connection.into_parts().io.into_inner().stream;
+    match end {
+        End::Done => linger(&mut stream, LINGER).await,
+        End::HeadTimeout => {
+            let mut output = Output::default();
+            let date = *Date::default().at(crate::clock::now());
+            answer::write_whole(&mut output, answer::head_timeout(header_timeout), &date);
+            let mut slices = [IoSlice::new(&[]); 2];
+            let used = output.io_slices(&mut slices);
+            // A socket without room for this much belongs to a client that does not listen.
+            if stream.write_vectored(&slices[..used]).await.is_ok() {
+                linger(&mut stream, LINGER).await;
+            }
+        }
+        End::Dropped => {}
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Hyper has finished with it.
+    Done,
+    /// A head took too long.
+    HeadTimeout,
+    /// Its time was over.
+    Dropped,
+}
+
+/// Polls a connection until it is done or out of time; `poll` is called with `true` once, when it should come to an end.
+async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> Poll<hyper::Result<()>>) -> End {
+    let mut finishing = false;
+    let mut finish_now = false;
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(result) = poll(cx, std::mem::take(&mut finish_now)) {
+                // Hyper has told the client; other errors are the client's going away.
+                if result.is_err_and(|error| error.is_parse()) {
+                    activity.counters.http_protocol_errors.add(1);
+                }
+                return Poll::Ready(End::Done);
+            }
+            match activity.watch.verdict() {
+                Verdict::Live => return Poll::Pending,
+                Verdict::Drain if finishing => return Poll::Pending,
+                Verdict::Expired if activity.stalled.get() || finishing => {
+                    return Poll::Ready(End::Dropped);
+                }
+                Verdict::Expired if activity.in_head.get() => return Poll::Ready(End::HeadTimeout),
+                Verdict::Expired => activity.watch.allow(Some(LAST_WORDS)),
+                Verdict::Drain => {}
+            }
+            (finishing, finish_now) = (true, true);
+        }
+    })
+    .await
+}
+
+/// What a connection is doing, and how long it may.
+struct Activity {
+    counters: Arc<Counters>,
+    watch: Rc<Watch>,
+    idle_timeout: Option<Duration>,
+    header_timeout: Duration,
+    /// Frames come on an idle HTTP/2 connection that are no part of a request; only requests keep one alive.
+    is_http2: bool,
+    requests: Cell<u32>,
+    in_head: Cell<bool>,
+    /// The socket has taken nothing since its time was last set.
+    stalled: Cell<bool>,
+}
+
+impl Activity {
+    fn new(context: &Context, watch: Rc<Watch>, is_http2: bool, begun: bool) -> Activity {
+        let settings = &context.worker.app.settings;
+        let activity = Activity {
+            counters: context.worker.counters.clone(),
+            watch,
+            idle_timeout: settings.idle_timeout,
+            header_timeout: settings.header_timeout,
+            is_http2,
+            requests: Cell::new(0),
+            in_head: Cell::new(false),
+            stalled: Cell::new(false),
+        };
+        activity.watch.allow(activity.idle_timeout);
+        if begun {
+            activity.head_begins();
+        }
+        activity
+    }
+
+    /// Bytes came in.
+    fn read(&self, bytes: usize) {
+        self.counters.http_bytes_in.add(bytes as u64);
+        self.head_begins();
+    }
+
+    fn head_begins(&self) {
+        if !self.is_http2 && self.requests.get() == 0 && !self.in_head.replace(true) {
+            self.watch.allow(Some(self.header_timeout));
+        }
+    }
+
+    /// Bytes went out, or (`None`) did not.
+    fn wrote(&self, bytes: Option<usize>) {
+        self.counters.http_bytes_out.add(bytes.unwrap_or(0) as u64);
+        let blocked = bytes.is_none();
+        if self.stalled.replace(blocked) != blocked {
+            let busy = !blocked && self.requests.get() > 0;
+            self.watch.allow(if busy { None } else { self.idle_timeout });
+        }
+    }
+
+    /// A request has come in, and is in work until the return value is dropped.
+    fn begin(self: &Rc<Self>) -> Busy {
+        self.requests.set(self.requests.get() + 1);
+        self.in_head.set(false);
+        // A body has its own time (`input`), sources have theirs.
+        self.watch.allow(None);
+        Busy { activity: self.clone(), since: Instant::now() }
+    }
+}
+
+/// A request in work.
+struct Busy {
+    activity: Rc<Activity>,
+    since: Instant,
+}
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let activity = &self.activity;
+        activity.counters.http_seconds.record(self.since.elapsed());
+        activity.requests.set(activity.requests.get() - 1);
+        if activity.requests.get() == 0 {
+            activity.watch.allow(activity.idle_timeout);
+        }
+    }
+}
+
+/// What hyper calls for each request.
+struct Service {
+    context: Rc<Context>,
+    activity: Rc<Activity>,
+}
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = Response<Answer>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>>>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let busy = self.activity.begin();
+        let context = self.context.clone();
+        Box::pin(async move {
+            let response = router::respond(&context, request).await;
+            context.worker.counters.http_answered(response.status().as_u16());
+            Ok(response.map(|body| Answer { body, _busy: busy }))
+        })
+    }
+}
+
+/// A response's body; the request is in work until it is gone.
+struct Answer {
+    body: Body,
+    _busy: Busy,
+}
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Cx<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Runs HTTP/2's streams beside their connection.
+#[derive(Clone)]
+struct OnThisCore;
+impl<F: Future<Output: 'static> + 'static> Executor<F> for OnThisCore {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(future);
+    }
+}
+
+/// The connection as hyper sees it: what was read before comes first, and every event is noted.
+struct Io {
+    stream: TcpStream,
+    read: Bytes,
+    activity: Rc<Activity>,
+}
+
+impl Io {
+    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.activity.wrote(match &result {
+            Poll::Pending => None,
+            Poll::Ready(sent) => Some(*sent.as_ref().unwrap_or(&0)),
+        });
+        result
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Cx<'_>, free: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.read.has_remaining() {
+            let len = self.read.len().min(free.remaining());
+            free.put_slice(&self.read.split_to(len));
+            return Poll::Ready(Ok(()));
+        }
+        let before = free.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, free))?;
+        self.activity.read(free.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Cx<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Cx<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.wrote(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Cx<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Cx<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

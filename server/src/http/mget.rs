@@ -1,0 +1,103 @@
+//! `POST /v1/mget`: many keys in one request.
+use super::{
+    answer,
+    body::{Body, Writer},
+    keys::put_bytes,
+    problem::{Kind, Problem},
+    router::Call,
+};
+use crate::{
+    proto::http::text::Sink,
+    read::{Begun, Group},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::Response;
+use larder_engine::Wait;
+use serde::Deserialize;
+
+/// `{"keys":["a",{"base64":"/w=="}]}`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    keys: Vec<WantedKey>,
+}
+
+/// A key, as text or, where it is not UTF-8, as base64.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum WantedKey {
+    Text(String),
+    Bytes(Encoded),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Encoded {
+    base64: String,
+}
+
+enum Slot {
+    Known(Option<Bytes>),
+    Wait(Wait),
+}
+
+/// Answers `{"values":[…]}` in the order of the keys: null where there is no such key, a string where the value is UTF-8,
+/// otherwise `{"base64":"…"}`. If the source fails for one key, the request fails.
+pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Problem> {
+    let keys = parse(&body, call.worker.app.settings.max_pipeline)?;
+    let group = call.group;
+    let mut batch = Vec::new();
+    let mut slots = Vec::with_capacity(keys.len());
+    for key in &keys {
+        call.check_key(key)?;
+        let key = group.cache.key(key);
+        let begun = group.begin(key, call.now, &mut batch, |entry| entry.value.to_bytes());
+        slots.push(match begun {
+            Begun::Hit(value) => Slot::Known(Some(value)),
+            Begun::Absent => Slot::Known(None),
+            Begun::Wait(wait) => Slot::Wait(wait),
+        });
+    }
+    if !batch.is_empty() {
+        group.source.fetch(&mut batch);
+    }
+    let mut body = Writer::with_capacity(64 * keys.len());
+    let mut separator: &[u8] = b"{\"values\":[";
+    for slot in slots {
+        let value = match slot {
+            Slot::Known(value) => value,
+            Slot::Wait(wait) => {
+                Group::end(wait).await.map_err(|error| Problem::source(&error))?
+            }
+        };
+        body.put(separator);
+        separator = b",";
+        match value {
+            Some(value) => put_bytes(&mut body, value),
+            None => body.put(b"null"),
+        }
+    }
+    body.put(if keys.is_empty() { b"{\"values\":[]}" } else { b"]}" });
+    Ok(answer::json(body.finish()))
+}
+
+fn parse(body: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Problem> {
+    let bad = |why: &dyn std::fmt::Display| {
+        Problem::of(Kind::BadBody, format!("expected {{\"keys\":[…]}}: {why}"))
+    };
+    let wanted: Wanted = serde_json::from_slice(body).map_err(|error| bad(&error))?;
+    if wanted.keys.len() > most {
+        return Err(Problem::over(
+            Kind::TooManyKeys,
+            "the number of keys",
+            "max-pipeline",
+            most,
+        ));
+    }
+    let bytes = wanted.keys.into_iter().map(|key| match key {
+        WantedKey::Text(text) => Ok(text.into_bytes()),
+        WantedKey::Bytes(key) => BASE64_STANDARD.decode(key.base64).map_err(|error| bad(&error)),
+    });
+    bytes.collect()
+}

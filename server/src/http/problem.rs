@@ -1,0 +1,183 @@
+//! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described in docs/reference/http.md.
+use super::body::Body;
+use crate::{net::throttle::Throttled, proto::http::json, source::SourceError};
+use http::{HeaderValue, Response, StatusCode, header};
+use std::time::Duration;
+
+/// What went wrong, as a client can tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    BadBody,
+    BadKey,
+    BadParameter,
+    BadPrecondition,
+    BodyTimeout,
+    BodyTooLarge,
+    HeadTimeout,
+    HeadTooLarge,
+    KeyNotFound,
+    KeyTooLarge,
+    MethodNotAllowed,
+    NoSuchGroup,
+    NoSuchRoute,
+    NotReady,
+    PreconditionFailed,
+    SourceRefused,
+    SourceUnavailable,
+    Throttled,
+    TooManyKeys,
+    ValueTooLarge,
+}
+
+impl Kind {
+    /// Last segment of `type`, title and status.
+    fn describe(self) -> (&'static str, &'static str, StatusCode) {
+        use StatusCode as S;
+        match self {
+            Kind::BadBody => ("bad-body", "The body cannot be read", S::BAD_REQUEST),
+            Kind::BadKey => ("bad-key", "The key cannot be read", S::BAD_REQUEST),
+            Kind::BadParameter => ("bad-parameter", "A parameter cannot be read", S::BAD_REQUEST),
+            Kind::BadPrecondition => {
+                ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST)
+            }
+            Kind::BodyTimeout => ("body-timeout", "The body came too slowly", S::REQUEST_TIMEOUT),
+            Kind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),
+            Kind::HeadTimeout => ("head-timeout", "The head came too slowly", S::REQUEST_TIMEOUT),
+            Kind::HeadTooLarge => (
+                "head-too-large",
+                "The head is too large",
+                S::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            ),
+            Kind::KeyNotFound => ("key-not-found", "Key not found", S::NOT_FOUND),
+            Kind::KeyTooLarge => ("key-too-large", "The key is too large", S::URI_TOO_LONG),
+            Kind::MethodNotAllowed => {
+                ("method-not-allowed", "Method not allowed", S::METHOD_NOT_ALLOWED)
+            }
+            Kind::NoSuchGroup => ("no-such-group", "No such group", S::NOT_FOUND),
+            Kind::NoSuchRoute => ("no-such-route", "No such route", S::NOT_FOUND),
+            Kind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
+            Kind::PreconditionFailed => {
+                ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)
+            }
+            Kind::SourceRefused => ("source-refused", "The source refused", S::BAD_GATEWAY),
+            Kind::SourceUnavailable => {
+                ("source-unavailable", "The source is unavailable", S::SERVICE_UNAVAILABLE)
+            }
+            Kind::Throttled => ("throttled", "Too many requests", S::SERVICE_UNAVAILABLE),
+            Kind::TooManyKeys => ("too-many-keys", "Too many keys", S::PAYLOAD_TOO_LARGE),
+            Kind::ValueTooLarge => {
+                ("value-too-large", "The value is too large", S::PAYLOAD_TOO_LARGE)
+            }
+        }
+    }
+}
+
+/// An error and what is known about this occurrence of it.
+#[derive(Debug)]
+pub(super) struct Problem {
+    kind: Kind,
+    detail: Option<String>,
+    retry_after: Option<Duration>,
+    allow: Option<HeaderValue>,
+}
+
+impl Problem {
+    /// Without a detail.
+    pub(super) fn new(kind: Kind) -> Problem {
+        Problem { kind, detail: None, retry_after: None, allow: None }
+    }
+
+    /// With a sentence about this occurrence.
+    pub(super) fn of(kind: Kind, detail: impl Into<String>) -> Problem {
+        Problem { detail: Some(detail.into()), ..Problem::new(kind) }
+    }
+
+    /// Something exceeds the setting that bounds it.
+    pub(super) fn over(kind: Kind, what: &str, setting: &str, limit: usize) -> Problem {
+        Problem::of(kind, format!("{what} exceeds the limit of {limit} (setting `{setting}`)"))
+    }
+
+    /// What a source answered instead of a value.
+    pub(super) fn source(error: &SourceError) -> Problem {
+        if error.is_unavailable() {
+            Problem {
+                retry_after: Some(SOURCE_RETRY),
+                ..Problem::of(Kind::SourceUnavailable, error.to_string())
+            }
+        } else {
+            Problem::of(Kind::SourceRefused, error.to_string())
+        }
+    }
+
+    /// A request over the rate.
+    pub(super) fn throttled(throttled: &Throttled) -> Problem {
+        Problem {
+            retry_after: Some(throttled.retry_after),
+            ..Problem::of(
+                Kind::Throttled,
+                format!("the rate allowed by setting `{}` is used up", throttled.setting),
+            )
+        }
+    }
+
+    /// The route exists for these methods.
+    pub(super) fn method_not_allowed(allow: &str) -> Problem {
+        Problem {
+            allow: HeaderValue::from_str(allow).ok(),
+            ..Problem::new(Kind::MethodNotAllowed)
+        }
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.kind.describe().2
+    }
+
+    /// When to try again.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// For people.
+    pub(super) fn sentence(&self) -> String {
+        let title = self.kind.describe().1;
+        self.detail.as_ref().map_or_else(|| title.to_owned(), |detail| format!("{title}: {detail}"))
+    }
+
+    /// The response.
+    pub(super) fn into_response(self) -> Response<Body> {
+        let (name, title, status) = self.kind.describe();
+        let mut text = format!(
+            "{{\"type\":\"/problems/{name}\",\"title\":\"{title}\",\"status\":{}",
+            status.as_u16()
+        )
+        .into_bytes();
+        if let Some(detail) = &self.detail {
+            text.extend_from_slice(b",\"detail\":");
+            json::write(&mut text, detail.as_bytes());
+        }
+        text.push(b'}');
+        let mut response = Response::new(Body::full(text));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(wait) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, retry_after(wait));
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, allow);
+        }
+        response
+    }
+}
+
+/// When to try a source again that did not answer; sources reconnect with backoff, so sooner seldom helps.
+pub(super) const SOURCE_RETRY: Duration = Duration::from_secs(1);
+
+/// `Retry-After` in whole seconds, at least one.
+pub(super) fn retry_after(wait: Duration) -> HeaderValue {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    HeaderValue::from(seconds.max(1))
+}

@@ -1,0 +1,261 @@
+//! Who is connected: what CLIENT LIST shows, CLIENT KILL ends, and the acceptor balances.
+//!
+//! A connection belongs to one worker, which alone writes to its [`Client`] (except for [`Client::close`]). Each worker has
+//! its own map of clients, locked only when a connection opens or closes or when somebody lists them.
+use larder_engine::Millis;
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    task::Waker,
+};
+
+/// Connections beyond `max-connections` that the admin listener may have.
+const ADMIN_RESERVE: usize = 16;
+
+/// One connection of the Redis protocol.
+#[derive(Debug)]
+pub struct Client {
+    /// Unique for the life of the process, from 1, in order of arrival.
+    pub id: u64,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// Our end of the connection.
+    pub local: SocketAddr,
+    /// The worker that serves it.
+    pub worker: usize,
+    /// When it was accepted.
+    pub connected: Millis,
+    /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by dispatch.
+    pub command: AtomicU16,
+    /// What the client said about itself.
+    pub about: Mutex<About>,
+    active: AtomicU64,
+    closing: AtomicU8,
+    waker: Waker,
+}
+
+/// What a client said about itself, and the state of its session that CLIENT LIST shows.
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// CLIENT SETNAME.
+    pub name: Arc<str>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: Arc<str>,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_version: Arc<str>,
+    /// The user it authenticated as.
+    pub user: Arc<str>,
+    /// SELECTed database.
+    pub database: u32,
+    /// 2 or 3.
+    pub protocol: u8,
+    /// Commands queued by MULTI; `None` outside of one.
+    pub queued: Option<usize>,
+}
+
+impl Client {
+    /// A connection that just came in, whose task `waker` wakes. Outside of [`Clients`] only tests need one (`Waker::noop()`).
+    pub fn new(
+        id: u64,
+        peer: SocketAddr,
+        local: SocketAddr,
+        worker: usize,
+        now: Millis,
+        waker: Waker,
+    ) -> Client {
+        Client {
+            id,
+            peer,
+            local,
+            worker,
+            connected: now,
+            command: AtomicU16::new(u16::MAX),
+            about: Mutex::new(About {
+                protocol: 2,
+                ..About::default()
+            }),
+            active: AtomicU64::new(now),
+            closing: AtomicU8::new(0),
+            waker,
+        }
+    }
+
+    /// When the client last sent or took something.
+    pub fn active(&self) -> Millis {
+        self.active.load(Relaxed)
+    }
+
+    /// Notes a sign of life.
+    pub(super) fn touch(&self, now: Millis) {
+        self.active.store(now, Relaxed);
+    }
+
+    /// Ends the connection, from any thread: replies that are ready are still sent if the socket takes them (CLIENT KILL).
+    pub fn close(&self) {
+        self.ask(Closing::Now);
+    }
+
+    /// Ends the connection once what it has begun is answered (drain, idle time over).
+    pub(super) fn finish(&self) {
+        self.ask(Closing::WhenIdle);
+    }
+
+    fn ask(&self, closing: Closing) {
+        // Waking a task synchronises with its next poll, which therefore sees the flag.
+        self.closing.fetch_max(closing as u8, Relaxed);
+        self.waker.wake_by_ref();
+    }
+
+    /// Has somebody asked for the end?
+    pub(super) fn closing(&self) -> Option<Closing> {
+        match self.closing.load(Relaxed) {
+            0 => None,
+            1 => Some(Closing::WhenIdle),
+            _ => Some(Closing::Now),
+        }
+    }
+}
+
+/// How a connection is asked to end; the later wins over the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closing {
+    WhenIdle = 1,
+    Now = 2,
+}
+
+/// All connections of the process.
+#[derive(Debug)]
+pub struct Clients {
+    workers: Vec<PerWorker>,
+    next_id: AtomicU64,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct PerWorker {
+    /// Connections of every protocol.
+    open: AtomicUsize,
+    redis: Mutex<HashMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    /// For `workers` cores and at most `limit` connections (`max-connections`).
+    pub fn new(workers: usize, limit: usize) -> Clients {
+        Clients {
+            workers: (0..workers.max(1)).map(|_| PerWorker::default()).collect(),
+            next_id: AtomicU64::new(1),
+            limit,
+        }
+    }
+
+    /// The connection limit in force (`max-connections`, or less if the process may not open as many files).
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Open connections of all protocols.
+    pub fn open(&self) -> usize {
+        self.per_worker().sum()
+    }
+
+    /// Open connections of all protocols, worker by worker.
+    pub fn per_worker(&self) -> impl Iterator<Item = usize> + '_ {
+        self.workers.iter().map(|w| w.open.load(Relaxed))
+    }
+
+    /// Connections of the Redis protocol, in order of arrival.
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        let mut all: Vec<_> = self
+            .workers
+            .iter()
+            .flat_map(|w| w.redis.lock().values().cloned().collect::<Vec<_>>())
+            .collect();
+        all.sort_unstable_by_key(|client| client.id);
+        all
+    }
+
+    /// The Redis connection with this id.
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.workers
+            .iter()
+            .find_map(|w| w.redis.lock().get(&id).cloned())
+    }
+
+    /// Visits the Redis connections of one worker under its lock; `visit` must not open or close any.
+    pub(super) fn visit(&self, worker: usize, mut visit: impl FnMut(&Client)) {
+        for client in self.workers[worker].redis.lock().values() {
+            visit(client);
+        }
+    }
+
+    /// Admits a connection on the worker with the fewest, counting it there until the [`Seat`] is dropped. `None` if all
+    /// are taken; a few more are kept for the `admin` listener, which is needed most when the process is full.
+    /// Called by one thread only, so the count cannot pass the limit.
+    pub(super) fn admit(self: &Arc<Self>, admin: bool) -> Option<Seat> {
+        let reserve = if admin { ADMIN_RESERVE } else { 0 };
+        if self.open() >= self.limit + reserve {
+            return None;
+        }
+        let (worker, _) = self
+            .per_worker()
+            .enumerate()
+            .min_by_key(|(_, open)| *open)?;
+        self.workers[worker].open.fetch_add(1, Relaxed);
+        Some(Seat {
+            clients: self.clone(),
+            worker,
+        })
+    }
+
+    /// Lists a Redis connection until the [`Listed`] is dropped.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        local: SocketAddr,
+        worker: usize,
+        now: Millis,
+        waker: Waker,
+    ) -> Listed {
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let client = Arc::new(Client::new(id, peer, local, worker, now, waker));
+        self.workers[worker].redis.lock().insert(id, client.clone());
+        Listed {
+            clients: self.clone(),
+            client,
+        }
+    }
+}
+
+/// A counted connection on a worker.
+#[derive(Debug)]
+pub(super) struct Seat {
+    clients: Arc<Clients>,
+    pub(super) worker: usize,
+}
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.clients.workers[self.worker].open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A Redis connection in the list.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    clients: Arc<Clients>,
+    pub(crate) client: Arc<Client>,
+}
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let removed = self.clients.workers[self.client.worker]
+            .redis
+            .lock()
+            .remove(&self.client.id);
+        // Freed here, after the lock is gone.
+        drop(removed);
+    }
+}

@@ -1,0 +1,215 @@
+//! The control thread: builds the process, accepts, keeps house, hears signals, drains.
+use super::{
+    RunError, accept,
+    clients::Clients,
+    drain::{Drain, Phase},
+    files,
+    listen::{self, Service},
+    ready,
+    throttle::Throttle,
+    worker,
+};
+use crate::{
+    app::{App, Bound},
+    clock,
+    config::{GroupSettings, Settings},
+    dispatch::Calls,
+    read::Writes,
+    source::{Limits, SourceSetup},
+    telemetry::{Logs, Telemetry},
+};
+use larder_engine::Cache;
+use std::{
+    cell::Cell,
+    hash::{BuildHasher, RandomState},
+    net::TcpListener,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    runtime::{Builder, LocalOptions},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    task::AbortHandle,
+    time::{MissedTickBehavior, interval, sleep_until},
+};
+
+/// How often the memory tiers reclaim what has expired.
+const TICK: Duration = Duration::from_millis(100);
+/// Ticks between two rounds of forgetting idle clients' throttle state.
+const FORGET_EVERY: u32 = 10;
+/// Part of `grace` that is kept for dropping what is left, so that the process ends within it.
+const ABORT: Duration = Duration::from_millis(250);
+
+/// Serves until a signal ends it; returns `Ok` once drained (or once `grace` is over). The ready line goes to standard
+/// output when all addresses are bound and every core has begun to connect to its sources.
+///
+/// # Errors
+/// See [`RunError`]; nothing of the process keeps running that its end does not stop.
+pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
+    let limit = files::connections_that_fit(settings.max_connections);
+    if limit < settings.max_connections {
+        tracing::warn!(
+            wanted = settings.max_connections,
+            limit,
+            "max-connections lowered to what the limit on open files (ulimit -n) allows"
+        );
+    }
+    let sources = sources(&settings)?;
+    let (listeners, bound) = listen::bind(&settings)?;
+    let app = Arc::new(build(settings, logs, bound, limit, sources));
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    runtime.block_on(control(&app, listeners))
+}
+
+/// Checks what the groups' sources name.
+fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
+    let limits = Limits {
+        timeout: settings.source_timeout,
+        max_in_flight: settings.source_max_in_flight,
+        connections: settings.source_connections,
+        max_value: settings.max_value,
+    };
+    let source = |group: &GroupSettings| {
+        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })
+    };
+    settings.groups.iter().map(source).collect()
+}
+
+fn build(settings: Settings, logs: Logs, bound: Bound, limit: usize, sources: Vec<SourceSetup>) -> App {
+    App {
+        bound,
+        telemetry: Telemetry::new(settings.threads, logs),
+        sources,
+        caches: settings.groups.iter().map(cache).collect(),
+        writes: settings.groups.iter().map(|_| Arc::new(Writes::default())).collect(),
+        calls: Calls::new(settings.threads),
+        clients: Arc::new(Clients::new(settings.threads, limit)),
+        throttle: Throttle::new(&settings),
+        drain: Drain::default(),
+        instance: RandomState::new().hash_one(0),
+        settings,
+    }
+}
+
+fn cache(group: &GroupSettings) -> Arc<Cache> {
+    Cache::new(larder_engine::Config {
+        max_memory: group.max_memory,
+        max_keys: group.max_keys,
+        shards: None,
+        default_ttl: group.ttl.map(millis),
+        ttl_jitter: group.ttl_jitter,
+        seed: None,
+    })
+}
+
+/// A setting's duration as the engine counts it.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Result<(), RunError> {
+    // Before anyone can know that we are here.
+    let mut signals = Signals::new()?;
+    let mut workers = worker::start(app).await?;
+    let acceptors = acceptors(app, listeners, workers.arrivals);
+    ready::announce(&app.bound);
+
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks: u32 = 0;
+    loop {
+        tokio::select! {
+            _ = signals.next() => break,
+            Some(worker) = workers.ended.recv() => return Err(RunError::WorkerLost(worker)),
+            _ = tick.tick() => {
+                ticks = ticks.wrapping_add(1);
+                keep_house(app, ticks);
+            }
+        }
+    }
+    drain(app, acceptors, &mut workers.ended, &mut signals).await
+}
+
+fn acceptors(
+    app: &Arc<App>,
+    listeners: Vec<(Service, TcpListener)>,
+    arrivals: Vec<mpsc::UnboundedSender<accept::Arrival>>,
+) -> Vec<AbortHandle> {
+    let arrivals = Rc::new(arrivals);
+    let refused = Rc::new(Cell::new(0));
+    listeners
+        .into_iter()
+        .map(|(service, listener)| {
+            let accepting = accept::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
+            tokio::task::spawn_local(accepting).abort_handle()
+        })
+        .collect()
+}
+
+fn keep_house(app: &App, ticks: u32) {
+    let now = clock::now();
+    for cache in &app.caches {
+        cache.tick(now);
+    }
+    if let Some(throttle) = &app.throttle
+        && ticks.is_multiple_of(FORGET_EVERY)
+    {
+        throttle.forget_idle();
+    }
+}
+
+/// Stops accepting, lets every core finish, and gives up on what is left when `grace` is over.
+async fn drain(
+    app: &App,
+    acceptors: Vec<AbortHandle>,
+    ended: &mut mpsc::UnboundedReceiver<usize>,
+    signals: &mut Signals,
+) -> Result<(), RunError> {
+    let start = Instant::now();
+    let grace = app.settings.grace;
+    // The listeners close with their tasks, and with the tasks go the workers' channels.
+    acceptors.iter().for_each(AbortHandle::abort);
+    app.drain.advance(Phase::Draining);
+
+    let finish = start + grace.saturating_sub(ABORT.min(grace / 2));
+    let give_up = start + grace;
+    let mut left = app.settings.threads;
+    while left > 0 {
+        let aborting = app.drain.phase() == Phase::Aborting;
+        let next = if aborting { give_up } else { finish };
+        tokio::select! {
+            biased;
+            number = signals.next() => return Err(RunError::SecondSignal(number)),
+            _ = ended.recv() => left -= 1,
+            () = sleep_until(next.into()) => {
+                if aborting {
+                    break;
+                }
+                app.drain.advance(Phase::Aborting);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The signals that end the process.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The number of the next one.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
+            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! One connection without its socket: input in, replies out, in order. The whole pipeline rule is here.
+//!
+//! ```text
+//! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
+//!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
+//!                          │        its fetches ─────► batch ─ end of `process` ─► source
+//!                          └─ alone ─► stops here until everything before it is answered
+//! ```
+use super::{input::Input, spare::Spare};
+use crate::{
+    app::Worker,
+    dispatch::{self, Flow, Pending, Session},
+    net::{clients::Client, throttle::{Scope, Throttled}},
+    proto::{
+        output::Output,
+        resp::{Limits, Parsed, Parser},
+    },
+    read::Fetch,
+};
+use larder_engine::Millis;
+use std::{
+    collections::VecDeque,
+    net::IpAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// Commands processed before the other connections of the worker get their turn.
+const TURN: usize = 1024;
+/// Bytes due to the client beyond which no more of its commands are processed. One reply may pass it; large values are
+/// linked, not copied, so what it adds is references.
+const MAX_DUE: usize = 1 << 20;
+/// Waiting reads whose room is kept from one batch to the next.
+const KEPT_QUEUE: usize = 64;
+
+/// Why [`Conn::process`] stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The input is used up but for a part of a command that lacks at least `more` bytes.
+    Input {
+        /// At least 1.
+        more: usize,
+    },
+    /// There is more to process, but it is the others' turn.
+    Turn,
+    /// Too much is due to the client, or too many reads wait: go on when that has become less.
+    Full,
+    /// The next command runs by itself once everything before it is answered: [`Conn::run_alone`].
+    Alone,
+    /// Send what is due, then close.
+    Close,
+}
+
+/// A read that waits for flights, and what comes after its reply and before that of the next one.
+struct Waiting {
+    read: Pending,
+    after: Output,
+}
+
+/// One client's connection, without the socket.
+pub struct Conn {
+    /// The client, as others see it.
+    pub client: Arc<Client>,
+    /// What it has sent.
+    pub input: Input,
+    /// What is to be sent to it now.
+    pub out: Output,
+    session: Session,
+    parser: Parser,
+    limits: Limits,
+    queue: VecDeque<Waiting>,
+    /// Bytes in the queue's `after`s.
+    held: usize,
+    /// Length of the command that `run_alone` is to run, still at the front of the input.
+    alone: usize,
+    max_pipeline: usize,
+    peer: IpAddr,
+}
+
+impl Conn {
+    /// A connection that has just been accepted.
+    pub fn new(worker: &Worker, client: Arc<Client>) -> Conn {
+        let settings = &worker.app.settings;
+        Conn {
+            session: Session::new(worker, client.clone()),
+            input: Input::default(),
+            out: Output::default(),
+            parser: Parser::default(),
+            limits: Limits::new(settings.max_value),
+            queue: VecDeque::new(),
+            held: 0,
+            alone: 0,
+            max_pipeline: settings.max_pipeline.max(1),
+            peer: client.peer.ip(),
+            client,
+        }
+    }
+
+    /// Processes commands until the input is used up or something else stops it, then hands the misses over to the source as
+    /// one batch. Does not wait and does not write: what is to be sent is in [`Conn::out`].
+    pub fn process(&mut self, worker: &Worker, spare: &Spare, now: Millis) -> Step {
+        let batch = &mut *spare.batch.borrow_mut();
+        let step = self.begin_all(worker, now, batch);
+        if !batch.is_empty() {
+            worker.groups[0].source.fetch(batch);
+        }
+        step
+    }
+
+    fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
+        for _ in 0..TURN {
+            if self.is_full() {
+                return Step::Full;
+            }
+            self.limits.authenticated = self.session.authenticated();
+            let (out, behind) = match self.queue.back_mut() {
+                None => (&mut self.out, None),
+                Some(last) => {
+                    let already = last.after.len();
+                    (&mut last.after, Some(already))
+                }
+            };
+            let flow = match self.parser.parse(self.input.unread(), &self.limits) {
+                Ok(Parsed::Incomplete { more }) => return Step::Input { more },
+                Err(error) => {
+                    worker.counters.redis_protocol_errors.add(1);
+                    error.reply(out);
+                    Flow::Close
+                }
+                Ok(Parsed::Command { consumed }) => {
+                    let args = self.parser.args(self.input.unread());
+                    let flow = if args.is_empty() {
+                        Flow::Done
+                    } else if let Some(throttled) = refusal(worker, self.peer) {
+                        worker.counters.redis_throttled.add(1);
+                        refuse(&throttled, out);
+                        Flow::Done
+                    } else {
+                        dispatch::begin(worker, &mut self.session, &args, now, out, batch)
+                    };
+                    if matches!(flow, Flow::Alone) {
+                        self.alone = consumed;
+                        return Step::Alone;
+                    }
+                    self.input.consume(consumed);
+                    flow
+                }
+            };
+            if let Some(already) = behind {
+                self.held += out.len() - already;
+            }
+            match flow {
+                Flow::Done => {}
+                Flow::Close => return Step::Close,
+                Flow::Pending(read) => self.wait_for(read),
+                Flow::Alone => unreachable!("returned above"),
+            }
+        }
+        Step::Turn
+    }
+
+    /// Runs the command that [`process`](Conn::process) stopped at, to its end: a client that goes away meanwhile does not
+    /// interrupt a write between the source and the memory tier. The queue must be empty.
+    pub async fn run_alone(&mut self, worker: &Worker) -> Step {
+        debug_assert!(self.queue.is_empty());
+        let args = self.parser.args(self.input.unread());
+        let flow = dispatch::run(worker, &mut self.session, &args, &mut self.out).await;
+        self.input.consume(self.alone);
+        match flow {
+            Flow::Done => {}
+            Flow::Close => return Step::Close,
+            Flow::Pending(read) => self.wait_for(read),
+            Flow::Alone => unreachable!("it is running alone"),
+        }
+        Step::Turn
+    }
+
+    fn wait_for(&mut self, read: Pending) {
+        self.queue.push_back(Waiting {
+            read,
+            after: Output::default(),
+        });
+    }
+
+    /// Does any read wait for its flight?
+    pub fn is_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Moves the replies of the reads that have ended, and what comes behind them, to [`Conn::out`]. Ready if there were any.
+    pub fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut progress = Poll::Pending;
+        while let Some(front) = self.queue.front_mut() {
+            if front.read.poll(cx).is_pending() {
+                break;
+            }
+            let mut done = self.queue.pop_front().expect("its front was just polled");
+            done.read.reply(&mut self.session, &mut self.out);
+            self.held -= done.after.len();
+            self.out.append(&mut done.after);
+            progress = Poll::Ready(());
+        }
+        if self.queue.is_empty() && self.queue.capacity() > KEPT_QUEUE {
+            self.queue.shrink_to(KEPT_QUEUE);
+        }
+        progress
+    }
+
+    /// Is too much due to the client, or do too many reads wait?
+    pub fn is_full(&self) -> bool {
+        self.out.len() + self.held >= MAX_DUE || self.queue.len() >= self.max_pipeline
+    }
+}
+
+/// The throttle's refusal, if there is a throttle and it refuses.
+#[inline]
+fn refusal(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
+    let throttle = worker.app.throttle.as_ref()?;
+    throttle.check(Scope::Data, peer).err()
+}
+
+#[cold]
+fn refuse(throttled: &Throttled, out: &mut Output) {
+    let millis = throttled.retry_after.as_millis().max(1);
+    let text = format!(
+        "-ERR throttled: limit of setting {} reached, retry after {millis} ms\r\n",
+        throttled.setting
+    );
+    out.put(text.as_bytes());
+}

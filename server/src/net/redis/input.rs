@@ -1,0 +1,97 @@
+//! What a client has sent and nobody has parsed yet.
+use super::spare::{READ, Spare};
+use std::{
+    io, mem,
+    pin::pin,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// A partial command up to this length is moved out of the lent buffer while the connection waits for the rest.
+const HELD: usize = 4096;
+/// Room for partial commands that a connection keeps; a pipeline longer than one read needs it again and again.
+const KEPT: usize = 512;
+/// With less room than this, make room before reading.
+const LEAST_READ: usize = 4096;
+
+/// Input of one connection. While the connection waits for its client, all it holds is a partial command.
+#[derive(Debug, Default)]
+pub struct Input {
+    /// Lent by the worker, or our own once a large command made it grow.
+    data: Vec<u8>,
+    /// The bytes before are parsed.
+    start: usize,
+    /// A short partial command between two reads (then `data` is given back).
+    held: Vec<u8>,
+}
+
+impl Input {
+    /// The bytes to parse.
+    #[inline]
+    pub fn unread(&self) -> &[u8] {
+        &self.data[self.start..]
+    }
+
+    /// The first `bytes` of [`unread`](Input::unread) are done with.
+    #[inline]
+    pub fn consume(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.data.len() - self.start);
+        self.start += bytes;
+    }
+
+    /// Reads once. `more` is how many bytes the command at the front still lacks, as far as is known: the buffer grows
+    /// towards it as bytes arrive and never ahead of them, so that a length that is only claimed costs nothing.
+    pub fn poll_read(
+        &mut self,
+        from: &mut (impl AsyncRead + Unpin),
+        more: usize,
+        spare: &Spare,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        self.prepare(more, spare);
+        // Room left over tells the runtime that the socket is drained: it then waits without asking the kernel again.
+        let read = ready!(pin!(from.read_buf(&mut self.data)).poll(cx));
+        Poll::Ready(read)
+    }
+
+    /// Makes room for a read.
+    fn prepare(&mut self, more: usize, spare: &Spare) {
+        if self.data.capacity() == 0 {
+            self.data = spare.take_input();
+            self.data.extend_from_slice(&self.held);
+            self.held.clear();
+        }
+        if self.start > 0 {
+            self.data.drain(..self.start);
+            self.start = 0;
+        }
+        if self.data.capacity() - self.data.len() < LEAST_READ {
+            let most = self.data.len().max(READ);
+            self.data.reserve_exact(more.saturating_add(LEAST_READ).min(most));
+        }
+    }
+
+    /// Gives the lent buffer back if what is left in it is short. Call it before waiting for the client.
+    pub fn rest(&mut self, spare: &Spare) {
+        let left = self.data.len() - self.start;
+        if self.data.capacity() == 0 || left > HELD {
+            return;
+        }
+        self.held.extend_from_slice(&self.data[self.start..]);
+        self.start = 0;
+        spare.put_input(mem::take(&mut self.data));
+        if left == 0 && self.held.capacity() > KEPT {
+            self.held = Vec::new();
+        }
+    }
+
+    /// Bytes of memory that it occupies (for CLIENT LIST and limits).
+    pub fn capacity(&self) -> usize {
+        self.data.capacity() + self.held.capacity()
+    }
+
+    /// Input without a socket, for tests.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
+    }
+}

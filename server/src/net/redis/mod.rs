@@ -1,0 +1,292 @@
+//! The connection loop of the Redis protocol: read, process, write, wait.
+//!
+//! An unpipelined hit costs one read and one write: the write is tried as soon as the reply is there, and a read that did
+//! not fill its buffer tells the runtime to wait for the socket instead of asking it again.
+//!
+//! Reading goes on while reads wait for the source, so a pipeline's misses overlap; it stops while too much is due to the
+//! client or too many reads wait ([`Step::Full`]), so a client that does not read its replies stops itself.
+pub mod conn;
+pub mod input;
+pub mod spare;
+
+use super::{clients::Closing, linger::linger};
+use crate::{app::Worker, clock};
+use conn::{Conn, Step};
+use spare::Spare;
+use std::{
+    future::poll_fn,
+    io::{self, IoSlice},
+    mem,
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{io::AsyncWrite, net::TcpStream};
+
+/// Pieces of output that leave in one write.
+const PIECES: usize = 64;
+/// Writes to one client in a row before the others get their turn.
+const WRITES: usize = 8;
+/// How long the client of a connection that we end may take to end its half.
+const LINGER: Duration = Duration::from_secs(1);
+/// The same when the whole process is waiting.
+const LINGER_DRAINING: Duration = Duration::from_millis(100);
+
+/// Serves a connection to its end.
+pub(super) async fn serve(
+    worker: Rc<Worker>,
+    spare: Rc<Spare>,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+) {
+    let Ok(local) = stream.local_addr() else {
+        return; // reset before we got to it
+    };
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let clients = &worker.app.clients;
+    let listed = clients.register(peer, local, worker.id, clock::now(), waker);
+    if worker.app.drain.begun() {
+        listed.client.finish(); // it came too late to be told with the others
+    }
+    let end = Loop {
+        worker: &worker,
+        conn: Conn::new(&worker, listed.client.clone()),
+        stream: &mut stream,
+        spare: &spare,
+        state: State::Reading { more: 1 },
+        lent: false,
+        input_ended: false,
+    }
+    .run()
+    .await;
+    drop(listed);
+    match end {
+        End::Gone => {}
+        End::Ours if worker.app.drain.begun() => linger(&mut stream, LINGER_DRAINING).await,
+        End::Ours => linger(&mut stream, LINGER).await,
+    }
+}
+
+/// Who ended the connection.
+enum End {
+    /// The client, or somebody who wants it gone: just close.
+    Gone,
+    /// We do, and it should hear our last reply.
+    Ours,
+}
+
+/// What the connection does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Process the input.
+    Processing,
+    /// Wait for input; at least `more` bytes are missing.
+    Reading { more: usize },
+    /// Wait until less is due, then process on.
+    Full,
+    /// Wait until everything before it is answered, then run the next command.
+    Alone,
+    /// Wait until everything is sent, then close.
+    Closing,
+}
+
+struct Loop<'c> {
+    worker: &'c Worker,
+    conn: Conn,
+    stream: &'c mut TcpStream,
+    spare: &'c Spare,
+    state: State,
+    /// `conn.out` is lent by `spare`.
+    lent: bool,
+    /// Nothing more will be read: the client ended its half, or we are to end.
+    input_ended: bool,
+}
+
+impl Loop<'_> {
+    async fn run(&mut self) -> End {
+        loop {
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                Err(_reset_by_client) => return End::Gone,
+                Ok(Event::End(end)) => return end,
+                Ok(Event::Progress) if self.state != State::Full => {}
+                Ok(Event::Input | Event::Progress) => self.state = State::Processing,
+            }
+            if self.act().await.is_err() {
+                return End::Gone;
+            }
+        }
+    }
+
+    /// Does what can be done without waiting for the client or for a flight.
+    async fn act(&mut self) -> io::Result<()> {
+        loop {
+            match self.state {
+                State::Processing => {
+                    self.process();
+                    if self.state == State::Processing {
+                        self.flush()?;
+                        tokio::task::yield_now().await;
+                    }
+                }
+                State::Alone if !self.conn.is_waiting() => {
+                    self.flush()?;
+                    let step = self.conn.run_alone(self.worker).await;
+                    self.follow(step);
+                }
+                _ => return self.flush(),
+            }
+        }
+    }
+
+    /// Processes what has been read, up to a turn's worth.
+    fn process(&mut self) {
+        self.borrow_output();
+        // One reading of the clock for all the commands of the turn.
+        let now = clock::now();
+        self.conn.client.touch(now);
+        let step = self.conn.process(self.worker, self.spare, now);
+        self.follow(step);
+    }
+
+    fn follow(&mut self, step: Step) {
+        self.state = match step {
+            Step::Input { more } => State::Reading { more },
+            Step::Turn => State::Processing,
+            Step::Full => State::Full,
+            Step::Alone => State::Alone,
+            Step::Close => State::Closing,
+        };
+    }
+
+    /// Waits for whatever comes first of: a request to end, a flight's end, room in the socket, input.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        let closing = self.conn.client.closing();
+        if closing == Some(Closing::Now) {
+            return Poll::Ready(Ok(Event::End(End::Gone)));
+        }
+        if self.conn.is_waiting() {
+            self.borrow_output();
+            let progress = self.conn.poll_waiting(cx);
+            self.return_output();
+            if progress.is_ready() {
+                return Poll::Ready(Ok(Event::Progress));
+            }
+        }
+        if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
+            return Poll::Ready(Ok(Event::Progress));
+        }
+        let answered = !self.conn.is_waiting() && self.conn.out.is_empty();
+        match self.state {
+            State::Reading { more } => {
+                if !self.input_ended && self.poll_read(more, closing.is_some(), cx)?.is_ready() {
+                    return Poll::Ready(Ok(Event::Input));
+                }
+                if self.input_ended && answered {
+                    let end = if closing.is_some() { End::Ours } else { End::Gone };
+                    return Poll::Ready(Ok(Event::End(end)));
+                }
+            }
+            State::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
+            State::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
+            State::Full | State::Alone | State::Closing | State::Processing => {}
+        }
+        Poll::Pending
+    }
+
+    /// Reads once; ready if something came. When we are to end (`last`), this is the last look at what the client has sent.
+    fn poll_read(&mut self, more: usize, last: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let read = self.conn.input.poll_read(self.stream, more, self.spare, cx);
+        self.input_ended |= last;
+        match read? {
+            Poll::Ready(0) => {
+                self.input_ended = true;
+                self.conn.input.rest(self.spare);
+                Poll::Pending
+            }
+            Poll::Ready(bytes) => {
+                self.worker.counters.redis_bytes_in.add(bytes as u64);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Pending => {
+                self.conn.input.rest(self.spare);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Writes when the socket has room again; ready if something was taken.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut pieces = [IoSlice::new(&[]); PIECES];
+        let used = self.conn.out.io_slices(&mut pieces);
+        let written = Pin::new(&mut *self.stream).poll_write_vectored(cx, &pieces[..used]);
+        let Poll::Ready(written) = written? else {
+            return Poll::Pending;
+        };
+        self.sent(written);
+        self.return_output();
+        // A client that takes a large reply slowly is not idle.
+        self.conn.client.touch(clock::now());
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is due, as far as the socket takes it.
+    fn flush(&mut self) -> io::Result<()> {
+        for _ in 0..WRITES {
+            if self.conn.out.is_empty() {
+                break;
+            }
+            match self.try_write() {
+                Ok(written) => self.sent(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.return_output();
+        Ok(())
+    }
+
+    fn try_write(&self) -> io::Result<usize> {
+        let out = &self.conn.out;
+        let mut first = [IoSlice::new(&[])];
+        out.io_slices(&mut first);
+        if first[0].len() == out.len() {
+            return self.stream.try_write(&first[0]);
+        }
+        let mut pieces = [IoSlice::new(&[]); PIECES];
+        let used = out.io_slices(&mut pieces);
+        self.stream.try_write_vectored(&pieces[..used])
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.conn.out.advance(bytes);
+        self.worker.counters.redis_bytes_out.add(bytes as u64);
+    }
+
+    /// Before replies are written: an output that holds nothing is exchanged for the worker's, which has room.
+    fn borrow_output(&mut self) {
+        if !self.lent && self.conn.out.is_empty() {
+            self.conn.out = self.spare.take_output();
+            self.lent = true;
+        }
+    }
+
+    /// Once everything is sent.
+    fn return_output(&mut self) {
+        if self.lent && self.conn.out.is_empty() {
+            self.spare.put_output(mem::take(&mut self.conn.out));
+            self.lent = false;
+        }
+    }
+}
+
+/// What woke the connection.
+enum Event {
+    /// Input was read.
+    Input,
+    /// Replies became ready, or output was taken.
+    Progress,
+    /// It is over.
+    End(End),
+}

@@ -1,0 +1,85 @@
+//! Writes that apply only if the entry is as the client last saw it (HTTP's `If-Match` and `If-None-Match`).
+use super::Group;
+use crate::{clock, source::SourceError};
+use bytes::Bytes;
+use larder_engine::{Change, Condition, Expiry, Stored, Write};
+use std::rc::Rc;
+
+/// The version of a value that the source has and the tier does not.
+const UNKNOWN: u64 = 0;
+
+impl Group {
+    /// Like [`put`](Group::put), if `condition` holds for the version of the entry (`None`: there is no such key).
+    ///
+    /// Without a source this is atomic. With one, the key is read through first, and a write of another client that
+    /// reaches the source between that and ours goes unseen.
+    ///
+    /// # Errors
+    /// As [`put`](Group::put).
+    pub async fn put_if(
+        self: &Rc<Self>,
+        key: &[u8],
+        value: Bytes,
+        expiry: Option<u64>,
+        condition: impl Fn(Option<u64>) -> bool,
+    ) -> Result<Stored, SourceError> {
+        if self.source.reads_through() {
+            if !condition(self.version_of(key).await?) {
+                return Ok(Stored::Unmet);
+            }
+            return self.put(key, value, expiry).await;
+        }
+        let (key, now) = (self.cache.key(key), clock::now());
+        loop {
+            let version = self.cache.tier().peek(key, now, |entry| entry.version);
+            if !condition(version) {
+                return Ok(Stored::Unmet);
+            }
+            let write = Write {
+                value: &value,
+                expiry: expiry.map_or(Expiry::Default, Expiry::At),
+                flags: 0,
+                condition: Condition::IfVersion(version.unwrap_or(0)),
+            };
+            match self.cache.tier().set(key, write, now).map_err(super::write::too_large)? {
+                // Somebody wrote between the look and the write: look again.
+                Stored::Unmet => {}
+                stored => return Ok(stored),
+            }
+        }
+    }
+
+    /// Like [`delete`](Group::delete), if `condition` holds; `None` if it does not.
+    ///
+    /// # Errors
+    /// As [`delete`](Group::delete).
+    pub async fn delete_if(
+        self: &Rc<Self>,
+        key: &[u8],
+        condition: impl Fn(Option<u64>) -> bool,
+    ) -> Result<Option<bool>, SourceError> {
+        if self.source.reads_through() {
+            if !condition(self.version_of(key).await?) {
+                return Ok(None);
+            }
+            return self.delete(key).await.map(Some);
+        }
+        let key = self.cache.key(key);
+        let deleted = self.cache.tier().update(key, clock::now(), |entry, _| {
+            let version = entry.map(|entry| entry.version);
+            match (condition(version), version) {
+                (false, _) => (Change::Keep, None),
+                (true, None) => (Change::Keep, Some(false)),
+                (true, Some(_)) => (Change::Delete, Some(true)),
+            }
+        });
+        deleted.map_err(super::write::too_large)
+    }
+
+    async fn version_of(&self, key: &[u8]) -> Result<Option<u64>, SourceError> {
+        let now = clock::now();
+        let exists = self.read(key, now).await?.is_some();
+        let version = self.cache.tier().peek(self.cache.key(key), now, |entry| entry.version);
+        Ok(version.or(exists.then_some(UNKNOWN)))
+    }
+}

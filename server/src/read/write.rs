@@ -1,0 +1,248 @@
+//! Write-through: the source first, then the tier, and never an older value over a newer one.
+use super::{Group, Policy};
+use crate::{clock, source::SourceError};
+use bytes::Bytes;
+use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::HashMap, future::Future, rc::Rc};
+
+/// The writes of a group that are on their way to its source, by key hash; shared by all cores.
+///
+/// Two keys of one hash only make a write forget its key where it could have stored it.
+#[derive(Debug, Default)]
+pub struct Writes {
+    slots: [Mutex<HashMap<u64, UnderWay>>; SLOTS],
+}
+/// Enough that two cores seldom meet; a write costs a round trip anyway.
+const SLOTS: usize = 16;
+
+/// Writes of one key hash.
+#[derive(Debug, Default)]
+struct UnderWay {
+    count: u32,
+    /// Two were under way at once; stays set until none is.
+    overlapped: bool,
+}
+
+impl Writes {
+    fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, UnderWay>> {
+        // The engine takes shard and slot from other bits; which ones we take matters little, the locks are held briefly.
+        self.slots[(hash >> 32) as usize % SLOTS].lock()
+    }
+    fn begin(&self, hash: u64) {
+        let mut slot = self.slot(hash);
+        let key = slot.entry(hash).or_default();
+        key.count += 1;
+        key.overlapped |= key.count > 1;
+    }
+    /// Something happened at the source that may have come before or after the writes that are under way.
+    fn overlap_all(&self) {
+        for slot in &self.slots {
+            let mut keys = slot.lock();
+            keys.values_mut().for_each(|key| key.overlapped = true);
+        }
+    }
+    /// Ends a write: `settle(overlapped)` runs with the slot locked, so that no other write of the key can begin, be
+    /// answered and settle between the decision and the change. Lock order: slot, then the engine's shard.
+    fn end<R>(&self, hash: u64, settle: impl FnOnce(bool) -> R) -> R {
+        let mut slot = self.slot(hash);
+        let key = slot.entry(hash).or_default();
+        let answer = settle(key.overlapped);
+        key.count = key.count.saturating_sub(1);
+        if key.count == 0 {
+            slot.remove(&hash);
+        }
+        answer
+    }
+}
+
+/// A write on its way to the source. Made before it is sent, ended by what the source said; dropped without that, the
+/// write may have been applied and the key is forgotten.
+#[derive(Debug)]
+pub struct Writing<'g> {
+    writes: &'g Writes,
+    cache: &'g Cache,
+    policy: Policy,
+    key: Key<'g>,
+    ended: bool,
+}
+impl Writing<'_> {
+    /// The source took the value, which expires at `expiry`: the tier keeps a copy for at most the group's lifetime.
+    /// Version 0 in the answer says that it keeps none (too large for the bound, or writes overlapped).
+    pub fn put(self, value: &[u8], expiry: Option<Millis>, now: Millis) -> Stored {
+        self.settle(|this| {
+            let write = Write { value, expiry: this.policy.cap(expiry, now), flags: 0, condition: Condition::Always };
+            this.cache.tier().set(this.key, write, now).ok()
+        })
+        .unwrap_or(Stored::Replaced(0))
+    }
+
+    /// The source took a new expiry for a key that exists: the copy's life is shortened to it, never lengthened, for
+    /// what counts for the copy is when it was fetched.
+    pub fn expire(self, expiry: Option<Millis>, now: Millis) {
+        self.settle(|this| {
+            this.cache
+                .tier()
+                .update(this.key, now, |entry, _| match (entry, expiry) {
+                    // A fetch in flight may carry the old expiry: `None` below fences it.
+                    (None, _) => (Change::Keep, None),
+                    (Some(_), None) => (Change::Keep, Some(())),
+                    (Some(entry), Some(at)) if entry.expiry.is_some_and(|old| old <= at) => (Change::Keep, Some(())),
+                    (Some(_), Some(at)) => (Change::Expire(Expiry::At(at)), Some(())),
+                })
+                .ok()
+                .flatten()
+        });
+    }
+
+    /// The source took a deletion, or any write of which the tier does not know the result: the key is forgotten.
+    pub fn forget(self) {
+        // As every write that ends without its own word: see `drop`.
+    }
+
+    /// The source refused the write, or it was never sent: nothing changed.
+    pub fn refused(mut self) {
+        self.ended = true;
+        self.writes.end(self.key.hash(), |_| ());
+    }
+
+    /// Ends the write with `change`; if that changes nothing, or writes of the key overlapped, the key is forgotten.
+    fn settle<R>(mut self, change: impl FnOnce(&Self) -> Option<R>) -> Option<R> {
+        self.ended = true;
+        self.writes.end(self.key.hash(), |overlapped| {
+            let changed = if overlapped { None } else { change(&self) };
+            if changed.is_none() {
+                self.cache.invalidate(self.key);
+            }
+            changed
+        })
+    }
+}
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.writes.end(self.key.hash(), |_| self.cache.invalidate(self.key));
+        }
+    }
+}
+
+impl Group {
+    /// Registers a write of `key` that is about to be sent to the source; for commands that go through verbatim, one per
+    /// key that they write. Not for groups without a source.
+    pub fn writing<'g>(&'g self, key: Key<'g>) -> Writing<'g> {
+        self.writes.begin(key.hash());
+        Writing { writes: &self.writes, cache: &self.cache, policy: self.policy, key, ended: false }
+    }
+
+    /// The source took a command that empties it: so is the tier.
+    pub fn flushed(&self) {
+        self.writes.overlap_all();
+        self.cache.tier().clear();
+    }
+
+    /// Stores a value, which expires at `expiry` (`None`: as the group has it). `Created` and `Replaced` are as the tier sees it.
+    ///
+    /// # Errors
+    /// What the source said, and then nothing has changed (`Lost`: it may have); without a source, `Refused` for an entry larger than the bound.
+    pub async fn put(self: &Rc<Self>, key: &[u8], value: Bytes, expiry: Option<Millis>) -> Result<Stored, SourceError> {
+        if !self.source.reads_through() {
+            let write = Write {
+                value: &value,
+                expiry: expiry.map_or(Expiry::Default, Expiry::At),
+                flags: 0,
+                condition: Condition::Always,
+            };
+            let stored = self.cache.tier().set(self.cache.key(key), write, clock::now());
+            return stored.map_err(too_large);
+        }
+        let key = Bytes::copy_from_slice(key);
+        self.detached(move |group| async move {
+            let writing = group.writing(group.cache.key(&key));
+            match group.source.put(&key, &value, expiry).await {
+                Ok(()) => Ok(writing.put(&value, expiry, clock::now())),
+                Err(error) => Err(failed(writing, error)),
+            }
+        })
+        .await
+    }
+
+    /// Deletes a key; true if there was one.
+    ///
+    /// # Errors
+    /// As [`put`](Group::put).
+    pub async fn delete(self: &Rc<Self>, key: &[u8]) -> Result<bool, SourceError> {
+        if !self.source.reads_through() {
+            return Ok(self.cache.tier().delete(self.cache.key(key), clock::now()));
+        }
+        let key = Bytes::copy_from_slice(key);
+        self.detached(move |group| async move {
+            let writing = group.writing(group.cache.key(&key));
+            match group.source.delete(&key).await {
+                Ok(existed) => {
+                    writing.forget();
+                    Ok(existed)
+                }
+                Err(error) => Err(failed(writing, error)),
+            }
+        })
+        .await
+    }
+
+    /// Changes a key's expiry (`None`: never); true if the key exists.
+    ///
+    /// # Errors
+    /// As [`put`](Group::put).
+    pub async fn expire(self: &Rc<Self>, key: &[u8], expiry: Option<Millis>) -> Result<bool, SourceError> {
+        if !self.source.reads_through() {
+            let to = expiry.map_or(Expiry::Never, Expiry::At);
+            let changed = self.cache.tier().update(self.cache.key(key), clock::now(), |entry, _| match entry {
+                Some(_) => (Change::Expire(to), true),
+                None => (Change::Keep, false),
+            });
+            return changed.map_err(too_large);
+        }
+        let key = Bytes::copy_from_slice(key);
+        self.detached(move |group| async move {
+            let writing = group.writing(group.cache.key(&key));
+            match group.source.expire(&key, expiry).await {
+                Ok(true) => {
+                    writing.expire(expiry, clock::now());
+                    Ok(true)
+                }
+                Ok(false) => {
+                    writing.forget();
+                    Ok(false)
+                }
+                Err(error) => Err(failed(writing, error)),
+            }
+        })
+        .await
+    }
+
+    /// Runs a write in its own task. A client that goes away (hyper then drops the handler's future) must not end the
+    /// registration while the write may still reach the source.
+    async fn detached<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
+        self: &Rc<Self>,
+        write: impl FnOnce(Rc<Group>) -> F,
+    ) -> Result<R, SourceError> {
+        match tokio::task::spawn_local(write(self.clone())).await {
+            Ok(answer) => answer,
+            Err(_) => Err(SourceError::Lost("write abandoned".into())),
+        }
+    }
+}
+
+fn failed(writing: Writing<'_>, error: SourceError) -> SourceError {
+    match error {
+        SourceError::Lost(_) => writing.forget(),
+        SourceError::Unavailable(_) | SourceError::Refused(_) => writing.refused(),
+    }
+    error
+}
+
+pub(super) fn too_large(error: TooLarge) -> SourceError {
+    let TooLarge { needed, max_memory } = error;
+    SourceError::Refused(
+        format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows").into(),
+    )
+}

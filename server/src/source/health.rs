@@ -1,0 +1,188 @@
+//! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
+use crate::telemetry::{Distribution, Histogram};
+use parking_lot::Mutex;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// State and counters of one group's source, shared by all cores. Relaxed throughout: each number stands for itself.
+#[derive(Debug, Default)]
+pub struct SourceHealth {
+    /// Connections that are established.
+    up: AtomicUsize,
+    /// Connections whose latest attempt failed.
+    down: AtomicUsize,
+    /// A connection was established at some time.
+    was_up: AtomicBool,
+    in_flight: AtomicUsize,
+    fetches: AtomicU64,
+    errors: AtomicU64,
+    reconnects: AtomicU64,
+    seconds: Histogram,
+    last_error: Mutex<Option<Arc<str>>>,
+}
+
+impl SourceHealth {
+    /// The health of a source that cannot fail (`none:`).
+    pub fn always_up() -> SourceHealth {
+        SourceHealth { up: AtomicUsize::new(1), was_up: AtomicBool::new(true), ..SourceHealth::default() }
+    }
+    /// Connected, and no connection is down. False until the first connection is made.
+    pub fn is_up(&self) -> bool {
+        self.up.load(Relaxed) > 0 && self.down.load(Relaxed) == 0
+    }
+    /// Was a connection ever made? (readiness)
+    pub fn was_up(&self) -> bool {
+        self.was_up.load(Relaxed)
+    }
+    /// Fetches handed to the source since the start.
+    pub fn fetches(&self) -> u64 {
+        self.fetches.load(Relaxed)
+    }
+    /// Fetches that ended in an error: no answer, or one that refused the key.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Relaxed)
+    }
+    /// Fetches on their way now.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Relaxed)
+    }
+    /// How long fetches took that reached the queue, failed ones included.
+    pub fn seconds(&self) -> Distribution {
+        let mut seconds = Distribution::default();
+        seconds.add(&self.seconds);
+        seconds
+    }
+    /// Connections made after the first of each.
+    pub fn reconnects(&self) -> u64 {
+        self.reconnects.load(Relaxed)
+    }
+    /// Why the source was last found down or a connection was lost; stays when it is up again.
+    pub fn last_error(&self) -> Option<Arc<str>> {
+        self.last_error.lock().clone()
+    }
+
+    /// Admits up to `count` fetches so that at most `max` are in flight, and says how many.
+    pub(super) fn admit(&self, count: usize, max: usize) -> usize {
+        // Counted first: two cores that ask at once may both get less than the room there is, never more.
+        let before = self.in_flight.fetch_add(count, Relaxed);
+        let admitted = count.min(max.saturating_sub(before));
+        self.in_flight.fetch_sub(count - admitted, Relaxed);
+        self.fetches.fetch_add(count as u64, Relaxed);
+        self.errors.fetch_add((count - admitted) as u64, Relaxed);
+        admitted
+    }
+    /// An admitted fetch has ended.
+    pub(super) fn finished(&self, failed: bool, took: Duration) {
+        self.seconds.record_shared(took);
+        self.in_flight.fetch_sub(1, Relaxed);
+        if failed {
+            self.errors.fetch_add(1, Relaxed);
+        }
+    }
+    /// Admitted fetches were dropped with their connection task.
+    pub(super) fn abandoned(&self, count: usize) {
+        self.in_flight.fetch_sub(count, Relaxed);
+        self.errors.fetch_add(count as u64, Relaxed);
+    }
+    pub(super) fn note_error(&self, reason: &Arc<str>) {
+        *self.last_error.lock() = Some(reason.clone());
+    }
+    pub(super) fn note_reconnect(&self) {
+        self.reconnects.fetch_add(1, Relaxed);
+    }
+}
+
+/// One connection's share in the health: counts it as up, down or neither, and as nothing once dropped.
+#[derive(Debug)]
+pub(super) struct Standing {
+    health: Arc<SourceHealth>,
+    now: Stand,
+}
+/// How a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stand {
+    /// Not tried yet, or just lost.
+    Unknown,
+    /// Established.
+    Up,
+    /// The latest attempt failed.
+    Down,
+}
+impl Standing {
+    pub(super) fn new(health: Arc<SourceHealth>) -> Standing {
+        Standing { health, now: Stand::Unknown }
+    }
+    /// Moves to `next`; true if that is a change.
+    pub(super) fn set(&mut self, next: Stand) -> bool {
+        let changed = self.now != next;
+        if changed {
+            // Entered before left, so that a reader never sees no connection at all where there is one.
+            if let Some(count) = self.count(next) {
+                count.fetch_add(1, Relaxed);
+            }
+            if next == Stand::Up {
+                self.health.was_up.store(true, Relaxed);
+            }
+            if let Some(count) = self.count(self.now) {
+                count.fetch_sub(1, Relaxed);
+            }
+            self.now = next;
+        }
+        changed
+    }
+    fn count(&self, stand: Stand) -> Option<&AtomicUsize> {
+        match stand {
+            Stand::Unknown => None,
+            Stand::Up => Some(&self.health.up),
+            Stand::Down => Some(&self.health.down),
+        }
+    }
+}
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.set(Stand::Unknown);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admits_up_to_the_bound_and_again_when_fetches_end() {
+        let health = SourceHealth::default();
+        assert_eq!(health.admit(3, 4), 3);
+        assert_eq!(health.admit(3, 4), 1);
+        assert_eq!(health.admit(1, 4), 0);
+        assert_eq!(health.in_flight(), 4);
+        health.finished(false, Duration::from_millis(3));
+        assert_eq!(health.admit(2, 4), 1);
+        assert_eq!((health.fetches(), health.errors()), (9, 4));
+        assert_eq!((health.seconds().count, health.seconds().seconds()), (1, 0.003));
+        health.abandoned(4);
+        assert_eq!(health.in_flight(), 0);
+    }
+
+    #[test]
+    fn is_up_only_while_a_connection_stands_and_none_is_down() {
+        let health = Arc::new(SourceHealth::default());
+        let mut one = Standing::new(health.clone());
+        let mut two = Standing::new(health.clone());
+        assert!(!health.is_up());
+        one.set(Stand::Up);
+        assert!(health.is_up());
+        two.set(Stand::Down);
+        assert!(!health.is_up());
+        two.set(Stand::Up);
+        drop(one);
+        assert!(health.is_up());
+        two.set(Stand::Unknown);
+        assert!(!health.is_up());
+        assert!(health.was_up());
+    }
+}

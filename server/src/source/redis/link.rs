@@ -1,0 +1,468 @@
+//! A connection and the task that owns it: queue, deadlines, and coming back after a loss.
+//!
+//! ```text
+//!            ┌──────────── lost: fetches owed go again ───────────┐
+//!            ▼                                                    │
+//!   ( connecting: requests queue ) ── success ──► ( talking: requests are sent )
+//!            │ failed: all that is queued fails
+//!            ▼
+//!   ( down: requests fail at once; tries again, 50 ms to 2 s apart ) ── success ──► talking
+//! ```
+use super::{
+    Settings,
+    connect::{Stream, connect},
+    handshake::{reason, shake_hands},
+    pipeline::{Answer, CONFUSED, Call, Pipeline, Request, Waiting, timed_out},
+};
+use crate::{
+    clock,
+    proto::output::Output,
+    read::Fetch,
+    source::{
+        SourceError,
+        health::{Stand, Standing},
+    },
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    hash::{BuildHasher, RandomState},
+    io::{self, IoSlice},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWrite},
+    sync::oneshot,
+    task::AbortHandle,
+    time::{Instant, Sleep, sleep, timeout},
+};
+
+/// First and longest pause between attempts to connect.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// An attempt may take this long even if `source-timeout` is shorter: names must be resolved and TLS takes round trips.
+const ATTEMPT: Duration = Duration::from_secs(1);
+/// After so much silence the server is asked whether it is there, so that readiness does not depend on traffic.
+const PROBE: Duration = Duration::from_secs(5);
+/// Read buffer, and how little room in it calls for more.
+const INPUT: (usize, usize) = (64 * 1024, 4 * 1024);
+/// An emptied read buffer larger than this is given back.
+const INPUT_KEPT: usize = 1024 * 1024;
+/// Slices per vectored write.
+const SLICES: usize = 16;
+
+/// One core's handle on a connection; dropping it ends the connection.
+pub(super) struct Link {
+    inner: Rc<Inner>,
+    task: AbortHandle,
+}
+struct Inner {
+    settings: Arc<Settings>,
+    resp3: bool,
+    queue: RefCell<VecDeque<Request>>,
+    /// The task, when it has seen the queue empty.
+    waker: Cell<Option<Waker>>,
+    /// Why there is no connection, once an attempt has failed.
+    down: RefCell<Option<Arc<str>>>,
+}
+
+impl Link {
+    /// A connection that is made now and made again whenever it is lost. Those of RESP2 make up the source's health.
+    pub(super) fn shared(settings: Arc<Settings>, resp3: bool) -> Link {
+        let standing = (!resp3).then(|| Standing::new(settings.health.clone()));
+        Link::spawn(settings, resp3, move |inner| keep(inner, standing))
+    }
+    /// A connection that is made once.
+    pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
+        Link::spawn(settings, resp3, once)
+    }
+    fn spawn<F: Future<Output = ()> + 'static>(
+        settings: Arc<Settings>,
+        resp3: bool,
+        run: impl FnOnce(Rc<Inner>) -> F,
+    ) -> Link {
+        let inner = Rc::new(Inner {
+            settings,
+            resp3,
+            queue: RefCell::default(),
+            waker: Cell::default(),
+            down: RefCell::default(),
+        });
+        let task = tokio::task::spawn_local(run(inner.clone())).abort_handle();
+        Link { inner, task }
+    }
+
+    pub(super) fn settings(&self) -> &Arc<Settings> {
+        &self.inner.settings
+    }
+    /// Fails while the source is down.
+    pub(super) fn check(&self) -> Result<(), SourceError> {
+        match &*self.inner.down.borrow() {
+            Some(reason) => Err(SourceError::Unavailable(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes over fetches that the health has admitted.
+    pub(super) fn fetch(&self, batch: impl Iterator<Item = Fetch>) {
+        let since = Instant::now();
+        let deadline = since + self.inner.settings.limits.timeout;
+        let waiting = batch.map(|fetch| Waiting { fetch, since, deadline, retried: false });
+        if let Err(error) = self.check() {
+            let now = clock::now();
+            for waiting in waiting {
+                waiting.finish(Err(error.clone()), now, &self.inner.settings.health);
+            }
+            return;
+        }
+        self.inner.queue.borrow_mut().extend(waiting.map(Request::Fetch));
+        self.inner.wake();
+    }
+
+    /// Queues `count` encoded commands, now, whatever becomes of the future that awaits their replies.
+    pub(super) fn relay(&self, commands: Bytes, count: usize) -> impl Future<Output = Answer> + use<> {
+        let (sender, answer) = oneshot::channel();
+        let call = Call {
+            commands,
+            count,
+            deadline: Instant::now() + self.inner.settings.limits.timeout,
+            answer: Some(sender),
+        };
+        match self.check() {
+            Err(error) => call.finish(Err(error)),
+            Ok(()) if count == 0 => call.finish(Ok(Vec::new())),
+            Ok(()) => {
+                self.inner.queue.borrow_mut().push_back(Request::Call(call));
+                self.inner.wake();
+            }
+        }
+        async {
+            let gone = |_| Err(SourceError::Lost("connection abandoned".into()));
+            answer.await.unwrap_or_else(gone)
+        }
+    }
+}
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Inner {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Fails what is queued and whatever comes until [`go_up`](Inner::go_up).
+    fn go_down(&self, reason: &Arc<str>) {
+        *self.down.borrow_mut() = Some(reason.clone());
+        self.settings.health.note_error(reason);
+        let now = clock::now();
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
+        for request in queue {
+            self.fail(request, reason, now);
+        }
+    }
+    fn go_up(&self) {
+        *self.down.borrow_mut() = None;
+    }
+
+    /// A request that was not sent has failed.
+    fn fail(&self, request: Request, reason: &Arc<str>, now: u64) {
+        let error = SourceError::Unavailable(reason.clone());
+        match request {
+            Request::Fetch(waiting) => waiting.finish(Err(error), now, &self.settings.health),
+            Request::Call(call) => call.finish(Err(error)),
+        }
+    }
+
+    /// Fails what waits in the queue past its deadline.
+    fn expire(&self, now: Instant) {
+        let overdue = |queue: &mut VecDeque<Request>| {
+            let due = queue.front()?.deadline() <= now;
+            due.then(|| queue.pop_front()).flatten()
+        };
+        let mut reason = None;
+        // Not `while let`: the queue must not stay borrowed while a request is failed.
+        loop {
+            let request = overdue(&mut self.queue.borrow_mut());
+            let Some(request) = request else { return };
+            let reason = reason.get_or_insert_with(|| timed_out(self.settings.limits.timeout));
+            self.fail(request, reason, clock::now());
+        }
+    }
+
+    /// The earliest deadline in the queue: requests queue in the order of their deadlines.
+    fn deadline(&self) -> Option<Instant> {
+        self.queue.borrow().front().map(Request::deadline)
+    }
+
+    /// Runs `work` while requests that queue meanwhile still meet their deadlines.
+    async fn meanwhile<F: Future>(&self, work: F) -> F::Output {
+        let mut work = pin!(work);
+        let mut alarm = Alarm::new();
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = work.as_mut().poll(cx) {
+                return Poll::Ready(output);
+            }
+            self.waker.set(Some(cx.waker().clone()));
+            while alarm.poll(cx, self.deadline()).is_ready() {
+                self.expire(Instant::now());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    async fn attempt(&self) -> Result<(Stream, BytesMut), Arc<str>> {
+        let limit = self.settings.limits.timeout.max(ATTEMPT);
+        let attempt = timeout(limit, async {
+            let mut stream = connect(&self.settings).await.map_err(reason)?;
+            let input = shake_hands(&mut stream, &self.settings, self.resp3).await?;
+            Ok((stream, input))
+        });
+        match self.meanwhile(attempt).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("could not connect within {limit:?}").into()),
+        }
+    }
+
+    /// Talks until the connection is lost, and says why. A panic on the way ends the connection, not the task.
+    async fn talk(&self, stream: Stream, input: BytesMut) -> Arc<str> {
+        let mut talk = Talk {
+            link: self,
+            stream,
+            input,
+            out: Output::default(),
+            unflushed: false,
+            pipeline: Pipeline::new(self.settings.clone()),
+            alarm: Alarm::new(),
+            heard: Instant::now(),
+        };
+        let reason = poll_fn(|cx| {
+            catch_unwind(AssertUnwindSafe(|| talk.poll(cx))).unwrap_or_else(|_| {
+                tracing::error!(source = %self.settings.name(), "panic in a source connection");
+                Poll::Ready("internal error".into())
+            })
+        })
+        .await;
+        self.settings.health.note_error(&reason);
+        let mut queue = self.queue.borrow_mut();
+        talk.pipeline.lost(&reason, Instant::now(), &mut queue);
+        reason
+    }
+}
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let queue = self.queue.get_mut();
+        let fetches = queue.iter().filter(|r| matches!(r, Request::Fetch(_)));
+        self.settings.health.abandoned(fetches.count());
+    }
+}
+
+/// Connects, talks, connects again, for ever.
+async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
+    let name = link.settings.name();
+    let mut stand = |next| standing.as_mut().is_some_and(|standing| standing.set(next));
+    let mut pauses = Pauses::default();
+    let mut connections = 0u64;
+    loop {
+        match link.attempt().await {
+            Ok((stream, input)) => {
+                connections += 1;
+                if connections > 1 {
+                    link.settings.health.note_reconnect();
+                }
+                link.go_up();
+                if stand(Stand::Up) {
+                    tracing::info!(source = %name, "source connected");
+                }
+                let since = Instant::now();
+                let reason = link.talk(stream, input).await;
+                tracing::warn!(source = %name, %reason, "source connection lost");
+                stand(Stand::Unknown);
+                if since.elapsed() > PAUSE.1 {
+                    pauses = Pauses::default();
+                } else {
+                    // Accepted and dropped, perhaps over and over: not without a pause.
+                    link.meanwhile(sleep(pauses.next())).await;
+                }
+            }
+            Err(reason) => {
+                link.go_down(&reason);
+                if stand(Stand::Down) {
+                    tracing::warn!(source = %name, %reason, "source is down");
+                }
+                sleep(pauses.next()).await;
+            }
+        }
+    }
+}
+
+/// Connects and talks, once.
+async fn once(link: Rc<Inner>) {
+    let reason = match link.attempt().await {
+        Ok((stream, input)) => link.talk(stream, input).await,
+        Err(reason) => reason,
+    };
+    link.go_down(&reason);
+}
+
+/// Growing pauses, each shortened at random by up to half so that many Larders do not come back in step.
+struct Pauses(Duration);
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses(PAUSE.0)
+    }
+}
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        let full = self.0;
+        self.0 = (full * 2).min(PAUSE.1);
+        // The standard library's hasher is keyed at random.
+        let percent = RandomState::new().hash_one(()) % 51;
+        full - full * u32::try_from(percent).unwrap_or(0) / 100
+    }
+}
+
+/// One timer for all deadlines, set again only when it has fired or an earlier deadline comes.
+struct Alarm {
+    sleep: Pin<Box<Sleep>>,
+    set: Option<Instant>,
+}
+impl Alarm {
+    fn new() -> Alarm {
+        Alarm { sleep: Box::pin(sleep(Duration::ZERO)), set: None }
+    }
+    /// Ready once `next` is past.
+    fn poll(&mut self, cx: &mut Context<'_>, next: Option<Instant>) -> Poll<()> {
+        let Some(next) = next else {
+            return Poll::Pending;
+        };
+        loop {
+            if self.set.is_none_or(|at| next < at) {
+                self.sleep.as_mut().reset(next);
+                self.set = Some(next);
+            }
+            ready!(self.sleep.as_mut().poll(cx));
+            self.set = None;
+            if next <= Instant::now() {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+/// A connection in use.
+struct Talk<'l> {
+    link: &'l Inner,
+    stream: Stream,
+    input: BytesMut,
+    out: Output,
+    unflushed: bool,
+    pipeline: Pipeline,
+    alarm: Alarm,
+    /// When the server was last heard, or asked.
+    heard: Instant,
+}
+impl Talk<'_> {
+    /// Ready with the reason when the connection is of no use any more.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
+        self.link.waker.set(Some(cx.waker().clone()));
+        loop {
+            self.pipeline.send(&mut self.link.queue.borrow_mut(), &mut self.out);
+            if let Err(error) = self.write(cx) {
+                return Poll::Ready(reason(error));
+            }
+            match self.read(cx) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready("connection closed by the source".into());
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(reason(error)),
+                Poll::Ready(Ok(_)) => {
+                    self.heard = Instant::now();
+                    if self.pipeline.receive(&mut self.input).is_err() {
+                        return Poll::Ready(CONFUSED.into());
+                    }
+                    self.pipeline.requeue(&mut self.link.queue.borrow_mut());
+                    continue;
+                }
+                Poll::Pending => {}
+            }
+            let next = [
+                self.pipeline.deadline(),
+                self.link.deadline(),
+                (!self.pipeline.is_owed()).then(|| self.heard + PROBE),
+            ];
+            let next = next.into_iter().flatten().min();
+            ready!(self.alarm.poll(cx, next));
+            let now = Instant::now();
+            self.link.expire(now);
+            if self.pipeline.deadline().is_some_and(|at| at <= now) {
+                return Poll::Ready(timed_out(self.link.settings.limits.timeout));
+            }
+            if !self.pipeline.is_owed() && self.heard + PROBE <= now {
+                self.probe(now);
+            }
+        }
+    }
+
+    fn probe(&mut self, now: Instant) {
+        self.heard = now;
+        let probe = Call {
+            commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
+            count: 1,
+            deadline: now + self.link.settings.limits.timeout,
+            answer: None,
+        };
+        let mut queue = self.link.queue.borrow_mut();
+        queue.push_back(Request::Call(probe));
+    }
+
+    /// Writes as much as the socket takes.
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while !self.out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let used = self.out.io_slices(&mut slices);
+            let written = Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..used]);
+            match written {
+                Poll::Pending => break,
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(written) => self.out.advance(written?),
+            }
+            self.unflushed = true;
+        }
+        if self.unflushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
+        {
+            flushed?;
+            self.unflushed = false;
+        }
+        Ok(())
+    }
+
+    /// Reads into the input buffer, or into the large value that is being received; 0 at the end of the stream.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Some((value, missing)) = self.pipeline.direct() {
+            let mut rest = value.limit(missing);
+            let read = ready!(pin!(self.stream.read_buf(&mut rest)).poll(cx))?;
+            self.pipeline.direct_read(read);
+            return Poll::Ready(Ok(read));
+        }
+        if self.input.is_empty() && self.input.capacity() > INPUT_KEPT {
+            self.input = BytesMut::new();
+        }
+        if self.input.capacity() - self.input.len() < INPUT.1 {
+            self.input.reserve(INPUT.0);
+        }
+        pin!(self.stream.read_buf(&mut self.input)).poll(cx)
+    }
+}

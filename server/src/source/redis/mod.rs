@@ -1,0 +1,211 @@
+//! `redis://`, `rediss://`, `unix://`: a Redis or Valkey server (or anything that speaks its protocol, such as another Larder).
+//!
+//! This is the miss path, so a miss costs no task, no timer, no channel and no boxed future of its own:
+//!
+//! ```text
+//! fetch(batch) ─┐                         ┌─ connection task of this core ────────────────────────────────┐
+//! put, delete ──┼─► queue of the link ───►│ encode all that is queued ─► one write ─► Redis               │
+//! relay ────────┘   (one wake per turn)   │ replies, in order ◄─ read ◄─┘    │                             │
+//!                                         │   └─► Fetch::finish / answer     └─ one alarm for all deadlines │
+//!                                         └───────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! - Fetches that are queued together go as `MULTI`, (`GET k`, `PTTL k`)…, `EXEC`, so a value and its expiry are of one moment (`pipeline`).
+//! - Requests queue while a connection is being made and fail at once while the source is known to be down (`link`).
+//! - A deadline that passes with replies owed ends the connection, for replies come in order and the next would be taken for
+//!   the one that is late. Fetches that were owed are sent once more on the next connection; writes are not.
+//! - RESP3 commands that go through verbatim have a connection of their own, made when first used.
+mod connect;
+mod handshake;
+mod link;
+mod pipeline;
+mod tls;
+
+use super::{Limits, Local, Relay, Source, SourceError, SourceHealth};
+use crate::{
+    clock,
+    config::{RedisAddress, RedisUrl},
+    proto::resp,
+    read::Fetch,
+};
+use bytes::Bytes;
+use larder_engine::Millis;
+use link::Link;
+use std::{
+    cell::{Cell, OnceCell},
+    sync::Arc,
+};
+
+/// What the connections of all cores have in common.
+pub(super) struct Settings {
+    url: RedisUrl,
+    tls: Option<tls::Tls>,
+    limits: Limits,
+    health: Arc<SourceHealth>,
+}
+impl Settings {
+    /// Checks the URL's files.
+    ///
+    /// # Errors
+    /// A text that names the file or host at fault.
+    pub(super) fn new(url: &RedisUrl, limits: Limits, health: Arc<SourceHealth>) -> Result<Settings, String> {
+        let tls = match (&url.tls, &url.address) {
+            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
+            (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
+        };
+        Ok(Settings { url: url.clone(), tls, limits, health })
+    }
+    /// The server's address, for logs: no user, no password.
+    fn name(&self) -> String {
+        match &self.url.address {
+            RedisAddress::Tcp { host, port } => format!("{host}:{port}"),
+            RedisAddress::Unix(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// One core's connections to a Redis server.
+pub(super) struct RedisSource {
+    settings: Arc<Settings>,
+    /// RESP2: fetches, writes and verbatim commands; at least one.
+    links: Vec<Link>,
+    next: Cell<usize>,
+    resp3: OnceCell<Link>,
+}
+
+impl RedisSource {
+    /// Starts connecting. Call it on the core's own runtime.
+    pub(super) fn new(settings: Arc<Settings>) -> RedisSource {
+        let links = (0..settings.limits.connections.max(1)).map(|_| Link::shared(settings.clone(), false)).collect();
+        RedisSource { settings, links, next: Cell::new(0), resp3: OnceCell::new() }
+    }
+    fn link(&self) -> &Link {
+        let turn = self.next.get() % self.links.len();
+        self.next.set(turn + 1);
+        &self.links[turn]
+    }
+    /// Sends commands of ours and returns the last reply, unless it is an error.
+    async fn ask(&self, commands: Vec<u8>, count: usize) -> Result<Bytes, SourceError> {
+        let replies = self.link().relay(commands.into(), count).await?;
+        let last = replies.into_iter().last().unwrap_or_default();
+        match last.strip_prefix(b"-") {
+            Some(text) => Err(refusal(text)),
+            None => Ok(last),
+        }
+    }
+}
+
+/// An error reply's text as an error: some say that the server cannot answer now, the others refuse this command.
+fn refusal(text: &[u8]) -> SourceError {
+    const NOT_NOW: [&str; 5] = ["LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
+    let text: Arc<str> = String::from_utf8_lossy(text.trim_ascii_end()).into();
+    let code = text.split(' ').next().unwrap_or_default();
+    if NOT_NOW.contains(&code) { SourceError::Unavailable(text) } else { SourceError::Refused(text) }
+}
+
+/// The answer to a command whose reply is an integer.
+fn positive(reply: &Bytes) -> Result<bool, SourceError> {
+    match reply.strip_prefix(b":").map(<[u8]>::trim_ascii_end) {
+        Some(digits) => Ok(resp::parse_i64(digits).is_some_and(|count| count > 0)),
+        None => Err(unexpected()),
+    }
+}
+fn unexpected() -> SourceError {
+    SourceError::Refused("ERR the source gave an unexpected reply".into())
+}
+
+/// Milliseconds from now until `at`, for Redis: relative, so that the two clocks need not agree.
+fn remaining(at: Millis) -> Option<Millis> {
+    at.checked_sub(clock::now()).filter(|&left| left > 0)
+}
+
+impl Source for RedisSource {
+    fn fetch(&self, batch: &mut Vec<Fetch>) {
+        let Settings { limits, health, .. } = &*self.settings;
+        let admitted = health.admit(batch.len(), limits.max_in_flight);
+        if admitted < batch.len() {
+            let now = clock::now();
+            let reason: Arc<str> = "too many fetches in flight (source-max-in-flight)".into();
+            for fetch in batch.drain(admitted..) {
+                fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
+            }
+        }
+        if admitted > 0 {
+            self.link().fetch(batch.drain(..));
+        }
+    }
+
+    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<(), SourceError>> {
+        let command = match expiry.map(remaining) {
+            None => resp::encode(&[b"SET", key, value]),
+            Some(Some(left)) => resp::encode(&[b"SET", key, value, b"PX", left.to_string().as_bytes()]),
+            // Stored for no time at all: Redis refuses such a SET.
+            Some(None) => resp::encode(&[b"DEL", key]),
+        };
+        Box::pin(async move {
+            match self.ask(command, 1).await?.first() {
+                Some(b'+' | b':') => Ok(()),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
+        let command = resp::encode(&[b"DEL", key]);
+        Box::pin(async move { positive(&self.ask(command, 1).await?) })
+    }
+
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+        let (commands, count) = match expiry {
+            Some(at) => {
+                // A time of 0 deletes, as a moment in the past should.
+                let left = remaining(at).unwrap_or(0).to_string();
+                (resp::encode(&[b"PEXPIRE", key, left.as_bytes()]), 1)
+            }
+            None => {
+                // PERSIST does not tell a key without expiry from no key.
+                let mut commands = resp::encode(&[b"PERSIST", key]);
+                commands.extend(resp::encode(&[b"EXISTS", key]));
+                (commands, 2)
+            }
+        };
+        Box::pin(async move { positive(&self.ask(commands, count).await?) })
+    }
+
+    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
+        Box::pin(async { self.ask(resp::encode(&[b"PING"]), 1).await.map(drop) })
+    }
+
+    fn as_redis(&self) -> Option<&dyn Relay> {
+        Some(self)
+    }
+}
+
+impl Relay for RedisSource {
+    fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+        let link =
+            if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.link() };
+        Box::pin(link.relay(commands, count))
+    }
+    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
+        Box::pin(async move {
+            self.links[0].check()?;
+            let link = Link::single(self.settings.clone(), resp3);
+            Ok(Box::new(Pinned(link)) as Box<dyn Relay>)
+        })
+    }
+}
+
+/// A connection for one client alone. Once lost it stays lost, for the state that it was there for is gone.
+struct Pinned(Link);
+impl Relay for Pinned {
+    fn relay<'a>(&'a self, commands: Bytes, count: usize, _resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+        Box::pin(self.0.relay(commands, count))
+    }
+    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
+        Box::pin(async move {
+            let link = Link::single(self.0.settings().clone(), resp3);
+            Ok(Box::new(Pinned(link)) as Box<dyn Relay>)
+        })
+    }
+}

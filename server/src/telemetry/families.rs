@@ -1,0 +1,248 @@
+//! The table of metrics.
+use super::{Distribution, Snapshot};
+use Kind::{Counter, Gauge, Histogram, Info};
+
+/// A metric: a name and a number for each set of labels.
+#[derive(Debug)]
+pub struct Family {
+    /// Its name in `/metrics`. In `/v1/stats` it goes by [`Family::key`].
+    pub name: &'static str,
+    /// What kind of number.
+    pub kind: Kind,
+    /// One sentence.
+    pub help: &'static str,
+    /// Reads the numbers.
+    pub read: fn(&Snapshot, &mut dyn Sink),
+}
+
+/// Kinds of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Durations in buckets.
+    Histogram,
+    /// Always 1; what it says is in its labels.
+    Info,
+}
+
+/// Names and values; `group` is the only label that `/v1/stats` turns inside out.
+pub type Labels<'a> = &'a [(&'static str, &'a str)];
+
+/// Where the numbers of a family go.
+pub trait Sink {
+    /// A whole number.
+    fn number(&mut self, labels: Labels<'_>, value: u64);
+    /// A number of seconds.
+    fn seconds(&mut self, labels: Labels<'_>, value: f64);
+    /// Durations.
+    fn distribution(&mut self, labels: Labels<'_>, value: &Distribution);
+}
+
+impl Family {
+    /// The name without the prefix of the program and the suffix of counters: `redis_commands`.
+    pub fn key(&self) -> &'static str {
+        let name = self.name.strip_prefix("larder_").unwrap_or(self.name);
+        name.strip_suffix("_total").unwrap_or(name)
+    }
+}
+
+/// A family with one number, read from the sums.
+macro_rules! sum {
+    ($name:literal, $field:ident, $help:literal) => {
+        Family { name: $name, kind: Counter, help: $help, read: |s, to| to.number(&[], s.sums.$field) }
+    };
+}
+/// A family with one number for each label's value, read from the sums.
+macro_rules! sums {
+    ($name:literal, $label:literal, [$($value:literal => $field:ident),*], $help:literal) => {
+        Family {
+            name: $name,
+            kind: Counter,
+            help: $help,
+            read: |s, to| { $(to.number(&[($label, $value)], s.sums.$field);)* },
+        }
+    };
+}
+/// A family with one number for each group.
+macro_rules! group {
+    ($name:literal, $kind:ident, $($field:ident).+, $help:literal) => {
+        Family {
+            name: $name,
+            kind: $kind,
+            help: $help,
+            read: |s, to| {
+                for group in &s.groups {
+                    to.number(&[("group", &group.name)], group.$($field).+.into());
+                }
+            },
+        }
+    };
+}
+
+/// Every metric, in the order of the outputs.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        name: "larder_build_info",
+        kind: Info,
+        help: "The running version.",
+        read: |s, to| to.number(&[("version", s.version)], 1),
+    },
+    Family {
+        name: "larder_uptime_seconds",
+        kind: Gauge,
+        help: "Time since the start.",
+        read: |s, to| to.seconds(&[], s.uptime.as_secs_f64()),
+    },
+    sum!("larder_redis_commands_total", redis_commands, "Redis commands carried out."),
+    sum!("larder_redis_errors_total", redis_errors, "Error replies to Redis clients."),
+    sums!(
+        "larder_http_responses_total",
+        "class",
+        ["2xx" => http_responses_2xx, "3xx" => http_responses_3xx, "4xx" => http_responses_4xx, "5xx" => http_responses_5xx],
+        "HTTP requests answered, by the class of the status."
+    ),
+    Family {
+        name: "larder_http_request_duration_seconds",
+        kind: Histogram,
+        help: "From an HTTP request's head read to its answer written. Plain GETs answered at once from the memory tier are not timed.",
+        read: |s, to| to.distribution(&[], &s.http_seconds),
+    },
+    sums!(
+        "larder_connections_opened_total",
+        "protocol",
+        ["http" => http_connections_opened, "redis" => redis_connections_opened],
+        "Connections accepted."
+    ),
+    sums!(
+        "larder_connections_closed_total",
+        "protocol",
+        ["http" => http_connections_closed, "redis" => redis_connections_closed],
+        "Connections ended."
+    ),
+    Family {
+        name: "larder_connections",
+        kind: Gauge,
+        help: "Connections open now.",
+        read: |s, to| {
+            // The two counters are read one after the other: a connection that ends in between must not count below zero.
+            let open = |opened: u64, closed: u64| opened.saturating_sub(closed);
+            let s = &s.sums;
+            to.number(&[("protocol", "http")], open(s.http_connections_opened, s.http_connections_closed));
+            to.number(&[("protocol", "redis")], open(s.redis_connections_opened, s.redis_connections_closed));
+        },
+    },
+    Family {
+        name: "larder_worker_connections",
+        kind: Gauge,
+        help: "Connections open now, by the worker (core) that serves them.",
+        read: |s, to| {
+            for (id, open) in s.worker_connections.iter().enumerate() {
+                to.number(&[("worker", &id.to_string())], *open);
+            }
+        },
+    },
+    sum!("larder_connections_refused_total", connections_refused, "Connections refused at max-connections."),
+    sums!(
+        "larder_received_bytes_total",
+        "protocol",
+        ["http" => http_bytes_in, "redis" => redis_bytes_in],
+        "Bytes read from clients."
+    ),
+    sums!(
+        "larder_sent_bytes_total",
+        "protocol",
+        ["http" => http_bytes_out, "redis" => redis_bytes_out],
+        "Bytes written to clients."
+    ),
+    sums!(
+        "larder_throttled_total",
+        "protocol",
+        ["http" => http_throttled, "redis" => redis_throttled],
+        "Requests refused by the throttle."
+    ),
+    sums!(
+        "larder_protocol_errors_total",
+        "protocol",
+        ["http" => http_protocol_errors, "redis" => redis_protocol_errors],
+        "Connections closed because what came was not their protocol."
+    ),
+    sum!("larder_panics_total", panics, "Connections that a panic ended."),
+    group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
+    group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),
+    group!("larder_cache_negative_hits_total", Counter, cache.negative_hits, "Reads answered by a remembered absence."),
+    group!("larder_cache_insertions_total", Counter, cache.insertions, "Entries stored under a key that had none."),
+    group!("larder_cache_evictions_total", Counter, cache.evictions, "Entries removed to make room."),
+    group!(
+        "larder_cache_expirations_total",
+        Counter,
+        cache.expirations,
+        "Entries removed because their time was over."
+    ),
+    group!(
+        "larder_cache_fenced_fills_total",
+        Counter,
+        cache.fenced_fills,
+        "Fetched values not stored, because a write, delete or invalidation overtook them."
+    ),
+    group!("larder_cache_entries", Gauge, cache.entries, "Entries in the memory tier."),
+    group!("larder_cache_negative_entries", Gauge, cache.negative_entries, "Remembered absences."),
+    group!("larder_cache_flights", Gauge, cache.flights, "Keys being fetched now."),
+    group!("larder_cache_max_bytes", Gauge, cache.max_bytes, "Bound on the memory tier (max-memory)."),
+    group!("larder_cache_used_bytes", Gauge, cache.used_bytes, "Bytes of the bound in use."),
+    group!("larder_cache_live_bytes", Gauge, cache.live_bytes, "Bytes that live entries occupy."),
+    group!("larder_cache_index_bytes", Gauge, cache.index_bytes, "Bytes of the index."),
+    group!("larder_cache_ghost_bytes", Gauge, cache.ghost_bytes, "Bytes of the memory of evicted keys."),
+    group!("larder_cache_wheel_bytes", Gauge, cache.wheel_bytes, "Bytes of the timing wheel."),
+    group!("larder_cache_segment_bytes", Gauge, cache.segment_bytes, "Bytes of the log's segments."),
+    group!("larder_cache_large_bytes", Gauge, cache.large_bytes, "Bytes of values with an allocation of their own."),
+    group!("larder_source_up", Gauge, source.up, "1 if the source can be reached."),
+    group!("larder_source_fetches_total", Counter, source.fetches, "Keys asked of the source."),
+    group!("larder_source_errors_total", Counter, source.errors, "Fetches that ended in an error."),
+    group!("larder_source_reconnects_total", Counter, source.reconnects, "Connections to the source made anew."),
+    group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches under way."),
+    Family {
+        name: "larder_source_fetch_duration_seconds",
+        kind: Histogram,
+        help: "From a fetch handed to the source to its end, failed ones included.",
+        read: |s, to| {
+            for group in &s.groups {
+                to.distribution(&[("group", &group.name)], &group.source.seconds);
+            }
+        },
+    },
+    // The names that every Prometheus client library gives these.
+    Family {
+        name: "process_resident_memory_bytes",
+        kind: Gauge,
+        help: "Resident memory.",
+        read: |s, to| to.number(&[], s.process.resident_bytes),
+    },
+    Family {
+        name: "process_virtual_memory_bytes",
+        kind: Gauge,
+        help: "Virtual memory.",
+        read: |s, to| to.number(&[], s.process.virtual_bytes),
+    },
+    Family {
+        name: "process_cpu_seconds_total",
+        kind: Counter,
+        help: "CPU time, user and system.",
+        read: |s, to| to.seconds(&[], s.process.cpu_user + s.process.cpu_system),
+    },
+    Family {
+        name: "process_open_fds",
+        kind: Gauge,
+        help: "Open files, connections included.",
+        read: |s, to| to.number(&[], s.process.open_files),
+    },
+    Family { name: "process_threads", kind: Gauge, help: "Threads.", read: |s, to| to.number(&[], s.process.threads) },
+    Family {
+        name: "process_start_time_seconds",
+        kind: Gauge,
+        help: "Start, in seconds since the Unix epoch.",
+        read: |s, to| to.seconds(&[], s.started.as_secs_f64()),
+    },
+];

@@ -1,0 +1,168 @@
+use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn snapshot(telemetry: &Telemetry) -> Snapshot {
+    let mut seconds = Distribution::default();
+    let histogram = Histogram::default();
+    histogram.record(Duration::from_millis(1));
+    seconds.add(&histogram);
+    telemetry.snapshot(vec![
+        GroupSnapshot {
+            name: "default".to_string(),
+            cache: Stats { hits: 7, entries: 3, ..Stats::default() },
+            source: SourceSnapshot { up: true, fetches: 2, seconds, ..SourceSnapshot::default() },
+        },
+        GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
+    ])
+}
+
+/// The samples of a text by name and labels; checks the format's rules on the way.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
+    let mut typed: Option<(String, String)> = None;
+    let mut seen = BTreeSet::new();
+    assert!(text.ends_with('\n'));
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            assert!(help.split_once(' ').unwrap().1.ends_with('.'), "{line}");
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(seen.insert(name.to_string()), "{name} stands twice");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            typed = Some((name.to_string(), kind.to_string()));
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let (family, kind) = typed.as_ref().unwrap();
+            let name = series.split('{').next().unwrap();
+            let suffix = name.strip_prefix(family.as_str()).expect("samples follow their TYPE");
+            match kind.as_str() {
+                "histogram" => assert!(["_bucket", "_sum", "_count"].contains(&suffix), "{line}"),
+                _ => assert_eq!(suffix, "", "{line}"),
+            }
+            let value = value.parse().unwrap_or_else(|_| panic!("{line}"));
+            assert!(samples.insert(series.to_string(), value).is_none(), "{series} stands twice");
+        }
+    }
+    samples
+}
+
+#[test]
+fn the_text_follows_the_format() {
+    let samples = samples(&text(&snapshot(&Telemetry::default())));
+    assert_eq!(samples["larder_cache_hits_total{group=\"default\"}"], 7.0);
+    assert_eq!(samples["larder_cache_hits_total{group=\"a\\\"b\\\\c\\nd\"}"], 0.0);
+    assert_eq!(samples["larder_source_up{group=\"default\"}"], 1.0);
+    assert_eq!(samples["larder_build_info{version=\"0.1.0\"}"], 1.0);
+    let fetch = "larder_source_fetch_duration_seconds";
+    assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.000512\"}}")], 0.0);
+    assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.001024\"}}")], 1.0);
+    assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"+Inf\"}}")], 1.0);
+    assert_eq!(samples[&format!("{fetch}_sum{{group=\"default\"}}")], 0.001);
+    assert_eq!(samples[&format!("{fetch}_count{{group=\"default\"}}")], 1.0);
+    assert!(samples["process_resident_memory_bytes"] > 1e6);
+}
+
+#[test]
+fn every_counter_has_a_metric() {
+    let telemetry = Telemetry::new(2, Logs::default());
+    let filled = telemetry.worker(1).fill();
+    let samples = samples(&text(&snapshot(&telemetry)));
+    for (name, n) in filled {
+        assert!(samples.values().any(|value| *value == n as f64), "{name} is counted but not shown");
+    }
+}
+
+#[test]
+fn every_number_of_the_engine_has_a_metric() {
+    // Without `..`: a number that the engine adds does not compile here until it is shown.
+    let cache = Stats {
+        entries: 2001,
+        negative_entries: 2002,
+        used_bytes: 2003,
+        live_bytes: 2004,
+        max_bytes: 2005,
+        segment_bytes: 2006,
+        large_bytes: 2007,
+        index_bytes: 2008,
+        ghost_bytes: 2009,
+        wheel_bytes: 2010,
+        flights: 2011,
+        hits: 2012,
+        misses: 2013,
+        negative_hits: 2014,
+        insertions: 2015,
+        evictions: 2016,
+        expirations: 2017,
+        fenced_fills: 2018,
+    };
+    let group = GroupSnapshot { name: "g".to_string(), cache, ..GroupSnapshot::default() };
+    let samples = samples(&text(&Telemetry::default().snapshot(vec![group])));
+    for n in 2001..=2018 {
+        let shown = |(series, value): (&String, &f64)| series.ends_with("{group=\"g\"}") && *value == f64::from(n);
+        assert!(samples.iter().any(shown), "{n} is not shown");
+    }
+}
+
+#[test]
+fn json_holds_what_the_text_holds() {
+    let telemetry = Telemetry::new(1, Logs::default());
+    telemetry.worker(0).fill();
+    let snapshot = snapshot(&telemetry);
+    let json = json(&snapshot);
+    let commands = telemetry.sums().redis_commands;
+    assert_eq!(json["redis_commands"], commands);
+    assert_eq!(json["connections_opened"]["http"], telemetry.sums().http_connections_opened);
+    assert_eq!(json["groups"]["default"]["cache_hits"], 7);
+    assert_eq!(json["groups"]["a\"b\\c\nd"]["cache_hits"], 0);
+    assert_eq!(json["build_info"]["version"], "0.1.0");
+    let fetch = &json["groups"]["default"]["source_fetch_duration_seconds"];
+    assert_eq!((&fetch["count"], &fetch["sum"]), (&1.into(), &0.001.into()));
+    assert_eq!(fetch["buckets"]["0.001024"], 1);
+
+    /// Numbers in a tree, an info's label counting as the 1 that it is in the text.
+    fn leaves(value: &serde_json::Value, out: &mut Vec<f64>) {
+        match value {
+            serde_json::Value::Object(map) => map.values().for_each(|value| leaves(value, out)),
+            serde_json::Value::String(_) => out.push(1.0),
+            other => out.push(other.as_f64().unwrap()),
+        }
+    }
+    let (mut of_json, mut of_text) = (Vec::new(), Vec::new());
+    leaves(&json, &mut of_json);
+    let samples = samples(&text(&snapshot));
+    of_text.extend(samples.iter().filter(|(name, _)| !name.contains("+Inf")).map(|(_, value)| *value));
+    of_json.sort_by(f64::total_cmp);
+    of_text.sort_by(f64::total_cmp);
+    assert_eq!(of_json, of_text);
+}
+
+#[test]
+fn counts_of_all_threads_and_since_a_reset() {
+    let telemetry = Telemetry::new(2, Logs::default());
+    telemetry.worker(0).redis_commands.add(2);
+    telemetry.worker(1).redis_commands.add(3);
+    telemetry.control().connections_refused.add(1);
+    assert_eq!((telemetry.sums().redis_commands, telemetry.sums().connections_refused), (5, 1));
+    telemetry.reset();
+    telemetry.worker(1).redis_commands.add(4);
+    assert_eq!(telemetry.sums_since_reset(), Sums { redis_commands: 4, ..Sums::default() });
+    assert_eq!(telemetry.sums().redis_commands, 9);
+}
+
+#[test]
+#[should_panic(expected = "worker 2 was not announced")]
+fn the_control_threads_counters_are_no_workers() {
+    Telemetry::new(2, Logs::default()).worker(2);
+}
+
+#[test]
+fn names_are_unique_and_well_formed() {
+    let mut names = BTreeSet::new();
+    let mut keys = BTreeSet::new();
+    for family in FAMILIES {
+        assert!(names.insert(family.name) && keys.insert(family.key()), "{}", family.name);
+        assert!(family.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
+        assert!(family.key() != "groups");
+    }
+}

@@ -1,0 +1,192 @@
+//! A Larder of the test's own: the real binary on free ports, ready when made, killed when dropped.
+#![expect(dead_code, clippy::unwrap_used, unreachable_pub, missing_docs)]
+
+use super::common::{Client, PATIENCE, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+pub struct Larder {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    pub http: u16,
+    pub redis: u16,
+    pub admin: u16,
+}
+
+impl Larder {
+    /// Starts `larder serve` with one listener of each kind, 64 MiB and these arguments.
+    pub fn start(args: &[&str]) -> Larder {
+        let listeners = ["http", "redis", "admin"].map(|name| format!("--{name}=127.0.0.1:0"));
+        let mut child = command()
+            .args(listeners)
+            .args(["--max-memory", "64MiB"])
+            .args(args)
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let mut errors = String::new();
+            let mut stderr = child.stderr.take().unwrap();
+            stderr.read_to_string(&mut errors).unwrap();
+            panic!("larder {args:?} ends without a ready line: {errors}");
+        }
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(ready["ready"], true, "{line}");
+        assert_eq!(ready["pid"], child.id(), "{line}");
+        Larder {
+            stderr: child.stderr.take(),
+            child,
+            stdout,
+            http: port(&ready["http"][0]),
+            redis: port(&ready["redis"][0]),
+            admin: port(&ready["admin"]),
+        }
+    }
+
+    /// A client of the Redis protocol.
+    pub fn client(&self) -> Client {
+        Client::connect(self.redis).unwrap()
+    }
+    /// A bare connection to the Redis listener.
+    pub fn stream(&self) -> TcpStream {
+        connect(self.redis)
+    }
+
+    /// One HTTP request on a connection of its own: status, head and body.
+    pub fn http(&self, request: &str) -> (u16, String, Vec<u8>) {
+        exchange(connect(self.http), request)
+    }
+    /// The same on the admin listener.
+    pub fn admin(&self, request: &str) -> (u16, String, Vec<u8>) {
+        exchange(connect(self.admin), request)
+    }
+    /// `GET`, the body as text; the status must be 200.
+    pub fn get(&self, path: &str) -> String {
+        let (status, _, body) = self.admin(&format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
+        assert_eq!(status, 200, "{path}");
+        String::from_utf8(body).unwrap()
+    }
+    /// The value of a metric, given with its labels as `/metrics` writes them.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+    /// Waits for the end of the process and says how it ended and after how long.
+    pub fn wait(&mut self) -> (ExitStatus, Duration) {
+        let start = Instant::now();
+        let mut status = None;
+        wait_until("larder to end", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        (status.unwrap(), start.elapsed())
+    }
+    /// What else came on standard output, once the process has ended.
+    pub fn rest_of_stdout(&mut self) -> String {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        rest
+    }
+    /// What came on standard error, once the process has ended.
+    pub fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        self.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Larder {
+    fn drop(&mut self) {
+        // Already dead is as good.
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}
+
+/// `larder serve`, without anything of the test's environment. Logs are few enough for a pipe that nobody reads.
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command
+        .env_clear()
+        .args(["serve", "--log-level", "warn"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+pub fn connect(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends a request that asks for the connection's end, and reads to it.
+fn exchange(mut stream: TcpStream, request: &str) -> (u16, String, Vec<u8>) {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head");
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_ascii_lowercase(), answer.split_off(end + 4))
+}
+
+fn port(address: &serde_json::Value) -> u16 {
+    let address: std::net::SocketAddr = address.as_str().unwrap().parse().unwrap();
+    assert_ne!(address.port(), 0);
+    address.port()
+}
+
+/// A command as its bytes.
+pub fn encode(args: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        bytes.extend(format!("${}\r\n", arg.len()).into_bytes());
+        bytes.extend_from_slice(arg);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+/// Reads exactly what is expected, and says where it differs.
+#[track_caller]
+pub fn expect(stream: &mut impl Read, expected: &[u8]) {
+    let mut got = vec![0; expected.len()];
+    stream.read_exact(&mut got).unwrap();
+    if let Some(at) = got.iter().zip(expected).position(|(a, b)| a != b) {
+        let around = at.saturating_sub(40)..(at + 40).min(got.len());
+        panic!(
+            "differs at byte {at}: got {:?}, expected {:?}",
+            String::from_utf8_lossy(&got[around.clone()]),
+            String::from_utf8_lossy(&expected[around])
+        );
+    }
+}
+
+/// The other side has ended the connection: nothing more comes.
+#[track_caller]
+pub fn expect_end(stream: &mut impl Read) {
+    let mut byte = [0];
+    match stream.read(&mut byte) {
+        Ok(0) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+        other => panic!("expected the end, got {other:?} ({:?})", byte[0] as char),
+    }
+}

@@ -1,0 +1,109 @@
+//! SIGTERM and SIGINT: what was started is finished, what is idle is closed at once.
+use crate::{
+    common::{RedisServer, Reply, wait_until},
+    larder::{Larder, encode, expect, expect_end},
+};
+use rustix::process::Signal;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+#[test]
+fn under_load_every_request_that_was_read_is_answered_and_the_exit_is_clean() {
+    let mut larder = Larder::start(&["--grace", "10s", "--threads", "2"]);
+    let mut idle = larder.stream();
+    let mut idle_http = crate::larder::connect(larder.http);
+    idle_http.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut head = [0; 12];
+    idle_http.read_exact(&mut head).unwrap();
+
+    let answered = Arc::new(AtomicU64::new(0));
+    let broken = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = larder.client();
+            let (answered, broken) = (answered.clone(), broken.clone());
+            thread::spawn(move || {
+                while let Ok(reply) = client.try_command(&["SET", "key", "value"]) {
+                    broken.fetch_or(reply != Reply::ok(), Relaxed);
+                    answered.fetch_add(1, Relaxed);
+                }
+            })
+        })
+        .collect();
+    wait_until("load", || answered.load(Relaxed) > 1000);
+    larder.signal(Signal::TERM);
+    let (status, took) = larder.wait();
+    assert!(status.success(), "{status}");
+    // Well within the grace time, though two connections were idle.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert!(!broken.load(Relaxed), "a reply was cut short");
+    expect_end(&mut idle);
+    let mut rest = Vec::new();
+    idle_http.read_to_end(&mut rest).unwrap();
+    assert_eq!(larder.rest_of_stdout(), "", "the ready line is all that goes there");
+}
+
+#[test]
+fn a_read_that_waits_for_the_source_is_answered_before_the_end() {
+    let redis = RedisServer::start();
+    redis.command(&["SET", "key", "value"]);
+    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "10s", "--grace", "10s"]);
+    // Connected before it stops answering.
+    assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
+    redis.stop();
+    let mut stream = larder.stream();
+    stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
+    wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
+    larder.signal(Signal::TERM);
+    // No new connections from here on.
+    wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());
+    redis.cont();
+    expect(&mut stream, b"$5\r\nvalue\r\n");
+    expect_end(&mut stream);
+    let (status, _) = larder.wait();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn what_does_not_end_is_cut_when_the_grace_time_is_over() {
+    let redis = RedisServer::start();
+    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", "500ms"]);
+    assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
+    redis.stop();
+    let mut stream = larder.stream();
+    stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
+    wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
+    larder.signal(Signal::INT);
+    let (status, took) = larder.wait();
+    redis.cont();
+    assert!(status.success(), "{status}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    expect_end(&mut stream);
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let redis = RedisServer::start();
+    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", "1m"]);
+    assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
+    redis.stop();
+    let mut stream = larder.stream();
+    stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
+    wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
+    larder.signal(Signal::TERM);
+    wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());
+    larder.signal(Signal::TERM);
+    let (status, took) = larder.wait();
+    redis.cont();
+    assert_eq!(status.code(), Some(128 + 15));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}

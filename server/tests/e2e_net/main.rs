@@ -1,0 +1,13 @@
+//! The server from outside: the real binary, real sockets, a real redis-server behind it.
+#![expect(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/larder.rs"]
+mod larder;
+
+mod connections;
+mod drain;
+mod pipeline;
+mod start;
+mod throttle;

@@ -1,0 +1,265 @@
+//! What comes in is answered in order, however it comes in and whatever must be fetched.
+use crate::{
+    common::RedisServer,
+    larder::{Larder, encode, expect, expect_end},
+};
+use std::{
+    io::{BufReader, Read, Write},
+    net::{Shutdown, TcpStream},
+    thread,
+};
+
+/// Sends all of `input` from another thread while the replies are read here: either alone would fill the sockets.
+fn exchange(mut stream: TcpStream, input: Vec<u8>, expected: &[u8]) {
+    let mut sender = stream.try_clone().unwrap();
+    let sending = thread::spawn(move || {
+        sender.write_all(&input).unwrap();
+        sender.shutdown(Shutdown::Write).unwrap();
+    });
+    expect(&mut stream, expected);
+    // Having read our end, the server ends its half when everything is answered.
+    expect_end(&mut stream);
+    sending.join().unwrap();
+}
+
+fn bulk(value: &[u8]) -> Vec<u8> {
+    [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+#[test]
+fn ten_thousand_commands_keep_their_order() {
+    let larder = Larder::start(&[]);
+    let (mut input, mut expected) = (Vec::new(), Vec::new());
+    for i in 0..10_000u32 {
+        let key = format!("key:{i}");
+        let value = format!("value {i}").repeat(1 + i as usize % 7);
+        match i % 4 {
+            0 => {
+                input.extend(encode(&[b"SET", key.as_bytes(), value.as_bytes()]));
+                expected.extend(b"+OK\r\n");
+            }
+            1 => {
+                let before = format!("key:{}", i - 1);
+                let value = format!("value {}", i - 1).repeat(1 + (i as usize - 1) % 7);
+                input.extend(encode(&[b"GET", before.as_bytes()]));
+                expected.extend(bulk(value.as_bytes()));
+            }
+            2 => {
+                input.extend(encode(&[b"GET", key.as_bytes()]));
+                expected.extend(b"$-1\r\n");
+            }
+            _ => {
+                input.extend(b"PING\r\n");
+                expected.extend(b"+PONG\r\n");
+            }
+        }
+    }
+    exchange(larder.stream(), input, &expected);
+}
+
+#[test]
+fn misses_hits_and_writes_keep_their_order_in_front_of_redis() {
+    let redis = RedisServer::start();
+    let mut seed = redis.client();
+    for i in 0..3000 {
+        seed.command(&["SET", &format!("old:{i}"), &format!("fetched {i}")]);
+    }
+    // A bound that the pipeline passes many times over.
+    let larder = Larder::start(&["--source", &redis.url(), "--max-pipeline", "64"]);
+    let (mut input, mut expected) = (Vec::new(), Vec::new());
+    for i in 0..10_000u32 {
+        let old = format!("old:{}", i % 3000);
+        let new = format!("new:{}", i / 40);
+        match i % 40 {
+            // The first 3000 miss, then they hit.
+            0..=29 => {
+                input.extend(encode(&[b"GET", old.as_bytes()]));
+                expected.extend(bulk(format!("fetched {}", i % 3000).as_bytes()));
+            }
+            // Within one pipeline: absent, written, read back, deleted, absent.
+            30 | 39 => {
+                input.extend(encode(&[b"GET", new.as_bytes()]));
+                expected.extend(b"$-1\r\n");
+            }
+            31 => {
+                input.extend(encode(&[b"SET", new.as_bytes(), i.to_string().as_bytes()]));
+                expected.extend(b"+OK\r\n");
+            }
+            32..=34 => {
+                input.extend(encode(&[b"GET", new.as_bytes()]));
+                expected.extend(bulk((i - i % 40 + 31).to_string().as_bytes()));
+            }
+            35 => {
+                input.extend(encode(&[b"DEL", new.as_bytes()]));
+                expected.extend(b":1\r\n");
+            }
+            36 => {
+                input.extend(encode(&[b"MGET", old.as_bytes(), b"none", old.as_bytes()]));
+                let value = bulk(format!("fetched {}", i % 3000).as_bytes());
+                expected.extend(b"*3\r\n");
+                expected.extend([&value[..], b"$-1\r\n", &value].concat());
+            }
+            _ => {
+                input.extend(encode(&[b"ECHO", old.as_bytes()]));
+                expected.extend(bulk(old.as_bytes()));
+            }
+        }
+    }
+    exchange(larder.stream(), input, &expected);
+    assert!(redis.calls("get") < 10_000, "hits were fetched");
+}
+
+#[test]
+fn misses_of_one_pipeline_leave_in_one_batch() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url()]);
+    let (mut input, mut expected) = (Vec::new(), Vec::new());
+    for i in 0..100 {
+        input.extend(encode(&[b"GET", format!("k{i}").as_bytes()]));
+        expected.extend(b"$-1\r\n");
+    }
+    let mut stream = larder.stream();
+    stream.write_all(&input).unwrap();
+    expect(&mut stream, &expected);
+    assert_eq!(redis.calls("get"), 100);
+    assert!(
+        redis.calls("multi") <= 3,
+        "{} batches for one pipeline",
+        redis.calls("multi")
+    );
+}
+
+#[test]
+fn commands_that_arrive_byte_by_byte() {
+    let larder = Larder::start(&[]);
+    let mut stream = larder.stream();
+    let input = [
+        encode(&[b"SET", b"key", b"a value\r\nwith line ends"]),
+        encode(&[b"GET", b"key"]),
+        b"  get   key \r\n".to_vec(),
+        b"\r\n*0\r\n".to_vec(),
+        encode(&[b"PING"]),
+    ]
+    .concat();
+    for byte in &input {
+        stream.write_all(std::slice::from_ref(byte)).unwrap();
+    }
+    let value = bulk(b"a value\r\nwith line ends");
+    expect(
+        &mut stream,
+        &[b"+OK\r\n", &value[..], &value, b"+PONG\r\n"].concat(),
+    );
+}
+
+#[test]
+fn a_large_value_goes_both_ways_to_a_slow_reader() {
+    // Room for the value; an entry may be as large as the memory allows.
+    let larder = Larder::start(&["--max-memory", "128MiB"]);
+    let value: Vec<u8> = (0..20u32 << 20).map(|i| (i ^ (i >> 8)) as u8).collect();
+    let mut stream = larder.stream();
+    stream.write_all(&encode(&[b"SET", b"big", &value])).unwrap();
+    expect(&mut stream, b"+OK\r\n");
+
+    let mut slow = larder.stream();
+    slow.write_all(&[encode(&[b"GET", b"big"]), encode(&[b"PING"])].concat())
+        .unwrap();
+    let expected = [bulk(&value), b"+PONG\r\n".to_vec()].concat();
+    for piece in expected.chunks(expected.len() / 10) {
+        expect(&mut slow, piece);
+        // The others are served while this one's reply waits for its reader.
+        stream.write_all(&encode(&[b"PING"])).unwrap();
+        expect(&mut stream, b"+PONG\r\n");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_from() {
+    let larder = Larder::start(&["--threads", "1"]);
+    let mut stream = larder.stream();
+    let value = vec![b'x'; 10_000];
+    stream.write_all(&encode(&[b"SET", b"key", &value])).unwrap();
+    expect(&mut stream, b"+OK\r\n");
+    let get = encode(&[b"GET", b"key"]);
+    stream.set_nonblocking(true).unwrap();
+    let mut asked = 0;
+    // Until both directions are full; without a bound at the server this would not end.
+    let mut full_since = None;
+    while full_since.is_none_or(|since: std::time::Instant| since.elapsed().as_millis() < 300) {
+        match stream.write(&get[asked % get.len()..]) {
+            Ok(n) => {
+                asked += n;
+                full_since = None;
+            }
+            Err(_would_block) => {
+                full_since.get_or_insert_with(std::time::Instant::now);
+                thread::yield_now();
+            }
+        }
+        assert!(asked < 1 << 30, "the server takes commands without end");
+    }
+    // Now read: everything that was asked is answered, in order.
+    stream.set_nonblocking(false).unwrap();
+    stream.write_all(&get[asked % get.len()..]).unwrap();
+    let count = asked / get.len() + 1;
+    let one = bulk(&value);
+    let mut reader = BufReader::new(stream);
+    for _ in 0..count {
+        expect(&mut reader, &one);
+    }
+}
+
+#[test]
+fn what_is_not_the_protocol_is_answered_and_ends_the_connection() {
+    let larder = Larder::start(&[]);
+    let cases: [(&[u8], &str); 4] = [
+        (b"*1\r\n+PING\r\n", "-ERR Protocol error: expected '$', got '+'\r\n"),
+        (b"*x\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"*1\r\n$-5\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"GET \"a\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
+    ];
+    for (input, error) in cases {
+        let mut stream = larder.stream();
+        // What came before is answered first; what comes after is not looked at.
+        stream
+            .write_all(&[b"PING\r\n", input, b"PING\r\n"].concat())
+            .unwrap();
+        expect(&mut stream, b"+PONG\r\n");
+        expect(&mut stream, error.as_bytes());
+        expect_end(&mut stream);
+    }
+}
+
+#[test]
+fn a_length_that_is_only_claimed_costs_nothing() {
+    let larder = Larder::start(&[]);
+    let before = larder.metric("process_resident_memory_bytes");
+    let streams: Vec<_> = (0..50)
+        .map(|_| {
+            let mut stream = larder.stream();
+            stream
+                .write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\nbegin")
+                .unwrap();
+            stream
+        })
+        .collect();
+    // The server has read them all: it answers on a connection opened later on each worker.
+    for _ in 0..10 {
+        larder.client().command(&["PING"]);
+    }
+    let after = larder.metric("process_resident_memory_bytes");
+    assert!(after - before < 32e6, "{before} to {after}");
+    drop(streams);
+}
+
+#[test]
+fn the_end_of_the_clients_half_ends_the_connection_after_the_replies() {
+    let redis = RedisServer::start();
+    redis.command(&["SET", "key", "value"]);
+    let larder = Larder::start(&["--source", &redis.url()]);
+    let mut stream = larder.stream();
+    stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"$5\r\nvalue\r\n");
+}

@@ -1,0 +1,61 @@
+//! Requests per second, over both protocols.
+use crate::{
+    common::Reply,
+    larder::{Larder, encode},
+};
+use std::io::{BufRead, BufReader, Write};
+
+#[test]
+fn redis_commands_over_the_limit_are_refused_one_by_one() {
+    let larder = Larder::start(&["--throttle", "1/s", "--throttle-burst", "10"]);
+    let mut stream = larder.stream();
+    stream.write_all(&encode(&[b"PING"]).repeat(20)).unwrap();
+    let mut replies = BufReader::new(stream).lines();
+    let replies: Vec<String> = (0..20).map(|_| replies.next().unwrap().unwrap()).collect();
+    let (served, refused): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| *reply == "+PONG");
+    // A second may pass meanwhile.
+    assert!((10..=12).contains(&served.len()), "{replies:?}");
+    for reply in refused {
+        assert!(
+            reply.starts_with("-ERR throttled: limit of setting throttle reached, retry after "),
+            "{reply}"
+        );
+    }
+    // Another connection of the same address draws on the same budget.
+    let reply = larder.client().command(&["PING"]);
+    assert!(reply.error().starts_with("ERR throttled"), "{reply:?}");
+}
+
+#[test]
+fn http_requests_over_the_limit_are_refused_with_a_time_to_come_back() {
+    let larder = Larder::start(&["--throttle", "1/s", "--throttle-burst", "3"]);
+    let answers: Vec<_> = (0..8)
+        .map(|_| larder.http("GET /v1/kv/none HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"))
+        .collect();
+    assert_eq!(answers[0].0, 404);
+    let refused: Vec<_> = answers.iter().filter(|(status, ..)| *status == 503).collect();
+    assert!(refused.len() >= 3, "{answers:?}");
+    for (_, head, _) in refused {
+        assert!(head.contains("\r\nretry-after: 1"), "{head}");
+    }
+    let (status, _, body) = larder.http("GET /lookup?key=none HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(status, 503);
+    assert_eq!(String::from_utf8(body).unwrap(), r#"{"key": "none", "value": null, "status": 503}"#);
+}
+
+#[test]
+fn the_total_is_one_budget_for_both_protocols_and_admin_has_its_own() {
+    let larder = Larder::start(&[
+        "--throttle-total", "1/s", "--throttle-total-burst", "5", "--throttle-admin", "1/s", "--throttle-admin-burst", "2",
+    ]);
+    let mut client = larder.client();
+    let replies: Vec<_> = (0..10).map(|_| client.command(&["PING"])).collect();
+    assert!(replies[..5].iter().all(|reply| *reply == Reply::Simple("PONG".into())), "{replies:?}");
+    assert!(replies[9].error().contains("throttle-total"), "{replies:?}");
+    let (status, ..) = larder.http("GET /v1/kv/none HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(status, 503);
+    let stats = || larder.admin("GET /v1/stats HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").0;
+    let statuses: Vec<_> = (0..6).map(|_| stats()).collect();
+    assert_eq!(statuses[0], 200, "{statuses:?}");
+    assert!(statuses.contains(&503), "{statuses:?}");
+}

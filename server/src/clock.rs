@@ -8,7 +8,5 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub fn now() -> Millis {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| {
-            Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
-        })
+        .map_or(0, |since| Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX))
 }

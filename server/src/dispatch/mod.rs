@@ -264,3 +264,6 @@ fn unknown_sub(parent: &Command, sub: &[u8]) -> Fault {
     let after = format!("'. Try {} HELP.", parent.name.to_uppercase());
     Fault::quoting("ERR unknown subcommand '", sub, 128, &after)
 }
+
+#[cfg(test)]
+mod tests;

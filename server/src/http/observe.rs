@@ -62,7 +62,7 @@ fn snapshot(app: &App) -> Snapshot {
                 fetches: health.fetches(),
                 errors: health.errors(),
                 reconnects: health.reconnects(),
-                seconds: Default::default(),
+                seconds: health.seconds(),
             },
         }
     });

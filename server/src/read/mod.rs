@@ -16,6 +16,8 @@
 //!   invalidation of its key in the tier, which fences the fetches begun before.
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
 mod conditional;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use write::{Writes, Writing};
@@ -142,10 +144,7 @@ impl Group {
             Lookup::Wait(wait) => Begun::Wait(wait),
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
-                batch.push(Fetch {
-                    lead,
-                    policy: self.policy,
-                });
+                batch.push(Fetch { lead, policy: self.policy });
                 Begun::Wait(wait)
             }
         }
@@ -178,9 +177,7 @@ impl Group {
     /// As [`Group::end`].
     pub async fn read(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, SourceError> {
         let mut batch = Vec::new();
-        let begun = self.begin(self.cache.key(key), now, &mut batch, |entry| {
-            entry.value.to_bytes()
-        });
+        let begun = self.begin(self.cache.key(key), now, &mut batch, |entry| entry.value.to_bytes());
         if !batch.is_empty() {
             self.source.fetch(&mut batch);
         }

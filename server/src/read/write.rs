@@ -71,12 +71,7 @@ impl Writing<'_> {
     /// Version 0 in the answer says that it keeps none (too large for the bound, or writes overlapped).
     pub fn put(self, value: &[u8], expiry: Option<Millis>, now: Millis) -> Stored {
         self.settle(|this| {
-            let write = Write {
-                value,
-                expiry: this.policy.cap(expiry, now),
-                flags: 0,
-                condition: Condition::Always,
-            };
+            let write = Write { value, expiry: this.policy.cap(expiry, now), flags: 0, condition: Condition::Always };
             this.cache.tier().set(this.key, write, now).ok()
         })
         .unwrap_or(Stored::Replaced(0))
@@ -92,9 +87,7 @@ impl Writing<'_> {
                     // A fetch in flight may carry the old expiry: `None` below fences it.
                     (None, _) => (Change::Keep, None),
                     (Some(_), None) => (Change::Keep, Some(())),
-                    (Some(entry), Some(at)) if entry.expiry.is_some_and(|old| old <= at) => {
-                        (Change::Keep, Some(()))
-                    }
+                    (Some(entry), Some(at)) if entry.expiry.is_some_and(|old| old <= at) => (Change::Keep, Some(())),
                     (Some(_), Some(at)) => (Change::Expire(Expiry::At(at)), Some(())),
                 })
                 .ok()
@@ -128,8 +121,7 @@ impl Writing<'_> {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.writes
-                .end(self.key.hash(), |_| self.cache.invalidate(self.key));
+            self.writes.end(self.key.hash(), |_| self.cache.invalidate(self.key));
         }
     }
 }
@@ -139,13 +131,7 @@ impl Group {
     /// key that they write. Not for groups without a source.
     pub fn writing<'g>(&'g self, key: Key<'g>) -> Writing<'g> {
         self.writes.begin(key.hash());
-        Writing {
-            writes: &self.writes,
-            cache: &self.cache,
-            policy: self.policy,
-            key,
-            ended: false,
-        }
+        Writing { writes: &self.writes, cache: &self.cache, policy: self.policy, key, ended: false }
     }
 
     /// The source took a command that empties it: so is the tier.
@@ -158,12 +144,7 @@ impl Group {
     ///
     /// # Errors
     /// What the source said, and then nothing has changed (`Lost`: it may have); without a source, `Refused` for an entry larger than the bound.
-    pub async fn put(
-        self: &Rc<Self>,
-        key: &[u8],
-        value: Bytes,
-        expiry: Option<Millis>,
-    ) -> Result<Stored, SourceError> {
+    pub async fn put(self: &Rc<Self>, key: &[u8], value: Bytes, expiry: Option<Millis>) -> Result<Stored, SourceError> {
         if !self.source.reads_through() {
             let write = Write {
                 value: &value,
@@ -171,10 +152,7 @@ impl Group {
                 flags: 0,
                 condition: Condition::Always,
             };
-            let stored = self
-                .cache
-                .tier()
-                .set(self.cache.key(key), write, clock::now());
+            let stored = self.cache.tier().set(self.cache.key(key), write, clock::now());
             return stored.map_err(too_large);
         }
         let key = Bytes::copy_from_slice(key);
@@ -214,21 +192,13 @@ impl Group {
     ///
     /// # Errors
     /// As [`put`](Group::put).
-    pub async fn expire(
-        self: &Rc<Self>,
-        key: &[u8],
-        expiry: Option<Millis>,
-    ) -> Result<bool, SourceError> {
+    pub async fn expire(self: &Rc<Self>, key: &[u8], expiry: Option<Millis>) -> Result<bool, SourceError> {
         if !self.source.reads_through() {
             let to = expiry.map_or(Expiry::Never, Expiry::At);
-            let changed = self.cache.tier().update(
-                self.cache.key(key),
-                clock::now(),
-                |entry, _| match entry {
-                    Some(_) => (Change::Expire(to), true),
-                    None => (Change::Keep, false),
-                },
-            );
+            let changed = self.cache.tier().update(self.cache.key(key), clock::now(), |entry, _| match entry {
+                Some(_) => (Change::Expire(to), true),
+                None => (Change::Keep, false),
+            });
             return changed.map_err(too_large);
         }
         let key = Bytes::copy_from_slice(key);
@@ -273,7 +243,6 @@ fn failed(writing: Writing<'_>, error: SourceError) -> SourceError {
 pub(super) fn too_large(error: TooLarge) -> SourceError {
     let TooLarge { needed, max_memory } = error;
     SourceError::Refused(
-        format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows")
-            .into(),
+        format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows").into(),
     )
 }

@@ -1,8 +1,12 @@
 //! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
+use crate::telemetry::{Distribution, Histogram};
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 /// State and counters of one group's source, shared by all cores. Relaxed throughout: each number stands for itself.
@@ -18,17 +22,14 @@ pub struct SourceHealth {
     fetches: AtomicU64,
     errors: AtomicU64,
     reconnects: AtomicU64,
+    seconds: Histogram,
     last_error: Mutex<Option<Arc<str>>>,
 }
 
 impl SourceHealth {
     /// The health of a source that cannot fail (`none:`).
     pub fn always_up() -> SourceHealth {
-        SourceHealth {
-            up: AtomicUsize::new(1),
-            was_up: AtomicBool::new(true),
-            ..SourceHealth::default()
-        }
+        SourceHealth { up: AtomicUsize::new(1), was_up: AtomicBool::new(true), ..SourceHealth::default() }
     }
     /// Connected, and no connection is down. False until the first connection is made.
     pub fn is_up(&self) -> bool {
@@ -50,6 +51,12 @@ impl SourceHealth {
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Relaxed)
     }
+    /// How long fetches took that reached the queue, failed ones included.
+    pub fn seconds(&self) -> Distribution {
+        let mut seconds = Distribution::default();
+        seconds.add(&self.seconds);
+        seconds
+    }
     /// Connections made after the first of each.
     pub fn reconnects(&self) -> u64 {
         self.reconnects.load(Relaxed)
@@ -70,7 +77,8 @@ impl SourceHealth {
         admitted
     }
     /// An admitted fetch has ended.
-    pub(super) fn finished(&self, failed: bool) {
+    pub(super) fn finished(&self, failed: bool, took: Duration) {
+        self.seconds.record_shared(took);
         self.in_flight.fetch_sub(1, Relaxed);
         if failed {
             self.errors.fetch_add(1, Relaxed);
@@ -107,10 +115,7 @@ pub(super) enum Stand {
 }
 impl Standing {
     pub(super) fn new(health: Arc<SourceHealth>) -> Standing {
-        Standing {
-            health,
-            now: Stand::Unknown,
-        }
+        Standing { health, now: Stand::Unknown }
     }
     /// Moves to `next`; true if that is a change.
     pub(super) fn set(&mut self, next: Stand) -> bool {
@@ -155,9 +160,10 @@ mod tests {
         assert_eq!(health.admit(3, 4), 1);
         assert_eq!(health.admit(1, 4), 0);
         assert_eq!(health.in_flight(), 4);
-        health.finished(false);
+        health.finished(false, Duration::from_millis(3));
         assert_eq!(health.admit(2, 4), 1);
         assert_eq!((health.fetches(), health.errors()), (9, 4));
+        assert_eq!((health.seconds().count, health.seconds().seconds()), (1, 0.003));
         health.abandoned(4);
         assert_eq!(health.in_flight(), 0);
     }

@@ -50,9 +50,7 @@ impl SourceSetup {
         });
         let kind = match url {
             SourceUrl::None => Kind::None,
-            SourceUrl::Redis(url) => {
-                Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?))
-            }
+            SourceUrl::Redis(url) => Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?)),
         };
         Ok(SourceSetup { health, kind })
     }
@@ -121,20 +119,11 @@ pub trait Source {
     /// Takes a batch of fetches over; each is finished with what the source said.
     fn fetch(&self, batch: &mut Vec<Fetch>);
     /// Stores a value.
-    fn put<'a>(
-        &'a self,
-        key: &'a [u8],
-        value: &'a [u8],
-        expiry: Option<Millis>,
-    ) -> Local<'a, Result<(), SourceError>>;
+    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<(), SourceError>>;
     /// Deletes; true if there was something.
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>>;
     /// Changes the expiry (`None`: never); true if the key exists.
-    fn expire<'a>(
-        &'a self,
-        key: &'a [u8],
-        expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>>;
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>>;
     /// Is it there? (for readiness)
     fn ping(&self) -> Local<'_, Result<(), SourceError>>;
     /// The source as a Redis server, for commands that go through verbatim.
@@ -151,12 +140,7 @@ pub trait Source {
 pub trait Relay {
     /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies, one `Bytes` each
     /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol).
-    fn relay<'a>(
-        &'a self,
-        commands: Bytes,
-        count: usize,
-        resp3: bool,
-    ) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
+    fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
     /// A connection of its own, for state that lasts (WATCH).
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
 }

@@ -25,11 +25,7 @@ impl Source for NoneSource {
     fn delete<'a>(&'a self, _key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Ok(false)))
     }
-    fn expire<'a>(
-        &'a self,
-        _key: &'a [u8],
-        _expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Ok(false)))
     }
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {

@@ -61,15 +61,22 @@ impl Telemetry {
     /// # Panics
     /// If there is no such worker.
     pub fn worker(&self, id: usize) -> &Arc<Counters> {
-        assert!(
-            id + 1 < self.threads.len(),
-            "worker {id} was not announced to Telemetry::new"
-        );
+        assert!(id + 1 < self.threads.len(), "worker {id} was not announced to Telemetry::new");
         &self.threads[id]
     }
     /// The control thread's counters: what happens before a connection has a worker.
     pub fn control(&self) -> &Arc<Counters> {
         self.threads.last().expect("there is one more than workers")
+    }
+    /// Connections open now, of either protocol, worker by worker.
+    fn worker_connections(&self) -> impl Iterator<Item = u64> {
+        let (_control, workers) = self.threads.split_last().expect("there is one more than workers");
+        workers.iter().map(|counters| {
+            let opened = counters.http_connections_opened.get() + counters.redis_connections_opened.get();
+            let closed = counters.http_connections_closed.get() + counters.redis_connections_closed.get();
+            // Read one after the other: one that ends in between must not count below zero.
+            opened.saturating_sub(closed)
+        })
     }
     /// All threads' counts since the start. Never goes back.
     pub fn sums(&self) -> Sums {
@@ -92,18 +99,14 @@ impl Telemetry {
     /// Everything at this moment. `groups` in the order of the configuration.
     pub fn snapshot(&self, groups: Vec<GroupSnapshot>) -> Snapshot {
         let mut http_seconds = Distribution::default();
-        self.threads
-            .iter()
-            .for_each(|counters| http_seconds.add(&counters.http_seconds));
+        self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
-            started: self
-                .started_at
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default(),
+            started: self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default(),
             uptime: self.uptime(),
             process: Process::read(),
             sums: self.sums(),
+            worker_connections: self.worker_connections().collect(),
             http_seconds,
             groups,
         }
@@ -126,6 +129,7 @@ pub struct Snapshot {
     pub uptime: Duration,
     pub process: Process,
     pub sums: Sums,
+    pub worker_connections: Vec<u64>,
     pub http_seconds: Distribution,
     pub groups: Vec<GroupSnapshot>,
 }

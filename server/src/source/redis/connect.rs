@@ -33,11 +33,8 @@ pub(super) async fn connect(settings: &Settings) -> io::Result<Stream> {
         RedisAddress::Tcp { host, port } => {
             let tcp = TcpStream::connect((host.as_str(), *port)).await?;
             tcp.set_nodelay(true)?;
-            SockRef::from(&tcp).set_tcp_keepalive(
-                &TcpKeepalive::new()
-                    .with_time(KEEPALIVE)
-                    .with_interval(KEEPALIVE),
-            )?;
+            SockRef::from(&tcp)
+                .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
             match &settings.tls {
                 None => Ok(Stream::Tcp(tcp)),
                 Some(Tls { connector, name }) => {
@@ -50,11 +47,7 @@ pub(super) async fn connect(settings: &Settings) -> io::Result<Stream> {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -64,11 +57,7 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),

@@ -24,16 +24,9 @@ fn steps(settings: &Settings, resp3: bool) -> Vec<Step> {
     let password = url.password.as_deref().map(str::as_bytes);
     let user = url.user.as_deref().map(str::as_bytes);
     match (resp3, password) {
-        (true, Some(password)) => commands.push((
-            vec![
-                b"HELLO",
-                b"3",
-                b"AUTH",
-                user.unwrap_or(b"default"),
-                password,
-            ],
-            true,
-        )),
+        (true, Some(password)) => {
+            commands.push((vec![b"HELLO", b"3", b"AUTH", user.unwrap_or(b"default"), password], true))
+        }
         (true, None) => commands.push((vec![b"HELLO", b"3"], true)),
         (false, Some(password)) => {
             let mut auth: Vec<&[u8]> = vec![b"AUTH"];
@@ -50,30 +43,16 @@ fn steps(settings: &Settings, resp3: bool) -> Vec<Step> {
     commands.push((vec![b"CLIENT", b"SETNAME", NAME], false));
     // A server that is loading its data, or wants a password, takes all of the above and says so now.
     commands.push((vec![b"PING"], true));
-    commands
-        .into_iter()
-        .map(|(parts, required)| Step {
-            command: resp::encode(&parts),
-            required,
-        })
-        .collect()
+    commands.into_iter().map(|(parts, required)| Step { command: resp::encode(&parts), required }).collect()
 }
 
 /// Shakes hands and returns what was read beyond (nothing, as a rule).
 ///
 /// # Errors
 /// Why the server is of no use: its own words, where it has any.
-pub(super) async fn shake_hands(
-    stream: &mut Stream,
-    settings: &Settings,
-    resp3: bool,
-) -> Result<BytesMut, Arc<str>> {
+pub(super) async fn shake_hands(stream: &mut Stream, settings: &Settings, resp3: bool) -> Result<BytesMut, Arc<str>> {
     let steps = steps(settings, resp3);
-    let request: Vec<u8> = steps
-        .iter()
-        .flat_map(|step| &step.command)
-        .copied()
-        .collect();
+    let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
     stream.write_all(&request).await.map_err(reason)?;
     stream.flush().await.map_err(reason)?;
     let mut input = BytesMut::with_capacity(1024);

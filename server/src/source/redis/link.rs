@@ -111,12 +111,9 @@ impl Link {
 
     /// Takes over fetches that the health has admitted.
     pub(super) fn fetch(&self, batch: impl Iterator<Item = Fetch>) {
-        let deadline = Instant::now() + self.inner.settings.limits.timeout;
-        let waiting = batch.map(|fetch| Waiting {
-            fetch,
-            deadline,
-            retried: false,
-        });
+        let since = Instant::now();
+        let deadline = since + self.inner.settings.limits.timeout;
+        let waiting = batch.map(|fetch| Waiting { fetch, since, deadline, retried: false });
         if let Err(error) = self.check() {
             let now = clock::now();
             for waiting in waiting {
@@ -124,19 +121,12 @@ impl Link {
             }
             return;
         }
-        self.inner
-            .queue
-            .borrow_mut()
-            .extend(waiting.map(Request::Fetch));
+        self.inner.queue.borrow_mut().extend(waiting.map(Request::Fetch));
         self.inner.wake();
     }
 
     /// Queues `count` encoded commands, now, whatever becomes of the future that awaits their replies.
-    pub(super) fn relay(
-        &self,
-        commands: Bytes,
-        count: usize,
-    ) -> impl Future<Output = Answer> + use<> {
+    pub(super) fn relay(&self, commands: Bytes, count: usize) -> impl Future<Output = Answer> + use<> {
         let (sender, answer) = oneshot::channel();
         let call = Call {
             commands,
@@ -350,10 +340,7 @@ struct Alarm {
 }
 impl Alarm {
     fn new() -> Alarm {
-        Alarm {
-            sleep: Box::pin(sleep(Duration::ZERO)),
-            set: None,
-        }
+        Alarm { sleep: Box::pin(sleep(Duration::ZERO)), set: None }
     }
     /// Ready once `next` is past.
     fn poll(&mut self, cx: &mut Context<'_>, next: Option<Instant>) -> Poll<()> {
@@ -391,8 +378,7 @@ impl Talk<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
         self.link.waker.set(Some(cx.waker().clone()));
         loop {
-            self.pipeline
-                .send(&mut self.link.queue.borrow_mut(), &mut self.out);
+            self.pipeline.send(&mut self.link.queue.borrow_mut(), &mut self.out);
             if let Err(error) = self.write(cx) {
                 return Poll::Ready(reason(error));
             }

@@ -48,21 +48,12 @@ impl Settings {
     ///
     /// # Errors
     /// A text that names the file or host at fault.
-    pub(super) fn new(
-        url: &RedisUrl,
-        limits: Limits,
-        health: Arc<SourceHealth>,
-    ) -> Result<Settings, String> {
+    pub(super) fn new(url: &RedisUrl, limits: Limits, health: Arc<SourceHealth>) -> Result<Settings, String> {
         let tls = match (&url.tls, &url.address) {
             (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
             (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
-        Ok(Settings {
-            url: url.clone(),
-            tls,
-            limits,
-            health,
-        })
+        Ok(Settings { url: url.clone(), tls, limits, health })
     }
     /// The server's address, for logs: no user, no password.
     fn name(&self) -> String {
@@ -85,15 +76,8 @@ pub(super) struct RedisSource {
 impl RedisSource {
     /// Starts connecting. Call it on the core's own runtime.
     pub(super) fn new(settings: Arc<Settings>) -> RedisSource {
-        let links = (0..settings.limits.connections.max(1))
-            .map(|_| Link::shared(settings.clone(), false))
-            .collect();
-        RedisSource {
-            settings,
-            links,
-            next: Cell::new(0),
-            resp3: OnceCell::new(),
-        }
+        let links = (0..settings.limits.connections.max(1)).map(|_| Link::shared(settings.clone(), false)).collect();
+        RedisSource { settings, links, next: Cell::new(0), resp3: OnceCell::new() }
     }
     fn link(&self) -> &Link {
         let turn = self.next.get() % self.links.len();
@@ -116,11 +100,7 @@ fn refusal(text: &[u8]) -> SourceError {
     const NOT_NOW: [&str; 5] = ["LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
     let text: Arc<str> = String::from_utf8_lossy(text.trim_ascii_end()).into();
     let code = text.split(' ').next().unwrap_or_default();
-    if NOT_NOW.contains(&code) {
-        SourceError::Unavailable(text)
-    } else {
-        SourceError::Refused(text)
-    }
+    if NOT_NOW.contains(&code) { SourceError::Unavailable(text) } else { SourceError::Refused(text) }
 }
 
 /// The answer to a command whose reply is an integer.
@@ -155,17 +135,10 @@ impl Source for RedisSource {
         }
     }
 
-    fn put<'a>(
-        &'a self,
-        key: &'a [u8],
-        value: &'a [u8],
-        expiry: Option<Millis>,
-    ) -> Local<'a, Result<(), SourceError>> {
+    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<(), SourceError>> {
         let command = match expiry.map(remaining) {
             None => resp::encode(&[b"SET", key, value]),
-            Some(Some(left)) => {
-                resp::encode(&[b"SET", key, value, b"PX", left.to_string().as_bytes()])
-            }
+            Some(Some(left)) => resp::encode(&[b"SET", key, value, b"PX", left.to_string().as_bytes()]),
             // Stored for no time at all: Redis refuses such a SET.
             Some(None) => resp::encode(&[b"DEL", key]),
         };
@@ -182,11 +155,7 @@ impl Source for RedisSource {
         Box::pin(async move { positive(&self.ask(command, 1).await?) })
     }
 
-    fn expire<'a>(
-        &'a self,
-        key: &'a [u8],
-        expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
         let (commands, count) = match expiry {
             Some(at) => {
                 // A time of 0 deletes, as a moment in the past should.
@@ -213,18 +182,9 @@ impl Source for RedisSource {
 }
 
 impl Relay for RedisSource {
-    fn relay<'a>(
-        &'a self,
-        commands: Bytes,
-        count: usize,
-        resp3: bool,
-    ) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
-        let link = if resp3 {
-            self.resp3
-                .get_or_init(|| Link::shared(self.settings.clone(), true))
-        } else {
-            self.link()
-        };
+    fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+        let link =
+            if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.link() };
         Box::pin(link.relay(commands, count))
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
@@ -239,12 +199,7 @@ impl Relay for RedisSource {
 /// A connection for one client alone. Once lost it stays lost, for the state that it was there for is gone.
 struct Pinned(Link);
 impl Relay for Pinned {
-    fn relay<'a>(
-        &'a self,
-        commands: Bytes,
-        count: usize,
-        _resp3: bool,
-    ) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay<'a>(&'a self, commands: Bytes, count: usize, _resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
         Box::pin(self.0.relay(commands, count))
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {

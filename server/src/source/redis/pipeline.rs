@@ -50,18 +50,15 @@ impl Request {
 /// A fetch that waits for its answer.
 pub(super) struct Waiting {
     pub(super) fetch: Fetch,
+    /// When it was handed over.
+    pub(super) since: Instant,
     pub(super) deadline: Instant,
     /// It was sent once before, on a connection that was lost.
     pub(super) retried: bool,
 }
 impl Waiting {
-    pub(super) fn finish(
-        self,
-        answer: Result<Option<Found>, SourceError>,
-        now: Millis,
-        health: &SourceHealth,
-    ) {
-        health.finished(answer.is_err());
+    pub(super) fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis, health: &SourceHealth) {
+        health.finished(answer.is_err(), self.since.elapsed());
         self.fetch.finish(answer, now);
     }
 }
@@ -224,8 +221,7 @@ impl Pipeline {
     /// Where the next bytes from the socket go, if not into the input buffer: the rest of a large value, and how much.
     pub(super) fn direct(&mut self) -> Option<(&mut Vec<u8>, usize)> {
         let body = self.body.as_mut()?;
-        (body.missing >= DIRECT && body.refused.is_none())
-            .then_some((&mut body.value, body.missing))
+        (body.missing >= DIRECT && body.refused.is_none()).then_some((&mut body.value, body.missing))
     }
     /// So many bytes were read to where [`direct`](Pipeline::direct) said.
     pub(super) fn direct_read(&mut self, bytes: usize) {
@@ -377,25 +373,16 @@ impl Pipeline {
         let size = usize::try_from(size).map_err(|_| Malformed)?;
         let max = self.settings.limits.max_value;
         if size > max {
-            let text = format!(
-                "ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)"
-            );
-            self.body = Some(Body {
-                value: Vec::new(),
-                missing: size,
-                refused: Some(SourceError::Refused(text.into())),
-            });
+            let text = format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)");
+            self.body =
+                Some(Body { value: Vec::new(), missing: size, refused: Some(SourceError::Refused(text.into())) });
         } else if size <= input.len() {
             let value = Bytes::copy_from_slice(&input[..size]);
             input.advance(size);
             batch.stage = Stage::Expiry(Ok(Some(value)), true);
             return Ok(());
         } else {
-            self.body = Some(Body {
-                value: Vec::with_capacity(size),
-                missing: size,
-                refused: None,
-            });
+            self.body = Some(Body { value: Vec::with_capacity(size), missing: size, refused: None });
         }
         batch.stage = Stage::Body;
         Ok(())

@@ -28,18 +28,14 @@ pub(super) fn build(url: &TlsUrl, host: &str) -> Result<Tls, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?;
     let trusting = if url.insecure {
-        versions
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        versions.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
     } else {
         versions.with_root_certificates(roots(url.ca.as_deref())?)
     };
     let config = match (&url.cert, &url.key) {
         (Some(cert), Some(key)) => {
             let private = PrivateKeyDer::from_pem_file(key).map_err(|error| at(key, error))?;
-            trusting
-                .with_client_auth_cert(certificates(cert)?, private)
-                .map_err(|error| at(cert, error))?
+            trusting.with_client_auth_cert(certificates(cert)?, private).map_err(|error| at(cert, error))?
         }
         (None, None) => trusting.with_no_client_auth(),
         (Some(_), None) => return Err("TLS: `cert` needs `key`, its private key".to_owned()),
@@ -101,12 +97,7 @@ impl ServerCertVerifier for AnyCertificate {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
+        verify_tls12_signature(message, cert, signature, &self.0.signature_verification_algorithms)
     }
     fn verify_tls13_signature(
         &self,
@@ -114,12 +105,7 @@ impl ServerCertVerifier for AnyCertificate {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, cert, signature, &self.0.signature_verification_algorithms)
     }
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()

@@ -1,0 +1,265 @@
+//! What integration tests share: a real redis-server under their control, and a plain client for the Redis protocol.
+//!
+//! Each test file compiles this anew and uses its own part of it.
+#![expect(dead_code, clippy::unwrap_used, unreachable_pub)]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Longest wait for something that a test expects; far beyond what it takes, so that only a fault runs into it.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `done`, looking every few milliseconds.
+#[track_caller]
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// A redis-server of the test's own, ready when made, killed when dropped.
+pub struct RedisServer {
+    child: Child,
+    port: u16,
+    args: Vec<String>,
+    password: Option<String>,
+    dir: TempDir,
+}
+
+impl RedisServer {
+    /// Starts one on a free port, without persistence.
+    pub fn start() -> RedisServer {
+        RedisServer::with(&[])
+    }
+
+    /// Starts one with more arguments (`--maxmemory 1mb`, `--requirepass x`, …).
+    pub fn with(args: &[&str]) -> RedisServer {
+        RedisServer::in_dir(tempfile::tempdir().unwrap(), args)
+    }
+
+    /// The same with its working directory given, for sockets and certificates.
+    pub fn in_dir(dir: TempDir, args: &[&str]) -> RedisServer {
+        let mut password = args.iter().skip_while(|arg| **arg != "--requirepass");
+        let password = password.nth(1).map(|p| p.to_string());
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
+        // Between finding a port free and using it, another test may have taken it.
+        for _ in 0..10 {
+            let port = free_port();
+            let mut child = spawn(port, &args, dir.path());
+            if ready(&mut child, port, password.as_deref()) {
+                return RedisServer { child, port, args, password, dir };
+            }
+        }
+        panic!("redis-server does not start with {args:?}");
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+    /// `redis://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection to it.
+    pub fn client(&self) -> Client {
+        let mut client = Client::connect(self.port).unwrap();
+        if let Some(password) = &self.password {
+            assert_eq!(client.command(&["AUTH", password]), Reply::ok());
+        }
+        client
+    }
+    /// One command on a connection of its own.
+    pub fn command<A: AsRef<[u8]>>(&self, args: &[A]) -> Reply {
+        self.client().command(args)
+    }
+
+    /// How often a command was called, by `INFO commandstats`.
+    pub fn calls(&self, command: &str) -> u64 {
+        let Reply::Bulk(Some(info)) = self.command(&["INFO", "commandstats"]) else {
+            panic!("INFO has no text");
+        };
+        let info = String::from_utf8(info).unwrap();
+        let start = format!("cmdstat_{command}:calls=");
+        let line = info.lines().find_map(|line| line.strip_prefix(&start));
+        line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(&mut self) {
+        // Already dead is as good.
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+    /// Starts it again on the same port, empty.
+    pub fn restart(&mut self) {
+        self.kill();
+        let start = Instant::now();
+        loop {
+            self.child = spawn(self.port, &self.args, self.dir.path());
+            if ready(&mut self.child, self.port, self.password.as_deref()) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "redis-server does not start again");
+        }
+    }
+    /// Freezes it: connections are accepted by the kernel, nothing is answered.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+    /// Lets it go on.
+    pub fn cont(&self) {
+        self.signal(Signal::CONT);
+    }
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+}
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(port: u16, args: &[String], dir: &Path) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is installed")
+}
+
+/// Waits until it answers PING; false if it ended instead.
+fn ready(child: &mut Child, port: u16, password: Option<&str>) -> bool {
+    let start = Instant::now();
+    loop {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if let Ok(mut client) = Client::connect(port) {
+            if let Some(password) = password {
+                client.try_command(&["AUTH", password]).ok();
+            }
+            if let Ok(Reply::Simple(pong)) = client.try_command(&["PING"]) {
+                // A stranger on the port would answer as well: our child is alive only if it has bound it.
+                return pong == "PONG" && child.try_wait().unwrap().is_none();
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "redis-server does not answer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A reply of RESP2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    Simple(String),
+    Error(String),
+    Int(i64),
+    Bulk(Option<Vec<u8>>),
+    Array(Option<Vec<Reply>>),
+}
+impl Reply {
+    pub fn ok() -> Reply {
+        Reply::Simple("OK".to_owned())
+    }
+    pub fn nil() -> Reply {
+        Reply::Bulk(None)
+    }
+    pub fn bulk(value: impl AsRef<[u8]>) -> Reply {
+        Reply::Bulk(Some(value.as_ref().to_vec()))
+    }
+    pub fn error(&self) -> &str {
+        match self {
+            Reply::Error(text) => text,
+            other => panic!("not an error: {other:?}"),
+        }
+    }
+    pub fn int(&self) -> i64 {
+        match self {
+            Reply::Int(value) => *value,
+            other => panic!("not an integer: {other:?}"),
+        }
+    }
+}
+
+/// A blocking RESP2 connection, to redis-server or to Larder.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+impl Client {
+    pub fn connect(port: u16) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Client { stream: BufReader::new(stream) })
+    }
+    /// Sends a command and reads its reply.
+    #[track_caller]
+    pub fn command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
+        self.try_command(args).unwrap()
+    }
+    pub fn try_command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> std::io::Result<Reply> {
+        self.send(args)?;
+        self.read()
+    }
+    /// Sends a command only.
+    pub fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> std::io::Result<()> {
+        let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+        for arg in args {
+            let arg = arg.as_ref();
+            bytes.extend(format!("${}\r\n", arg.len()).into_bytes());
+            bytes.extend(arg);
+            bytes.extend(b"\r\n");
+        }
+        self.stream.get_mut().write_all(&bytes)
+    }
+    /// Reads a reply.
+    pub fn read(&mut self) -> std::io::Result<Reply> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let (kind, text) = line.trim_end().split_at(1);
+        let number = || text.parse::<i64>().expect("a number");
+        Ok(match kind {
+            "+" => Reply::Simple(text.to_owned()),
+            "-" => Reply::Error(text.to_owned()),
+            ":" => Reply::Int(number()),
+            "$" if number() < 0 => Reply::Bulk(None),
+            "$" => {
+                let mut value = vec![0; usize::try_from(number()).unwrap() + 2];
+                self.stream.read_exact(&mut value)?;
+                value.truncate(value.len() - 2);
+                Reply::Bulk(Some(value))
+            }
+            "*" if number() < 0 => Reply::Array(None),
+            "*" => Reply::Array(Some((0..number()).map(|_| self.read()).collect::<Result<_, _>>()?)),
+            other => panic!("not a RESP2 reply: {other:?} {text}"),
+        })
+    }
+}

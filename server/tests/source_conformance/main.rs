@@ -1,0 +1,203 @@
+//! One suite for every source, and what only a Redis source promises, on real redis-servers.
+#[path = "../common/mod.rs"]
+mod common;
+mod fake;
+mod faults;
+mod fixture;
+mod redis_only;
+
+use common::{RedisServer, Reply, free_port};
+use fixture::{Fixture, LIMITS, open, reason, redis, redis_with, run, some, tcp};
+use larder::{
+    clock,
+    config::{RedisAddress, RedisUrl, SourceUrl, TlsUrl},
+    read::Policy,
+    source::{Limits, SourceSetup},
+};
+use std::path::PathBuf;
+
+/// What every source promises, seen through a group. `behind`: it keeps values apart from the memory tier.
+async fn conformance(group: &Fixture, behind: bool) {
+    let all: Vec<u8> = (0..=255).cycle().take(4096).collect();
+    let large: Vec<u8> = (0..8 * 1024 * 1024u32).map(|i| (i % 251) as u8).collect();
+    let values: [(&[u8], &[u8]); 6] = [
+        (b"text", b"value"),
+        (b"empty", b""),
+        (b"binary", &all),
+        (b"\x00\r\n\xff key", b"\r\n$-1\r\n+OK\r\n"),
+        (&[b'k'; 64 * 1024], b"long key"),
+        (b"large", &large),
+    ];
+    for (key, value) in values {
+        assert_eq!(group.get(key).await, Ok(None), "before the put");
+        let put = group.put(key, value.to_vec().into(), None).await;
+        put.expect("the put");
+        assert!(group.get(key).await == some(value), "from the tier");
+        if behind {
+            group.forget(key);
+            assert!(group.get(key).await == some(value), "from the source");
+        }
+        // A shorter value over a longer one, then none.
+        group.put(key, "new".into(), None).await.expect("the put");
+        assert_eq!(group.get(key).await, some("new"));
+        assert_eq!(group.delete(key).await, Ok(true));
+        assert_eq!(group.get(key).await, Ok(None));
+        assert_eq!(group.delete(key).await, Ok(false));
+    }
+
+    // Expiry: with the put, by `expire`, taken away, in the past.
+    let soon = || Some(clock::now() + 40);
+    group.put(b"e", "1".into(), soon()).await.expect("the put");
+    let gone = async || group.get("e").await == Ok(None);
+    group.until("the put's expiry", gone).await;
+    assert_eq!(group.expire(b"e", soon()).await, Ok(false));
+    assert_eq!(group.expire(b"e", None).await, Ok(false));
+    group.put(b"e", "2".into(), None).await.expect("the put");
+    assert_eq!(group.expire(b"e", soon()).await, Ok(true));
+    group.until("the later expiry", gone).await;
+    group.put(b"e", "3".into(), soon()).await.expect("the put");
+    assert_eq!(group.expire(b"e", None).await, Ok(true));
+    assert_eq!(group.expire(b"e", None).await, Ok(true), "once more");
+    assert_eq!(group.get("e").await, some("3"));
+    let past = Some(clock::now() - 1);
+    assert_eq!(group.expire(b"e", past).await, Ok(true));
+    assert_eq!(group.get("e").await, Ok(None));
+    group.put(b"e", "4".into(), None).await.expect("the put");
+    group.put(b"e", "5".into(), past).await.expect("the put");
+    assert_eq!(group.get("e").await, Ok(None));
+
+    assert!(group.source.ping().await.is_ok());
+    assert!(group.health.is_up());
+    assert_eq!(group.health.in_flight(), 0);
+}
+
+#[test]
+fn conformance_none() {
+    run(async {
+        let group = open(&SourceUrl::None, LIMITS, Policy::default());
+        conformance(&group, false).await;
+        assert!(group.source.as_redis().is_none());
+    });
+}
+
+#[test]
+fn conformance_redis() {
+    let server = RedisServer::start();
+    run(async {
+        conformance(&redis(&server), true).await;
+        assert!(server.command(&["CLIENT", "LIST"]) != Reply::nil());
+    });
+}
+
+#[test]
+fn conformance_several_connections() {
+    let server = RedisServer::start();
+    run(async {
+        let limits = Limits { connections: 3, ..LIMITS };
+        conformance(&redis_with(&server, limits, Policy::default()), true).await;
+    });
+}
+
+#[test]
+fn conformance_unix_socket() {
+    let server = RedisServer::with(&["--unixsocket", "socket", "--unixsocketperm", "700"]);
+    run(async {
+        let url = RedisUrl { address: RedisAddress::Unix(server.dir().join("socket")), ..tcp(0) };
+        conformance(&open(&SourceUrl::Redis(url), LIMITS, Policy::default()), true).await;
+    });
+}
+
+#[test]
+fn conformance_password_and_database() {
+    let server = RedisServer::with(&["--requirepass", "p@ss:word/"]);
+    run(async {
+        for user in [None, Some("default".to_owned())] {
+            let url = RedisUrl { user, password: Some("p@ss:word/".into()), database: 7, ..tcp(server.port()) };
+            let group = open(&SourceUrl::Redis(url), LIMITS, Policy::default());
+            conformance(&group, true).await;
+            group.put(b"k", "v".into(), None).await.expect("the put");
+        }
+        let mut client = server.client();
+        assert_eq!(client.command(&["GET", "k"]), Reply::nil());
+        client.command(&["SELECT", "7"]);
+        assert_eq!(client.command(&["GET", "k"]), Reply::bulk("v"));
+    });
+}
+
+/// A certificate authority, and a certificate of its making for 127.0.0.1.
+struct Certificates {
+    ca: PathBuf,
+    cert: PathBuf,
+    key: PathBuf,
+}
+fn certificates(dir: &std::path::Path) -> Certificates {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    let mut ca = CertificateParams::default();
+    // Certificates of one name would count as one that signed itself.
+    ca.distinguished_name.push(DnType::CommonName, "authority");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_key = KeyPair::generate().expect("a key");
+    let ca_pem = ca.self_signed(&ca_key).expect("a certificate").pem();
+    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let leaf = CertificateParams::new(names).expect("names");
+    let leaf_key = KeyPair::generate().expect("a key");
+    let leaf_pem = leaf.signed_by(&leaf_key, &Issuer::new(ca, ca_key));
+    let write = |name: &str, text: String| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    Certificates {
+        ca: write("ca.pem", ca_pem),
+        cert: write("cert.pem", leaf_pem.expect("a certificate").pem()),
+        key: write("key.pem", leaf_key.serialize_pem()),
+    }
+}
+
+#[test]
+fn conformance_tls() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let Certificates { ca, cert, key } = certificates(dir.path());
+    let other = tempfile::tempdir().expect("a directory");
+    let stranger = certificates(other.path());
+    let port = free_port();
+    let path = |path: &PathBuf| path.display().to_string();
+    let server = RedisServer::in_dir(
+        dir,
+        &[
+            "--tls-port",
+            &port.to_string(),
+            "--tls-ca-cert-file",
+            &path(&ca),
+            "--tls-cert-file",
+            &path(&cert),
+            "--tls-key-file",
+            &path(&key),
+            "--tls-auth-clients",
+            "yes",
+        ],
+    );
+    let with = |tls: TlsUrl| {
+        let url = RedisUrl { tls: Some(tls), ..tcp(port) };
+        open(&SourceUrl::Redis(url), LIMITS, Policy::default())
+    };
+    run(async {
+        let good = TlsUrl { ca: Some(ca.clone()), cert: Some(cert.clone()), key: Some(key.clone()), insecure: false };
+        conformance(&with(good.clone()), true).await;
+        server.command(&["SET", "k", "v"]);
+        let insecure = TlsUrl { ca: None, insecure: true, ..good.clone() };
+        assert_eq!(with(insecure).get("k").await, some("v"));
+
+        let wrong_ca = TlsUrl { ca: Some(stranger.ca), ..good.clone() };
+        let text = reason(with(wrong_ca).get("k").await);
+        assert!(text.contains("certificate"), "{text}");
+        let no_cert = TlsUrl { cert: None, key: None, ..good.clone() };
+        let text = reason(with(no_cert).get("k").await);
+        assert!(text.starts_with("source unavailable: "), "{text}");
+
+        let no_file = TlsUrl { ca: Some("/nowhere/ca.pem".into()), ..good };
+        let url = SourceUrl::Redis(RedisUrl { tls: Some(no_file), ..tcp(port) });
+        let error = SourceSetup::new(&url, LIMITS).err().expect("an error");
+        assert!(error.contains("/nowhere/ca.pem"), "{error}");
+    });
+}

@@ -106,15 +106,8 @@ struct Engine {
 
 impl Engine {
     fn new(max_memory: usize) -> Engine {
-        let config = Config {
-            max_memory,
-            ..Config::default()
-        };
-        Engine {
-            cache: Cache::new(config),
-            now: crate::contender::NOW,
-            operations: 0,
-        }
+        let config = Config { max_memory, ..Config::default() };
+        Engine { cache: Cache::new(config), now: crate::contender::NOW, operations: 0 }
     }
 }
 
@@ -147,13 +140,10 @@ impl Subject for Engine {
     }
 
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> anyhow::Result<bool> {
-        let read = self
-            .cache
-            .tier()
-            .get(self.cache.key(key), self.now, |entry| {
-                out.clear();
-                out.extend_from_slice(entry.value.as_bytes());
-            });
+        let read = self.cache.tier().get(self.cache.key(key), self.now, |entry| {
+            out.clear();
+            out.extend_from_slice(entry.value.as_bytes());
+        });
         Ok(read.is_some())
     }
 
@@ -193,19 +183,12 @@ impl Remote {
             Some(pid) => pid,
             None => process_id(&mut client).context("give --pid")?,
         };
-        Ok(Remote {
-            client,
-            process: Process::Id(pid),
-            start: Instant::now(),
-            _server: None,
-        })
+        Ok(Remote { client, process: Process::Id(pid), start: Instant::now(), _server: None })
     }
 }
 
 fn address(url: &str) -> anyhow::Result<SocketAddr> {
-    let host = url
-        .strip_prefix("redis://")
-        .with_context(|| format!("--url {url:?} does not begin with redis://"))?;
+    let host = url.strip_prefix("redis://").with_context(|| format!("--url {url:?} does not begin with redis://"))?;
     host.trim_end_matches('/')
         .to_socket_addrs()
         .ok()
@@ -235,14 +218,10 @@ impl Subject for Remote {
             None => self.client.call(&[b"SET", key, value]),
             Some(lifetime) => {
                 let lifetime = lifetime.to_string();
-                self.client
-                    .call(&[b"SET", key, value, b"PX", lifetime.as_bytes()])
+                self.client.call(&[b"SET", key, value, b"PX", lifetime.as_bytes()])
             }
         }?;
-        ensure!(
-            reply == Reply::Status("OK".into()),
-            "SET was answered {reply:?}"
-        );
+        ensure!(reply == Reply::Status("OK".into()), "SET was answered {reply:?}");
         Ok(())
     }
 
@@ -278,11 +257,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         exercise(args, &mut Engine::new(args.max_memory.as_u64() as usize))?
     };
     report::line(out, &row)?;
-    ensure!(
-        row.failures == 0,
-        "the bound or the contents failed {} checks",
-        row.failures
-    );
+    ensure!(row.failures == 0, "the bound or the contents failed {} checks", row.failures);
     Ok(())
 }
 
@@ -326,10 +301,8 @@ fn exercise<S: Subject>(args: &Args, subject: &mut S) -> anyhow::Result<Row> {
         subject.advance()?;
         subject.set(&key, &value, lifetime)?;
         let now = subject.advance()?;
-        recent[(number % RECENT) as usize] = Last {
-            sequence: row.writes,
-            expiry: lifetime.map(|lifetime| now + lifetime),
-        };
+        recent[(number % RECENT) as usize] =
+            Last { sequence: row.writes, expiry: lifetime.map(|lifetime| now + lifetime) };
         row.written_bytes += (key.len() + value.len()) as u64;
         if let Some(used) = subject.used() {
             row.max_used = row.max_used.max(Some(used));
@@ -351,12 +324,7 @@ fn exercise<S: Subject>(args: &Args, subject: &mut S) -> anyhow::Result<Row> {
     Ok(row)
 }
 
-fn check_read<S: Subject>(
-    subject: &mut S,
-    key: &[u8],
-    last: Last,
-    row: &mut Row,
-) -> anyhow::Result<()> {
+fn check_read<S: Subject>(subject: &mut S, key: &[u8], last: Last, row: &mut Row) -> anyhow::Result<()> {
     let mut value = Vec::new();
     let now = subject.advance()?;
     row.reads += 1;
@@ -369,9 +337,7 @@ fn check_read<S: Subject>(
     }
     match stamp::read(key, &value) {
         Ok(sequence) if sequence == last.sequence => {}
-        Ok(sequence) => {
-            row.fail(|| format!("read write {sequence} where {} was the last", last.sequence))
-        }
+        Ok(sequence) => row.fail(|| format!("read write {sequence} where {} was the last", last.sequence)),
         Err(error) => row.fail(|| format!("the value read {error}")),
     }
     Ok(())
@@ -431,36 +397,18 @@ mod tests {
     #[test]
     fn the_engine_keeps_a_small_bound() {
         // Its own count only: what else the tests of this process hold is not the engine's.
-        let (ended, row) = result(&args(&[
-            "--max-memory",
-            "4MiB",
-            "--write",
-            "32MiB",
-            "--slack",
-            "100GiB",
-        ]));
+        let (ended, row) = result(&args(&["--max-memory", "4MiB", "--write", "32MiB", "--slack", "100GiB"]));
         ended.expect("the bound holds");
         assert!(row["max_used"].as_u64() <= Some(4 << 20), "{row}");
-        assert!(
-            row["written_bytes"].as_u64() >= Some(32 << 20) && row["hits"].as_u64() > Some(0),
-            "{row}"
-        );
+        assert!(row["written_bytes"].as_u64() >= Some(32 << 20) && row["hits"].as_u64() > Some(0), "{row}");
     }
 
     #[test]
     fn a_server_without_a_bound_is_found_out() {
         let server = servers::redis(None).expect("redis-server starts");
         let url = format!("redis://{}", server.address);
-        let (ended, row) = result(&args(&[
-            "--url",
-            &url,
-            "--max-memory",
-            "1MiB",
-            "--write",
-            "8MiB",
-            "--slack",
-            "1MiB",
-        ]));
+        let (ended, row) =
+            result(&args(&["--url", &url, "--max-memory", "1MiB", "--write", "8MiB", "--slack", "1MiB"]));
         ended.expect_err("redis-server holds more");
         assert!(row["failures"].as_u64() > Some(0), "{row}");
         // All of it is its memory; what it returned was right.
@@ -491,20 +439,14 @@ mod tests {
                 Process::Own
             }
         }
-        let row = exercise(
-            &args(&["--write", "1MiB", "--slack", "100GiB"]),
-            &mut Liar(Vec::new()),
-        );
+        let row = exercise(&args(&["--write", "1MiB", "--slack", "100GiB"]), &mut Liar(Vec::new()));
         let row = row.expect("runs");
         assert!(row.failures * 10 > row.reads * 9, "{row:?}");
     }
 
     #[test]
     fn addresses_are_read_from_urls() {
-        assert_eq!(
-            address("redis://127.0.0.1:7/").expect("an address").port(),
-            7
-        );
+        assert_eq!(address("redis://127.0.0.1:7/").expect("an address").port(), 7);
         address("http://127.0.0.1:7").expect_err("not Redis");
         address("redis://127.0.0.1").expect_err("no port");
     }

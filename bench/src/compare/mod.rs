@@ -133,35 +133,19 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         source_core: args.source_core.unwrap_or(client_core),
     };
     report::line(out, &bench.machine()?)?;
-    let loads = if args.load.is_empty() {
-        Load::value_variants()
-    } else {
-        &args.load
-    };
+    let loads = if args.load.is_empty() { Load::value_variants() } else { &args.load };
     let mut figures = Vec::new();
     for &load in loads {
         let [subject, reference] = bench.compare(load)?;
         let (cpu, throughput) = load.targets();
         let name = |what| {
-            let load = load
-                .to_possible_value()
-                .map(|value| value.get_name().to_owned());
-            format!(
-                "{} {what} {}/{}",
-                load.unwrap_or_default(),
-                subject.server,
-                reference.server
-            )
+            let load = load.to_possible_value().map(|value| value.get_name().to_owned());
+            format!("{} {what} {}/{}", load.unwrap_or_default(), subject.server, reference.server)
         };
         let quotient = subject.cpu_us_per_request / reference.cpu_us_per_request;
         figures.push(Figure::new("server", name("cpu"), quotient, cpu));
         let quotient = subject.per_second / reference.per_second;
-        figures.push(Figure::new(
-            "server",
-            name("throughput"),
-            quotient,
-            throughput,
-        ));
+        figures.push(Figure::new("server", name("throughput"), quotient, throughput));
         report::line(out, &subject)?;
         report::line(out, &reference)?;
     }
@@ -248,27 +232,13 @@ impl Bench<'_> {
     fn redis(&self, pipeline: u32) -> anyhow::Result<Rival> {
         let server = servers::redis(Some(self.server_core))?;
         preload(&server)?;
-        Ok(Rival {
-            name: "redis-server",
-            server,
-            way: Way::Redis(pipeline),
-            source: None,
-        })
+        Ok(Rival { name: "redis-server", server, way: Way::Redis(pipeline), source: None })
     }
 
     fn larder(&self, way: Way) -> anyhow::Result<Rival> {
-        let server = servers::larder(
-            self.larder,
-            Some(self.server_core),
-            &["--max-memory", "256MiB"],
-        )?;
+        let server = servers::larder(self.larder, Some(self.server_core), &["--max-memory", "256MiB"])?;
         preload(&server)?;
-        Ok(Rival {
-            name: "larder",
-            server,
-            way,
-            source: None,
-        })
+        Ok(Rival { name: "larder", server, way, source: None })
     }
 
     /// A larder that can keep one key of all those that its source has.
@@ -276,14 +246,7 @@ impl Bench<'_> {
         let source = servers::redis(Some(self.source_core))?;
         preload(&source)?;
         let url = format!("redis://{}", source.address);
-        let arguments = [
-            "--source",
-            &url,
-            "--max-keys",
-            "1",
-            "--max-memory",
-            "256MiB",
-        ];
+        let arguments = ["--source", &url, "--max-keys", "1", "--max-memory", "256MiB"];
         Ok(Rival {
             name: "larder, all misses",
             server: servers::larder(self.larder, Some(self.server_core), &arguments)?,
@@ -297,11 +260,7 @@ impl Bench<'_> {
         let larder = self.larder(Way::Http(path))?;
         let mut client = Http::connect(larder.http_address()?, TIMEOUT)?;
         let answer = client.get(path)?;
-        ensure!(
-            answer.status == 200,
-            "larder answers {path} with {}",
-            answer.status
-        );
+        ensure!(answer.status == 200, "larder answers {path} with {}", answer.status);
         let nginx = Rival {
             name: "nginx",
             server: servers::nginx(Some(self.server_core), &[("file", &answer.body)])?,
@@ -317,13 +276,7 @@ impl Bench<'_> {
         let done = match rival.way {
             Way::Redis(pipeline) => {
                 let requests = FIRST * u64::from(pipeline);
-                clients::redis_benchmark(
-                    self.client_core,
-                    rival.server.address,
-                    KEYS,
-                    pipeline,
-                    requests,
-                )?
+                clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests)?
             }
             Way::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, 1)?,
         };
@@ -340,16 +293,10 @@ impl Bench<'_> {
         };
         let (hits_before, cpu_before) = (found(&rival.way)?, process.cpu_time()?);
         let done = match rival.way {
-            Way::Redis(pipeline) => clients::redis_benchmark(
-                self.client_core,
-                rival.server.address,
-                KEYS,
-                pipeline,
-                requests,
-            )?,
-            Way::Http(path) => {
-                clients::wrk(self.client_core, rival.http_address()?, path, self.seconds)?
+            Way::Redis(pipeline) => {
+                clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests)?
             }
+            Way::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, self.seconds)?,
         };
         let cpu = process.cpu_time()? - cpu_before;
         if let Way::Redis(_) = rival.way {
@@ -373,9 +320,7 @@ impl Bench<'_> {
 
     fn machine(&self) -> anyhow::Result<Machine> {
         let cpus = std::fs::read_to_string("/proc/cpuinfo")?;
-        let cpu = cpus
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let version = |program: &Path, argument| -> anyhow::Result<String> {
             let output = Command::new(program).arg(argument).output()?;
             // nginx writes it to standard error.
@@ -386,9 +331,7 @@ impl Bench<'_> {
         Ok(Machine {
             program: "server",
             cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
-            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?
-                .trim()
-                .to_owned(),
+            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             cores: machine::cores()?.len(),
             server_core: self.server_core,
             client_core: self.client_core,
@@ -442,14 +385,7 @@ mod tests {
     fn bench(larder: &Path) -> Bench<'_> {
         let cores = machine::cores().expect("cores");
         let (first, last) = (cores[0], cores[cores.len() - 1]);
-        Bench {
-            larder,
-            runs: 1,
-            seconds: 1,
-            server_core: first,
-            client_core: last,
-            source_core: last,
-        }
+        Bench { larder, runs: 1, seconds: 1, server_core: first, client_core: last, source_core: last }
     }
 
     #[test]
@@ -481,10 +417,7 @@ mod tests {
             source: None,
         };
         assert!(bench.sample(&nginx, 0).expect("measured").requests > 100);
-        let absent = Rival {
-            way: Way::Http("/absent"),
-            ..nginx
-        };
+        let absent = Rival { way: Way::Http("/absent"), ..nginx };
         let error = bench.sample(&absent, 0).expect_err("404s");
         assert!(error.to_string().contains("Non-2xx"), "{error}");
     }

@@ -131,24 +131,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         args.key_size,
         Dataset::MIN_KEY
     );
-    ensure!(
-        args.percent.iter().all(|&p| p > 0.0 && p <= 100.0),
-        "--percent takes numbers above 0 and up to 100"
-    );
+    ensure!(args.percent.iter().all(|&p| p > 0.0 && p <= 100.0), "--percent takes numbers above 0 and up to 100");
     let trace = Trace::new(&args.trace, args.format)?;
     let replay = Replay {
         summary: trace.summary()?,
         name: trace.name(),
         trace,
-        dataset: Dataset {
-            key_size: args.key_size,
-            value_size: args.value_size..=args.value_size,
-        },
+        dataset: Dataset { key_size: args.key_size, value_size: args.value_size..=args.value_size },
     };
     let bytes_wanted = args.mode != Some(Mode::Entries);
-    let footprints = bytes_wanted
-        .then(|| Footprints::measure(&replay.dataset))
-        .transpose()?;
+    let footprints = bytes_wanted.then(|| Footprints::measure(&replay.dataset)).transpose()?;
     for entries in capacities(args, replay.summary) {
         if args.mode != Some(Mode::Bytes) {
             replay.at_entries(entries, out)?;
@@ -170,17 +162,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 fn capacities(args: &Args, summary: Summary) -> Vec<u64> {
     const DEFAULT: [f64; 4] = [1.0, 5.0, 10.0, 25.0];
     let none_given = args.entries.is_empty() && args.percent.is_empty() && args.bytes.is_empty();
-    let percent = if none_given {
-        &DEFAULT[..]
-    } else {
-        &args.percent
-    };
+    let percent = if none_given { &DEFAULT[..] } else { &args.percent };
     let share = |p: &f64| ((summary.distinct as f64 * p / 100.0) as u64).max(1);
-    args.entries
-        .iter()
-        .copied()
-        .chain(percent.iter().map(share))
-        .collect()
+    args.entries.iter().copied().chain(percent.iter().map(share)).collect()
 }
 
 /// A trace ready to be replayed.
@@ -196,28 +180,16 @@ impl Replay {
         let n = entries as usize;
         let mut row = |policy, hits| {
             let percent = 100.0 * entries as f64 / self.summary.distinct as f64;
-            report::line(
-                out,
-                &self.row(Mode::Entries, entries, percent, policy, hits, None),
-            )
+            report::line(out, &self.row(Mode::Entries, entries, percent, policy, hits, None))
         };
-        row(
-            Larder::NAME,
-            policies::Larder::at_entries(n).replay(&self.trace)?,
-        )?;
+        row(Larder::NAME, policies::Larder::at_entries(n).replay(&self.trace)?)?;
         row(Moka::NAME, policies::moka(n, &self.trace)?)?;
         row(QuickCache::NAME, policies::quick_cache(n, &self.trace)?)?;
         row(Lru::NAME, policies::lru(n, &self.trace)?)
     }
 
-    fn at_bytes(
-        &self,
-        budget: u64,
-        footprints: Footprints,
-        out: &mut dyn Write,
-    ) -> anyhow::Result<()> {
-        let percent =
-            100.0 * budget as f64 / self.dataset.raw_bytes() / self.summary.distinct as f64;
+    fn at_bytes(&self, budget: u64, footprints: Footprints, out: &mut dyn Write) -> anyhow::Result<()> {
+        let percent = 100.0 * budget as f64 / self.dataset.raw_bytes() / self.summary.distinct as f64;
         let mut larder = policies::Larder::at_bytes(budget as usize, &self.dataset);
         let hits = larder.replay(&self.trace)?;
         let stats = larder.stats();
@@ -226,38 +198,22 @@ impl Replay {
             bytes_measured: stats.used_bytes,
             bytes_per_entry: report::rounded(stats.used_bytes as f64 / stats.entries.max(1) as f64),
         };
-        let row = self.row(
-            Mode::Bytes,
-            budget,
-            percent,
-            Larder::NAME,
-            hits,
-            Some(memory),
-        );
+        let row = self.row(Mode::Bytes, budget, percent, Larder::NAME, hits, Some(memory));
         report::line(out, &row)?;
 
         type Policy = fn(usize, &Trace) -> anyhow::Result<u64>;
         let rivals: [(&'static str, f64, Policy); 3] = [
             (Moka::NAME, footprints.moka, policies::moka),
-            (
-                QuickCache::NAME,
-                footprints.quick_cache,
-                policies::quick_cache,
-            ),
+            (QuickCache::NAME, footprints.quick_cache, policies::quick_cache),
             (Lru::NAME, footprints.lru, policies::lru),
         ];
         for (name, bytes_per_entry, policy) in rivals {
             let entries = (budget as f64 / bytes_per_entry) as u64;
             // A budget below one entry is a cache that holds nothing.
-            let hits = if entries == 0 {
-                0
-            } else {
-                policy(entries as usize, &self.trace)?
-            };
+            let hits = if entries == 0 { 0 } else { policy(entries as usize, &self.trace)? };
             let memory = Memory {
                 bytes_budget: budget,
-                bytes_measured: (entries.min(self.summary.distinct) as f64 * bytes_per_entry)
-                    as u64,
+                bytes_measured: (entries.min(self.summary.distinct) as f64 * bytes_per_entry) as u64,
                 bytes_per_entry: report::rounded(bytes_per_entry),
             };
             let row = self.row(Mode::Bytes, entries, percent, name, hits, Some(memory));

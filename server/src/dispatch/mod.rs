@@ -17,7 +17,7 @@ mod calls;
 mod command;
 mod commands;
 mod fault;
-mod glob;
+pub(crate) mod glob;
 mod longdouble;
 mod multi;
 mod password;
@@ -264,3 +264,6 @@ fn unknown_sub(parent: &Command, sub: &[u8]) -> Fault {
     let after = format!("'. Try {} HELP.", parent.name.to_uppercase());
     Fault::quoting("ERR unknown subcommand '", sub, 128, &after)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 use crate::{
     app::{App, Bound, Worker},
     config::{Settings, SourceUrl},
+    dispatch::Calls,
     http::{self, Context, Role, general, watch::Watch},
     net::{clients::Clients, drain::Drain, throttle::Throttle},
     read::{Group, Policy},
@@ -69,7 +70,7 @@ impl Server {
             bound: Bound::default(),
             telemetry: Default::default(),
             sources: (0..2).map(|_| source_setup()).collect(),
-            calls: crate::dispatch::Calls::new(1),
+            calls: Calls::new(1),
             caches: vec![cache.clone(), other.clone()],
             writes: Vec::new(),
             clients: Arc::new(Clients::new(1, 100)),

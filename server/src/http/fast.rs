@@ -51,11 +51,7 @@ const SLICES: usize = 16;
 const LINKED: usize = 4096;
 
 /// Serves a connection until it ends (`None`) or needs the general path: then with what was read and not answered.
-pub(super) async fn serve(
-    context: &Rc<Context>,
-    stream: TcpStream,
-    watch: &Watch,
-) -> Option<(TcpStream, Vec<u8>)> {
+pub(super) async fn serve(context: &Rc<Context>, stream: TcpStream, watch: &Watch) -> Option<(TcpStream, Vec<u8>)> {
     let mut fast = Fast {
         context,
         watch,

@@ -506,3 +506,6 @@ fn take(input: &mut BytesMut, len: usize) -> Bytes {
         input.split_to(len).freeze()
     }
 }
+
+#[cfg(test)]
+mod tests;

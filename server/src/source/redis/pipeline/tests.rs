@@ -147,6 +147,16 @@ impl Get {
     }
 }
 
+#[test]
+fn only_values_within_the_limit_get_a_buffer() {
+    for (size, held) in [(MAX_VALUE, true), (MAX_VALUE + 1, false)] {
+        let mut sent = sent(1);
+        let head = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n${size}\r\n");
+        assert_eq!(sent.feed(head.as_bytes(), &[usize::MAX]), Ok(()));
+        assert_eq!(sent.pipeline.direct().is_some(), held);
+    }
+}
+
 proptest! {
     #[test]
     fn replies_mean_the_same_in_any_pieces(

@@ -8,6 +8,7 @@ use crate::{
     stats::Stats,
     sync::{Arc, Mutex, lock},
     tier::Tier,
+    write::SCRATCH,
 };
 use foldhash::quality::FixedState;
 use std::{
@@ -22,7 +23,7 @@ const SHARD_REACH: usize = 1 << 31;
 /// A shard is worth having from this much memory and this many keys on.
 const SHARD_BYTES: usize = 4 << 20;
 const SHARD_KEYS: usize = 16 << 10;
-const SEGMENT: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 20;
+const SEGMENT: std::ops::RangeInclusive<usize> = 512..=1 << 20;
 const SEGMENTS_PER_SHARD: usize = 64;
 
 /// Bounds and defaults of one cache.
@@ -96,7 +97,7 @@ impl Cache {
         let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
         let rules = Rules {
             budget: Budget::new(config.max_memory, config.max_keys),
-            fixed: shards * (size_of::<Shard>() + 1024) + 2 * segment,
+            fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH)) + 2 * segment,
             hasher: FixedState::with_seed(seed),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),

@@ -47,22 +47,10 @@ struct Fifo {
     live: usize,
     /// Bytes of records ever appended.
     appended: u64,
-    /// Which birth records had from some place on, oldest first.
-    births: VecDeque<(u64, u32)>,
 }
 
-/// A queue's births are noted this many times over its length.
-const BIRTHS: u64 = 64;
-
-impl Fifo {
-    fn note(&mut self, len: usize, birth: u32) {
-        let last = self.births.back().map_or(0, |b| b.0);
-        if self.births.is_empty() || self.appended - last >= self.live as u64 / BIRTHS {
-            self.births.push_back((self.appended, birth));
-        }
-        self.appended += len as u64;
-    }
-}
+/// How many births of records are noted over the length of main.
+const BIRTHS: usize = 32;
 
 /// An entry too large for a segment: key and value in one allocation, so that the value can leave by reference.
 #[derive(Debug)]
@@ -115,6 +103,8 @@ pub(crate) struct Log {
     live_records: usize,
     small: Fifo,
     main: Fifo,
+    /// Which birth the records of main had from some place on, oldest first.
+    births: VecDeque<(u64, u32)>,
     large: Vec<Option<Large>>,
     free_large: Vec<u32>,
     large_bytes: usize,
@@ -131,6 +121,7 @@ impl Log {
             live_records: 0,
             small: Fifo::default(),
             main: Fifo::default(),
+            births: VecDeque::new(),
             large: Vec::new(),
             free_large: Vec::new(),
             large_bytes: 0,
@@ -141,9 +132,9 @@ impl Log {
         1 << self.bits
     }
 
-    /// Longest record that goes into a segment; what is longer is large. An eighth bounds what is lost at the end of segments.
+    /// Longest record that goes into a segment; what is longer is large. A quarter bounds what is lost at the end of segments.
     pub(crate) fn max_record(&self) -> usize {
-        self.segment_size() / 8
+        self.segment_size() / 4
     }
 
     fn open_segments(&self) -> usize {
@@ -167,7 +158,7 @@ impl Log {
             + self.segments.capacity() * size_of::<Option<Segment>>()
             + self.large.capacity() * size_of::<Option<Large>>()
             + (self.free.capacity() + self.free_large.capacity()) * 4
-            + (self.small.births.capacity() + self.main.births.capacity()) * size_of::<(u64, u32)>()
+            + self.births.capacity() * size_of::<(u64, u32)>()
     }
 
     /// Bytes of live records and large entries in a queue.
@@ -364,7 +355,7 @@ impl Log {
         if let Some(&tail) = self.fifo(queue).segments.back() {
             let at = self.segment(tail).data.len();
             if at + len <= self.segment_size() {
-                self.fifo_mut(queue).note(len, birth);
+                self.note(queue, len, birth);
                 return (tail, at);
             }
             if self.segment(tail).live == 0 {
@@ -380,11 +371,22 @@ impl Log {
             self.segments.push(Some(segment));
             (self.segments.len() - 1) as u32
         };
-        let fifo = self.fifo_mut(queue);
-        fifo.segments.push_back(number);
-        fifo.note(len, birth);
+        self.fifo_mut(queue).segments.push_back(number);
+        self.note(queue, len, birth);
         self.opened = true;
         (number, 0)
+    }
+
+    fn note(&mut self, queue: Queue, len: usize, birth: u32) {
+        let fifo = self.fifo_mut(queue);
+        let (place, every) = (fifo.appended, (fifo.live / BIRTHS) as u64);
+        fifo.appended += len as u64;
+        if queue == Queue::Main && self.births.back().is_none_or(|last| place - last.0 > every) {
+            if self.births.len() == 2 * BIRTHS {
+                self.births.pop_front();
+            }
+            self.births.push_back((place, birth));
+        }
     }
 
     /// Was a segment opened since the last call?
@@ -420,18 +422,28 @@ impl Log {
     pub(crate) fn oldest_birth(&mut self) -> u32 {
         let Some(front) = self.main.segments.front() else { return 0 };
         let place = self.segment(*front).base + self.main.head as u64;
-        while self.main.births.get(1).is_some_and(|next| next.0 <= place) {
-            self.main.births.pop_front();
+        while self.births.get(1).is_some_and(|next| next.0 <= place) {
+            self.births.pop_front();
         }
-        self.main.births.front().map_or(0, |b| b.1)
+        self.births.front().map_or(0, |b| b.1)
     }
 
-    /// Live records in the closed segment with the least live bytes, if compacting it frees at least `share` of it.
+    /// Live records in the sparsest segment, if at least `share` of it is dead and as much of all that are neither their
+    /// queue's oldest nor its last: those two are emptied and filled in the course of things.
     pub(crate) fn sparsest(&self, share: f32) -> Option<(Queue, Vec<u32>)> {
-        let limit = (self.segment_size() as f32 * (1.0 - share)) as usize;
-        let closed = [&self.small, &self.main].into_iter().flat_map(|f| f.segments.iter().rev().skip(1));
-        let (live, number) = closed.map(|n| (self.segment(*n).live, *n)).min()?;
-        (live <= limit).then(|| (self.segment(number).queue, self.live_records(number)))
+        let inner = |fifo: &'_ Fifo| fifo.segments.len().saturating_sub(2);
+        let closed = [&self.small, &self.main].into_iter().flat_map(|f| f.segments.iter().skip(1).take(inner(f)));
+        let (mut segments, mut all_live, mut sparsest) = (0, 0, None);
+        for number in closed {
+            let live = self.segment(*number).live;
+            segments += 1;
+            all_live += live;
+            sparsest = sparsest.min(Some((live, *number))).or(Some((live, *number)));
+        }
+        let (live, number) = sparsest?;
+        let limit = self.segment_size() as f32 * (1.0 - share);
+        let is_sparse = live as f32 <= limit && all_live as f32 <= limit * segments as f32;
+        is_sparse.then(|| (self.segment(number).queue, self.live_records(number)))
     }
 
     fn live_records(&self, number: u32) -> Vec<u32> {

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done; 1 the server ended in an error, or the key is absent; 2 the command line or the configuration is wrong (with
 //! every problem on standard error); 3 the client could not get an answer.
+mod client;
+
 use crate::{
     config::{self, Config, ConfigError, Env, Input, Machine, flags},
     net,
@@ -18,10 +20,7 @@ use std::{
 const USAGE: u8 = 2;
 
 /// Runs the program.
-pub fn main(
-    args: impl Iterator<Item = OsString>,
-    vars: impl Iterator<Item = (OsString, OsString)>,
-) -> ExitCode {
+pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (OsString, OsString)>) -> ExitCode {
     let matches = match command().try_get_matches_from(with_serve(args)) {
         Ok(matches) => matches,
         Err(error) => {
@@ -52,7 +51,8 @@ pub fn main(
             },
             None => unreachable!("clap demands a subcommand"),
         },
-        _ => unreachable!("clap knows no other subcommand"),
+        Some((name, matches)) => client::run(name, matches),
+        None => unreachable!("clap demands a subcommand"),
     }
 }
 
@@ -83,7 +83,9 @@ fn command() -> Command {
         .about("A read-through cache and key-value server")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
-        .subcommands([serve, config])
+        .subcommand(serve)
+        .subcommands(client::commands())
+        .subcommand(config)
         .after_help("`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.")
 }
 
@@ -91,27 +93,19 @@ fn command() -> Command {
 fn with_serve(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.collect();
     let own = ["-h", "--help", "-V", "--version"];
-    let names_no_command = args.get(1).is_none_or(|first| {
-        first.to_string_lossy().starts_with('-') && own.iter().all(|flag| first != flag)
-    });
+    let names_no_command = args
+        .get(1)
+        .is_none_or(|first| first.to_string_lossy().starts_with('-') && own.iter().all(|flag| first != flag));
     if names_no_command {
         args.insert(args.len().min(1), "serve".into());
     }
     args
 }
 
-fn configured(
-    matches: &ArgMatches,
-    vars: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<Config, ConfigError> {
+fn configured(matches: &ArgMatches, vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Config, ConfigError> {
     let (file, flags) = flags::layer(matches);
     let env = environment(vars)?;
-    config::load(Input {
-        flags,
-        file,
-        env: &env,
-        machine: &Machine::detect(),
-    })
+    config::load(Input { flags, file, env: &env, machine: &Machine::detect() })
 }
 
 /// The environment as text; a variable that is not text matters only if it may be ours.
@@ -132,17 +126,11 @@ fn environment(vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Env, 
             Err(_) => {}
         }
     }
-    if problems.is_empty() {
-        Ok(env)
-    } else {
-        Err(ConfigError(problems))
-    }
+    if problems.is_empty() { Ok(env) } else { Err(ConfigError(problems)) }
 }
 
 fn serve(config: Config) -> ExitCode {
-    let Config {
-        settings, warnings, ..
-    } = config;
+    let Config { settings, warnings, .. } = config;
     let logs = Logs::start(settings.log_format, settings.log_level);
     for warning in warnings {
         tracing::warn!("{warning}");

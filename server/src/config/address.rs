@@ -28,9 +28,7 @@ pub(super) fn parse_address(text: &str, ipv6: bool) -> Result<SocketAddr, String
 
 /// `u16::from_str` takes a sign.
 fn port_digits(text: &str) -> bool {
-    text.rsplit(':')
-        .next()
-        .is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
+    text.rsplit(':').next().is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
@@ -39,18 +37,12 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
         .map_err(|error| format!("the name {host} cannot be resolved ({error})"))?
         .collect();
     let first = all.iter().find(|a| a.is_ipv4()).or(all.first());
-    first
-        .copied()
-        .ok_or_else(|| format!("the name {host} has no address"))
+    first.copied().ok_or_else(|| format!("the name {host} has no address"))
 }
 
 /// Joins a host as people write it (no brackets needed) and a port, for `PROXY_HOST` and `REDIS_HOST`.
 pub(super) fn join_host(host: &str, port: &str) -> String {
-    if host.contains(':') && !host.starts_with('[') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    }
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 #[cfg(test)]
@@ -67,44 +59,20 @@ mod tests {
             ("0.0.0.0:80", "0.0.0.0:80"),
             ("localhost:8080", "127.0.0.1:8080"),
         ] {
-            assert_eq!(
-                parse_address(text, true).map(|a| a.to_string()).as_deref(),
-                Ok(shown)
-            );
+            assert_eq!(parse_address(text, true).map(|a| a.to_string()).as_deref(), Ok(shown));
         }
-        assert_eq!(
-            parse_address(":8080", false)
-                .map(|a| a.to_string())
-                .as_deref(),
-            Ok("0.0.0.0:8080")
-        );
+        assert_eq!(parse_address(":8080", false).map(|a| a.to_string()).as_deref(), Ok("0.0.0.0:8080"));
     }
 
     #[test]
     fn not_addresses() {
-        for text in [
-            "",
-            "8080",
-            "localhost",
-            "::1:8080x",
-            "1.2.3.4:70000",
-            "a:-1",
-            "a:+1",
-            "a:",
-            "[::1]",
-            "http://a:1",
-        ] {
+        for text in ["", "8080", "localhost", "::1:8080x", "1.2.3.4:70000", "a:-1", "a:+1", "a:", "[::1]", "http://a:1"]
+        {
             let error = parse_address(text, true).unwrap_err();
-            assert!(
-                error.contains("is not an address: write 127.0.0.1:8080"),
-                "{text}: {error}"
-            );
+            assert!(error.contains("is not an address: write 127.0.0.1:8080"), "{text}: {error}");
         }
         let error = parse_address("no-such-host.invalid:1", true).unwrap_err();
-        assert!(
-            error.contains("the name no-such-host.invalid cannot be resolved"),
-            "{error}"
-        );
+        assert!(error.contains("the name no-such-host.invalid cannot be resolved"), "{error}");
     }
 
     #[test]

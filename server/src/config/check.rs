@@ -45,11 +45,7 @@ pub struct Config {
 }
 
 /// Checks everything; all problems are reported at once.
-pub(super) fn check(
-    raw: &Raw,
-    machine: &Machine,
-    mut problems: Vec<String>,
-) -> Result<Config, ConfigError> {
+pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> Result<Config, ConfigError> {
     let mut scopes = vec![scope(None, &raw.top, machine, &mut problems)];
     for group in &raw.groups {
         if !group.layer.contains_key("max-memory") {
@@ -58,12 +54,7 @@ pub(super) fn check(
                 group.origin, group.name
             ));
         }
-        scopes.push(scope(
-            Some(&group.name),
-            &group.layer,
-            machine,
-            &mut problems,
-        ));
+        scopes.push(scope(Some(&group.name), &group.layer, machine, &mut problems));
     }
     compare(&scopes[0], &raw.top, &mut problems);
     if !problems.is_empty() {
@@ -79,35 +70,19 @@ pub(super) fn check(
             show_size(machine.memory)
         ));
     }
-    Ok(Config {
-        settings,
-        scopes,
-        warnings,
-    })
+    Ok(Config { settings, scopes, warnings })
 }
 
-fn scope(
-    group: Option<&str>,
-    layer: &Layer,
-    machine: &Machine,
-    problems: &mut Vec<String>,
-) -> Scope {
+fn scope(group: Option<&str>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> Scope {
     let prefix = group.map_or(String::new(), |group| format!("groups.{group}."));
-    let mut scope = Scope {
-        group: group.map(str::to_string),
-        values: Vec::new(),
-    };
-    for setting in TABLE
-        .iter()
-        .filter(|setting| setting.per_group || group.is_none())
-    {
+    let mut scope = Scope { group: group.map(str::to_string), values: Vec::new() };
+    for setting in TABLE.iter().filter(|setting| setting.per_group || group.is_none()) {
         let (texts, origin) = match (layer.get(setting.name), setting.default) {
             (Some(raw), _) => (raw.texts.clone(), raw.origin.clone()),
             (None, Fallback::Is(text)) => (vec![text.to_string()], Origin::Default),
             (None, _) => (Vec::new(), Origin::Default),
         };
-        let off = setting.optional
-            && matches!(texts.as_slice(), [text] if text.is_empty() || is_off(text));
+        let off = setting.optional && matches!(texts.as_slice(), [text] if text.is_empty() || is_off(text));
         let mut values = Vec::new();
         for text in texts.iter().filter(|_| !off) {
             match parse(setting, text, machine) {
@@ -115,17 +90,11 @@ fn scope(
                 Err(error) => problems.push(format!("{origin}: {prefix}{}: {error}", setting.name)),
             }
         }
-        scope.values.push(Effective {
-            setting,
-            values,
-            origin,
-        });
+        scope.values.push(Effective { setting, values, origin });
     }
     // A second pass: these look at what others came out as.
     for at in 0..scope.values.len() {
-        let Effective {
-            setting, origin, ..
-        } = &scope.values[at];
+        let Effective { setting, origin, .. } = &scope.values[at];
         if matches!(setting.default, Fallback::Computed(_)) && *origin == Origin::Default {
             scope.values[at].values = computed(setting.name, &scope, machine);
         }
@@ -153,14 +122,9 @@ fn compare(scope: &Scope, top: &Layer, problems: &mut Vec<String>) {
     let mut seen: Vec<(SocketAddr, &str)> = Vec::new();
     for name in ["http", "redis", "admin"] {
         for address in scope.addresses(name) {
-            match seen
-                .iter()
-                .find(|(other, _)| *other == address && address.port() != 0)
-            {
-                Some((_, other)) => problems.push(format!(
-                    "{}: {name}: {address} is already taken by {other}",
-                    scope.effective(name).origin
-                )),
+            match seen.iter().find(|(other, _)| *other == address && address.port() != 0) {
+                Some((_, other)) => problems
+                    .push(format!("{}: {name}: {address} is already taken by {other}", scope.effective(name).origin)),
                 None => seen.push((address, name)),
             }
         }
@@ -168,20 +132,13 @@ fn compare(scope: &Scope, top: &Layer, problems: &mut Vec<String>) {
     let unset = |name: &str| scope.effective(name).values.is_empty();
     if problems.is_empty() && unset("http") && unset("redis") {
         let origin = &scope.effective("http").origin;
-        problems.push(format!(
-            "{origin}: http: both http and redis are off: there is nothing to serve"
-        ));
+        problems.push(format!("{origin}: http: both http and redis are off: there is nothing to serve"));
     }
     for rate in ["throttle", "throttle-total", "throttle-admin"] {
         let burst = format!("{rate}-burst");
         // Where the rate was switched off by hand, a burst left over from a lower layer does no harm.
-        if let (Some(raw), true, false) =
-            (top.get(burst.as_str()), unset(rate), top.contains_key(rate))
-        {
-            problems.push(format!(
-                "{}: {burst}: has no meaning without {rate}",
-                raw.origin
-            ));
+        if let (Some(raw), true, false) = (top.get(burst.as_str()), unset(rate), top.contains_key(rate)) {
+            problems.push(format!("{}: {burst}: has no meaning without {rate}", raw.origin));
         }
     }
 }
@@ -191,10 +148,7 @@ fn settings(scopes: &[Scope]) -> Settings {
     let rate = |name: &str| {
         let burst = top.count(&format!("{name}-burst"));
         let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        top.rate(name).map(|per_second| Rate {
-            per_second,
-            burst: burst.map_or(per_second, clamp),
-        })
+        top.rate(name).map(|per_second| Rate { per_second, burst: burst.map_or(per_second, clamp) })
     };
     Settings {
         http: top.addresses("http"),
@@ -219,10 +173,7 @@ fn settings(scopes: &[Scope]) -> Settings {
         throttle_client: rate("throttle"),
         throttle_total: rate("throttle-total"),
         throttle_admin: rate("throttle-admin"),
-        log_level: top
-            .text("log-level")
-            .and_then(LogLevel::from_name)
-            .unwrap_or(LogLevel::Info),
+        log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
         log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
     }
 }
@@ -245,10 +196,7 @@ fn group(scope: &Scope) -> GroupSettings {
 /// Reading values out by name. The names and kinds are the table's, so a mismatch is a slip in this file; tests read every setting.
 impl Scope {
     fn effective(&self, name: &str) -> &Effective {
-        let found = self
-            .values
-            .iter()
-            .find(|effective| effective.setting.name == name);
+        let found = self.values.iter().find(|effective| effective.setting.name == name);
         found.expect("the name is in the table and in this scope")
     }
     fn one(&self, name: &str) -> Option<&Value> {
@@ -261,8 +209,7 @@ impl Scope {
         }
     }
     fn number(&self, name: &str) -> usize {
-        self.count(name)
-            .expect("a setting that is not optional has a number")
+        self.count(name).expect("a setting that is not optional has a number")
     }
     fn duration(&self, name: &str) -> Option<Duration> {
         match self.one(name) {
@@ -290,14 +237,6 @@ impl Scope {
     }
     fn addresses(&self, name: &str) -> Vec<SocketAddr> {
         let values = self.effective(name).values.iter();
-        values
-            .filter_map(|v| {
-                if let Value::Address(a) = v {
-                    Some(*a)
-                } else {
-                    None
-                }
-            })
-            .collect()
+        values.filter_map(|v| if let Value::Address(a) = v { Some(*a) } else { None }).collect()
     }
 }

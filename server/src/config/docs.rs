@@ -57,12 +57,7 @@ pub fn docs() -> String {
 }
 
 fn entry(setting: &Setting, out: &mut String) {
-    let Setting {
-        name,
-        help,
-        example,
-        ..
-    } = setting;
+    let Setting { name, help, example, .. } = setting;
     let example = match setting.kind {
         Kind::Count { .. } => example.to_string(),
         _ if setting.many => format!("[\"{example}\"]"),

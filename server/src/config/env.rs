@@ -20,24 +20,13 @@ pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
     let names: Vec<(String, &Setting)> = TABLE.iter().map(|s| (s.env(), s)).collect();
     for (name, text) in env.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
         if let Some((_, setting)) = names.iter().find(|(known, _)| known == name) {
-            let value = RawValue {
-                texts: split(setting, text),
-                origin: Origin::Env(name.clone()),
-            };
+            let value = RawValue { texts: split(setting, text), origin: Origin::Env(name.clone()) };
             layer.insert(setting.name, value);
         } else if name != CONFIG && !service_link(name, text) {
             // The common prefix would make everything look alike.
-            let known = names
-                .iter()
-                .map(|(known, _)| known.as_str())
-                .chain([CONFIG]);
-            let near = nearest(
-                &name[PREFIX.len()..],
-                known.map(|known| &known[PREFIX.len()..]),
-            )
-            .map_or(String::new(), |near| {
-                format!(", did you mean {PREFIX}{near}?")
-            });
+            let known = names.iter().map(|(known, _)| known.as_str()).chain([CONFIG]);
+            let near = nearest(&name[PREFIX.len()..], known.map(|known| &known[PREFIX.len()..]))
+                .map_or(String::new(), |near| format!(", did you mean {PREFIX}{near}?"));
             problems.push(format!("env {name}: no such setting{near}"));
         }
     }
@@ -46,26 +35,13 @@ pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
 
 /// The variables of other programs. They are read loosely: only what is set counts, nothing is unknown.
 pub(super) fn foreign(env: &Env) -> Layer {
-    let get = |name: &str| {
-        env.get(name)
-            .map(|text| text.trim())
-            .filter(|text| !service_link(name, text))
-    };
+    let get = |name: &str| env.get(name).map(|text| text.trim()).filter(|text| !service_link(name, text));
     let mut layer = Layer::new();
     let mut set = |name, text: String, origin: &str| {
         let origin = Origin::Env(origin.to_string());
-        layer.insert(
-            name,
-            RawValue {
-                texts: vec![text],
-                origin,
-            },
-        );
+        layer.insert(name, RawValue { texts: vec![text], origin });
     };
-    match (
-        get("PROXY_HOST"),
-        get("PROXY_PORT").filter(|port| !port.is_empty()),
-    ) {
+    match (get("PROXY_HOST"), get("PROXY_PORT").filter(|port| !port.is_empty())) {
         (None, None) => {}
         (Some(host), None) => set("http", join_host(host, "8080"), "PROXY_HOST"),
         (None, Some(port)) => set("http", join_host("127.0.0.1", port), "PROXY_PORT"),
@@ -95,18 +71,12 @@ fn redis_url(host: &str, port: &str) -> String {
 /// `LARDER_SERVICE_HOST` and `LARDER_PORT_8080_TCP_ADDR`. Nobody typed them.
 fn service_link(name: &str, text: &str) -> bool {
     const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
-    let link = PROTOCOLS
-        .iter()
-        .any(|p| text.starts_with(&format!("{}://", p.to_ascii_lowercase())));
+    let link = PROTOCOLS.iter().any(|p| text.starts_with(&format!("{}://", p.to_ascii_lowercase())));
     let of_a_port = || {
         // …_PORT_8080_TCP, …_PORT_8080_TCP_ADDR
         let mut words = name.split('_').skip_while(|word| *word != "PORT").skip(1);
-        words
-            .next()
-            .is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
-            && words
-                .next()
-                .is_some_and(|protocol| PROTOCOLS.contains(&protocol))
+        words.next().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+            && words.next().is_some_and(|protocol| PROTOCOLS.contains(&protocol))
     };
     name.ends_with("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")
@@ -119,36 +89,20 @@ mod tests {
     use super::*;
 
     fn env(vars: &[(&str, &str)]) -> Env {
-        vars.iter()
-            .map(|(name, text)| (name.to_string(), text.to_string()))
-            .collect()
+        vars.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
     }
     fn shown(layer: Layer) -> Vec<String> {
-        layer
-            .iter()
-            .map(|(name, v)| format!("{name}={} ({})", v.texts.join("|"), v.origin))
-            .collect()
+        layer.iter().map(|(name, v)| format!("{name}={} ({})", v.texts.join("|"), v.origin)).collect()
     }
 
     #[test]
     fn own_variables() {
         let mut problems = Vec::new();
         let layer = own(
-            &env(&[
-                ("LARDER_HTTP", ":1, :2"),
-                ("LARDER_MAX_MEMORY", "1GB"),
-                ("PATH", "/bin"),
-                ("LARDER_CONFIG", "x"),
-            ]),
+            &env(&[("LARDER_HTTP", ":1, :2"), ("LARDER_MAX_MEMORY", "1GB"), ("PATH", "/bin"), ("LARDER_CONFIG", "x")]),
             &mut problems,
         );
-        assert_eq!(
-            shown(layer),
-            [
-                "http=:1|:2 (env LARDER_HTTP)",
-                "max-memory=1GB (env LARDER_MAX_MEMORY)"
-            ]
-        );
+        assert_eq!(shown(layer), ["http=:1|:2 (env LARDER_HTTP)", "max-memory=1GB (env LARDER_MAX_MEMORY)"]);
         assert_eq!(problems, [""; 0]);
     }
 
@@ -156,12 +110,7 @@ mod tests {
     fn unknown_variables_are_problems() {
         let mut problems = Vec::new();
         own(
-            &env(&[
-                ("LARDER_MAXMEMORY", "1"),
-                ("LARDER_CONFIGS", "1"),
-                ("LARDER_X", "1"),
-                ("larder_http", "1"),
-            ]),
+            &env(&[("LARDER_MAXMEMORY", "1"), ("LARDER_CONFIGS", "1"), ("LARDER_X", "1"), ("larder_http", "1")]),
             &mut problems,
         );
         assert_eq!(
@@ -198,38 +147,17 @@ mod tests {
     #[test]
     fn variables_of_other_proxies() {
         for (vars, expected) in [
-            (
-                &[("PROXY_HOST", ""), ("PROXY_PORT", "9000")][..],
-                "http=:9000 (env PROXY_HOST, PROXY_PORT)",
-            ),
-            (
-                &[("PROXY_PORT", "9000")],
-                "http=127.0.0.1:9000 (env PROXY_PORT)",
-            ),
+            (&[("PROXY_HOST", ""), ("PROXY_PORT", "9000")][..], "http=:9000 (env PROXY_HOST, PROXY_PORT)"),
+            (&[("PROXY_PORT", "9000")], "http=127.0.0.1:9000 (env PROXY_PORT)"),
             (&[("PROXY_HOST", "::1")], "http=[::1]:8080 (env PROXY_HOST)"),
-            (
-                &[("PROXY_MAX_KEYS", "5")],
-                "max-keys=5 (env PROXY_MAX_KEYS)",
-            ),
+            (&[("PROXY_MAX_KEYS", "5")], "max-keys=5 (env PROXY_MAX_KEYS)"),
             (&[("PROXY_TTL_MS", "1500")], "ttl=1500ms (env PROXY_TTL_MS)"),
-            (
-                &[("REDIS_HOST", "r")],
-                "source=redis://r:6379 (env REDIS_HOST)",
-            ),
-            (
-                &[("REDIS_PORT", "7")],
-                "source=redis://127.0.0.1:7 (env REDIS_PORT)",
-            ),
-            (
-                &[("REDIS_HOST", "::1"), ("REDIS_PORT", "7")],
-                "source=redis://[::1]:7 (env REDIS_HOST, REDIS_PORT)",
-            ),
+            (&[("REDIS_HOST", "r")], "source=redis://r:6379 (env REDIS_HOST)"),
+            (&[("REDIS_PORT", "7")], "source=redis://127.0.0.1:7 (env REDIS_PORT)"),
+            (&[("REDIS_HOST", "::1"), ("REDIS_PORT", "7")], "source=redis://[::1]:7 (env REDIS_HOST, REDIS_PORT)"),
         ] {
             assert_eq!(shown(foreign(&env(vars))), [expected]);
         }
-        assert_eq!(
-            shown(foreign(&env(&[("REDIS_HOST", ""), ("PROXY_TTL_MS", "")]))),
-            [""; 0]
-        );
+        assert_eq!(shown(foreign(&env(&[("REDIS_HOST", ""), ("PROXY_TTL_MS", "")]))), [""; 0]);
     }
 }

@@ -14,16 +14,8 @@ use toml::{
 const MAX_GROUP_NAME: usize = 64;
 
 /// Reads a file's text into the layer of the top level and the groups.
-pub(super) fn read(
-    path: PathBuf,
-    text: &str,
-    problems: &mut Vec<String>,
-) -> (Layer, Vec<RawGroup>) {
-    let mut reader = Reader {
-        path: Arc::new(path),
-        text,
-        problems,
-    };
+pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> (Layer, Vec<RawGroup>) {
+    let mut reader = Reader { path: Arc::new(path), text, problems };
     let table = match DeTable::parse(text) {
         Ok(table) => table,
         Err(error) => {
@@ -39,9 +31,7 @@ pub(super) fn read(
             ("groups", DeValue::Table(tables)) => groups = reader.groups(tables),
             ("groups", _) => {
                 let at = reader.origin(key.span().start);
-                reader
-                    .problems
-                    .push(format!("{at}: groups: write tables, [groups.NAME]"));
+                reader.problems.push(format!("{at}: groups: write tables, [groups.NAME]"));
             }
             _ => reader.entry(None, key, value, &mut top),
         }
@@ -57,14 +47,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn origin(&self, offset: usize) -> Origin {
-        let line = 1 + self.text.as_bytes()[..offset]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count();
-        Origin::File {
-            path: self.path.clone(),
-            line,
-        }
+        let line = 1 + self.text.as_bytes()[..offset].iter().filter(|b| **b == b'\n').count();
+        Origin::File { path: self.path.clone(), line }
     }
 
     fn groups(&mut self, tables: &DeTable<'_>) -> Vec<RawGroup> {
@@ -78,26 +62,15 @@ impl Reader<'_> {
                     "{origin}: `{name}` cannot name a group: take 1 to {MAX_GROUP_NAME} letters, digits, _, - or ."
                 ));
             } else if name == "default" {
-                self.problems.push(format!(
-                    "{origin}: group default is set at the top level of the file"
-                ));
+                self.problems.push(format!("{origin}: group default is set at the top level of the file"));
             } else if let DeValue::Table(table) = value.get_ref() {
                 let mut layer = Layer::new();
                 for (key, value) in table {
                     self.entry(Some(name), key, value, &mut layer);
                 }
-                groups.push((
-                    key.span().start,
-                    RawGroup {
-                        name: name.to_string(),
-                        origin,
-                        layer,
-                    },
-                ));
+                groups.push((key.span().start, RawGroup { name: name.to_string(), origin, layer }));
             } else {
-                self.problems.push(format!(
-                    "{origin}: groups.{name}: write a table, [groups.{name}]"
-                ));
+                self.problems.push(format!("{origin}: groups.{name}: write a table, [groups.{name}]"));
             }
         }
         groups.sort_by_key(|(offset, _)| *offset);
@@ -151,11 +124,7 @@ fn texts(setting: &Setting, value: &DeValue<'_>) -> Result<Vec<String>, String> 
             Ok(all)
         }
         DeValue::Array(_) => Err("takes one value, not an array".to_string()),
-        other => Err(format!(
-            "write a string such as \"{}\", not {}",
-            setting.example,
-            article(other)
-        )),
+        other => Err(format!("write a string such as \"{}\", not {}", setting.example, article(other))),
     }
 }
 
@@ -184,24 +153,11 @@ mod tests {
         let (top, groups) = read("l.toml".into(), text, &mut problems);
         assert_eq!(problems, [""; 0]);
         let shown = |layer: &Layer| -> Vec<String> {
-            layer
-                .iter()
-                .map(|(name, v)| format!("{} {name}={}", v.origin, v.texts.join("|")))
-                .collect()
+            layer.iter().map(|(name, v)| format!("{} {name}={}", v.origin, v.texts.join("|"))).collect()
         };
-        assert_eq!(
-            shown(&top),
-            [
-                "l.toml:3 http=:1|:2",
-                "l.toml:2 max-keys=1000",
-                "l.toml:5 redis="
-            ]
-        );
+        assert_eq!(shown(&top), ["l.toml:3 http=:1|:2", "l.toml:2 max-keys=1000", "l.toml:5 redis="]);
         assert_eq!(groups.len(), 2);
-        assert_eq!(
-            (groups[0].name.as_str(), groups[1].name.as_str()),
-            ("b", "a")
-        );
+        assert_eq!((groups[0].name.as_str(), groups[1].name.as_str()), ("b", "a"));
         assert_eq!(groups[0].origin.to_string(), "l.toml:7");
         assert_eq!(shown(&groups[0].layer), ["l.toml:8 max-memory=1GiB"]);
         assert_eq!(shown(&groups[1].layer), ["l.toml:10 ttl=1s"]);
@@ -210,71 +166,29 @@ mod tests {
     #[test]
     fn problems_name_the_line() {
         for (text, expected) in [
-            (
-                "\nmax_memory = 1",
-                "l.toml:2: max_memory: no such setting, did you mean max-memory?",
-            ),
-            (
-                "group.a.ttl = '1s'",
-                "l.toml:1: group: no such setting, did you mean groups?",
-            ),
+            ("\nmax_memory = 1", "l.toml:2: max_memory: no such setting, did you mean max-memory?"),
+            ("group.a.ttl = '1s'", "l.toml:1: group: no such setting, did you mean groups?"),
             ("[server]\nhttp = ':1'", "l.toml:1: server: no such setting"),
-            (
-                "[groups.a]\ntll = '1s'",
-                "l.toml:2: groups.a.tll: no such setting, did you mean ttl?",
-            ),
+            ("[groups.a]\ntll = '1s'", "l.toml:2: groups.a.tll: no such setting, did you mean ttl?"),
             (
                 "[groups.a]\nhttp = ':1'",
                 "l.toml:2: groups.a.http: http is not a group's setting; move it above the first [groups.…]",
             ),
-            (
-                "[groups.default]",
-                "l.toml:1: group default is set at the top level of the file",
-            ),
-            (
-                "[groups.'a b']",
-                "l.toml:1: `a b` cannot name a group: take 1 to 64 letters, digits, _, - or .",
-            ),
-            (
-                "groups.a = 1",
-                "l.toml:1: groups.a: write a table, [groups.a]",
-            ),
-            (
-                "groups = 1",
-                "l.toml:1: groups: write tables, [groups.NAME]",
-            ),
-            (
-                "ttl = true",
-                "l.toml:1: ttl: write a string such as \"10s\", not a boolean",
-            ),
-            (
-                "ttl = 1.5",
-                "l.toml:1: ttl: write a string such as \"10s\", not a float",
-            ),
-            (
-                "max-keys = 0x10",
-                "l.toml:1: max-keys: write a string such as \"1000\", not an integer",
-            ),
-            (
-                "ttl = ['1s']",
-                "l.toml:1: ttl: takes one value, not an array",
-            ),
-            (
-                "http = [1]",
-                "l.toml:1: http: each value is a string, not an integer",
-            ),
+            ("[groups.default]", "l.toml:1: group default is set at the top level of the file"),
+            ("[groups.'a b']", "l.toml:1: `a b` cannot name a group: take 1 to 64 letters, digits, _, - or ."),
+            ("groups.a = 1", "l.toml:1: groups.a: write a table, [groups.a]"),
+            ("groups = 1", "l.toml:1: groups: write tables, [groups.NAME]"),
+            ("ttl = true", "l.toml:1: ttl: write a string such as \"10s\", not a boolean"),
+            ("ttl = 1.5", "l.toml:1: ttl: write a string such as \"10s\", not a float"),
+            ("max-keys = 0x10", "l.toml:1: max-keys: write a string such as \"1000\", not an integer"),
+            ("ttl = ['1s']", "l.toml:1: ttl: takes one value, not an array"),
+            ("http = [1]", "l.toml:1: http: each value is a string, not an integer"),
         ] {
             assert_eq!(problems(text), [expected], "{text}");
         }
         let twice = problems("ttl = '1s'\nttl = '2s'");
-        assert!(
-            twice.len() == 1 && twice[0].starts_with("l.toml:2: "),
-            "{twice:?}"
-        );
+        assert!(twice.len() == 1 && twice[0].starts_with("l.toml:2: "), "{twice:?}");
         let broken = problems("ttl = '1s'\n\nhttp = [");
-        assert!(
-            broken.len() == 1 && broken[0].starts_with("l.toml:3: "),
-            "{broken:?}"
-        );
+        assert!(broken.len() == 1 && broken[0].starts_with("l.toml:3: "), "{broken:?}");
     }
 }

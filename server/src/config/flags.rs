@@ -13,12 +13,9 @@ pub fn args() -> Vec<Arg> {
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .help("Reads settings from a TOML file [env: LARDER_CONFIG]");
-    let settings = Section::ALL.into_iter().flat_map(|section| {
-        TABLE
-            .iter()
-            .filter(move |setting| setting.section == section)
-            .map(arg)
-    });
+    let settings = Section::ALL
+        .into_iter()
+        .flat_map(|section| TABLE.iter().filter(move |setting| setting.section == section).map(arg));
     [config].into_iter().chain(settings).collect()
 }
 
@@ -30,11 +27,7 @@ fn arg(setting: &'static Setting) -> Arg {
     Arg::new(setting.name)
         .long(setting.name)
         .value_name(setting.placeholder())
-        .action(if setting.many {
-            ArgAction::Append
-        } else {
-            ArgAction::Set
-        })
+        .action(if setting.many { ArgAction::Append } else { ArgAction::Set })
         .help(format!("{} [default: {default}]", setting.help))
         .help_heading(setting.section.title())
 }
@@ -45,13 +38,7 @@ pub fn layer(matches: &ArgMatches) -> (Option<PathBuf>, Layer) {
     for setting in TABLE {
         if let Some(texts) = matches.get_many::<String>(setting.name) {
             let texts = texts.flat_map(|text| split(setting, text)).collect();
-            layer.insert(
-                setting.name,
-                RawValue {
-                    texts,
-                    origin: Origin::Flag(setting.name),
-                },
-            );
+            layer.insert(setting.name, RawValue { texts, origin: Origin::Flag(setting.name) });
         }
     }
     (matches.get_one::<PathBuf>("config").cloned(), layer)

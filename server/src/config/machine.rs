@@ -32,19 +32,14 @@ impl Machine {
 /// In a container the path in `/proc/self/cgroup` may be the host's while the files are mounted at the root: groups that
 /// are not there are passed over and the root is read last, which finds the container's own limit in both cases.
 fn memory(root: &Path) -> Option<u64> {
-    let physical = fs::read_to_string(root.join("proc/meminfo"))
-        .ok()
-        .and_then(|text| mem_total(&text));
+    let physical = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| mem_total(&text));
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let limits = groups.lines().flat_map(|line| {
         // hierarchy-ID:controller-list:path (cgroups(7)); an empty list is version 2.
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next().unwrap_or(""), parts.next().unwrap_or("/"));
         let (mounts, files): (&[&str], &[&str]) = if controllers.is_empty() {
-            (
-                &["sys/fs/cgroup", "sys/fs/cgroup/unified"],
-                &["memory.max", "memory.high"],
-            )
+            (&["sys/fs/cgroup", "sys/fs/cgroup/unified"], &["memory.max", "memory.high"])
         } else if controllers.split(',').any(|name| name == "memory") {
             (&["sys/fs/cgroup/memory"], &["memory.limit_in_bytes"])
         } else {
@@ -67,9 +62,7 @@ fn memory(root: &Path) -> Option<u64> {
 
 /// `MemTotal:       24683908 kB`
 fn mem_total(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib << 10)
 }
@@ -99,10 +92,7 @@ mod tests {
             ("proc/meminfo", MEMINFO),
             ("proc/self/cgroup", "0::/user.slice/session-1.scope\n"),
             ("sys/fs/cgroup/user.slice/memory.max", "max\n"),
-            (
-                "sys/fs/cgroup/user.slice/session-1.scope/memory.max",
-                "max\n",
-            ),
+            ("sys/fs/cgroup/user.slice/session-1.scope/memory.max", "max\n"),
         ];
         assert_eq!(with(&unlimited), Some(PHYSICAL));
     }
@@ -118,11 +108,7 @@ mod tests {
             ])
         };
         assert_eq!(at("1073741824\n", "max\n"), Some(1 << 30));
-        assert_eq!(
-            at("max\n", "536870912\n"),
-            Some(1 << 29),
-            "an ancestor's limit holds too"
-        );
+        assert_eq!(at("max\n", "536870912\n"), Some(1 << 29), "an ancestor's limit holds too");
         let namespaced = [
             ("proc/meminfo", MEMINFO),
             ("proc/self/cgroup", "0::/\n"),
@@ -136,20 +122,14 @@ mod tests {
     fn version_1() {
         let host_path_in_a_container = [
             ("proc/meminfo", MEMINFO),
-            (
-                "proc/self/cgroup",
-                "11:cpu,cpuacct:/docker/af12\n4:memory:/docker/af12\n0::/\n",
-            ),
+            ("proc/self/cgroup", "11:cpu,cpuacct:/docker/af12\n4:memory:/docker/af12\n0::/\n"),
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "134217728\n"),
         ];
         assert_eq!(with(&host_path_in_a_container), Some(1 << 27));
         let unlimited = [
             ("proc/meminfo", MEMINFO),
             ("proc/self/cgroup", "4:memory:/a\n"),
-            (
-                "sys/fs/cgroup/memory/a/memory.limit_in_bytes",
-                "9223372036854771712\n",
-            ),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n"),
         ];
         assert_eq!(with(&unlimited), Some(PHYSICAL));
     }
@@ -157,9 +137,6 @@ mod tests {
     #[test]
     fn this_machine() {
         let machine = Machine::detect();
-        assert!(
-            machine.memory >= 64 << 20 && machine.cores >= 1,
-            "{machine:?}"
-        );
+        assert!(machine.memory >= 64 << 20 && machine.cores >= 1, "{machine:?}");
     }
 }

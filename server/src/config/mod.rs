@@ -71,11 +71,7 @@ pub fn load(input: Input<'_>) -> Result<Config, ConfigError> {
     raw.add_below(input.flags);
     raw.add_below(env::own(input.env, &mut problems));
     raw.add_below(env::foreign(input.env));
-    let named = input
-        .env
-        .get(env::CONFIG)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from);
+    let named = input.env.get(env::CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(path) = input.file.or(named) {
         match std::fs::read_to_string(&path) {
             Ok(text) => {
@@ -92,19 +88,10 @@ pub fn load(input: Input<'_>) -> Result<Config, ConfigError> {
 impl Settings {
     /// The settings as if these arguments of `larder serve` alone had been given: for embedding and tests.
     pub fn from_args(args: &[&str]) -> Result<Settings, ConfigError> {
-        let command = clap::Command::new("larder")
-            .no_binary_name(true)
-            .args(flags::args());
-        let matches = command
-            .try_get_matches_from(args)
-            .map_err(|error| ConfigError(vec![error.to_string()]))?;
+        let command = clap::Command::new("larder").no_binary_name(true).args(flags::args());
+        let matches = command.try_get_matches_from(args).map_err(|error| ConfigError(vec![error.to_string()]))?;
         let (file, flags) = flags::layer(&matches);
-        let input = Input {
-            flags,
-            file,
-            env: &Env::new(),
-            machine: &Machine::detect(),
-        };
+        let input = Input { flags, file, env: &Env::new(), machine: &Machine::detect() };
         load(input).map(|config| config.settings)
     }
 }

@@ -3,13 +3,9 @@
 /// The candidate nearest to `name` by edit distance, if near enough to be what was meant (about a third of its length).
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
-    let distance = |candidate: &str| {
-        strsim::damerau_levenshtein(&name, &candidate.to_ascii_lowercase().replace('_', "-"))
-    };
-    let near = candidates
-        .into_iter()
-        .map(|c| (distance(c), c))
-        .min_by_key(|(distance, _)| *distance)?;
+    let distance =
+        |candidate: &str| strsim::damerau_levenshtein(&name, &candidate.to_ascii_lowercase().replace('_', "-"));
+    let near = candidates.into_iter().map(|c| (distance(c), c)).min_by_key(|(distance, _)| *distance)?;
     let (distance, candidate) = near;
     let allowed = match candidate.len() {
         0..=3 => 1,
@@ -25,13 +21,7 @@ mod tests {
 
     #[test]
     fn near_and_far() {
-        let names = [
-            "max-memory",
-            "max-keys",
-            "ttl",
-            "http",
-            "source-connections",
-        ];
+        let names = ["max-memory", "max-keys", "ttl", "http", "source-connections"];
         for (typed, meant) in [
             ("max-memry", Some("max-memory")),
             ("max_memory", Some("max-memory")),

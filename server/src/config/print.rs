@@ -20,12 +20,7 @@ pub fn print(config: &Config) -> String {
         if let Some(group) = &scope.group {
             let _ = writeln!(out, "[groups.{}]", quote_key(group));
         }
-        let width = lines
-            .iter()
-            .map(|(_, line, _)| line.len())
-            .max()
-            .unwrap_or(0)
-            .min(40);
+        let width = lines.iter().map(|(_, line, _)| line.len()).max().unwrap_or(0).min(40);
         let mut section = None;
         for (of, line, comment) in &lines {
             if scope.group.is_none() && section.replace(*of).is_some_and(|last| last != *of) {
@@ -41,11 +36,7 @@ pub fn print(config: &Config) -> String {
 }
 
 fn line(effective: &Effective) -> (String, String) {
-    let Effective {
-        setting,
-        values,
-        origin,
-    } = effective;
+    let Effective { setting, values, origin } = effective;
     let comment = match (origin, setting.default) {
         (Origin::Default, Fallback::Computed(how)) => format!("default: {how}"),
         _ => origin.to_string(),
@@ -53,20 +44,14 @@ fn line(effective: &Effective) -> (String, String) {
     if let [value] = values.as_slice()
         && holds_secret(value)
     {
-        return (
-            format!("# {} = {}", setting.name, toml(value)),
-            format!("{comment}; the secret is not shown"),
-        );
+        return (format!("# {} = {}", setting.name, toml(value)), format!("{comment}; the secret is not shown"));
     }
     let text = match values.as_slice() {
         [] if setting.optional => "\"none\"".to_string(),
         // Only a burst without its rate: it cannot be set, so it is not shown as if it could.
         [] => return (format!("# {}", setting.name), comment),
         [value] => toml(value),
-        values => format!(
-            "[{}]",
-            values.iter().map(toml).collect::<Vec<_>>().join(", ")
-        ),
+        values => format!("[{}]", values.iter().map(toml).collect::<Vec<_>>().join(", ")),
     };
     (format!("{} = {text}", setting.name), comment)
 }
@@ -87,14 +72,8 @@ fn toml(value: &Value) -> String {
 }
 /// JSON's escapes are TOML's as well; TOML alone forbids DEL.
 fn quote(text: &str) -> String {
-    serde_json::Value::from(text)
-        .to_string()
-        .replace('\u{7f}', "\\u007f")
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 fn quote_key(name: &str) -> String {
-    if name.contains('.') {
-        quote(name)
-    } else {
-        name.to_string()
-    }
+    if name.contains('.') { quote(name) } else { name.to_string() }
 }

@@ -72,10 +72,7 @@ impl Raw {
 /// Splits the text of a variable or flag: at commas if the setting takes several values; nothing at all is no value.
 pub(super) fn split(setting: &Setting, text: &str) -> Vec<String> {
     if setting.many {
-        text.split(',')
-            .map(|part| part.trim().to_string())
-            .filter(|part| !part.is_empty())
-            .collect()
+        text.split(',').map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect()
     } else {
         vec![text.to_string()]
     }

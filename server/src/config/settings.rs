@@ -71,11 +71,7 @@ pub enum LogFormat {
 impl LogFormat {
     pub(super) const NAMES: &'static [&'static str] = &["text", "json"];
     pub(super) fn from_name(name: &str) -> LogFormat {
-        if name == "json" {
-            LogFormat::Json
-        } else {
-            LogFormat::Text
-        }
+        if name == "json" { LogFormat::Json } else { LogFormat::Text }
     }
 }
 
@@ -93,23 +89,15 @@ pub enum LogLevel {
 impl LogLevel {
     /// In the order of the variants.
     pub const NAMES: &'static [&'static str] = &["off", "error", "warn", "info", "debug", "trace"];
-    const ALL: [LogLevel; 6] = [
-        LogLevel::Off,
-        LogLevel::Error,
-        LogLevel::Warn,
-        LogLevel::Info,
-        LogLevel::Debug,
-        LogLevel::Trace,
-    ];
+    const ALL: [LogLevel; 6] =
+        [LogLevel::Off, LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
     /// Its name, as in settings and in `PUT /v1/log-level`.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
     /// The level of that name, in any case.
     pub fn from_name(name: &str) -> Option<LogLevel> {
-        let at = Self::NAMES
-            .iter()
-            .position(|n| n.eq_ignore_ascii_case(name))?;
+        let at = Self::NAMES.iter().position(|n| n.eq_ignore_ascii_case(name))?;
         Some(Self::ALL[at])
     }
 }

@@ -53,8 +53,7 @@ pub struct TlsUrl {
 const SCHEMES: &[&str] = &["none", "redis", "rediss", "unix"];
 /// Named in the design, not built yet.
 const LATER: &[&str] = &["redis+cluster", "http", "https", "table", "disk", "demo"];
-const VALID: &str =
-    "sources are none:, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N";
+const VALID: &str = "sources are none:, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N";
 const DEFAULT_PORT: u16 = 6379;
 
 impl FromStr for SourceUrl {
@@ -69,9 +68,7 @@ impl FromStr for SourceUrl {
         };
         let scheme = scheme.to_ascii_lowercase();
         if LATER.contains(&scheme.as_str()) {
-            return Err(format!(
-                "source {scheme}: is not available in this version; {VALID}"
-            ));
+            return Err(format!("source {scheme}: is not available in this version; {VALID}"));
         }
         if !SCHEMES.contains(&scheme.as_str()) {
             let near = nearest(&scheme, SCHEMES.iter().chain(LATER).copied())
@@ -132,9 +129,7 @@ impl RedisUrl {
                     }
                 }
                 (_, Some(_)) => {
-                    return Err(format!(
-                        "unknown parameter `{name}`: rediss:// takes ca, cert, key and insecure"
-                    ));
+                    return Err(format!("unknown parameter `{name}`: rediss:// takes ca, cert, key and insecure"));
                 }
                 (_, None) if unix => {
                     return Err(format!("unknown parameter `{name}`: unix:// takes db"));
@@ -145,9 +140,7 @@ impl RedisUrl {
             }
         }
         match &self.tls {
-            Some(tls) if tls.cert.is_some() != tls.key.is_some() => {
-                Err("cert and key go together".to_string())
-            }
+            Some(tls) if tls.cert.is_some() != tls.key.is_some() => Err("cert and key go together".to_string()),
             _ => Ok(()),
         }
     }
@@ -172,27 +165,22 @@ fn tcp(authority: &str) -> Result<RedisAddress, String> {
     if host.is_empty() {
         return Err("the source's host is missing: write redis://HOST:PORT".to_string());
     }
-    Ok(RedisAddress::Tcp {
-        host: decode(host, "host")?,
-        port,
-    })
+    Ok(RedisAddress::Tcp { host: decode(host, "host")?, port })
 }
 
 fn database(text: &str) -> Result<u32, String> {
     match text {
         "" => Ok(0),
-        text if text.bytes().all(|b| b.is_ascii_digit()) => text
-            .parse()
-            .map_err(|_| format!("database `{text}` is too large")),
+        text if text.bytes().all(|b| b.is_ascii_digit()) => {
+            text.parse().map_err(|_| format!("database `{text}` is too large"))
+        }
         text => Err(format!("`{text}` is not the number of a database")),
     }
 }
 
 fn decode(text: &str, what: &str) -> Result<String, String> {
     let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded
-        .map_err(|_| format!("the {what} is not UTF-8"))?
-        .into_owned())
+    Ok(decoded.map_err(|_| format!("the {what} is not UTF-8"))?.into_owned())
 }
 fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
@@ -238,9 +226,7 @@ impl fmt::Display for RedisUrl {
         if self.user.is_some() || self.password.is_some() {
             f.write_str("@")?;
         }
-        let path = |path: &PathBuf| {
-            utf8_percent_encode(&path.to_string_lossy(), RESERVED_IN_PATH).to_string()
-        };
+        let path = |path: &PathBuf| utf8_percent_encode(&path.to_string_lossy(), RESERVED_IN_PATH).to_string();
         let mut query = Vec::new();
         match &self.address {
             RedisAddress::Unix(socket) => {
@@ -282,10 +268,7 @@ mod tests {
         }
     }
     fn tcp(host: &str, port: u16) -> RedisAddress {
-        RedisAddress::Tcp {
-            host: host.to_string(),
-            port,
-        }
+        RedisAddress::Tcp { host: host.to_string(), port }
     }
 
     #[test]
@@ -293,19 +276,13 @@ mod tests {
         assert_eq!("none:".parse(), Ok(SourceUrl::None));
         assert_eq!("none".parse(), Ok(SourceUrl::None));
         let url = redis("redis://cache.internal");
-        assert_eq!(
-            (url.address, url.database, url.tls),
-            (tcp("cache.internal", 6379), 0, None)
-        );
+        assert_eq!((url.address, url.database, url.tls), (tcp("cache.internal", 6379), 0, None));
         let url = redis("redis://us%40er:p%3Aa%2Fss:word@[::1]:7000/15");
         assert_eq!((url.address, url.database), (tcp("::1", 7000), 15));
         assert_eq!(url.user.as_deref(), Some("us@er"));
         assert_eq!(url.password.as_deref(), Some("p:a/ss:word"));
         let url = redis("redis://:secret@h/");
-        assert_eq!(
-            (url.user, url.password.as_deref(), url.database),
-            (None, Some("secret"), 0)
-        );
+        assert_eq!((url.user, url.password.as_deref(), url.database), (None, Some("secret"), 0));
         let url = redis("REDISS://h:1/2?ca=/etc/ca%20s.pem&cert=c&key=k&insecure=true");
         assert_eq!(
             url.tls,
@@ -318,10 +295,7 @@ mod tests {
         );
         let url = redis("unix://u:p@/run/redis.sock?db=3");
         assert_eq!(url.address, RedisAddress::Unix("/run/redis.sock".into()));
-        assert_eq!(
-            (url.user.as_deref(), url.password.as_deref(), url.database),
-            (Some("u"), Some("p"), 3)
-        );
+        assert_eq!((url.user.as_deref(), url.password.as_deref(), url.database), (Some("u"), Some("p"), 3));
     }
 
     #[test]
@@ -329,22 +303,13 @@ mod tests {
         for (text, expected) in [
             ("", "a source is a URL; sources are none:, redis://"),
             ("localhost", "a source is a URL"),
-            (
-                "rediz://h",
-                "unknown source rediz:, did you mean redis:? (sources are none:",
-            ),
+            ("rediz://h", "unknown source rediz:, did you mean redis:? (sources are none:"),
             ("mysql://h", "unknown source mysql: (sources are none:"),
-            (
-                "http://h/{key}",
-                "source http: is not available in this version; sources are",
-            ),
+            ("http://h/{key}", "source http: is not available in this version; sources are"),
             ("table:x", "source table: is not available in this version"),
             ("disk:x", "source disk: is not available in this version"),
             ("demo:", "source demo: is not available in this version"),
-            (
-                "redis+cluster://h",
-                "source redis+cluster: is not available in this version",
-            ),
+            ("redis+cluster://h", "source redis+cluster: is not available in this version"),
             ("redis:h", "sources are none:"),
             ("none://x", "sources are none:"),
             ("redis://", "the source's host is missing"),
@@ -354,35 +319,14 @@ mod tests {
             ("redis://[::1", "is not a host: write [::1]:6379"),
             ("redis://[::1]x", "is not a host and port"),
             ("redis://h/one", "`one` is not the number of a database"),
-            (
-                "redis://user:a/b@h",
-                "a / in a user or password is written %2F",
-            ),
-            (
-                "redis://h/99999999999",
-                "database `99999999999` is too large",
-            ),
-            (
-                "redis://h?ca=x",
-                "unknown parameter `ca`: redis:// takes none",
-            ),
-            (
-                "rediss://h?cat=x",
-                "unknown parameter `cat`: rediss:// takes ca, cert, key and insecure",
-            ),
-            (
-                "rediss://h?insecure=1",
-                "insecure is true or false, not `1`",
-            ),
+            ("redis://user:a/b@h", "a / in a user or password is written %2F"),
+            ("redis://h/99999999999", "database `99999999999` is too large"),
+            ("redis://h?ca=x", "unknown parameter `ca`: redis:// takes none"),
+            ("rediss://h?cat=x", "unknown parameter `cat`: rediss:// takes ca, cert, key and insecure"),
+            ("rediss://h?insecure=1", "insecure is true or false, not `1`"),
             ("rediss://h?cert=x", "cert and key go together"),
-            (
-                "unix://run/x",
-                "a socket's path is absolute: write unix:///run/redis.sock",
-            ),
-            (
-                "unix:///x?foo=1",
-                "unknown parameter `foo`: unix:// takes db",
-            ),
+            ("unix://run/x", "a socket's path is absolute: write unix:///run/redis.sock"),
+            ("unix:///x?foo=1", "unknown parameter `foo`: unix:// takes db"),
             ("redis://%ff@h", "the user is not UTF-8"),
         ] {
             let error = text.parse::<SourceUrl>().unwrap_err();

@@ -42,14 +42,8 @@ pub enum Section {
 }
 impl Section {
     /// In the order of the documentation.
-    pub const ALL: [Section; 6] = [
-        Section::Listening,
-        Section::Cache,
-        Section::Source,
-        Section::Limits,
-        Section::Throttle,
-        Section::Process,
-    ];
+    pub const ALL: [Section; 6] =
+        [Section::Listening, Section::Cache, Section::Source, Section::Limits, Section::Throttle, Section::Process];
     /// The heading.
     pub fn title(self) -> &'static str {
         match self {
@@ -105,10 +99,7 @@ pub enum Fallback {
 impl Setting {
     /// Its environment variable: `LARDER_MAX_MEMORY` for `max-memory`.
     pub fn env(&self) -> String {
-        format!(
-            "LARDER_{}",
-            self.name.replace('-', "_").to_ascii_uppercase()
-        )
+        format!("LARDER_{}", self.name.replace('-', "_").to_ascii_uppercase())
     }
     /// The placeholder in help texts.
     pub fn placeholder(&self) -> &'static str {
@@ -211,10 +202,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "max-keys",
         section: Section::Cache,
-        kind: Kind::Count {
-            min: 1,
-            max: u32::MAX as u64,
-        },
+        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
         optional: true,
         per_group: true,
         also: &["PROXY_MAX_KEYS"],
@@ -225,10 +213,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "ttl",
         section: Section::Cache,
-        kind: Kind::Duration {
-            min: 1,
-            max: TEN_YEARS,
-        },
+        kind: Kind::Duration { min: 1, max: TEN_YEARS },
         optional: true,
         per_group: true,
         also: &["PROXY_TTL_MS"],
@@ -279,10 +264,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "source-max-in-flight",
         section: Section::Source,
-        kind: Kind::Count {
-            min: 1,
-            max: 1 << 20,
-        },
+        kind: Kind::Count { min: 1, max: 1 << 20 },
         default: Is("4096"),
         example: "100",
         help: "Fetches that may be under way at a source, all threads together; beyond it a miss fails at once.",
@@ -300,10 +282,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "max-key",
         section: Section::Limits,
-        kind: Kind::Size {
-            min: 1,
-            max: MAX_KEY,
-        },
+        kind: Kind::Size { min: 1, max: MAX_KEY },
         default: Is("64KiB"),
         example: "250B",
         help: "Longest key.",
@@ -312,10 +291,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "max-value",
         section: Section::Limits,
-        kind: Kind::Size {
-            min: 1,
-            max: MAX_VALUE,
-        },
+        kind: Kind::Size { min: 1, max: MAX_VALUE },
         default: Is("512MiB"),
         example: "1MiB",
         help: "Largest value.",
@@ -324,10 +300,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "max-body",
         section: Section::Limits,
-        kind: Kind::Size {
-            min: 1,
-            max: 1 << 30,
-        },
+        kind: Kind::Size { min: 1, max: 1 << 30 },
         default: Computed("max-value"),
         example: "2MiB",
         help: "Largest body of an HTTP request.",
@@ -337,10 +310,7 @@ pub const TABLE: &[Setting] = &[
         name: "max-headers",
         section: Section::Limits,
         // hyper refuses a smaller read buffer than 8 KiB.
-        kind: Kind::Size {
-            min: 8 * KIB,
-            max: MIB,
-        },
+        kind: Kind::Size { min: 8 * KIB, max: MIB },
         default: Is("128KiB"),
         example: "16KiB",
         help: "Largest head of an HTTP request: its first line, which holds the key, and its headers.",
@@ -349,10 +319,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "max-pipeline",
         section: Section::Limits,
-        kind: Kind::Count {
-            min: 1,
-            max: 1 << 20,
-        },
+        kind: Kind::Count { min: 1, max: 1 << 20 },
         default: Is("1024"),
         example: "128",
         help: "Commands of one Redis connection that may wait for the source at a time; beyond it the connection is not read until one is answered.",
@@ -361,10 +328,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "max-connections",
         section: Section::Limits,
-        kind: Kind::Count {
-            min: 1,
-            max: 1 << 20,
-        },
+        kind: Kind::Count { min: 1, max: 1 << 20 },
         default: Is("10000"),
         example: "500",
         help: "Client connections at a time, all listeners together; one more is closed at once.",
@@ -373,10 +337,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "idle-timeout",
         section: Section::Limits,
-        kind: Kind::Duration {
-            min: 100,
-            max: TEN_YEARS,
-        },
+        kind: Kind::Duration { min: 100, max: TEN_YEARS },
         optional: true,
         example: "5m",
         help: "Closes a connection on which nothing was asked for so long.",
@@ -403,10 +364,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "throttle-burst",
         section: Section::Throttle,
-        kind: Kind::Count {
-            min: 1,
-            max: u32::MAX as u64,
-        },
+        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
         example: "5000",
         help: "Requests that a client address may make at once after a pause.",
@@ -424,10 +382,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "throttle-total-burst",
         section: Section::Throttle,
-        kind: Kind::Count {
-            min: 1,
-            max: u32::MAX as u64,
-        },
+        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
         example: "60000",
         help: "Requests that all clients together may make at once after a pause.",
@@ -446,10 +401,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "throttle-admin-burst",
         section: Section::Throttle,
-        kind: Kind::Count {
-            min: 1,
-            max: u32::MAX as u64,
-        },
+        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
         example: "20",
         help: "Requests to the admin and stats routes that a client address may make at once after a pause.",

@@ -4,42 +4,23 @@ use std::{
     time::Duration,
 };
 
-const MACHINE: Machine = Machine {
-    memory: 4 << 30,
-    cores: 7,
-    ipv6: true,
-};
+const MACHINE: Machine = Machine { memory: 4 << 30, cores: 7, ipv6: true };
 
 fn env(vars: &[(&str, &str)]) -> Env {
-    vars.iter()
-        .map(|(name, text)| (name.to_string(), text.to_string()))
-        .collect()
+    vars.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
 }
 
 /// Loads with these flags, variables and text of a file `larder.toml`.
 fn try_load(args: &[&str], vars: &[(&str, &str)], toml: &str) -> Result<Config, Vec<String>> {
-    let command = clap::Command::new("larder")
-        .no_binary_name(true)
-        .args(flags::args());
+    let command = clap::Command::new("larder").no_binary_name(true).args(flags::args());
     let (_, flags) = flags::layer(&command.try_get_matches_from(args).unwrap());
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("larder.toml");
     std::fs::write(&path, toml).unwrap();
-    let input = Input {
-        flags,
-        file: Some(path),
-        env: &env(vars),
-        machine: &MACHINE,
-    };
+    let input = Input { flags, file: Some(path), env: &env(vars), machine: &MACHINE };
     // The folder's name is left out of messages, so that tests can name the rest.
     let folder = format!("{}/", dir.path().display());
-    load(input).map_err(|error| {
-        error
-            .0
-            .iter()
-            .map(|line| line.replace(&folder, ""))
-            .collect()
-    })
+    load(input).map_err(|error| error.0.iter().map(|line| line.replace(&folder, "")).collect())
 }
 fn loaded(args: &[&str], vars: &[(&str, &str)], toml: &str) -> Config {
     try_load(args, vars, toml).unwrap()
@@ -52,10 +33,7 @@ fn flag(setting: &Setting, text: &str) -> String {
 }
 /// Flags that must stand beside a setting for it to be allowed.
 fn companion(setting: &Setting) -> Option<String> {
-    setting
-        .name
-        .strip_suffix("-burst")
-        .map(|rate| format!("--{rate}=7/s"))
+    setting.name.strip_suffix("-burst").map(|rate| format!("--{rate}=7/s"))
 }
 
 #[test]
@@ -64,28 +42,15 @@ fn the_table_is_whole() {
     assert_eq!(names.len(), TABLE.len(), "names are unique");
     for setting in TABLE {
         let name = setting.name;
-        assert!(
-            name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'),
-            "{name}"
-        );
-        assert!(
-            setting.help.ends_with('.') && setting.help.len() > 10,
-            "{name}"
-        );
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
+        assert!(setting.help.ends_with('.') && setting.help.len() > 10, "{name}");
         value::parse(setting, setting.example, &MACHINE).expect(name);
         if let Fallback::Is(text) = setting.default {
             let value = value::parse(setting, text, &MACHINE).expect(name);
-            assert_eq!(
-                value.to_string(),
-                text,
-                "{name}: its default is written as it is shown"
-            );
+            assert_eq!(value.to_string(), text, "{name}: its default is written as it is shown");
         }
         let off = matches!(setting.default, Fallback::Off);
-        assert!(
-            !off || setting.optional,
-            "{name}: off by default, so it must be possible to say so"
-        );
+        assert!(!off || setting.optional, "{name}: off by default, so it must be possible to say so");
     }
 }
 
@@ -94,19 +59,12 @@ fn every_setting_reaches_the_settings() {
     let plain = format!("{:?}", loaded(&[], &[], "").settings);
     for setting in TABLE {
         let mut args: Vec<String> = companion(setting).into_iter().collect();
-        let before = loaded(
-            &args.iter().map(String::as_str).collect::<Vec<_>>(),
-            &[],
-            "",
-        );
+        let before = loaded(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[], "");
         args.push(flag(setting, setting.example));
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let after = loaded(&args, &[], "");
         // Debug masks a secret, but shows that there is one.
-        let (before, after) = (
-            format!("{:?}", before.settings),
-            format!("{:?}", after.settings),
-        );
+        let (before, after) = (format!("{:?}", before.settings), format!("{:?}", after.settings));
         assert_ne!(before, after, "--{} changes nothing", setting.name);
         assert_ne!(plain, after);
     }
@@ -128,24 +86,13 @@ fn flag_outweighs_variable_outweighs_file_outweighs_default() {
         let with_flag: Vec<&str> = companion.iter().copied().chain([typed.as_str()]).collect();
         let origin = |args: &[&str], vars: &[(&str, &str)], file: &str| {
             let config = loaded(args, vars, file);
-            let effective = config.scopes[0]
-                .values
-                .iter()
-                .find(|e| e.setting.name == *name)
-                .unwrap()
-                .clone();
+            let effective = config.scopes[0].values.iter().find(|e| e.setting.name == *name).unwrap().clone();
             if args != companion || !vars.is_empty() || !file.is_empty() {
                 let shown: Vec<String> = effective.values.iter().map(Value::to_string).collect();
                 let parsed = value::parse(setting, example, &MACHINE).unwrap();
                 assert_eq!(shown, [parsed.to_string()], "{name}");
             }
-            effective
-                .origin
-                .to_string()
-                .rsplit('/')
-                .next()
-                .unwrap()
-                .to_string()
+            effective.origin.to_string().rsplit('/').next().unwrap().to_string()
         };
         assert_eq!(origin(&companion, &[], ""), "default");
         assert_eq!(origin(&companion, &[], &file), "larder.toml:2");
@@ -161,144 +108,47 @@ fn defaults() {
     assert_eq!(s.http, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(s.redis, ["127.0.0.1:6380".parse().unwrap()]);
     assert_eq!(s.admin, Some("127.0.0.1:8081".parse().unwrap()));
-    assert_eq!(
-        (s.threads, s.password.is_none(), s.data_dir.is_none()),
-        (7, true, true)
-    );
-    assert_eq!(
-        (s.max_key, s.max_value, s.max_body),
-        (64 << 10, 512 << 20, 512 << 20)
-    );
-    assert_eq!(
-        (s.idle_timeout, s.source_timeout),
-        (None, Duration::from_secs(1))
-    );
-    assert_eq!(
-        (s.throttle_client, s.throttle_total, s.throttle_admin),
-        (None, None, None)
-    );
-    assert_eq!(
-        (s.log_level, s.log_format),
-        (LogLevel::Info, LogFormat::Text)
-    );
+    assert_eq!((s.threads, s.password.is_none(), s.data_dir.is_none()), (7, true, true));
+    assert_eq!((s.max_key, s.max_value, s.max_body), (64 << 10, 512 << 20, 512 << 20));
+    assert_eq!((s.idle_timeout, s.source_timeout), (None, Duration::from_secs(1)));
+    assert_eq!((s.throttle_client, s.throttle_total, s.throttle_admin), (None, None, None));
+    assert_eq!((s.log_level, s.log_format), (LogLevel::Info, LogFormat::Text));
     assert_eq!(groups.len(), 1);
     let group = &groups[0];
-    assert_eq!(
-        (group.name.as_str(), group.source.clone()),
-        ("default", SourceUrl::None)
-    );
-    assert_eq!(
-        (group.max_memory, group.max_keys, group.ttl),
-        (1 << 30, None, None)
-    );
+    assert_eq!((group.name.as_str(), group.source.clone()), ("default", SourceUrl::None));
+    assert_eq!((group.max_memory, group.max_keys, group.ttl), (1 << 30, None, None));
     assert_eq!((group.ttl_jitter, group.negative_ttl), (0, None));
 }
 
 #[test]
 fn computed_defaults_follow_what_is_set() {
-    assert_eq!(
-        loaded(&["--max-value", "1MiB"], &[], "").settings.max_body,
-        1 << 20
-    );
+    assert_eq!(loaded(&["--max-value", "1MiB"], &[], "").settings.max_body, 1 << 20);
     let s = loaded(&["--throttle", "100/s", "--throttle-total=3/s"], &[], "").settings;
-    assert_eq!(
-        s.throttle_client,
-        Some(Rate {
-            per_second: 100,
-            burst: 100
-        })
-    );
-    assert_eq!(
-        s.throttle_admin,
-        Some(Rate {
-            per_second: 10,
-            burst: 10
-        }),
-        "tighter than the rest"
-    );
-    assert_eq!(
-        s.throttle_total,
-        Some(Rate {
-            per_second: 3,
-            burst: 3
-        })
-    );
-    let s = loaded(
-        &[
-            "--throttle=100/s",
-            "--throttle-burst=7",
-            "--throttle-admin=off",
-        ],
-        &[],
-        "",
-    )
-    .settings;
-    assert_eq!(
-        s.throttle_client,
-        Some(Rate {
-            per_second: 100,
-            burst: 7
-        })
-    );
+    assert_eq!(s.throttle_client, Some(Rate { per_second: 100, burst: 100 }));
+    assert_eq!(s.throttle_admin, Some(Rate { per_second: 10, burst: 10 }), "tighter than the rest");
+    assert_eq!(s.throttle_total, Some(Rate { per_second: 3, burst: 3 }));
+    let s = loaded(&["--throttle=100/s", "--throttle-burst=7", "--throttle-admin=off"], &[], "").settings;
+    assert_eq!(s.throttle_client, Some(Rate { per_second: 100, burst: 7 }));
     assert_eq!(s.throttle_admin, None);
     let memory = |text| loaded(&["--max-memory", text], &[], "").settings.groups[0].max_memory;
     assert_eq!(memory("25%"), 1 << 30);
     assert_eq!(memory("64MiB"), 64 << 20);
-    let tiny = Machine {
-        memory: 3 << 20,
-        ..MACHINE
-    };
-    let config = load(Input {
-        flags: Layer::new(),
-        file: None,
-        env: &Env::new(),
-        machine: &tiny,
-    })
-    .unwrap();
-    assert_eq!(
-        config.settings.groups[0].max_memory,
-        1 << 20,
-        "never under the least"
-    );
+    let tiny = Machine { memory: 3 << 20, ..MACHINE };
+    let config = load(Input { flags: Layer::new(), file: None, env: &Env::new(), machine: &tiny }).unwrap();
+    assert_eq!(config.settings.groups[0].max_memory, 1 << 20, "never under the least");
 }
 
 #[test]
 fn lists_and_off() {
-    let s = loaded(
-        &[
-            "--http",
-            ":1",
-            "--http=127.0.0.1:0,127.0.0.1:0",
-            "--redis=off",
-            "--admin",
-            "none",
-        ],
-        &[],
-        "",
-    )
-    .settings;
+    let s =
+        loaded(&["--http", ":1", "--http=127.0.0.1:0,127.0.0.1:0", "--redis=off", "--admin", "none"], &[], "").settings;
     assert_eq!(s.http.len(), 3, "port 0 may stand twice");
     assert_eq!((s.redis.len(), s.admin), (0, None));
     assert_eq!(loaded(&["--redis", ""], &[], "").settings.redis.len(), 0);
-    assert_eq!(
-        loaded(&[], &[("LARDER_REDIS", "")], "")
-            .settings
-            .redis
-            .len(),
-        0
-    );
+    assert_eq!(loaded(&[], &[("LARDER_REDIS", "")], "").settings.redis.len(), 0);
     assert_eq!(loaded(&[], &[], "redis = []").settings.redis.len(), 0);
-    assert_eq!(
-        loaded(&[], &[("LARDER_TTL", "")], "ttl = '1s'")
-            .settings
-            .groups[0]
-            .ttl,
-        None
-    );
-    assert_eq!(
-        loaded(&["--ttl", "OFF"], &[], "ttl = '1s'").settings.groups[0].ttl,
-        None
-    );
+    assert_eq!(loaded(&[], &[("LARDER_TTL", "")], "ttl = '1s'").settings.groups[0].ttl, None);
+    assert_eq!(loaded(&["--ttl", "OFF"], &[], "ttl = '1s'").settings.groups[0].ttl, None);
 }
 
 #[test]
@@ -308,10 +158,7 @@ fn groups() {
     let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(names, ["default", "b", "a"]);
     assert_eq!(groups[0].ttl, Some(Duration::from_secs(9)));
-    assert_eq!(
-        (groups[1].ttl, groups[1].max_memory, groups[1].max_keys),
-        (None, 1 << 30, Some(5))
-    );
+    assert_eq!((groups[1].ttl, groups[1].max_memory, groups[1].max_keys), (None, 1 << 30, Some(5)));
     assert!(matches!(&groups[1].source, SourceUrl::Redis(url) if url.database == 2));
     assert_eq!((groups[2].max_memory, groups[2].ttl_jitter), (2 << 20, 10));
     assert_eq!(groups[2].negative_ttl, Some(Duration::from_secs(3)));
@@ -319,98 +166,38 @@ fn groups() {
 
 #[test]
 fn the_variables_of_other_proxies_stand_between_ours_and_the_file() {
-    let vars = [
-        ("PROXY_PORT", "9000"),
-        ("REDIS_HOST", "r"),
-        ("PROXY_TTL_MS", "1500"),
-        ("PROXY_MAX_KEYS", "7"),
-    ];
+    let vars = [("PROXY_PORT", "9000"), ("REDIS_HOST", "r"), ("PROXY_TTL_MS", "1500"), ("PROXY_MAX_KEYS", "7")];
     let toml = "http = ':1'\nttl = '1h'\nmax-keys = 1";
     let s = loaded(&[], &vars, toml).settings;
     assert_eq!(s.http[0].to_string(), "127.0.0.1:9000");
     assert_eq!(s.groups[0].source.to_string(), "redis://r:6379/0");
-    assert_eq!(
-        (s.groups[0].ttl, s.groups[0].max_keys),
-        (Some(Duration::from_millis(1500)), Some(7))
-    );
-    let own = [
-        &vars[..],
-        &[("LARDER_TTL", "2s"), ("LARDER_SOURCE", "none:")],
-    ]
-    .concat();
+    assert_eq!((s.groups[0].ttl, s.groups[0].max_keys), (Some(Duration::from_millis(1500)), Some(7)));
+    let own = [&vars[..], &[("LARDER_TTL", "2s"), ("LARDER_SOURCE", "none:")]].concat();
     let s = loaded(&[], &own, toml).settings;
-    assert_eq!(
-        (s.groups[0].ttl, &s.groups[0].source),
-        (Some(Duration::from_secs(2)), &SourceUrl::None)
-    );
-    assert_eq!(
-        loaded(&[], &[("PROXY_HOST", ""), ("PROXY_PORT", "1")], "")
-            .settings
-            .http[0]
-            .to_string(),
-        "[::]:1"
-    );
+    assert_eq!((s.groups[0].ttl, &s.groups[0].source), (Some(Duration::from_secs(2)), &SourceUrl::None));
+    assert_eq!(loaded(&[], &[("PROXY_HOST", ""), ("PROXY_PORT", "1")], "").settings.http[0].to_string(), "[::]:1");
 }
 
 #[test]
 fn impossible_values_name_their_place() {
     for (args, expected) in [
-        (
-            &["--max-memory=1000KiB"][..],
-            "flag --max-memory: max-memory: 1000KiB is too small: the least is 1MiB",
-        ),
-        (
-            &["--max-memory=101%"],
-            "flag --max-memory: max-memory: 101% is too large: the most is 100%",
-        ),
+        (&["--max-memory=1000KiB"][..], "flag --max-memory: max-memory: 1000KiB is too small: the least is 1MiB"),
+        (&["--max-memory=101%"], "flag --max-memory: max-memory: 101% is too large: the most is 100%"),
         (
             &["--max-memory=lots"],
             "flag --max-memory: max-memory: `lots` is not a size: write 64MiB, 1GB, 512kB or a number of bytes",
         ),
-        (
-            &["--max-memory=off"],
-            "flag --max-memory: max-memory: cannot be `off`",
-        ),
-        (
-            &["--max-memory="],
-            "flag --max-memory: max-memory: is empty: leave it out for the default",
-        ),
-        (
-            &["--max-keys=0"],
-            "flag --max-keys: max-keys: 0 is too small: the least is 1",
-        ),
-        (
-            &["--max-keys=1.5"],
-            "flag --max-keys: max-keys: `1.5` is not a whole number",
-        ),
-        (
-            &["--ttl=10"],
-            "flag --ttl: ttl: `10` has no unit: write 10s or 10ms",
-        ),
-        (
-            &["--ttl=0ms"],
-            "flag --ttl: ttl: 0ms is too small: the least is 1ms",
-        ),
-        (
-            &["--ttl-jitter=51%"],
-            "flag --ttl-jitter: ttl-jitter: 51% is too large: the most is 50%",
-        ),
-        (
-            &["--throttle=100"],
-            "flag --throttle: throttle: `100` is not a rate: write 1000/s",
-        ),
-        (
-            &["--throttle=0/s"],
-            "flag --throttle: throttle: 0/s is too small: the least is 1/s",
-        ),
-        (
-            &["--throttle-burst=5"],
-            "flag --throttle-burst: throttle-burst: has no meaning without throttle",
-        ),
-        (
-            &["--max-value=513MiB"],
-            "flag --max-value: max-value: 513MiB is too large: the most is 512MiB",
-        ),
+        (&["--max-memory=off"], "flag --max-memory: max-memory: cannot be `off`"),
+        (&["--max-memory="], "flag --max-memory: max-memory: is empty: leave it out for the default"),
+        (&["--max-keys=0"], "flag --max-keys: max-keys: 0 is too small: the least is 1"),
+        (&["--max-keys=1.5"], "flag --max-keys: max-keys: `1.5` is not a whole number"),
+        (&["--ttl=10"], "flag --ttl: ttl: `10` has no unit: write 10s or 10ms"),
+        (&["--ttl=0ms"], "flag --ttl: ttl: 0ms is too small: the least is 1ms"),
+        (&["--ttl-jitter=51%"], "flag --ttl-jitter: ttl-jitter: 51% is too large: the most is 50%"),
+        (&["--throttle=100"], "flag --throttle: throttle: `100` is not a rate: write 1000/s"),
+        (&["--throttle=0/s"], "flag --throttle: throttle: 0/s is too small: the least is 1/s"),
+        (&["--throttle-burst=5"], "flag --throttle-burst: throttle-burst: has no meaning without throttle"),
+        (&["--max-value=513MiB"], "flag --max-value: max-value: 513MiB is too large: the most is 512MiB"),
         (
             &["--log-level=inf"],
             "flag --log-level: log-level: `inf` is not one of off, error, warn, info, debug, trace, did you mean info?",
@@ -419,14 +206,8 @@ fn impossible_values_name_their_place() {
             &["--source=redsi://h"],
             "flag --source: source: unknown source redsi:, did you mean redis:? (sources are none:, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N)",
         ),
-        (
-            &["--http=off", "--redis=off"],
-            "flag --http: http: both http and redis are off: there is nothing to serve",
-        ),
-        (
-            &["--redis=127.0.0.1:8080"],
-            "flag --redis: redis: 127.0.0.1:8080 is already taken by http",
-        ),
+        (&["--http=off", "--redis=off"], "flag --http: http: both http and redis are off: there is nothing to serve"),
+        (&["--redis=127.0.0.1:8080"], "flag --redis: redis: 127.0.0.1:8080 is already taken by http"),
         (
             &["--http=off,127.0.0.1:1"],
             "flag --http: http: `off` is not an address: write 127.0.0.1:8080, [::1]:8080, localhost:8080, or :8080 for all interfaces",
@@ -435,9 +216,7 @@ fn impossible_values_name_their_place() {
         assert_eq!(problems(args, &[], ""), [expected], "{args:?}");
     }
     assert_eq!(
-        loaded(&["--throttle=off"], &[], "throttle-burst = 5")
-            .settings
-            .throttle_client,
+        loaded(&["--throttle=off"], &[], "throttle-burst = 5").settings.throttle_client,
         None,
         "switching off from above leaves the file's burst alone"
     );
@@ -448,11 +227,7 @@ fn all_problems_are_reported_at_once() {
     assert_eq!(
         problems(
             &["--threads=0"],
-            &[
-                ("LARDER_TLL", "1s"),
-                ("LARDER_GRACE", "soon"),
-                ("PROXY_MAX_KEYS", "many")
-            ],
+            &[("LARDER_TLL", "1s"), ("LARDER_GRACE", "soon"), ("PROXY_MAX_KEYS", "many")],
             "max-memry = 1\nthrottle = 'x'\n\n[groups.a]\nttl = '1w'"
         ),
         [
@@ -471,45 +246,23 @@ fn all_problems_are_reported_at_once() {
 #[test]
 fn a_file_that_cannot_be_read_is_a_problem() {
     let vars = env(&[("LARDER_CONFIG", "/nowhere/l.toml")]);
-    let input = Input {
-        flags: Layer::new(),
-        file: None,
-        env: &vars,
-        machine: &MACHINE,
-    };
+    let input = Input { flags: Layer::new(), file: None, env: &vars, machine: &MACHINE };
     let error = load(input).unwrap_err().to_string();
-    assert!(
-        error.starts_with("/nowhere/l.toml: cannot be read: No such file"),
-        "{error}"
-    );
+    assert!(error.starts_with("/nowhere/l.toml: cannot be read: No such file"), "{error}");
 }
 
 #[test]
 fn more_memory_than_there_is_warns() {
     assert_eq!(loaded(&[], &[], "").warnings, [""; 0]);
-    let config = loaded(
-        &["--max-memory=3GiB"],
-        &[],
-        "[groups.a]\nmax-memory = '2GiB'",
-    );
-    assert_eq!(
-        config.warnings,
-        ["max-memory is 5GiB in all, more than the 4GiB that this process may use"]
-    );
+    let config = loaded(&["--max-memory=3GiB"], &[], "[groups.a]\nmax-memory = '2GiB'");
+    assert_eq!(config.warnings, ["max-memory is 5GiB in all, more than the 4GiB that this process may use"]);
 }
 
 #[test]
 fn print_says_where_each_value_comes_from() {
-    let printed = print(&loaded(
-        &["--ttl=10s"],
-        &[("LARDER_MAX_KEYS", "5")],
-        "http = [':1', ':2']",
-    ));
+    let printed = print(&loaded(&["--ttl=10s"], &[("LARDER_MAX_KEYS", "5")], "http = [':1', ':2']"));
     let line = |name: &str| {
-        let line = printed
-            .lines()
-            .find(|line| line.starts_with(&format!("{name} =")))
-            .unwrap();
+        let line = printed.lines().find(|line| line.starts_with(&format!("{name} ="))).unwrap();
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert_eq!(line("ttl"), "ttl = \"10s\" # flag --ttl");
@@ -517,27 +270,17 @@ fn print_says_where_each_value_comes_from() {
     assert!(line("http").starts_with("http = [\"[::]:1\", \"[::]:2\"] # /"));
     assert!(line("http").ends_with("/larder.toml:1"));
     assert_eq!(line("redis"), "redis = \"127.0.0.1:6380\" # default");
-    assert_eq!(
-        line("max-memory"),
-        "max-memory = \"1GiB\" # default: a quarter of the memory that the process may use"
-    );
+    assert_eq!(line("max-memory"), "max-memory = \"1GiB\" # default: a quarter of the memory that the process may use");
     assert_eq!(line("idle-timeout"), "idle-timeout = \"none\" # default");
 }
 
 #[test]
 fn what_is_printed_reads_back_as_the_same_settings() {
-    let everything: Vec<String> = TABLE
-        .iter()
-        .filter(|s| !matches!(s.kind, Kind::Secret))
-        .map(|s| flag(s, s.example))
-        .collect();
+    let everything: Vec<String> =
+        TABLE.iter().filter(|s| !matches!(s.kind, Kind::Secret)).map(|s| flag(s, s.example)).collect();
     let everything: Vec<&str> = everything.iter().map(String::as_str).collect();
     for args in [&[][..], &["--http=off", "--throttle=5/s"], &everything] {
-        let config = loaded(
-            args,
-            &[],
-            "[groups.\"a.b\"]\nmax-memory = '2MiB'\nttl = '1s'",
-        );
+        let config = loaded(args, &[], "[groups.\"a.b\"]\nmax-memory = '2MiB'\nttl = '1s'");
         let again = loaded(&[], &[], &print(&config));
         assert_eq!(config.settings, again.settings);
     }
@@ -545,30 +288,17 @@ fn what_is_printed_reads_back_as_the_same_settings() {
 
 #[test]
 fn secrets_are_not_printed() {
-    let config = loaded(
-        &["--password=hunter2", "--source=redis://u:hunter2@h"],
-        &[],
-        "",
-    );
+    let config = loaded(&["--password=hunter2", "--source=redis://u:hunter2@h"], &[], "");
     let printed = print(&config);
-    assert!(
-        !printed.contains("hunter2") && !format!("{config:?}").contains("hunter2"),
-        "{printed}"
-    );
+    assert!(!printed.contains("hunter2") && !format!("{config:?}").contains("hunter2"), "{printed}");
     assert!(printed.contains("# password = \"***\""), "{printed}");
-    assert!(
-        printed.contains("# source = \"redis://u:***@h:6379/0\""),
-        "{printed}"
-    );
+    assert!(printed.contains("# source = \"redis://u:***@h:6379/0\""), "{printed}");
     assert_eq!(config.settings.password.as_deref(), Some("hunter2"));
 }
 
 #[test]
 fn the_reference_is_up_to_date() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../docs/reference/configuration.md"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/configuration.md");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         committed == docs(),
@@ -586,24 +316,12 @@ fn the_help_names_every_setting() {
         assert!(help.contains(&flag), "{flag} is missing from\n{help}");
         *seen.entry(setting.section.title()).or_insert(0) += 1;
     }
-    assert!(
-        seen.keys()
-            .all(|title| help.contains(&format!("\n{title}:"))),
-        "{help}"
-    );
+    assert!(seen.keys().all(|title| help.contains(&format!("\n{title}:"))), "{help}");
 }
 
 #[test]
 fn settings_from_arguments() {
     let settings = Settings::from_args(&["--http", "127.0.0.1:0", "--max-keys", "5"]).unwrap();
-    assert_eq!(
-        (settings.http[0].port(), settings.groups[0].max_keys),
-        (0, Some(5))
-    );
-    assert!(
-        Settings::from_args(&["--htpp", "x"])
-            .unwrap_err()
-            .to_string()
-            .contains("--http")
-    );
+    assert_eq!((settings.http[0].port(), settings.groups[0].max_keys), (0, Some(5)));
+    assert!(Settings::from_args(&["--htpp", "x"]).unwrap_err().to_string().contains("--http"));
 }

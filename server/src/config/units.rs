@@ -12,13 +12,7 @@ const SIZES: [(&str, u64); 9] = [
     ("kB", 1_000),
     ("B", 1),
 ];
-const DURATIONS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const DURATIONS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A number of bytes: digits alone, or with one of B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024), in any case.
 ///
@@ -35,12 +29,11 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
     let factor = match unit {
         "" => 1,
-        unit => factor(&SIZES, |name| name.eq_ignore_ascii_case(unit))
-            .ok_or_else(|| format!("`{text}` is not {what}"))?,
+        unit => {
+            factor(&SIZES, |name| name.eq_ignore_ascii_case(unit)).ok_or_else(|| format!("`{text}` is not {what}"))?
+        }
     };
-    number
-        .checked_mul(factor)
-        .ok_or_else(|| format!("`{text}` is too large"))
+    number.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
 /// A duration: digits and one of ms, s, m, h, d.
@@ -49,55 +42,39 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let what = "a duration: write 250ms, 10s, 5m, 1h or 1d";
     let number = digits(number).ok_or_else(|| format!("`{text}` is not {what}"))?;
     if unit.is_empty() {
-        return Err(format!(
-            "`{text}` has no unit: write {number}s or {number}ms"
-        ));
+        return Err(format!("`{text}` has no unit: write {number}s or {number}ms"));
     }
-    let factor =
-        factor(&DURATIONS, |name| name == unit).ok_or_else(|| format!("`{text}` is not {what}"))?;
-    let millis = number
-        .checked_mul(factor)
-        .ok_or_else(|| format!("`{text}` is too large"))?;
+    let factor = factor(&DURATIONS, |name| name == unit).ok_or_else(|| format!("`{text}` is not {what}"))?;
+    let millis = number.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))?;
     Ok(Duration::from_millis(millis))
 }
 
 /// Writes a size in the largest binary unit that divides it, so that it reads back as the same number.
 pub fn show_size(bytes: u64) -> String {
-    let (unit, factor) = SIZES[..4]
-        .iter()
-        .find(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor))
-        .unwrap_or(&("B", 1));
+    let (unit, factor) =
+        SIZES[..4].iter().find(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor)).unwrap_or(&("B", 1));
     format!("{}{unit}", bytes / factor)
 }
 
 /// Writes a duration in the largest unit that divides it, so that it reads back as the same number of milliseconds.
 pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis() as u64;
-    let (unit, factor) = DURATIONS
-        .iter()
-        .find(|(_, factor)| millis != 0 && millis.is_multiple_of(*factor))
-        .unwrap_or(&("ms", 1));
+    let (unit, factor) =
+        DURATIONS.iter().find(|(_, factor)| millis != 0 && millis.is_multiple_of(*factor)).unwrap_or(&("ms", 1));
     format!("{}{unit}", millis / factor)
 }
 
 /// Digits and what follows them.
 fn split(text: &str) -> (&str, &str) {
-    let at = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     (&text[..at], text[at..].trim_start())
 }
 /// Rust's own integer parser also takes a sign.
 fn digits(text: &str) -> Option<u64> {
-    text.bytes()
-        .all(|b| b.is_ascii_digit())
-        .then(|| text.parse().ok())?
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 fn factor(units: &[(&str, u64)], is: impl Fn(&str) -> bool) -> Option<u64> {
-    units
-        .iter()
-        .find(|(name, _)| is(name))
-        .map(|(_, factor)| *factor)
+    units.iter().find(|(name, _)| is(name)).map(|(_, factor)| *factor)
 }
 
 #[cfg(test)]
@@ -123,57 +100,31 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in [
-            "", "MiB", "-1", "+1", "1.5GiB", "64Mib!", "64 Mi B", "1e3", "٣B",
-        ] {
+        for text in ["", "MiB", "-1", "+1", "1.5GiB", "64Mib!", "64 Mi B", "1e3", "٣B"] {
             let error = parse_size(text).unwrap_err();
-            assert!(
-                error.contains("is not a size: write 64MiB"),
-                "{text}: {error}"
-            );
+            assert!(error.contains("is not a size: write 64MiB"), "{text}: {error}");
         }
         assert_eq!(
             parse_size("512k").unwrap_err(),
             "`512k` is ambiguous: write 512KiB (powers of 1024) or 512KB (powers of 1000)"
         );
-        assert_eq!(
-            parse_size("99999999TiB").unwrap_err(),
-            "`99999999TiB` is too large"
-        );
+        assert_eq!(parse_size("99999999TiB").unwrap_err(), "`99999999TiB` is too large");
         assert!(parse_size("99999999999999999999999").is_err());
     }
 
     #[test]
     fn durations() {
-        for (text, millis) in [
-            ("0ms", 0),
-            ("250ms", 250),
-            ("10s", 10_000),
-            ("5m", 300_000),
-            ("1h", 3_600_000),
-            ("1d", 86_400_000),
-        ] {
-            assert_eq!(
-                parse_duration(text),
-                Ok(Duration::from_millis(millis)),
-                "{text}"
-            );
+        for (text, millis) in
+            [("0ms", 0), ("250ms", 250), ("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000), ("1d", 86_400_000)]
+        {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        assert_eq!(
-            parse_duration("10").unwrap_err(),
-            "`10` has no unit: write 10s or 10ms"
-        );
+        assert_eq!(parse_duration("10").unwrap_err(), "`10` has no unit: write 10s or 10ms");
         for text in ["", "s", "-1s", "1.5s", "1w", "1M", "1 hour"] {
             let error = parse_duration(text).unwrap_err();
-            assert!(
-                error.contains("is not a duration: write 250ms"),
-                "{text}: {error}"
-            );
+            assert!(error.contains("is not a duration: write 250ms"), "{text}: {error}");
         }
-        assert_eq!(
-            parse_duration("9999999999999999d").unwrap_err(),
-            "`9999999999999999d` is too large"
-        );
+        assert_eq!(parse_duration("9999999999999999d").unwrap_err(), "`9999999999999999d` is too large");
     }
 
     proptest! {

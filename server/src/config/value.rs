@@ -52,8 +52,7 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
         Kind::Memory { min } => {
             let bytes = match text.strip_suffix('%') {
                 Some(share) => {
-                    let share =
-                        within(count(share.trim_end(), text)?, 1, 100, |n| format!("{n}%"))?;
+                    let share = within(count(share.trim_end(), text)?, 1, 100, |n| format!("{n}%"))?;
                     let bytes = u128::from(machine.memory) * u128::from(share) / 100;
                     // Whole MiB read better. A share of at most 100 % fits what the memory itself fits.
                     (bytes as u64) >> 20 << 20
@@ -62,9 +61,7 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
             };
             within(bytes, min, usize::MAX as u64, show_size).map(Value::Size)
         }
-        Kind::Count { min, max } => {
-            within(count(text, text)?, min, max, |n| n.to_string()).map(Value::Count)
-        }
+        Kind::Count { min, max } => within(count(text, text)?, min, max, |n| n.to_string()).map(Value::Count),
         Kind::Percent { max } => {
             let number = text.strip_suffix('%').unwrap_or(text).trim_end();
             within(count(number, text)?, 0, max, |n| format!("{n}%")).map(Value::Percent)
@@ -72,8 +69,7 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
         Kind::Duration { min, max } => {
             let millis = parse_duration(text)?.as_millis() as u64;
             let show = |millis| show_duration(Duration::from_millis(millis));
-            within(millis, min, max, show)
-                .map(|millis| Value::Duration(Duration::from_millis(millis)))
+            within(millis, min, max, show).map(|millis| Value::Duration(Duration::from_millis(millis)))
         }
         Kind::Rate => {
             let what = || format!("`{text}` is not a rate: write 1000/s");
@@ -103,26 +99,16 @@ pub(super) fn is_off(text: &str) -> bool {
 
 fn count(number: &str, whole: &str) -> Result<u64, String> {
     match number.bytes().all(|b| b.is_ascii_digit()) && !number.is_empty() {
-        true => number
-            .parse()
-            .map_err(|_| format!("`{whole}` is too large")),
+        true => number.parse().map_err(|_| format!("`{whole}` is too large")),
         false => Err(format!("`{whole}` is not a whole number")),
     }
 }
 
 fn within(n: u64, min: u64, max: u64, show: impl Fn(u64) -> String) -> Result<u64, String> {
     if n < min {
-        Err(format!(
-            "{} is too small: the least is {}",
-            show(n),
-            show(min)
-        ))
+        Err(format!("{} is too small: the least is {}", show(n), show(min)))
     } else if n > max {
-        Err(format!(
-            "{} is too large: the most is {}",
-            show(n),
-            show(max)
-        ))
+        Err(format!("{} is too large: the most is {}", show(n), show(max)))
     } else {
         Ok(n)
     }

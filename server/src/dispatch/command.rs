@@ -53,8 +53,7 @@ pub(super) enum Run {
 
 /// Commands around a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
-pub enum Transaction {
+pub(super) enum Transaction {
     Multi,
     Exec,
     Discard,
@@ -114,10 +113,7 @@ impl Flags {
             (Flags::NO_MULTI, "no_multi"),
             (Flags::ALLOW_BUSY, "allow_busy"),
         ];
-        NAMES
-            .iter()
-            .filter(move |(flag, _)| self.has(*flag))
-            .map(|(_, name)| *name)
+        NAMES.iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| *name)
     }
 }
 
@@ -154,9 +150,7 @@ impl Command {
     /// Its subcommands, in the table's order.
     pub fn subcommands(&self) -> impl Iterator<Item = &'static Command> + Clone + use<> {
         let parent = self.name;
-        COMMANDS
-            .iter()
-            .filter(move |row| row.is_sub && parent_of(row.name) == parent)
+        COMMANDS.iter().filter(move |row| row.is_sub && parent_of(row.name) == parent)
     }
     /// Touches keys, or the keyspace.
     #[inline]

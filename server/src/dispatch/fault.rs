@@ -17,24 +17,19 @@ pub(super) type Answer = Result<(), Fault>;
 
 pub(super) const SYNTAX: Fault = Fault::Said("ERR syntax error");
 pub(super) const NOT_INTEGER: Fault = Fault::Said("ERR value is not an integer or out of range");
-pub(super) const OUT_OF_RANGE: Fault = Fault::Said("ERR value is out of range");
 pub(super) const NOT_FLOAT: Fault = Fault::Said("ERR value is not a valid float");
 pub(super) const OVERFLOW: Fault = Fault::Said("ERR increment or decrement would overflow");
 pub(super) const DECREMENT_OVERFLOW: Fault = Fault::Said("ERR decrement would overflow");
 pub(super) const NOT_FINITE: Fault = Fault::Said("ERR increment would produce NaN or Infinity");
 pub(super) const OFFSET: Fault = Fault::Said("ERR offset is out of range");
-pub(super) const TOO_LONG: Fault =
-    Fault::Said("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+pub(super) const TOO_LONG: Fault = Fault::Said("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 pub(super) const NO_SUCH_KEY: Fault = Fault::Said("ERR no such key");
-pub(super) const SAME_OBJECT: Fault =
-    Fault::Said("ERR source and destination objects are the same");
+pub(super) const SAME_OBJECT: Fault = Fault::Said("ERR source and destination objects are the same");
 pub(super) const DB_INDEX: Fault = Fault::Said("ERR DB index is out of range");
 pub(super) const CURSOR: Fault = Fault::Said("ERR invalid cursor");
 pub(super) const NO_AUTH: Fault = Fault::Said("NOAUTH Authentication required.");
-pub(super) const WRONG_PASS: Fault =
-    Fault::Said("WRONGPASS invalid username-password pair or user is disabled.");
-pub(super) const EXEC_ABORT: Fault =
-    Fault::Said("EXECABORT Transaction discarded because of previous errors.");
+pub(super) const WRONG_PASS: Fault = Fault::Said("WRONGPASS invalid username-password pair or user is disabled.");
+pub(super) const EXEC_ABORT: Fault = Fault::Said("EXECABORT Transaction discarded because of previous errors.");
 
 impl Fault {
     /// Writes it.
@@ -63,8 +58,7 @@ impl From<TooLarge> for Fault {
     fn from(error: TooLarge) -> Fault {
         let TooLarge { needed, max_memory } = error;
         Fault::Told(
-            format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows")
-                .into_bytes(),
+            format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows").into_bytes(),
         )
     }
 }
@@ -86,13 +80,6 @@ pub(super) fn integer(text: &[u8]) -> Result<i64, Fault> {
 pub(super) fn int(text: &[u8]) -> Result<i32, Fault> {
     let value = integer(text)?;
     i32::try_from(value).map_err(|_| {
-        Fault::Told(
-            format!(
-                "ERR value is out of range, value must between {} and {}",
-                i32::MIN,
-                i32::MAX
-            )
-            .into_bytes(),
-        )
+        Fault::Told(format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX).into_bytes())
     })
 }

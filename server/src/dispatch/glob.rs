@@ -4,7 +4,7 @@
 //! pattern times text, whatever the pattern.
 
 /// Does the whole of `text` match?
-pub(super) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
     // Where to go on if what follows the last `*` does not match: (after the star, text it has taken so far).
     let mut retry: Option<(usize, usize)> = None;

@@ -23,12 +23,7 @@ pub(super) struct LongDouble {
 }
 
 impl LongDouble {
-    pub(super) const ZERO: LongDouble = LongDouble {
-        negative: false,
-        significand: 0,
-        exponent: 0,
-        infinite: false,
-    };
+    pub(super) const ZERO: LongDouble = LongDouble { negative: false, significand: 0, exponent: 0, infinite: false };
 
     /// Reads a decimal number (or `inf`), rounding to nearest, ties to even. `None`: it is none, overflows or underflows to zero.
     pub(super) fn parse(text: &[u8]) -> Option<LongDouble> {
@@ -41,11 +36,7 @@ impl LongDouble {
             _ => (false, text),
         };
         if text.eq_ignore_ascii_case(b"inf") || text.eq_ignore_ascii_case(b"infinity") {
-            return Some(LongDouble {
-                negative,
-                infinite: true,
-                ..LongDouble::ZERO
-            });
+            return Some(LongDouble { negative, infinite: true, ..LongDouble::ZERO });
         }
         let (digits, exponent) = decimal(text)?;
         let is_zero = digits.is_zero();
@@ -114,12 +105,7 @@ impl LongDouble {
         if exponent > MAX_EXPONENT {
             return INFINITY;
         }
-        LongDouble {
-            negative: false,
-            significand: significand as u64,
-            exponent,
-            infinite: false,
-        }
+        LongDouble { negative: false, significand: significand as u64, exponent, infinite: false }
     }
 
     /// The sum; `None` if it is not a finite number.
@@ -152,10 +138,7 @@ impl LongDouble {
             (false, _) => (a - b, large.negative),
         };
         let sum = LongDouble::nearest(magnitude, base);
-        (!sum.infinite).then_some(LongDouble {
-            negative: negative && sum.significand != 0,
-            ..sum
-        })
+        (!sum.infinite).then_some(LongDouble { negative: negative && sum.significand != 0, ..sum })
     }
 
     /// As `%.17Lf` prints it, without trailing zeros.
@@ -189,10 +172,7 @@ impl LongDouble {
     }
 }
 
-const INFINITY: LongDouble = LongDouble {
-    infinite: true,
-    ..LongDouble::ZERO
-};
+const INFINITY: LongDouble = LongDouble { infinite: true, ..LongDouble::ZERO };
 
 /// value / 2^drop, to nearest, ties to even. `drop` is 1 to 127.
 fn half_even(value: u128, drop: u32) -> u128 {
@@ -230,9 +210,7 @@ fn decimal(text: &[u8]) -> Option<(Big, i64)> {
                 if number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
                     return None;
                 }
-                let number = number.iter().fold(0i64, |sum, digit| {
-                    (sum * 10 + i64::from(digit - b'0')).min(1 << 32)
-                });
+                let number = number.iter().fold(0i64, |sum, digit| (sum * 10 + i64::from(digit - b'0')).min(1 << 32));
                 return Some((digits, exponent + sign * number));
             }
             _ => return None,
@@ -379,7 +357,24 @@ mod tests {
 
     #[test]
     fn edges() {
-        for bad in ["", "-", ".", "e5", "1e", "1e+", "1 ", " 1", "1.2.3", "0x10", "nan", "1e5000", "1e-5000", "1e99999999999999999999", "--1", "infi"] {
+        for bad in [
+            "",
+            "-",
+            ".",
+            "e5",
+            "1e",
+            "1e+",
+            "1 ",
+            " 1",
+            "1.2.3",
+            "0x10",
+            "nan",
+            "1e5000",
+            "1e-5000",
+            "1e99999999999999999999",
+            "--1",
+            "infi",
+        ] {
             assert_eq!(LongDouble::parse(bad.as_bytes()), None, "{bad:?}");
         }
         assert!(LongDouble::parse(&b"1".repeat(4000)).is_some());

@@ -13,23 +13,23 @@
 //!
 //! A new command is a row in [`table`] and a function in one of the files of `commands`.
 mod call;
+mod calls;
 mod command;
 mod commands;
 mod fault;
-mod glob;
+pub(crate) mod glob;
 mod longdouble;
 mod multi;
 mod password;
 mod pending;
 mod relay;
 mod session;
-mod shared;
 mod table;
 
+pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pending::Pending;
 pub use session::Session;
-pub use shared::Shared;
 pub use table::COMMANDS;
 
 use crate::{
@@ -45,6 +45,7 @@ use call::Call;
 use command::{Run, Transaction};
 use fault::{Fault, NO_AUTH, c_str};
 use larder_engine::Millis;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What came of a command.
 pub enum Flow {
@@ -74,15 +75,8 @@ pub fn begin(
     }
     match find_for(*args) {
         Found::Command(command) if !session.is_unusual() && command.takes(args.len()) => {
-            worker.app.dispatch.count(worker.id, &session.client, command);
-            let call = &mut Call {
-                worker,
-                command,
-                args: *args,
-                now,
-                reply: Reply::new(out, session.resp3),
-                session,
-            };
+            count(worker, session, command);
+            let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
             let flow = call.answering(|call| call.begin(batch));
             if call.session.is_unusual() {
                 call.session.command_over();
@@ -94,25 +88,14 @@ pub fn begin(
 }
 
 /// Runs a command for which [`begin`] said [`Flow::Alone`].
-pub async fn run(
-    worker: &Worker,
-    session: &mut Session,
-    args: &Args<'_>,
-    out: &mut Output,
-) -> Flow {
+pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &mut Output) -> Flow {
     let Found::Command(command) = find_for(*args) else {
         return Flow::Done; // `begin` has said so
     };
     let silent = session.is_silent();
     let mark = out.mark();
-    let mut call = Call {
-        worker,
-        command,
-        args: *args,
-        now: clock::now(),
-        reply: Reply::new(out, session.resp3),
-        session,
-    };
+    let mut call =
+        Call { worker, command, args: *args, now: clock::now(), reply: Reply::new(out, session.resp3), session };
     let flow = match relay::run(&mut call).await {
         Ok(flow) => flow,
         Err(fault) => {
@@ -143,7 +126,7 @@ impl Call<'_> {
 
     #[cold]
     fn fail(&mut self, fault: &Fault) -> Flow {
-        self.worker.app.dispatch.count_error();
+        self.worker.counters.redis_errors.add(1);
         fault.reply(&mut self.reply);
         Flow::Done
     }
@@ -195,13 +178,11 @@ fn unusual(
     };
     let flow = match checked {
         Err(fault) => {
-            worker.app.dispatch.count_error();
+            worker.counters.redis_errors.add(1);
             let mut reply = Reply::new(out, session.resp3);
             match found {
                 // An EXEC that is refused ends its transaction.
-                Found::Command(command)
-                    if matches!(command.run, Run::Transaction(Transaction::Exec)) =>
-                {
+                Found::Command(command) if matches!(command.run, Run::Transaction(Transaction::Exec)) => {
                     multi::abort(session, &fault, &mut reply);
                 }
                 _ => {
@@ -214,15 +195,8 @@ fn unusual(
             Flow::Done
         }
         Ok(command) => {
-            worker.app.dispatch.count(worker.id, &session.client, command);
-            let call = &mut Call {
-                worker,
-                command,
-                args: *args,
-                now,
-                reply: Reply::new(out, session.resp3),
-                session,
-            };
+            count(worker, session, command);
+            let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
             call.answering(|call| {
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return multi::queue(call);
@@ -248,6 +222,14 @@ fn unusual(
     }
     session.command_over();
     flow
+}
+
+/// Notes a command that is carried out.
+#[inline]
+fn count(worker: &Worker, session: &Session, command: &Command) {
+    worker.app.calls.count(worker.id, command);
+    worker.counters.redis_commands.add(1);
+    session.client.command.store(command.index, Relaxed);
 }
 
 /// What a browser that was lured here would say: Redis hangs up.
@@ -282,3 +264,6 @@ fn unknown_sub(parent: &Command, sub: &[u8]) -> Fault {
     let after = format!("'. Try {} HELP.", parent.name.to_uppercase());
     Fault::quoting("ERR unknown subcommand '", sub, 128, &after)
 }
+
+#[cfg(test)]
+mod tests;

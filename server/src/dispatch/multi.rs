@@ -55,9 +55,7 @@ impl Queue {
         self.commands.push((command, first..self.parts.len()));
     }
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> + Clone {
-        self.commands
-            .iter()
-            .map(|(command, parts)| (*command, Args::new(&self.bytes, &self.parts[parts.clone()])))
+        self.commands.iter().map(|(command, parts)| (*command, Args::new(&self.bytes, &self.parts[parts.clone()])))
     }
 }
 
@@ -124,28 +122,27 @@ pub(super) fn step(call: &mut Call<'_>, step: Transaction) -> Result<Flow, Fault
             watch(call);
         }
         Transaction::Unwatch => call.session.unwatch(),
-        Transaction::Exec => {
-            match &call.session.multi {
-                None => return Err(Fault::Said("ERR EXEC without MULTI")),
-                Some(multi) if multi.spoiled => {
-                    call.session.end_transaction();
-                    return Err(EXEC_ABORT);
-                }
-                Some(_) if relayed => return Ok(Flow::Alone),
-                Some(_) => return Ok(exec(call)),
+        Transaction::Exec => match &call.session.multi {
+            None => return Err(Fault::Said("ERR EXEC without MULTI")),
+            Some(multi) if multi.spoiled => {
+                call.session.end_transaction();
+                return Err(EXEC_ABORT);
             }
-        }
+            Some(_) if relayed => return Ok(Flow::Alone),
+            Some(_) => return Ok(exec(call)),
+        },
     }
     call.reply.ok();
     Ok(Flow::Done)
 }
 
 fn watch(call: &mut Call<'_>) {
-    let mut tier = call.lock();
+    let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
     for key in call.command.keys.of(call.args) {
-        if !call.session.watched.iter().any(|(known, _)| **known == *key) {
-            let version = version(&mut tier, call.cache().key(key), call.now);
-            call.session.watched.push((key.into(), version));
+        let watched = &mut call.session.watched;
+        if !watched.iter().any(|(known, _)| **known == *key) {
+            let version = version(&mut tier, cache.key(key), now);
+            watched.push((key.into(), version));
         }
     }
 }
@@ -163,11 +160,8 @@ fn exec(call: &mut Call<'_>) -> Flow {
     let lock = || lock(cache, &queue, &watched);
     let mut tier = Some(lock());
     let now = call.now;
-    let unchanged = tier.as_mut().is_none_or(|tier| {
-        watched
-            .iter()
-            .all(|(key, then)| version(tier, cache.key(key), now) == *then)
-    });
+    let unchanged =
+        tier.as_mut().is_none_or(|tier| watched.iter().all(|(key, then)| version(tier, cache.key(key), now) == *then));
     if !unchanged {
         call.reply.null_array();
         return Flow::Done;
@@ -217,7 +211,7 @@ impl Call<'_> {
         args: Args<'_>,
         run: impl FnOnce(&mut Call<'_>) -> Result<Flow, Fault>,
     ) -> Flow {
-        self.worker.app.dispatch.count(self.worker.id, &self.session.client, command);
+        super::count(self.worker, self.session, command);
         let resp3 = self.session.resp3;
         let mut call = Call {
             worker: self.worker,

@@ -80,12 +80,9 @@ pub(super) fn get(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, F
             reply.null();
             Ok(Flow::Done)
         }
-        Begun::Wait(wait) => Ok(Flow::Pending(Pending {
-            resp3: reply.is_resp3(),
-            head: None,
-            slots: vec![Slot::Wait(wait)],
-            next: 0,
-        })),
+        Begun::Wait(wait) => {
+            Ok(Flow::Pending(Pending { resp3: reply.is_resp3(), head: None, slots: vec![Slot::Wait(wait)], next: 0 }))
+        }
     }
 }
 
@@ -130,12 +127,7 @@ pub(super) fn mget(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, 
     if slots.is_empty() {
         return Ok(Flow::Done);
     }
-    Ok(Flow::Pending(Pending {
-        resp3: reply.is_resp3(),
-        head: Some(reply.output().split_off(mark)),
-        slots,
-        next: 0,
-    }))
+    Ok(Flow::Pending(Pending { resp3: reply.is_resp3(), head: Some(reply.output().split_off(mark)), slots, next: 0 }))
 }
 
 /// MGET on the tier alone.

@@ -66,10 +66,8 @@ impl Session {
 
     /// To be called after any change of the fields that others may write.
     pub(super) fn settle(&mut self) {
-        self.unusual = !self.authenticated
-            || self.replies != Replies::On
-            || self.multi.is_some()
-            || self.pinned.is_some();
+        self.unusual =
+            !self.authenticated || self.replies != Replies::On || self.multi.is_some() || self.pinned.is_some();
     }
 
     pub(super) fn authenticate(&mut self, authenticated: bool) {

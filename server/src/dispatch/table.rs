@@ -1,10 +1,7 @@
 //! Every command there is. Subcommands follow their parent.
 use super::{
     command::{Command, Flags, Index, Keys, Run, Transaction, numbered},
-    commands::{
-        client, config, connection, expire, info, introspection, keys, numbers, object, scan, server,
-        strings,
-    },
+    commands::{client, config, connection, expire, info, introspection, keys, numbers, object, scan, server, strings},
 };
 
 /// `"name" arity [FLAGS] (first last step) "since" Run(function), "summary";` in blocks of a group.

@@ -51,11 +51,7 @@ const SLICES: usize = 16;
 const LINKED: usize = 4096;
 
 /// Serves a connection until it ends (`None`) or needs the general path: then with what was read and not answered.
-pub(super) async fn serve(
-    context: &Rc<Context>,
-    stream: TcpStream,
-    watch: &Watch,
-) -> Option<(TcpStream, Vec<u8>)> {
+pub(super) async fn serve(context: &Rc<Context>, stream: TcpStream, watch: &Watch) -> Option<(TcpStream, Vec<u8>)> {
     let mut fast = Fast {
         context,
         watch,
@@ -67,6 +63,7 @@ pub(super) async fn serve(
         batch: Vec::new(),
         waiting: Vec::new(),
         state: State::Idle,
+        hits: 0,
     };
     watch.allow(context.worker.app.settings.idle_timeout);
     loop {
@@ -126,6 +123,8 @@ struct Fast<'c> {
     batch: Vec<Fetch>,
     waiting: Vec<Waiting>,
     state: State,
+    /// Hits of the turn that are not counted yet.
+    hits: u64,
 }
 
 /// An answer that could not be written at once, and those that come after it.
@@ -170,6 +169,7 @@ impl Fast<'_> {
                     return Poll::Ready(Ok(Next::Close));
                 }
                 filled += free.filled().len();
+                worker.counters.http_bytes_in.add(free.filled().len() as u64);
             }
             let was = self.state;
             let answered = self.answer_all(filled, buffers);
@@ -183,7 +183,7 @@ impl Fast<'_> {
                 State::InHead => self.watch.allow(Some(settings.header_timeout)),
                 State::Idle | State::Backlog | State::Foreign => self.watch.allow(settings.idle_timeout),
             }
-            match poll_send(&mut self.stream, &mut buffers.output, cx) {
+            match self.poll_send(&mut buffers.output, cx) {
                 Poll::Ready(result) => result?,
                 Poll::Pending => self.output.append(&mut buffers.output),
             }
@@ -230,6 +230,7 @@ impl Fast<'_> {
                 break State::Backlog;
             }
         };
+        self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits));
         at
     }
 
@@ -261,6 +262,8 @@ impl Fast<'_> {
             && let Err(throttled) = throttle.check(Scope::Data, self.context.peer.ip())
         {
             let response = reading.failed(Some(key), Problem::throttled(&throttled));
+            worker.counters.http_throttled.add(1);
+            worker.counters.http_answered(response.status().as_u16());
             answer::write_whole(output, response, date);
             return true;
         }
@@ -270,9 +273,14 @@ impl Fast<'_> {
             reading.write_hit(output, &entry, now, instance, date)
         });
         let answer = match begun {
-            Begun::Hit(None) => return true,
+            Begun::Hit(None) => {
+                self.hits += 1;
+                return true;
+            }
             Begun::Absent => {
-                answer::write_whole(output, reading.absent(key), date);
+                let response = reading.absent(key);
+                worker.counters.http_answered(response.status().as_u16());
+                answer::write_whole(output, response, date);
                 return true;
             }
             Begun::Hit(Some(value)) => Answer::Large(value),
@@ -298,6 +306,7 @@ impl Fast<'_> {
                 Read::Absent => reading.absent(&key),
                 Read::Failed(error) => reading.failed(Some(&key), Problem::source(&error)),
             };
+            worker.counters.http_answered(response.status().as_u16());
             self.send(response).await?;
             self.output.append(&mut after);
         }
@@ -346,7 +355,9 @@ impl Fast<'_> {
     /// Sends what is left over; a client that takes nothing for `idle-timeout` is given up.
     fn poll_flush(&mut self, cx: &mut Cx<'_>) -> Poll<io::Result<()>> {
         let before = self.output.len();
-        let sent = poll_send(&mut self.stream, &mut self.output, cx);
+        let mut output = std::mem::take(&mut self.output);
+        let sent = self.poll_send(&mut output, cx);
+        self.output = output;
         if self.output.len() < before {
             self.watch.allow(self.context.worker.app.settings.idle_timeout);
         }
@@ -354,30 +365,28 @@ impl Fast<'_> {
             Poll::Pending if self.watch.verdict() == Verdict::Expired => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
-            Poll::Ready(Ok(())) => {
-                // An idle connection keeps no buffer.
-                self.output = Output::default();
-                Poll::Ready(Ok(()))
-            }
+            // An idle connection keeps no buffer.
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(self.output = Output::default())),
             other => other,
         }
     }
-}
 
-/// Sends until the output is empty or the socket full.
-fn poll_send(stream: &mut TcpStream, output: &mut Output, cx: &mut Cx<'_>) -> Poll<io::Result<()>> {
-    while !output.is_empty() {
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let used = output.io_slices(&mut slices);
-        let stream = Pin::new(&mut *stream);
-        let sent = match &slices[..used] {
-            [one] => ready!(stream.poll_write(cx, one))?,
-            many => ready!(stream.poll_write_vectored(cx, many))?,
-        };
-        if sent == 0 {
-            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+    /// Sends until the output is empty or the socket full.
+    fn poll_send(&mut self, output: &mut Output, cx: &mut Cx<'_>) -> Poll<io::Result<()>> {
+        while !output.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let used = output.io_slices(&mut slices);
+            let stream = Pin::new(&mut self.stream);
+            let sent = match &slices[..used] {
+                [one] => ready!(stream.poll_write(cx, one))?,
+                many => ready!(stream.poll_write_vectored(cx, many))?,
+            };
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.context.worker.counters.http_bytes_out.add(sent as u64);
+            output.advance(sent);
         }
-        output.advance(sent);
+        Poll::Ready(Ok(()))
     }
-    Poll::Ready(Ok(()))
 }

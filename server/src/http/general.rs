@@ -5,13 +5,17 @@ use super::{
     router,
     watch::{Verdict, Watch},
 };
-use crate::{net::linger::linger, proto::{http::text::Date, output::Output}};
+use crate::{
+    net::linger::linger,
+    proto::{http::text::Date, output::Output},
+    telemetry::Counters,
+};
 use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use hyper::{
     body::Incoming,
-    rt::{Executor, Read, ReadBufCursor, Write},
+    rt::Executor,
     server::conn::{http1, http2},
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,15 +26,17 @@ use std::{
     io::{self, IoSlice},
     pin::{Pin, pin},
     rc::Rc,
-    task::{Context as Cx, Poll},
-    time::Duration,
+    sync::Arc,
+    task::{Context as Cx, Poll, ready},
+    time::{Duration, Instant},
 };
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
+    net::TcpStream,
+};
 
 /// Streams that an HTTP/2 client may have open at once.
 const STREAMS: u32 = 128;
-/// Hyper's buffer may not be smaller.
-const LEAST_BUFFER: usize = 8192;
 /// Time for the last words on a connection that we end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -41,7 +47,7 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
     // No HTTP/1 method begins like HTTP/2's preface (RFC 9113 section 3.4).
     let is_http2 = read.starts_with(b"PRI");
     let activity = Rc::new(Activity::new(&context, watch, is_http2, !read.is_empty()));
-    let io = Io { stream: TokioIo::new(stream), read: read.into(), activity: activity.clone() };
+    let io = TokioIo::new(Io { stream, read: read.into(), activity: activity.clone() });
     let service = Service { context, activity: activity.clone() };
     if is_http2 {
         let connection = http2::Builder::new(OnThisCore)
@@ -54,7 +60,7 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
             if finish {
                 connection.as_mut().graceful_shutdown();
             }
-            connection.as_mut().poll(cx).map(drop)
+            connection.as_mut().poll(cx)
         })
         .await;
         return;
@@ -63,18 +69,17 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
         .timer(TokioTimer::new())
         // `Activity` keeps the time: hyper's clock would run on an idle connection, too.
         .header_read_timeout(None)
-        .pipeline_flush(true)
         // A head that is somewhat too large gets an answer that names the setting; hyper's own has no words.
-        .max_buf_size(LEAST_BUFFER.max(max_headers.saturating_mul(2)))
+        .max_buf_size(2 * max_headers)
         .serve_connection(io, service);
     let end = drive(&activity, |cx, finish| {
         if finish {
             Pin::new(&mut connection).graceful_shutdown();
         }
-        connection.poll_without_shutdown(cx).map(drop)
+        connection.poll_without_shutdown(cx)
     })
     .await;
-    let mut stream = connection.into_parts().io.stream.into_inner();
+    let mut stream = connection.into_parts().io.into_inner().stream;
     match end {
         End::Done => linger(&mut stream, LINGER).await,
         End::HeadTimeout => {
@@ -104,12 +109,16 @@ enum End {
 }
 
 /// Polls a connection until it is done or out of time; `poll` is called with `true` once, when it should come to an end.
-async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> Poll<()>) -> End {
+async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> Poll<hyper::Result<()>>) -> End {
     let mut finishing = false;
     let mut finish_now = false;
     poll_fn(|cx| {
         loop {
-            if poll(cx, std::mem::take(&mut finish_now)).is_ready() {
+            if let Poll::Ready(result) = poll(cx, std::mem::take(&mut finish_now)) {
+                // Hyper has told the client; other errors are the client's going away.
+                if result.is_err_and(|error| error.is_parse()) {
+                    activity.counters.http_protocol_errors.add(1);
+                }
                 return Poll::Ready(End::Done);
             }
             match activity.watch.verdict() {
@@ -130,6 +139,7 @@ async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> P
 
 /// What a connection is doing, and how long it may.
 struct Activity {
+    counters: Arc<Counters>,
     watch: Rc<Watch>,
     idle_timeout: Option<Duration>,
     header_timeout: Duration,
@@ -145,6 +155,7 @@ impl Activity {
     fn new(context: &Context, watch: Rc<Watch>, is_http2: bool, begun: bool) -> Activity {
         let settings = &context.worker.app.settings;
         let activity = Activity {
+            counters: context.worker.counters.clone(),
             watch,
             idle_timeout: settings.idle_timeout,
             header_timeout: settings.header_timeout,
@@ -155,20 +166,27 @@ impl Activity {
         };
         activity.watch.allow(activity.idle_timeout);
         if begun {
-            activity.read();
+            activity.head_begins();
         }
         activity
     }
 
     /// Bytes came in.
-    fn read(&self) {
+    fn read(&self, bytes: usize) {
+        self.counters.http_bytes_in.add(bytes as u64);
+        self.head_begins();
+    }
+
+    fn head_begins(&self) {
         if !self.is_http2 && self.requests.get() == 0 && !self.in_head.replace(true) {
             self.watch.allow(Some(self.header_timeout));
         }
     }
 
-    /// Bytes went out, or did not.
-    fn wrote(&self, blocked: bool) {
+    /// Bytes went out, or (`None`) did not.
+    fn wrote(&self, bytes: Option<usize>) {
+        self.counters.http_bytes_out.add(bytes.unwrap_or(0) as u64);
+        let blocked = bytes.is_none();
         if self.stalled.replace(blocked) != blocked {
             let busy = !blocked && self.requests.get() > 0;
             self.watch.allow(if busy { None } else { self.idle_timeout });
@@ -181,18 +199,22 @@ impl Activity {
         self.in_head.set(false);
         // A body has its own time (`input`), sources have theirs.
         self.watch.allow(None);
-        Busy(self.clone())
+        Busy { activity: self.clone(), since: Instant::now() }
     }
 }
 
 /// A request in work.
-struct Busy(Rc<Activity>);
+struct Busy {
+    activity: Rc<Activity>,
+    since: Instant,
+}
 impl Drop for Busy {
     fn drop(&mut self) {
-        let requests = self.0.requests.get() - 1;
-        self.0.requests.set(requests);
-        if requests == 0 {
-            self.0.watch.allow(self.0.idle_timeout);
+        let activity = &self.activity;
+        activity.counters.http_seconds.record(self.since.elapsed());
+        activity.requests.set(activity.requests.get() - 1);
+        if activity.requests.get() == 0 {
+            activity.watch.allow(activity.idle_timeout);
         }
     }
 }
@@ -212,6 +234,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         let context = self.context.clone();
         Box::pin(async move {
             let response = router::respond(&context, request).await;
+            context.worker.counters.http_answered(response.status().as_u16());
             Ok(response.map(|body| Answer { body, _busy: busy }))
         })
     }
@@ -253,46 +276,39 @@ impl<F: Future<Output: 'static> + 'static> Executor<F> for OnThisCore {
 
 /// The connection as hyper sees it: what was read before comes first, and every event is noted.
 struct Io {
-    stream: TokioIo<TcpStream>,
+    stream: TcpStream,
     read: Bytes,
     activity: Rc<Activity>,
 }
 
 impl Io {
-    fn noted<T>(&self, result: Poll<T>) -> Poll<T> {
-        self.activity.wrote(result.is_pending());
+    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.activity.wrote(match &result {
+            Poll::Pending => None,
+            Poll::Ready(sent) => Some(*sent.as_ref().unwrap_or(&0)),
+        });
         result
     }
 }
 
-impl Read for Io {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Cx<'_>,
-        mut free: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
+impl AsyncRead for Io {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Cx<'_>, free: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.read.has_remaining() {
             let len = self.read.len().min(free.remaining());
-            free.put_slice(&self.read[..len]);
-            self.read.advance(len);
+            free.put_slice(&self.read.split_to(len));
             return Poll::Ready(Ok(()));
         }
-        let result = Pin::new(&mut self.stream).poll_read(cx, free);
-        if result.is_ready() {
-            self.activity.read();
-        }
-        result
+        let before = free.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, free))?;
+        self.activity.read(free.filled().len() - before);
+        Poll::Ready(Ok(()))
     }
 }
 
-impl Write for Io {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Cx<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+impl AsyncWrite for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Cx<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.noted(result)
+        self.wrote(result)
     }
 
     fn poll_write_vectored(
@@ -301,7 +317,7 @@ impl Write for Io {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.noted(result)
+        self.wrote(result)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -15,9 +15,9 @@
 //! - No route reads the clock twice or trusts a length before comparing it with its setting.
 mod answer;
 mod body;
+mod fast;
 mod general;
 mod input;
-mod fast;
 mod keys;
 mod kv;
 mod mget;
@@ -25,6 +25,8 @@ mod observe;
 mod problem;
 mod router;
 mod watch;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     app::Worker,
@@ -66,11 +68,7 @@ const INPUT: usize = 16 * 1024;
 
 impl Default for Buffers {
     fn default() -> Self {
-        Buffers {
-            input: vec![0; INPUT].into(),
-            output: Output::default(),
-            date: Date::default(),
-        }
+        Buffers { input: vec![0; INPUT].into(), output: Output::default(), date: Date::default() }
     }
 }
 

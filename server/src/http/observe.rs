@@ -1,37 +1,146 @@
 //! Health, statistics, the description of the API, and control of the log.
 use super::{
-    Context,
-    answer,
+    Context, answer,
     body::Body,
     problem::{Kind, Problem},
 };
-use http::{Response, StatusCode};
+use crate::{
+    app::App,
+    config::LogLevel,
+    telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot},
+};
+use http::{HeaderValue, Response, StatusCode, header};
 
 /// `GET /healthz`: the process answers.
 pub(super) fn healthy() -> Response<Body> {
     answer::text(StatusCode::OK, "ok\n")
 }
 
-/// `GET /readyz`
+/// `GET /readyz`: 200 once every source has been reached, until the drain begins. A source that is lost later does not
+/// make the server unready: hits are still answered, and taking all replicas away at once would help nobody.
 pub(super) fn ready(context: &Context) -> Result<Response<Body>, Problem> {
-    if context.worker.app.drain.begun() {
-        return Err(Problem::of(Kind::NotReady, "shutting down"));
+    let app = &context.worker.app;
+    if app.drain.begun() {
+        return Err(Problem::of(Kind::NotReady, "the server is shutting down"));
+    }
+    for (group, source) in app.settings.groups.iter().zip(&app.sources) {
+        let health = source.health();
+        if !health.was_up() {
+            let reason = health.last_error().unwrap_or_else(|| "connecting".into());
+            let detail = format!("the source of group `{}` has not been reached yet: {reason}", group.name);
+            return Err(Problem::of(Kind::NotReady, detail));
+        }
     }
     Ok(answer::text(StatusCode::OK, "ready\n"))
 }
-pub(super) fn metrics(_context: &Context) -> Response<Body> {
-    answer::text(StatusCode::OK, "")
+
+/// `GET /metrics`: Prometheus text.
+pub(super) fn metrics(context: &Context) -> Response<Body> {
+    let text = telemetry::text(&snapshot(&context.worker.app));
+    let mut response = Response::new(Body::full(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
 }
-pub(super) fn stats(_context: &Context) -> Response<Body> {
-    answer::json(Body::full("{}"))
+
+/// `GET /v1/stats`: the same numbers as JSON.
+pub(super) fn stats(context: &Context) -> Response<Body> {
+    let json = telemetry::json(&snapshot(&context.worker.app));
+    answer::json(Body::full(json.to_string()))
 }
+
+fn snapshot(app: &App) -> Snapshot {
+    let groups = app.settings.groups.iter().zip(&app.caches).zip(&app.sources);
+    let groups = groups.map(|((settings, cache), source)| {
+        let health = source.health();
+        GroupSnapshot {
+            name: settings.name.clone(),
+            cache: cache.stats(),
+            source: SourceSnapshot {
+                up: health.is_up(),
+                in_flight: health.in_flight() as u64,
+                fetches: health.fetches(),
+                errors: health.errors(),
+                reconnects: health.reconnects(),
+                seconds: health.seconds(),
+            },
+        }
+    });
+    app.telemetry.snapshot(groups.collect())
+}
+
 /// `GET /openapi.json`
 pub(super) fn openapi() -> Response<Body> {
-    answer::json(Body::full("{}"))
+    answer::json(Body::full(OPENAPI))
 }
-pub(super) fn log_level(_context: &Context) -> Response<Body> {
-    answer::json(Body::full("{}"))
+
+/// The description of every route (OpenAPI 3.1), written by hand.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// `GET /v1/log-level`: `{"level":"info"}`
+pub(super) fn log_level(context: &Context) -> Response<Body> {
+    let level = context.worker.app.telemetry.logs.level();
+    answer::json(Body::full(format!("{{\"level\":\"{}\"}}", level.name())))
 }
-pub(super) fn set_log_level(_context: &Context, _body: &[u8]) -> Result<Response<Body>, Problem> {
-    Ok(answer::json(Body::full("{}")))
+
+/// `PUT /v1/log-level` with the level's name as the body, bare or as `{"level":"debug"}`. Holds until the next start.
+pub(super) fn set_log_level(context: &Context, body: &[u8]) -> Result<Response<Body>, Problem> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Wanted {
+        level: String,
+    }
+    let name = match serde_json::from_slice::<Wanted>(body) {
+        Ok(wanted) => wanted.level,
+        Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
+    };
+    let level = LogLevel::from_name(&name).ok_or_else(|| {
+        Problem::of(Kind::BadBody, format!("expected a log level, one of {}", LogLevel::NAMES.join(", ")))
+    })?;
+    context.worker.app.telemetry.logs.set_level(level);
+    Ok(log_level(context))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::router::ROUTES;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_description_and_the_table_have_the_same_routes() {
+        let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
+        let paths = document["paths"].as_object().expect("paths");
+        let described: BTreeSet<_> = paths
+            .iter()
+            .flat_map(|(path, item)| {
+                let methods = item.as_object().expect("a path item").keys();
+                methods.filter(|key| *key != "parameters").map(move |method| (path.clone(), method.to_uppercase()))
+            })
+            .collect();
+        let mut table = BTreeSet::new();
+        for route in &ROUTES {
+            // HEAD goes with GET everywhere; the introduction says so once.
+            table.insert((route.pattern.to_owned(), route.method.to_string()));
+        }
+        assert_eq!(described, table);
+    }
+
+    #[test]
+    fn every_reference_in_the_description_leads_somewhere() {
+        let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
+        fn check(root: &serde_json::Value, node: &serde_json::Value) {
+            match node {
+                serde_json::Value::Object(map) => {
+                    if let Some(target) = map.get("$ref").and_then(|target| target.as_str()) {
+                        let pointer = target.strip_prefix('#').expect("a local reference");
+                        assert!(root.pointer(pointer).is_some(), "{target}");
+                    }
+                    map.values().for_each(|node| check(root, node));
+                }
+                serde_json::Value::Array(list) => list.iter().for_each(|node| check(root, node)),
+                _ => {}
+            }
+        }
+        check(&document, &document);
+    }
 }

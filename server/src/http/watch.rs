@@ -124,3 +124,16 @@ async fn tick(worker: Rc<Worker>) {
         }
     }
 }
+
+#[cfg(test)]
+impl Watches {
+    /// Connections.
+    pub(super) fn len(&self) -> usize {
+        self.connections.borrow().len()
+    }
+
+    /// Connections without a deadline: their requests are in work.
+    pub(super) fn unlimited(&self) -> usize {
+        self.connections.borrow().iter().filter(|(_, deadline)| deadline.tick.get() == u64::MAX).count()
+    }
+}

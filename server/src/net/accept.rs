@@ -1,11 +1,7 @@
 //! The acceptor: takes connections from every listener and hands each to the worker with the fewest open ones.
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
-use super::{
-    clients::Seat,
-    listen::Service,
-    linger::linger,
-};
+use super::{clients::Seat, linger::linger, listen::Service};
 use crate::app::App;
 use std::{
     cell::Cell,
@@ -65,12 +61,7 @@ pub(super) async fn accept(
         };
         let worker = seat.worker;
         // Fails when the worker has gone, that is while the process ends.
-        let _ = workers[worker].send(Arrival {
-            stream,
-            peer,
-            service,
-            seat,
-        });
+        let _ = workers[worker].send(Arrival { stream, peer, service, seat });
     }
 }
 
@@ -78,9 +69,7 @@ pub(super) async fn accept(
 fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
     )
 }
 
@@ -121,10 +110,6 @@ mod tests {
     fn the_refusal_states_its_length_truly() {
         let text = std::str::from_utf8(NO_ROOM_HTTP).expect("ascii");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(
-            head.contains(&format!("content-length: {}\r\n", body.len())),
-            "body is {} bytes",
-            body.len()
-        );
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "body is {} bytes", body.len());
     }
 }

@@ -60,14 +60,7 @@ pub struct About {
 
 impl Client {
     /// A connection that just came in, whose task `waker` wakes. Outside of [`Clients`] only tests need one (`Waker::noop()`).
-    pub fn new(
-        id: u64,
-        peer: SocketAddr,
-        local: SocketAddr,
-        worker: usize,
-        now: Millis,
-        waker: Waker,
-    ) -> Client {
+    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, worker: usize, now: Millis, waker: Waker) -> Client {
         Client {
             id,
             peer,
@@ -75,10 +68,7 @@ impl Client {
             worker,
             connected: now,
             command: AtomicU16::new(u16::MAX),
-            about: Mutex::new(About {
-                protocol: 2,
-                ..About::default()
-            }),
+            about: Mutex::new(About { protocol: 2, ..About::default() }),
             active: AtomicU64::new(now),
             closing: AtomicU8::new(0),
             waker,
@@ -170,20 +160,15 @@ impl Clients {
 
     /// Connections of the Redis protocol, in order of arrival.
     pub fn list(&self) -> Vec<Arc<Client>> {
-        let mut all: Vec<_> = self
-            .workers
-            .iter()
-            .flat_map(|w| w.redis.lock().values().cloned().collect::<Vec<_>>())
-            .collect();
+        let mut all: Vec<_> =
+            self.workers.iter().flat_map(|w| w.redis.lock().values().cloned().collect::<Vec<_>>()).collect();
         all.sort_unstable_by_key(|client| client.id);
         all
     }
 
     /// The Redis connection with this id.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
-        self.workers
-            .iter()
-            .find_map(|w| w.redis.lock().get(&id).cloned())
+        self.workers.iter().find_map(|w| w.redis.lock().get(&id).cloned())
     }
 
     /// Visits the Redis connections of one worker under its lock; `visit` must not open or close any.
@@ -201,19 +186,13 @@ impl Clients {
         if self.open() >= self.limit + reserve {
             return None;
         }
-        let (worker, _) = self
-            .per_worker()
-            .enumerate()
-            .min_by_key(|(_, open)| *open)?;
+        let (worker, _) = self.per_worker().enumerate().min_by_key(|(_, open)| *open)?;
         self.workers[worker].open.fetch_add(1, Relaxed);
-        Some(Seat {
-            clients: self.clone(),
-            worker,
-        })
+        Some(Seat { clients: self.clone(), worker })
     }
 
     /// Lists a Redis connection until the [`Listed`] is dropped.
-    pub(super) fn register(
+    pub(crate) fn register(
         self: &Arc<Self>,
         peer: SocketAddr,
         local: SocketAddr,
@@ -224,10 +203,7 @@ impl Clients {
         let id = self.next_id.fetch_add(1, Relaxed);
         let client = Arc::new(Client::new(id, peer, local, worker, now, waker));
         self.workers[worker].redis.lock().insert(id, client.clone());
-        Listed {
-            clients: self.clone(),
-            client,
-        }
+        Listed { clients: self.clone(), client }
     }
 }
 
@@ -245,16 +221,13 @@ impl Drop for Seat {
 
 /// A Redis connection in the list.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     clients: Arc<Clients>,
-    pub(super) client: Arc<Client>,
+    pub(crate) client: Arc<Client>,
 }
 impl Drop for Listed {
     fn drop(&mut self) {
-        let removed = self.clients.workers[self.client.worker]
-            .redis
-            .lock()
-            .remove(&self.client.id);
+        let removed = self.clients.workers[self.client.worker].redis.lock().remove(&self.client.id);
         // Freed here, after the lock is gone.
         drop(removed);
     }

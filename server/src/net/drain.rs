@@ -20,9 +20,7 @@ pub struct Drain {
 
 impl Default for Drain {
     fn default() -> Self {
-        Drain {
-            phase: watch::Sender::new(Phase::Serving),
-        }
+        Drain { phase: watch::Sender::new(Phase::Serving) }
     }
 }
 
@@ -45,7 +43,7 @@ impl Drain {
     }
 
     /// Moves forward to `phase`; never back.
-    pub(super) fn advance(&self, phase: Phase) {
+    pub(crate) fn advance(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let forward = phase > *now;
             *now = phase.max(*now);

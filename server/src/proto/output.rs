@@ -75,10 +75,7 @@ impl Output {
     /// The end as it is now, for [`truncate`](Output::truncate) and [`split_off`](Output::split_off). Good until bytes are sent.
     #[inline]
     pub fn mark(&self) -> Mark {
-        Mark {
-            buf: self.buf.len(),
-            chunks: self.chunks.len(),
-        }
+        Mark { buf: self.buf.len(), chunks: self.chunks.len() }
     }
 
     /// Takes back what was appended after `mark`.
@@ -96,12 +93,7 @@ impl Output {
         }
         let linked = linked(&chunks);
         self.linked -= linked;
-        Output {
-            buf: self.buf.split_off(mark.buf),
-            chunks,
-            linked,
-            ..Output::default()
-        }
+        Output { buf: self.buf.split_off(mark.buf), chunks, linked, ..Output::default() }
     }
 
     /// Fills `slices` with the next bytes to send, in order, and returns how many slices it used.
@@ -192,10 +184,7 @@ mod tests {
 
     /// What a test appends: copied or linked bytes.
     fn pieces() -> impl Strategy<Value = Vec<(bool, Vec<u8>)>> {
-        proptest::collection::vec(
-            (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..20)),
-            0..12,
-        )
+        proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..20)), 0..12)
     }
     fn fill(out: &mut Output, pieces: &[(bool, Vec<u8>)]) -> Vec<u8> {
         let mut flat = Vec::new();

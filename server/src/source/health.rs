@@ -1,8 +1,12 @@
 //! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
+use crate::telemetry::{Distribution, Histogram};
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 /// State and counters of one group's source, shared by all cores. Relaxed throughout: each number stands for itself.
@@ -12,21 +16,28 @@ pub struct SourceHealth {
     up: AtomicUsize,
     /// Connections whose latest attempt failed.
     down: AtomicUsize,
+    /// A connection was established at some time.
+    was_up: AtomicBool,
     in_flight: AtomicUsize,
     fetches: AtomicU64,
     errors: AtomicU64,
     reconnects: AtomicU64,
+    seconds: Histogram,
     last_error: Mutex<Option<Arc<str>>>,
 }
 
 impl SourceHealth {
     /// The health of a source that cannot fail (`none:`).
     pub fn always_up() -> SourceHealth {
-        SourceHealth { up: AtomicUsize::new(1), ..SourceHealth::default() }
+        SourceHealth { up: AtomicUsize::new(1), was_up: AtomicBool::new(true), ..SourceHealth::default() }
     }
     /// Connected, and no connection is down. False until the first connection is made.
     pub fn is_up(&self) -> bool {
         self.up.load(Relaxed) > 0 && self.down.load(Relaxed) == 0
+    }
+    /// Was a connection ever made? (readiness)
+    pub fn was_up(&self) -> bool {
+        self.was_up.load(Relaxed)
     }
     /// Fetches handed to the source since the start.
     pub fn fetches(&self) -> u64 {
@@ -39,6 +50,12 @@ impl SourceHealth {
     /// Fetches on their way now.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Relaxed)
+    }
+    /// How long fetches took that reached the queue, failed ones included.
+    pub fn seconds(&self) -> Distribution {
+        let mut seconds = Distribution::default();
+        seconds.add(&self.seconds);
+        seconds
     }
     /// Connections made after the first of each.
     pub fn reconnects(&self) -> u64 {
@@ -60,7 +77,8 @@ impl SourceHealth {
         admitted
     }
     /// An admitted fetch has ended.
-    pub(super) fn finished(&self, failed: bool) {
+    pub(super) fn finished(&self, failed: bool, took: Duration) {
+        self.seconds.record_shared(took);
         self.in_flight.fetch_sub(1, Relaxed);
         if failed {
             self.errors.fetch_add(1, Relaxed);
@@ -107,6 +125,9 @@ impl Standing {
             if let Some(count) = self.count(next) {
                 count.fetch_add(1, Relaxed);
             }
+            if next == Stand::Up {
+                self.health.was_up.store(true, Relaxed);
+            }
             if let Some(count) = self.count(self.now) {
                 count.fetch_sub(1, Relaxed);
             }
@@ -139,9 +160,10 @@ mod tests {
         assert_eq!(health.admit(3, 4), 1);
         assert_eq!(health.admit(1, 4), 0);
         assert_eq!(health.in_flight(), 4);
-        health.finished(false);
+        health.finished(false, Duration::from_millis(3));
         assert_eq!(health.admit(2, 4), 1);
         assert_eq!((health.fetches(), health.errors()), (9, 4));
+        assert_eq!((health.seconds().count, health.seconds().seconds()), (1, 0.003));
         health.abandoned(4);
         assert_eq!(health.in_flight(), 0);
     }
@@ -161,5 +183,6 @@ mod tests {
         assert!(health.is_up());
         two.set(Stand::Unknown);
         assert!(!health.is_up());
+        assert!(health.was_up());
     }
 }

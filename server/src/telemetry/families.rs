@@ -52,12 +52,7 @@ impl Family {
 /// A family with one number, read from the sums.
 macro_rules! sum {
     ($name:literal, $field:ident, $help:literal) => {
-        Family {
-            name: $name,
-            kind: Counter,
-            help: $help,
-            read: |s, to| to.number(&[], s.sums.$field),
-        }
+        Family { name: $name, kind: Counter, help: $help, read: |s, to| to.number(&[], s.sums.$field) }
     };
 }
 /// A family with one number for each label's value, read from the sums.
@@ -101,16 +96,8 @@ pub const FAMILIES: &[Family] = &[
         help: "Time since the start.",
         read: |s, to| to.seconds(&[], s.uptime.as_secs_f64()),
     },
-    sum!(
-        "larder_redis_commands_total",
-        redis_commands,
-        "Redis commands carried out."
-    ),
-    sum!(
-        "larder_redis_errors_total",
-        redis_errors,
-        "Error replies to Redis clients."
-    ),
+    sum!("larder_redis_commands_total", redis_commands, "Redis commands carried out."),
+    sum!("larder_redis_errors_total", redis_errors, "Error replies to Redis clients."),
     sums!(
         "larder_http_responses_total",
         "class",
@@ -120,7 +107,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "larder_http_request_duration_seconds",
         kind: Histogram,
-        help: "From an HTTP request's head read to its answer written.",
+        help: "From an HTTP request's head read to its answer written. Plain GETs answered at once from the memory tier are not timed.",
         read: |s, to| to.distribution(&[], &s.http_seconds),
     },
     sums!(
@@ -143,14 +130,8 @@ pub const FAMILIES: &[Family] = &[
             // The two counters are read one after the other: a connection that ends in between must not count below zero.
             let open = |opened: u64, closed: u64| opened.saturating_sub(closed);
             let s = &s.sums;
-            to.number(
-                &[("protocol", "http")],
-                open(s.http_connections_opened, s.http_connections_closed),
-            );
-            to.number(
-                &[("protocol", "redis")],
-                open(s.redis_connections_opened, s.redis_connections_closed),
-            );
+            to.number(&[("protocol", "http")], open(s.http_connections_opened, s.http_connections_closed));
+            to.number(&[("protocol", "redis")], open(s.redis_connections_opened, s.redis_connections_closed));
         },
     },
     Family {
@@ -163,11 +144,7 @@ pub const FAMILIES: &[Family] = &[
             }
         },
     },
-    sum!(
-        "larder_connections_refused_total",
-        connections_refused,
-        "Connections refused at max-connections."
-    ),
+    sum!("larder_connections_refused_total", connections_refused, "Connections refused at max-connections."),
     sums!(
         "larder_received_bytes_total",
         "protocol",
@@ -192,41 +169,12 @@ pub const FAMILIES: &[Family] = &[
         ["http" => http_protocol_errors, "redis" => redis_protocol_errors],
         "Connections closed because what came was not their protocol."
     ),
-    sum!(
-        "larder_panics_total",
-        panics,
-        "Connections that a panic ended."
-    ),
-    group!(
-        "larder_cache_hits_total",
-        Counter,
-        cache.hits,
-        "Reads answered from the memory tier."
-    ),
-    group!(
-        "larder_cache_misses_total",
-        Counter,
-        cache.misses,
-        "Reads that found no entry."
-    ),
-    group!(
-        "larder_cache_negative_hits_total",
-        Counter,
-        cache.negative_hits,
-        "Reads answered by a remembered absence."
-    ),
-    group!(
-        "larder_cache_insertions_total",
-        Counter,
-        cache.insertions,
-        "Entries stored under a key that had none."
-    ),
-    group!(
-        "larder_cache_evictions_total",
-        Counter,
-        cache.evictions,
-        "Entries removed to make room."
-    ),
+    sum!("larder_panics_total", panics, "Connections that a panic ended."),
+    group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
+    group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),
+    group!("larder_cache_negative_hits_total", Counter, cache.negative_hits, "Reads answered by a remembered absence."),
+    group!("larder_cache_insertions_total", Counter, cache.insertions, "Entries stored under a key that had none."),
+    group!("larder_cache_evictions_total", Counter, cache.evictions, "Entries removed to make room."),
     group!(
         "larder_cache_expirations_total",
         Counter,
@@ -239,106 +187,26 @@ pub const FAMILIES: &[Family] = &[
         cache.fenced_fills,
         "Fetched values not stored, because a write, delete or invalidation overtook them."
     ),
-    group!(
-        "larder_cache_entries",
-        Gauge,
-        cache.entries,
-        "Entries in the memory tier."
-    ),
-    group!(
-        "larder_cache_negative_entries",
-        Gauge,
-        cache.negative_entries,
-        "Remembered absences."
-    ),
-    group!(
-        "larder_cache_flights",
-        Gauge,
-        cache.flights,
-        "Keys being fetched now."
-    ),
-    group!(
-        "larder_cache_max_bytes",
-        Gauge,
-        cache.max_bytes,
-        "Bound on the memory tier (max-memory)."
-    ),
-    group!(
-        "larder_cache_used_bytes",
-        Gauge,
-        cache.used_bytes,
-        "Bytes of the bound in use."
-    ),
-    group!(
-        "larder_cache_live_bytes",
-        Gauge,
-        cache.live_bytes,
-        "Bytes that live entries occupy."
-    ),
-    group!(
-        "larder_cache_index_bytes",
-        Gauge,
-        cache.index_bytes,
-        "Bytes of the index."
-    ),
-    group!(
-        "larder_cache_ghost_bytes",
-        Gauge,
-        cache.ghost_bytes,
-        "Bytes of the memory of evicted keys."
-    ),
-    group!(
-        "larder_cache_wheel_bytes",
-        Gauge,
-        cache.wheel_bytes,
-        "Bytes of the timing wheel."
-    ),
-    group!(
-        "larder_cache_segment_bytes",
-        Gauge,
-        cache.segment_bytes,
-        "Bytes of the log's segments."
-    ),
-    group!(
-        "larder_cache_large_bytes",
-        Gauge,
-        cache.large_bytes,
-        "Bytes of values with an allocation of their own."
-    ),
-    group!(
-        "larder_source_up",
-        Gauge,
-        source.up,
-        "1 if the source can be reached."
-    ),
-    group!(
-        "larder_source_fetches_total",
-        Counter,
-        source.fetches,
-        "Keys asked of the source."
-    ),
-    group!(
-        "larder_source_errors_total",
-        Counter,
-        source.errors,
-        "Fetches that ended in an error."
-    ),
-    group!(
-        "larder_source_reconnects_total",
-        Counter,
-        source.reconnects,
-        "Connections to the source made anew."
-    ),
-    group!(
-        "larder_source_in_flight",
-        Gauge,
-        source.in_flight,
-        "Fetches under way."
-    ),
+    group!("larder_cache_entries", Gauge, cache.entries, "Entries in the memory tier."),
+    group!("larder_cache_negative_entries", Gauge, cache.negative_entries, "Remembered absences."),
+    group!("larder_cache_flights", Gauge, cache.flights, "Keys being fetched now."),
+    group!("larder_cache_max_bytes", Gauge, cache.max_bytes, "Bound on the memory tier (max-memory)."),
+    group!("larder_cache_used_bytes", Gauge, cache.used_bytes, "Bytes of the bound in use."),
+    group!("larder_cache_live_bytes", Gauge, cache.live_bytes, "Bytes that live entries occupy."),
+    group!("larder_cache_index_bytes", Gauge, cache.index_bytes, "Bytes of the index."),
+    group!("larder_cache_ghost_bytes", Gauge, cache.ghost_bytes, "Bytes of the memory of evicted keys."),
+    group!("larder_cache_wheel_bytes", Gauge, cache.wheel_bytes, "Bytes of the timing wheel."),
+    group!("larder_cache_segment_bytes", Gauge, cache.segment_bytes, "Bytes of the log's segments."),
+    group!("larder_cache_large_bytes", Gauge, cache.large_bytes, "Bytes of values with an allocation of their own."),
+    group!("larder_source_up", Gauge, source.up, "1 if the source can be reached."),
+    group!("larder_source_fetches_total", Counter, source.fetches, "Keys asked of the source."),
+    group!("larder_source_errors_total", Counter, source.errors, "Fetches that ended in an error."),
+    group!("larder_source_reconnects_total", Counter, source.reconnects, "Connections to the source made anew."),
+    group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches under way."),
     Family {
         name: "larder_source_fetch_duration_seconds",
         kind: Histogram,
-        help: "From a fetch handed to the source to its end.",
+        help: "From a fetch handed to the source to its end, failed ones included.",
         read: |s, to| {
             for group in &s.groups {
                 to.distribution(&[("group", &group.name)], &group.source.seconds);
@@ -370,12 +238,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Open files, connections included.",
         read: |s, to| to.number(&[], s.process.open_files),
     },
-    Family {
-        name: "process_threads",
-        kind: Gauge,
-        help: "Threads.",
-        read: |s, to| to.number(&[], s.process.threads),
-    },
+    Family { name: "process_threads", kind: Gauge, help: "Threads.", read: |s, to| to.number(&[], s.process.threads) },
     Family {
         name: "process_start_time_seconds",
         kind: Gauge,

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The smallest bucket ends at 2 to this power, in microseconds.
 const FIRST: u32 = 4;
 /// Buckets with an end; what is longer counts in the total alone.
-pub const BUCKETS: usize = 23;
+pub(super) const BUCKETS: usize = 23;
 
 /// How long things took. One thread writes, any thread reads.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ fn bucket(duration: Duration) -> usize {
 }
 
 /// The end of a bucket in seconds.
-pub fn bucket_end(index: usize) -> f64 {
+pub(super) fn bucket_end(index: usize) -> f64 {
     (1u64 << (FIRST as usize + index)) as f64 / 1e6
 }
 
@@ -120,11 +120,7 @@ mod tests {
         let cumulative: Vec<_> = sum.cumulative().collect();
         assert_eq!(cumulative[0], (0.000016, 1));
         assert_eq!(cumulative[6], (0.001024, 2));
-        assert_eq!(
-            cumulative[BUCKETS - 1],
-            (67.108864, 2),
-            "what is longer is in no bucket"
-        );
+        assert_eq!(cumulative[BUCKETS - 1], (67.108864, 2), "what is longer is in no bucket");
     }
 
     proptest! {

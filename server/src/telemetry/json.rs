@@ -12,13 +12,7 @@ use serde_json::{Map, Value};
 pub fn json(snapshot: &Snapshot) -> Value {
     let mut root = Map::new();
     for family in FAMILIES {
-        (family.read)(
-            snapshot,
-            &mut Json {
-                root: &mut root,
-                family,
-            },
-        );
+        (family.read)(snapshot, &mut Json { root: &mut root, family });
     }
     Value::Object(root)
 }
@@ -31,27 +25,19 @@ struct Json<'a> {
 impl Json<'_> {
     fn put(&mut self, labels: Labels<'_>, value: Value) {
         if self.family.kind == Kind::Info {
-            let said = labels
-                .iter()
-                .map(|(name, value)| (name.to_string(), Value::from(*value)));
-            self.root
-                .insert(self.family.key().to_string(), Value::Object(said.collect()));
+            let said = labels.iter().map(|(name, value)| (name.to_string(), Value::from(*value)));
+            self.root.insert(self.family.key().to_string(), Value::Object(said.collect()));
             return;
         }
         let (group, rest): (Vec<_>, Vec<_>) = labels.iter().partition(|(name, _)| *name == "group");
-        let mut path: Vec<&str> = group
-            .iter()
-            .flat_map(|(_, group)| ["groups", *group])
-            .collect();
+        let mut path: Vec<&str> = group.iter().flat_map(|(_, group)| ["groups", *group]).collect();
         path.push(self.family.key());
         path.extend(rest.iter().map(|(_, value)| *value));
         let leaf = path.pop().unwrap_or_default();
         let mut at = &mut *self.root;
         for step in path {
             let inner = at.entry(step).or_insert_with(|| Value::Object(Map::new()));
-            at = inner
-                .as_object_mut()
-                .expect("a family has labels always or never");
+            at = inner.as_object_mut().expect("a family has labels always or never");
         }
         at.insert(leaf.to_string(), value);
     }
@@ -65,13 +51,8 @@ impl Sink for Json<'_> {
         self.put(labels, value.into());
     }
     fn distribution(&mut self, labels: Labels<'_>, value: &Distribution) {
-        let buckets: Map<String, Value> = value
-            .cumulative()
-            .map(|(end, count)| (end.to_string(), count.into()))
-            .collect();
-        self.put(
-            labels,
-            serde_json::json!({"count": value.count, "sum": value.seconds(), "buckets": buckets}),
-        );
+        let buckets: Map<String, Value> =
+            value.cumulative().map(|(end, count)| (end.to_string(), count.into())).collect();
+        self.put(labels, serde_json::json!({"count": value.count, "sum": value.seconds(), "buckets": buckets}));
     }
 }

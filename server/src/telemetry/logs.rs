@@ -28,9 +28,7 @@ impl Logs {
         if tracing::dispatcher::set_global_default(dispatch).is_ok() {
             std::panic::set_hook(Box::new(|info| {
                 // The message is for us: a client sees its connection end, nothing more.
-                let place = info
-                    .location()
-                    .map(|at| format!("{}:{}", at.file(), at.line()));
+                let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
                 let payload = info.payload();
                 let text = payload.downcast_ref::<&str>().copied();
                 let text = text.or(payload.downcast_ref::<String>().map(String::as_str));
@@ -48,25 +46,13 @@ impl Logs {
         let (filter, handle) = reload::Layer::new(filter(level));
         let registry = Registry::default().with(filter);
         let dispatch = match format {
-            LogFormat::Text => {
-                Dispatch::new(registry.with(layer().with_writer(writer).with_ansi(false)))
-            }
+            LogFormat::Text => Dispatch::new(registry.with(layer().with_writer(writer).with_ansi(false))),
             LogFormat::Json => {
-                let json = layer()
-                    .json()
-                    .flatten_event(true)
-                    .with_current_span(false)
-                    .with_span_list(false);
+                let json = layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
                 Dispatch::new(registry.with(json.with_writer(writer)))
             }
         };
-        (
-            dispatch,
-            Logs {
-                filter: Some(handle),
-                level: AtomicU8::new(level as u8),
-            },
-        )
+        (dispatch, Logs { filter: Some(handle), level: AtomicU8::new(level as u8) })
     }
 
     /// The present level.
@@ -142,10 +128,7 @@ mod tests {
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(line["level"], "INFO");
         assert_eq!(line["message"], "a \"quoted\"\nmessage");
-        assert_eq!(
-            (&line["address"], &line["tries"]),
-            (&"127.0.0.1:1".into(), &3.into())
-        );
+        assert_eq!((&line["address"], &line["tries"]), (&"127.0.0.1:1".into(), &3.into()));
         let time = line["timestamp"].as_str().unwrap();
         assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
         assert!(line["target"].as_str().unwrap().starts_with("larder::"));
@@ -156,10 +139,7 @@ mod tests {
         let (sink, dispatch, _logs) = logs(LogFormat::Text, LogLevel::Info);
         tracing::dispatcher::with_default(&dispatch, || tracing::warn!(tries = 3, "source lost"));
         let text = sink.take();
-        assert!(
-            text.contains(" WARN ") && text.ends_with("source lost tries=3\n"),
-            "{text}"
-        );
+        assert!(text.contains(" WARN ") && text.ends_with("source lost tries=3\n"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
     }
 

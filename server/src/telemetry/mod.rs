@@ -61,10 +61,7 @@ impl Telemetry {
     /// # Panics
     /// If there is no such worker.
     pub fn worker(&self, id: usize) -> &Arc<Counters> {
-        assert!(
-            id + 1 < self.threads.len(),
-            "worker {id} was not announced to Telemetry::new"
-        );
+        assert!(id + 1 < self.threads.len(), "worker {id} was not announced to Telemetry::new");
         &self.threads[id]
     }
     /// The control thread's counters: what happens before a connection has a worker.
@@ -102,15 +99,10 @@ impl Telemetry {
     /// Everything at this moment. `groups` in the order of the configuration.
     pub fn snapshot(&self, groups: Vec<GroupSnapshot>) -> Snapshot {
         let mut http_seconds = Distribution::default();
-        self.threads
-            .iter()
-            .for_each(|counters| http_seconds.add(&counters.http_seconds));
+        self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
-            started: self
-                .started_at
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default(),
+            started: self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default(),
             uptime: self.uptime(),
             process: Process::read(),
             sums: self.sums(),

@@ -23,8 +23,7 @@ impl Process {
     pub fn read() -> Process {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let ticks = rustix::param::clock_ticks_per_second() as f64;
-        let mut process =
-            parse(&stat, ticks, rustix::param::page_size() as u64).unwrap_or_default();
+        let mut process = parse(&stat, ticks, rustix::param::page_size() as u64).unwrap_or_default();
         process.open_files = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
         process
     }
@@ -69,13 +68,7 @@ mod tests {
     #[test]
     fn this_process() {
         let process = Process::read();
-        assert!(
-            process.resident_bytes > 1 << 20 && process.resident_bytes < process.virtual_bytes,
-            "{process:?}"
-        );
-        assert!(
-            process.threads >= 1 && process.open_files >= 3,
-            "{process:?}"
-        );
+        assert!(process.resident_bytes > 1 << 20 && process.resident_bytes < process.virtual_bytes, "{process:?}");
+        assert!(process.threads >= 1 && process.open_files >= 3, "{process:?}");
     }
 }

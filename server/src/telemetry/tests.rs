@@ -9,22 +9,10 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
     telemetry.snapshot(vec![
         GroupSnapshot {
             name: "default".to_string(),
-            cache: Stats {
-                hits: 7,
-                entries: 3,
-                ..Stats::default()
-            },
-            source: SourceSnapshot {
-                up: true,
-                fetches: 2,
-                seconds,
-                ..SourceSnapshot::default()
-            },
+            cache: Stats { hits: 7, entries: 3, ..Stats::default() },
+            source: SourceSnapshot { up: true, fetches: 2, seconds, ..SourceSnapshot::default() },
         },
-        GroupSnapshot {
-            name: "a\"b\\c\nd".to_string(),
-            ..GroupSnapshot::default()
-        },
+        GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
     ])
 }
 
@@ -47,18 +35,13 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let (family, kind) = typed.as_ref().unwrap();
             let name = series.split('{').next().unwrap();
-            let suffix = name
-                .strip_prefix(family.as_str())
-                .expect("samples follow their TYPE");
+            let suffix = name.strip_prefix(family.as_str()).expect("samples follow their TYPE");
             match kind.as_str() {
                 "histogram" => assert!(["_bucket", "_sum", "_count"].contains(&suffix), "{line}"),
                 _ => assert_eq!(suffix, "", "{line}"),
             }
             let value = value.parse().unwrap_or_else(|_| panic!("{line}"));
-            assert!(
-                samples.insert(series.to_string(), value).is_none(),
-                "{series} stands twice"
-            );
+            assert!(samples.insert(series.to_string(), value).is_none(), "{series} stands twice");
         }
     }
     samples
@@ -68,25 +51,13 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 fn the_text_follows_the_format() {
     let samples = samples(&text(&snapshot(&Telemetry::default())));
     assert_eq!(samples["larder_cache_hits_total{group=\"default\"}"], 7.0);
-    assert_eq!(
-        samples["larder_cache_hits_total{group=\"a\\\"b\\\\c\\nd\"}"],
-        0.0
-    );
+    assert_eq!(samples["larder_cache_hits_total{group=\"a\\\"b\\\\c\\nd\"}"], 0.0);
     assert_eq!(samples["larder_source_up{group=\"default\"}"], 1.0);
     assert_eq!(samples["larder_build_info{version=\"0.1.0\"}"], 1.0);
     let fetch = "larder_source_fetch_duration_seconds";
-    assert_eq!(
-        samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.000512\"}}")],
-        0.0
-    );
-    assert_eq!(
-        samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.001024\"}}")],
-        1.0
-    );
-    assert_eq!(
-        samples[&format!("{fetch}_bucket{{group=\"default\",le=\"+Inf\"}}")],
-        1.0
-    );
+    assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.000512\"}}")], 0.0);
+    assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.001024\"}}")], 1.0);
+    assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"+Inf\"}}")], 1.0);
     assert_eq!(samples[&format!("{fetch}_sum{{group=\"default\"}}")], 0.001);
     assert_eq!(samples[&format!("{fetch}_count{{group=\"default\"}}")], 1.0);
     assert!(samples["process_resident_memory_bytes"] > 1e6);
@@ -98,10 +69,7 @@ fn every_counter_has_a_metric() {
     let filled = telemetry.worker(1).fill();
     let samples = samples(&text(&snapshot(&telemetry)));
     for (name, n) in filled {
-        assert!(
-            samples.values().any(|value| *value == n as f64),
-            "{name} is counted but not shown"
-        );
+        assert!(samples.values().any(|value| *value == n as f64), "{name} is counted but not shown");
     }
 }
 
@@ -128,16 +96,10 @@ fn every_number_of_the_engine_has_a_metric() {
         expirations: 2017,
         fenced_fills: 2018,
     };
-    let group = GroupSnapshot {
-        name: "g".to_string(),
-        cache,
-        ..GroupSnapshot::default()
-    };
+    let group = GroupSnapshot { name: "g".to_string(), cache, ..GroupSnapshot::default() };
     let samples = samples(&text(&Telemetry::default().snapshot(vec![group])));
     for n in 2001..=2018 {
-        let shown = |(series, value): (&String, &f64)| {
-            series.ends_with("{group=\"g\"}") && *value == f64::from(n)
-        };
+        let shown = |(series, value): (&String, &f64)| series.ends_with("{group=\"g\"}") && *value == f64::from(n);
         assert!(samples.iter().any(shown), "{n} is not shown");
     }
 }
@@ -150,10 +112,7 @@ fn json_holds_what_the_text_holds() {
     let json = json(&snapshot);
     let commands = telemetry.sums().redis_commands;
     assert_eq!(json["redis_commands"], commands);
-    assert_eq!(
-        json["connections_opened"]["http"],
-        telemetry.sums().http_connections_opened
-    );
+    assert_eq!(json["connections_opened"]["http"], telemetry.sums().http_connections_opened);
     assert_eq!(json["groups"]["default"]["cache_hits"], 7);
     assert_eq!(json["groups"]["a\"b\\c\nd"]["cache_hits"], 0);
     assert_eq!(json["build_info"]["version"], "0.1.0");
@@ -172,12 +131,7 @@ fn json_holds_what_the_text_holds() {
     let (mut of_json, mut of_text) = (Vec::new(), Vec::new());
     leaves(&json, &mut of_json);
     let samples = samples(&text(&snapshot));
-    of_text.extend(
-        samples
-            .iter()
-            .filter(|(name, _)| !name.contains("+Inf"))
-            .map(|(_, value)| *value),
-    );
+    of_text.extend(samples.iter().filter(|(name, _)| !name.contains("+Inf")).map(|(_, value)| *value));
     of_json.sort_by(f64::total_cmp);
     of_text.sort_by(f64::total_cmp);
     assert_eq!(of_json, of_text);
@@ -189,22 +143,10 @@ fn counts_of_all_threads_and_since_a_reset() {
     telemetry.worker(0).redis_commands.add(2);
     telemetry.worker(1).redis_commands.add(3);
     telemetry.control().connections_refused.add(1);
-    assert_eq!(
-        (
-            telemetry.sums().redis_commands,
-            telemetry.sums().connections_refused
-        ),
-        (5, 1)
-    );
+    assert_eq!((telemetry.sums().redis_commands, telemetry.sums().connections_refused), (5, 1));
     telemetry.reset();
     telemetry.worker(1).redis_commands.add(4);
-    assert_eq!(
-        telemetry.sums_since_reset(),
-        Sums {
-            redis_commands: 4,
-            ..Sums::default()
-        }
-    );
+    assert_eq!(telemetry.sums_since_reset(), Sums { redis_commands: 4, ..Sums::default() });
     assert_eq!(telemetry.sums().redis_commands, 9);
 }
 
@@ -219,17 +161,8 @@ fn names_are_unique_and_well_formed() {
     let mut names = BTreeSet::new();
     let mut keys = BTreeSet::new();
     for family in FAMILIES {
-        assert!(
-            names.insert(family.name) && keys.insert(family.key()),
-            "{}",
-            family.name
-        );
-        assert!(
-            family
-                .name
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        );
+        assert!(names.insert(family.name) && keys.insert(family.key()), "{}", family.name);
+        assert!(family.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
         assert!(family.key() != "groups");
     }
 }

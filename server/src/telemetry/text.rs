@@ -10,25 +10,14 @@ use std::fmt::{Display, Write as _};
 pub fn text(snapshot: &Snapshot) -> String {
     let mut out = String::with_capacity(16 << 10);
     for family in FAMILIES {
-        let Family {
-            name,
-            kind,
-            help,
-            read,
-        } = family;
+        let Family { name, kind, help, read } = family;
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge | Kind::Info => "gauge",
             Kind::Histogram => "histogram",
         };
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        read(
-            snapshot,
-            &mut Text {
-                out: &mut out,
-                name,
-            },
-        );
+        read(snapshot, &mut Text { out: &mut out, name });
     }
     out
 }
@@ -66,17 +55,9 @@ impl Sink for Text<'_> {
     fn distribution(&mut self, labels: Labels<'_>, value: &Distribution) {
         for (end, count) in value.cumulative() {
             let end = end.to_string();
-            self.sample(
-                "_bucket",
-                &[labels, &[("le", end.as_str())]].concat(),
-                count,
-            );
+            self.sample("_bucket", &[labels, &[("le", end.as_str())]].concat(), count);
         }
-        self.sample(
-            "_bucket",
-            &[labels, &[("le", "+Inf")]].concat(),
-            value.count,
-        );
+        self.sample("_bucket", &[labels, &[("le", "+Inf")]].concat(), value.count);
         self.sample("_sum", labels, value.seconds());
         self.sample("_count", labels, value.count);
     }

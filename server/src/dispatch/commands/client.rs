@@ -22,9 +22,7 @@ fn done(call: &mut Call<'_>) -> Done {
 
 /// Checks text that CLIENT LIST shows: it must not break the list.
 pub(super) fn valid_name(name: &[u8]) -> Result<&str, Fault> {
-    printable(name).ok_or(Fault::Said(
-        "ERR Client names cannot contain spaces, newlines or special characters.",
-    ))
+    printable(name).ok_or(Fault::Said("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 fn printable(text: &[u8]) -> Option<&str> {
     let fine = text.iter().all(u8::is_ascii_graphic);
@@ -124,18 +122,14 @@ pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
     let clients = &call.worker.app.clients;
     let selected = match call.args.get(2) {
         None => clients.list(),
-        Some(option) if call.args.len() == 4 && option.eq_ignore_ascii_case(b"type") => {
-            match is_normal(call.arg(3))? {
-                true => clients.list(),
-                false => Vec::new(),
-            }
-        }
+        Some(option) if call.args.len() == 4 && option.eq_ignore_ascii_case(b"type") => match is_normal(call.arg(3))? {
+            true => clients.list(),
+            false => Vec::new(),
+        },
         Some(option) if call.args.len() > 3 && option.eq_ignore_ascii_case(b"id") => {
             let id = |text| integer(text).map_err(|_| Fault::Said("ERR Invalid client ID"));
             let ids: Vec<i64> = call.args.from(3).map(id).collect::<Result<_, _>>()?;
-            ids.into_iter()
-                .filter_map(|id| clients.get(u64::try_from(id).ok()?))
-                .collect()
+            ids.into_iter().filter_map(|id| clients.get(u64::try_from(id).ok()?)).collect()
         }
         Some(_) => return Err(SYNTAX),
     };
@@ -243,9 +237,7 @@ impl<'a> Filter<'a> {
 /// A line of CLIENT LIST. Fields that have no meaning here are those that clients are known to read.
 fn describe(text: &mut String, client: &Client, now: Millis) {
     let about = client.about.lock().clone();
-    let command = COMMANDS
-        .get(usize::from(client.command.load(Relaxed)))
-        .map_or("NULL", |command| command.name);
+    let command = COMMANDS.get(usize::from(client.command.load(Relaxed))).map_or("NULL", |command| command.name);
     let seconds_since = |then: Millis| now.saturating_sub(then) / 1000;
     let multi = about.queued.map_or(-1, |queued| queued as i64);
     // Writing to a string cannot fail.

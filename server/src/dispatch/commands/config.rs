@@ -1,9 +1,12 @@
 //! CONFIG: Larder's settings under the names that Redis has for them, for clients and tools that ask.
-use crate::dispatch::{
-    Flow,
-    call::Call,
-    fault::{Fault, SYNTAX},
-    glob,
+use crate::{
+    config::LogLevel,
+    dispatch::{
+        Flow,
+        call::Call,
+        fault::{Fault, SYNTAX},
+        glob,
+    },
 };
 
 type Done = Result<Flow, Fault>;
@@ -32,18 +35,13 @@ const PARAMETERS: &[Parameter] = &[
         },
     },
     Parameter { name: "io-threads", get: |call| call.worker.app.settings.threads.to_string() },
+    Parameter { name: LOG_LEVEL, get: |call| redis_level(call.worker.app.telemetry.logs.level()).into() },
     Parameter { name: "maxclients", get: |call| call.worker.app.clients.limit().to_string() },
     Parameter { name: MAX_MEMORY, get: |call| call.cache().max_memory().to_string() },
     Parameter { name: "maxmemory-policy", get: |_| POLICY.into() },
     Parameter { name: "notify-keyspace-events", get: |_| String::new() },
-    Parameter {
-        name: "port",
-        get: |call| call.worker.app.bound.redis.first().map_or(0, |at| at.port()).to_string(),
-    },
-    Parameter {
-        name: "proto-max-bulk-len",
-        get: |call| call.worker.app.settings.max_value.to_string(),
-    },
+    Parameter { name: "port", get: |call| call.worker.app.bound.redis.first().map_or(0, |at| at.port()).to_string() },
+    Parameter { name: "proto-max-bulk-len", get: |call| call.worker.app.settings.max_value.to_string() },
     Parameter { name: "replica-read-only", get: |_| "yes".into() },
     Parameter { name: "save", get: |_| String::new() },
     Parameter { name: "slave-read-only", get: |_| "yes".into() },
@@ -53,6 +51,24 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 const MAX_MEMORY: &str = "maxmemory";
+const LOG_LEVEL: &str = "loglevel";
+
+/// Log levels by Redis's names; `verbose` and `notice` are one here.
+const LEVELS: &[(&str, LogLevel)] = &[
+    ("debug", LogLevel::Debug),
+    ("notice", LogLevel::Info),
+    ("verbose", LogLevel::Info),
+    ("warning", LogLevel::Warn),
+    ("nothing", LogLevel::Off),
+];
+fn redis_level(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Off => "nothing",
+        LogLevel::Error | LogLevel::Warn => "warning",
+        LogLevel::Info => "notice",
+        LogLevel::Debug | LogLevel::Trace => "debug",
+    }
+}
 
 fn addresses(call: &Call<'_>) -> String {
     let ips = call.worker.app.bound.redis.iter().map(|at| at.ip().to_string());
@@ -70,11 +86,7 @@ pub(in crate::dispatch) fn get(call: &mut Call<'_>) -> Done {
         let mut patterns = patterns.clone();
         patterns.any(|pattern| glob::matches(pattern, p.name.as_bytes(), true))
     };
-    let found: Vec<(&str, String)> = PARAMETERS
-        .iter()
-        .filter(asked)
-        .map(|p| (p.name, (p.get)(call)))
-        .collect();
+    let found: Vec<(&str, String)> = PARAMETERS.iter().filter(asked).map(|p| (p.name, (p.get)(call))).collect();
     call.reply.map(found.len());
     for (name, value) in found {
         call.reply.bulk(name.as_bytes());
@@ -90,7 +102,7 @@ pub(in crate::dispatch) fn set(call: &mut Call<'_>) -> Done {
         return Err(SYNTAX);
     }
     let mut seen: Vec<&str> = Vec::new();
-    let mut max_memory = None;
+    let (mut max_memory, mut level) = (None, None);
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
         let Some(parameter) = find(name) else {
@@ -119,12 +131,19 @@ pub(in crate::dispatch) fn set(call: &mut Call<'_>) -> Done {
                 return Err(failed("argument must be at least 1mb"));
             }
             max_memory = Some(bytes);
+        } else if parameter.name == LOG_LEVEL {
+            let named = LEVELS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
+            let why = "argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
+            level = Some(named.ok_or_else(|| failed(why))?.1);
         } else if (parameter.get)(call).as_bytes() != value {
             return Err(failed("can't set immutable config"));
         }
     }
     if let Some(bytes) = max_memory {
         call.cache().set_max_memory(bytes, call.now);
+    }
+    if let Some(level) = level {
+        call.worker.app.telemetry.logs.set_level(level);
     }
     call.reply.ok();
     Ok(Flow::Done)
@@ -150,7 +169,7 @@ fn memory(text: &[u8]) -> Option<usize> {
 /// CONFIG RESETSTAT
 pub(in crate::dispatch) fn resetstat(call: &mut Call<'_>) -> Done {
     call.worker.app.caches.iter().for_each(|cache| cache.reset_stats());
-    call.worker.app.dispatch.reset();
+    call.worker.app.telemetry.reset();
     call.reply.ok();
     Ok(Flow::Done)
 }

@@ -83,9 +83,7 @@ pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
         Some(Some(3)) => Some(true),
         Some(Some(_)) => return Err(Fault::Said("NOPROTO unsupported protocol version")),
         Some(None) => {
-            return Err(Fault::Said(
-                "ERR Protocol version is not an integer or out of range",
-            ));
+            return Err(Fault::Said("ERR Protocol version is not an integer or out of range"));
         }
     };
     let mut parts = call.args.from(2);
@@ -98,12 +96,7 @@ pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
             let name = valid_name(parts.next().unwrap_or(b""))?;
             call.session.client.about.lock().name = name.into();
         } else {
-            return Err(Fault::quoting(
-                "ERR Syntax error in HELLO option '",
-                option,
-                usize::MAX,
-                "'",
-            ));
+            return Err(Fault::quoting("ERR Syntax error in HELLO option '", option, usize::MAX, "'"));
         }
     }
     if !call.session.authenticated() {

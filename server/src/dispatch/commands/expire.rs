@@ -29,12 +29,12 @@ impl Conditions {
             *flag = true;
         }
         match conditions {
-            Conditions { nx: true, xx, gt, lt } if xx || gt || lt => Err(Fault::Said(
-                "ERR NX and XX, GT or LT options at the same time are not compatible",
-            )),
-            Conditions { gt: true, lt: true, .. } => Err(Fault::Said(
-                "ERR GT and LT options at the same time are not compatible",
-            )),
+            Conditions { nx: true, xx, gt, lt } if xx || gt || lt => {
+                Err(Fault::Said("ERR NX and XX, GT or LT options at the same time are not compatible"))
+            }
+            Conditions { gt: true, lt: true, .. } => {
+                Err(Fault::Said("ERR GT and LT options at the same time are not compatible"))
+            }
             fine => Ok(fine),
         }
     }

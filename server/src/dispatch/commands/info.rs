@@ -1,6 +1,9 @@
 //! INFO: the state of the server in the sections and names that tools read.
 use super::{config::POLICY, connection::REDIS_VERSION};
-use crate::dispatch::{Flow, call::Call, fault::Fault};
+use crate::{
+    dispatch::{Flow, call::Call, fault::Fault},
+    telemetry::Process,
+};
 use larder_engine::Stats;
 use std::fmt::Write as _;
 
@@ -37,11 +40,7 @@ impl Info<'_, '_> {
 pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let asked = call.args.from(1);
     let is = |section: &[u8], name: &str| section.eq_ignore_ascii_case(name.as_bytes());
-    let mut info = Info {
-        call,
-        tier: call.cache().stats(),
-        text: String::new(),
-    };
+    let mut info = Info { call, tier: call.cache().stats(), text: String::new() };
     for (name, by_default, write) in SECTIONS {
         let shown = match asked.len() {
             0 => *by_default,
@@ -67,14 +66,14 @@ pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 fn server(info: &mut Info<'_, '_>) {
     let app = &info.call.worker.app;
-    let uptime = info.call.now.saturating_sub(app.dispatch.started) / 1000;
+    let uptime = app.telemetry.uptime().as_secs();
     info.line("redis_version", REDIS_VERSION);
     info.line("larder_version", env!("CARGO_PKG_VERSION"));
     info.line("redis_mode", "standalone");
     info.line("os", std::env::consts::OS);
     info.line("arch_bits", usize::BITS);
     info.line("process_id", std::process::id());
-    info.line("run_id", &app.dispatch.run_id);
+    info.line("run_id", run_id(info.call));
     info.line("tcp_port", app.bound.redis.first().map_or(0, |at| at.port()));
     info.line("server_time_usec", info.call.now * 1000);
     info.line("uptime_in_seconds", uptime);
@@ -92,7 +91,7 @@ fn clients(info: &mut Info<'_, '_>) {
 
 fn memory(info: &mut Info<'_, '_>) {
     let tier = info.tier;
-    let rss = resident().unwrap_or(0);
+    let rss = Process::read().resident_bytes;
     info.line("used_memory", tier.used_bytes);
     info.line("used_memory_human", human(tier.used_bytes));
     info.line("used_memory_rss", rss);
@@ -112,35 +111,37 @@ fn persistence(info: &mut Info<'_, '_>) {
 }
 
 fn stats(info: &mut Info<'_, '_>) {
-    let (tier, shared) = (info.tier, &info.call.worker.app.dispatch);
-    let commands: u64 = shared.calls().map(|(_, calls)| calls).sum();
-    let errors = shared.errors();
-    info.line("total_commands_processed", commands);
+    let (tier, sums) = (info.tier, info.call.worker.app.telemetry.sums_since_reset());
+    info.line("total_connections_received", sums.redis_connections_opened);
+    info.line("total_commands_processed", sums.redis_commands);
+    info.line("total_net_input_bytes", sums.redis_bytes_in);
+    info.line("total_net_output_bytes", sums.redis_bytes_out);
+    info.line("rejected_connections", sums.connections_refused);
     info.line("expired_keys", tier.expirations);
     info.line("evicted_keys", tier.evictions);
     info.line("keyspace_hits", tier.hits);
     info.line("keyspace_misses", tier.misses + tier.negative_hits);
     info.line("pubsub_channels", 0);
     info.line("pubsub_patterns", 0);
-    info.line("total_error_replies", errors);
+    info.line("total_error_replies", sums.redis_errors);
 }
 
 fn replication(info: &mut Info<'_, '_>) {
     info.line("role", "master");
     info.line("connected_slaves", 0);
-    info.line("master_replid", &info.call.worker.app.dispatch.run_id);
+    info.line("master_replid", run_id(info.call));
     info.line("master_repl_offset", 0);
 }
 
 fn cpu(info: &mut Info<'_, '_>) {
-    let (user, system) = cpu_seconds().unwrap_or_default();
-    info.line("used_cpu_sys", format!("{system:.6}"));
-    info.line("used_cpu_user", format!("{user:.6}"));
+    let process = Process::read();
+    info.line("used_cpu_sys", format_args!("{:.6}", process.cpu_system));
+    info.line("used_cpu_user", format_args!("{:.6}", process.cpu_user));
 }
 
 fn commandstats(info: &mut Info<'_, '_>) {
     let app = &info.call.worker.app;
-    for (command, calls) in app.dispatch.calls().filter(|(_, calls)| *calls > 0) {
+    for (command, calls) in app.calls.sums().filter(|(_, calls)| *calls > 0) {
         // Commands are counted, not timed.
         info.line(
             &format!("cmdstat_{}", command.name),
@@ -156,6 +157,12 @@ fn keyspace(info: &mut Info<'_, '_>) {
     }
 }
 
+/// 40 hexadecimal digits that no other life of a server has.
+fn run_id(call: &Call<'_>) -> String {
+    let (instance, pid) = (call.worker.app.instance, std::process::id());
+    format!("{instance:016x}{:016x}{pid:08x}", instance.rotate_left(32))
+}
+
 /// Bytes as people read them, in Redis's way.
 fn human(bytes: u64) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
@@ -163,21 +170,4 @@ fn human(bytes: u64) -> String {
         Some((shift, unit)) => format!("{:.2}{unit}", bytes as f64 / (1u64 << shift) as f64),
         None => format!("{bytes}B"),
     }
-}
-
-/// Resident memory of this process, bytes (Linux: proc(5), `statm`).
-fn resident() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
-}
-
-/// User and system time of this process, seconds (Linux: proc(5), `stat`).
-fn cpu_seconds() -> Option<(f64, f64)> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field, the program's name in parentheses, may hold blanks.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let hertz = rustix::param::clock_ticks_per_second() as f64;
-    let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / hertz);
-    Some((seconds()?, seconds()?))
 }

@@ -87,11 +87,7 @@ fn docs_of(reply: &mut Reply<'_>, command: &Command) {
     let count = subs.clone().count();
     reply.bulk(command.name.as_bytes());
     reply.map(3 + usize::from(count > 0));
-    for (name, text) in [
-        ("summary", command.summary),
-        ("since", command.since),
-        ("group", command.group),
-    ] {
+    for (name, text) in [("summary", command.summary), ("since", command.since), ("group", command.group)] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
     }
@@ -104,9 +100,8 @@ fn docs_of(reply: &mut Reply<'_>, command: &Command) {
 
 /// COMMAND LIST [FILTERBY MODULE m | ACLCAT c | PATTERN p]
 pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
-    let is = |index: usize, name: &str| {
-        call.args.get(index).is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()))
-    };
+    let is =
+        |index: usize, name: &str| call.args.get(index).is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()));
     let pattern = match call.args.len() {
         2 => Some(&b"*"[..]),
         5 if is(2, "filterby") && is(3, "pattern") => call.args.get(4),
@@ -114,9 +109,8 @@ pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
         5 if is(2, "filterby") && (is(3, "module") || is(3, "aclcat")) => None,
         _ => return Err(SYNTAX),
     };
-    let matching = |command: &&Command| {
-        pattern.is_some_and(|pattern| glob::matches(pattern, command.name.as_bytes(), true))
-    };
+    let matching =
+        |command: &&Command| pattern.is_some_and(|pattern| glob::matches(pattern, command.name.as_bytes(), true));
     let names: Vec<&Command> = COMMANDS.iter().filter(matching).collect();
     call.reply.array(names.len());
     names.iter().for_each(|command| call.reply.bulk(command.name.as_bytes()));
@@ -150,9 +144,7 @@ pub(in crate::dispatch) fn help(call: &mut Call<'_>) -> Done {
     });
     call.reply.array(1 + 2 * subs.clone().count());
     let title = parent.to_uppercase();
-    call.reply.simple(&format!(
-        "{title} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
-    ));
+    call.reply.simple(&format!("{title} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
     for (name, summary) in subs {
         call.reply.simple(&name.to_uppercase());
         call.reply.simple(&format!("    {summary}"));

@@ -100,18 +100,11 @@ fn duplicate(
     tier: &mut Tier<'_>,
     condition: Condition,
 ) -> Result<Option<Stored>, larder_engine::TooLarge> {
-    let found = tier.peek(call.key(1), call.now, |entry| {
-        (entry.value.to_bytes(), entry.expiry, entry.flags)
-    });
+    let found = tier.peek(call.key(1), call.now, |entry| (entry.value.to_bytes(), entry.expiry, entry.flags));
     let Some((value, expiry, flags)) = found else {
         return Ok(None);
     };
-    let write = Write {
-        value: &value,
-        expiry: expiry.map_or(Expiry::Never, Expiry::At),
-        flags,
-        condition,
-    };
+    let write = Write { value: &value, expiry: expiry.map_or(Expiry::Never, Expiry::At), flags, condition };
     tier.set(call.key(2), write, call.now).map(Some)
 }
 
@@ -124,9 +117,7 @@ pub(in crate::dispatch) fn dbsize(call: &mut Call<'_>, tier: &mut Tier<'_>) -> A
 /// FLUSHALL [ASYNC | SYNC]; FLUSHDB does the same to the one database there is
 pub(in crate::dispatch) fn flush(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
     let mut options = call.args.from(1);
-    let fine = |option: &[u8]| {
-        option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
-    };
+    let fine = |option: &[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
     if call.args.len() > 2 || !options.all(fine) {
         return Err(SYNTAX);
     }

@@ -54,9 +54,7 @@ pub(in crate::dispatch) fn scan(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Ans
 fn cursor(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     match text.strip_prefix('-') {
-        Some(negative) if !negative.starts_with('+') => {
-            Some(negative.parse::<u64>().ok()?.wrapping_neg())
-        }
+        Some(negative) if !negative.starts_with('+') => Some(negative.parse::<u64>().ok()?.wrapping_neg()),
         Some(_) => None,
         None if text.is_empty() => Some(0),
         None => text.parse().ok(),

@@ -165,13 +165,7 @@ fn store(
 }
 
 /// Stores a value and answers with the old one.
-fn exchange(
-    call: &mut Call<'_>,
-    tier: &mut Tier<'_>,
-    value: &[u8],
-    expiry: Expiry,
-    condition: Condition,
-) -> Answer {
+fn exchange(call: &mut Call<'_>, tier: &mut Tier<'_>, value: &[u8], expiry: Expiry, condition: Condition) -> Answer {
     let key = call.key(1);
     let reply = &mut call.reply;
     tier.update(key, call.now, |entry, scratch| {

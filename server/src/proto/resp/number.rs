@@ -39,9 +39,7 @@ mod tests {
 
     #[test]
     fn canonical_only() {
-        for text in [
-            "", "-", "+1", "01", "-01", "-0", " 1", "1 ", "1a", "0x1", "--1",
-        ] {
+        for text in ["", "-", "+1", "01", "-01", "-0", " 1", "1 ", "1a", "0x1", "--1"] {
             assert_eq!(parse_i64(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(parse_i64(b"9223372036854775808"), None);

@@ -33,10 +33,7 @@ impl Limits {
         let max_bulk = max_value.saturating_add(BULK_SLACK);
         Limits {
             max_bulk,
-            max_command: max_bulk
-                .saturating_mul(2)
-                .max(256 * 1024 * 1024)
-                .min(u32::MAX as usize),
+            max_command: max_bulk.saturating_mul(2).max(256 * 1024 * 1024).min(u32::MAX as usize),
             authenticated: true,
         }
     }
@@ -90,11 +87,7 @@ impl ProtocolError {
             ProtocolError::MultibulkLength => out.put(b"invalid multibulk length"),
             ProtocolError::BulkLength => out.put(b"invalid bulk length"),
             ProtocolError::Expected(got) => {
-                let got = if matches!(got, b'\r' | b'\n') {
-                    b' '
-                } else {
-                    *got
-                };
+                let got = if matches!(got, b'\r' | b'\n') { b' ' } else { *got };
                 out.put(b"expected '$', got '");
                 out.put(&[got]);
                 out.put(b"'");
@@ -107,9 +100,9 @@ impl ProtocolError {
                 out.put(b"unauthenticated multibulk length");
             }
             ProtocolError::UnauthenticatedBulk => out.put(b"unauthenticated bulk length"),
-            ProtocolError::BigCommand(limit) => out.put(
-                format!("command longer than {limit} bytes (follows from max-value)").as_bytes(),
-            ),
+            ProtocolError::BigCommand(limit) => {
+                out.put(format!("command longer than {limit} bytes (follows from max-value)").as_bytes())
+            }
         }
         out.put(b"\r\n");
     }
@@ -151,17 +144,11 @@ impl<'a> Args<'a> {
     }
     /// The first `len` parts (all, if there are fewer).
     pub fn first(&self, len: usize) -> Args<'a> {
-        Args {
-            input: self.input,
-            ranges: &self.ranges[..len.min(self.ranges.len())],
-        }
+        Args { input: self.input, ranges: &self.ranges[..len.min(self.ranges.len())] }
     }
     /// The parts from `first` on, as a command of their own.
     pub fn skip(&self, first: usize) -> Args<'a> {
-        Args {
-            input: self.input,
-            ranges: &self.ranges[first.min(self.ranges.len())..],
-        }
+        Args { input: self.input, ranges: &self.ranges[first.min(self.ranges.len())..] }
     }
 }
 impl std::ops::Index<usize> for Args<'_> {
@@ -231,9 +218,7 @@ impl Parser {
             let end = self.at + length;
             if input.len() < end + 2 {
                 self.bulk = Some(length);
-                return Ok(Parsed::Incomplete {
-                    more: end + 2 - input.len(),
-                });
+                return Ok(Parsed::Incomplete { more: end + 2 - input.len() });
             }
             self.ranges.push(self.at as u32..end as u32);
             self.bulk = None;
@@ -248,10 +233,7 @@ impl Parser {
     /// The command that [`parse`](Parser::parse) found at the start of `input`.
     #[inline]
     pub fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
-        Args {
-            input: if self.inline { &self.words } else { input },
-            ranges: &self.ranges,
-        }
+        Args { input: if self.inline { &self.words } else { input }, ranges: &self.ranges }
     }
 
     fn begin(&mut self) {
@@ -287,11 +269,7 @@ impl Parser {
 
     /// Reads `$LENGTH`; `None` if it is not all there.
     #[inline]
-    fn bulk_header(
-        &mut self,
-        input: &[u8],
-        limits: &Limits,
-    ) -> Result<Option<usize>, ProtocolError> {
+    fn bulk_header(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
         let line = self.line(input);
         if !matches!(line, Line::Incomplete | Line::TooLong) && input[self.at] != b'$' {
             return Err(ProtocolError::Expected(input[self.at]));
@@ -327,15 +305,8 @@ impl Parser {
             let digit = byte.wrapping_sub(b'0');
             if digit < 10 {
                 value = value * 10 + i64::from(digit);
-            } else if byte == b'\r'
-                && index > 0
-                && digits.len() > index + 1
-                && (digits[0] != b'0' || index == 1)
-            {
-                return Line::Number {
-                    value,
-                    next: self.at + 1 + index + 2,
-                };
+            } else if byte == b'\r' && index > 0 && digits.len() > index + 1 && (digits[0] != b'0' || index == 1) {
+                return Line::Number { value, next: self.at + 1 + index + 2 };
             } else {
                 break;
             }
@@ -360,10 +331,7 @@ impl Parser {
                 }
                 // `rest` begins with the marker, unless the line is empty.
                 match rest.get(1..end).and_then(parse_i64) {
-                    Some(value) => Line::Number {
-                        value,
-                        next: self.at + end + 2,
-                    },
+                    Some(value) => Line::Number { value, next: self.at + end + 2 },
                     None => Line::NotANumber,
                 }
             }

@@ -32,12 +32,7 @@ pub struct Scanner {
 impl Scanner {
     /// For replies of at most `max_len` bytes.
     pub fn new(max_len: usize) -> Scanner {
-        Scanner {
-            at: 0,
-            scanned: 0,
-            left: 1,
-            max_len,
-        }
+        Scanner { at: 0, scanned: 0, left: 1, max_len }
     }
 
     /// The length of the reply that `input` begins with (attributes that precede it included), or `None` if it is not all
@@ -224,9 +219,7 @@ impl<'a> Head<'a> {
         Ok(match self.marker {
             b'+' => View::Simple(self.text),
             b'-' => View::Error(self.text),
-            b':' => View::Integer(
-                parse_i64(self.text.strip_prefix(b"+").unwrap_or(self.text)).ok_or(Malformed)?,
-            ),
+            b':' => View::Integer(parse_i64(self.text.strip_prefix(b"+").unwrap_or(self.text)).ok_or(Malformed)?),
             b',' => View::Double(self.text),
             b'(' => View::BigNumber(self.text),
             b'#' => View::Boolean(match self.text {
@@ -298,16 +291,8 @@ mod tests {
             match self {
                 Tree::Leaf(raw) => out.extend_from_slice(raw),
                 Tree::Many(marker, children) => {
-                    let pairs = if *marker == b'%' {
-                        children.len() / 2
-                    } else {
-                        children.len()
-                    };
-                    let children = if *marker == b'%' {
-                        &children[..pairs * 2]
-                    } else {
-                        children
-                    };
+                    let pairs = if *marker == b'%' { children.len() / 2 } else { children.len() };
+                    let children = if *marker == b'%' { &children[..pairs * 2] } else { children };
                     out.extend_from_slice(format!("{}{pairs}\r\n", *marker as char).as_bytes());
                     children.iter().for_each(|c| c.write(out));
                 }
@@ -404,10 +389,7 @@ mod tests {
         assert_eq!(view(b":-5\r\n"), Ok(View::Integer(-5)));
         assert_eq!(view(b"-ERR x\r\n"), Ok(View::Error(b"ERR x")));
         assert_eq!(view(b"#f\r\n"), Ok(View::Boolean(false)));
-        assert_eq!(
-            view(b"|1\r\n+a\r\n*1\r\n:1\r\n+OK\r\n"),
-            Ok(View::Simple(b"OK"))
-        );
+        assert_eq!(view(b"|1\r\n+a\r\n*1\r\n:1\r\n+OK\r\n"), Ok(View::Simple(b"OK")));
         let Ok(View::Array(mut values)) = view(b"*3\r\n$1\r\na\r\n*1\r\n:1\r\n_\r\n") else {
             panic!("an array");
         };
@@ -420,32 +402,12 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_reply() {
-        for bad in [
-            "x\r\n",
-            "\r\n",
-            "$x\r\n",
-            "$-2\r\n",
-            "*99999999999\r\n",
-            "+a\n",
-            "$?\r\n",
-            "+\n",
-        ] {
-            assert_eq!(
-                Scanner::new(1000).scan(bad.as_bytes()),
-                Err(Malformed),
-                "{bad:?}"
-            );
+        for bad in ["x\r\n", "\r\n", "$x\r\n", "$-2\r\n", "*99999999999\r\n", "+a\n", "$?\r\n", "+\n"] {
+            assert_eq!(Scanner::new(1000).scan(bad.as_bytes()), Err(Malformed), "{bad:?}");
         }
-        assert_eq!(
-            Scanner::new(1000).scan(b"$1001\r\n"),
-            Err(Malformed),
-            "too long"
-        );
+        assert_eq!(Scanner::new(1000).scan(b"$1001\r\n"), Err(Malformed), "too long");
         assert_eq!(Scanner::new(1000).scan(b"$900\r\n"), Ok(None));
-        assert_eq!(
-            Scanner::new(1 << 20).scan(&[b'+'; MAX_LINE + 2]),
-            Err(Malformed)
-        );
+        assert_eq!(Scanner::new(1 << 20).scan(&[b'+'; MAX_LINE + 2]), Err(Malformed));
     }
 
     #[test]
@@ -453,9 +415,7 @@ mod tests {
         let mut input = b"*1\r\n".repeat(1_000_000);
         input.extend(b":1\r\n");
         assert_eq!(Scanner::new(usize::MAX).scan(&input), Ok(Some(input.len())));
-        let Ok(View::Array(values)) = view(&input) else {
-            panic!("an array")
-        };
+        let Ok(View::Array(values)) = view(&input) else { panic!("an array") };
         assert_eq!(values.len(), 1);
     }
 }

@@ -227,22 +227,10 @@ mod tests {
         let cases: &[Case] = &[
             (|r| r.ok(), "+OK\r\n", "+OK\r\n"),
             (|r| r.simple("QUEUED"), "+QUEUED\r\n", "+QUEUED\r\n"),
-            (
-                |r| r.error(b"ERR a\r\nb\nc "),
-                "-ERR a  b c \r\n",
-                "-ERR a  b c \r\n",
-            ),
-            (
-                |r| r.integer(i64::MIN),
-                ":-9223372036854775808\r\n",
-                ":-9223372036854775808\r\n",
-            ),
+            (|r| r.error(b"ERR a\r\nb\nc "), "-ERR a  b c \r\n", "-ERR a  b c \r\n"),
+            (|r| r.integer(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),
             (|r| r.bulk(b""), "$0\r\n\r\n", "$0\r\n\r\n"),
-            (
-                |r| r.bulk(b"0123456789"),
-                "$10\r\n0123456789\r\n",
-                "$10\r\n0123456789\r\n",
-            ),
+            (|r| r.bulk(b"0123456789"), "$10\r\n0123456789\r\n", "$10\r\n0123456789\r\n"),
             (|r| r.bulk_integer(-7), "$2\r\n-7\r\n", "$2\r\n-7\r\n"),
             (|r| r.null(), "$-1\r\n", "_\r\n"),
             (|r| r.null_array(), "*-1\r\n", "_\r\n"),
@@ -252,11 +240,7 @@ mod tests {
             (|r| r.push(2), "*2\r\n", ">2\r\n"),
             (|r| r.double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n"),
             (|r| r.double(1e300), "$5\r\n1e300\r\n", ",1e300\r\n"),
-            (
-                |r| r.double(f64::NEG_INFINITY),
-                "$4\r\n-inf\r\n",
-                ",-inf\r\n",
-            ),
+            (|r| r.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n"),
             (|r| r.double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n"),
             (|r| r.boolean(true), ":1\r\n", "#t\r\n"),
             (|r| r.boolean(false), ":0\r\n", "#f\r\n"),
@@ -274,10 +258,7 @@ mod tests {
         let mut out = Output::default();
         Reply::new(&mut out, false).shared(value.clone());
         assert!(!value.is_unique());
-        assert_eq!(
-            out.len(),
-            format!("${SHARED_FROM}\r\n\r\n").len() + SHARED_FROM
-        );
+        assert_eq!(out.len(), format!("${SHARED_FROM}\r\n\r\n").len() + SHARED_FROM);
         out.clear();
         Reply::new(&mut out, false).shared(value.slice(1..));
         assert!(value.is_unique());

@@ -111,8 +111,9 @@ impl Link {
 
     /// Takes over fetches that the health has admitted.
     pub(super) fn fetch(&self, batch: impl Iterator<Item = Fetch>) {
-        let deadline = Instant::now() + self.inner.settings.limits.timeout;
-        let waiting = batch.map(|fetch| Waiting { fetch, deadline, retried: false });
+        let since = Instant::now();
+        let deadline = since + self.inner.settings.limits.timeout;
+        let waiting = batch.map(|fetch| Waiting { fetch, since, deadline, retried: false });
         if let Err(error) = self.check() {
             let now = clock::now();
             for waiting in waiting {

@@ -50,13 +50,15 @@ impl Request {
 /// A fetch that waits for its answer.
 pub(super) struct Waiting {
     pub(super) fetch: Fetch,
+    /// When it was handed over.
+    pub(super) since: Instant,
     pub(super) deadline: Instant,
     /// It was sent once before, on a connection that was lost.
     pub(super) retried: bool,
 }
 impl Waiting {
     pub(super) fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis, health: &SourceHealth) {
-        health.finished(answer.is_err());
+        health.finished(answer.is_err(), self.since.elapsed());
         self.fetch.finish(answer, now);
     }
 }

@@ -2,19 +2,12 @@ use super::*;
 use proptest::prelude::*;
 
 /// Everything that a parser makes of `input` when it arrives in pieces of the given sizes (the last repeats).
-fn feed(
-    input: &[u8],
-    sizes: &[usize],
-    limits: &Limits,
-) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
+fn feed(input: &[u8], sizes: &[usize], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
     let mut parser = Parser::default();
     let mut commands = Vec::new();
     let mut buffer: Vec<u8> = Vec::new();
     let mut arrived = 0;
-    let mut sizes = sizes
-        .iter()
-        .copied()
-        .chain(std::iter::repeat(*sizes.last().unwrap_or(&1)));
+    let mut sizes = sizes.iter().copied().chain(std::iter::repeat(*sizes.last().unwrap_or(&1)));
     loop {
         match parser.parse(&buffer, limits) {
             Err(error) => return (commands, Some(error)),
@@ -29,11 +22,7 @@ fn feed(
                 if arrived == input.len() {
                     return (commands, None);
                 }
-                let step = sizes
-                    .next()
-                    .expect("endless")
-                    .max(1)
-                    .min(input.len() - arrived);
+                let step = sizes.next().expect("endless").max(1).min(input.len() - arrived);
                 buffer.extend_from_slice(&input[arrived..arrived + step]);
                 arrived += step;
             }
@@ -54,19 +43,11 @@ fn error_text(error: ProtocolError) -> String {
 
 #[test]
 fn arrays_and_lines() {
-    let (commands, error) =
-        all(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n\r\n*0\r\n*-1\r\n  set a  'b c'\n");
+    let (commands, error) = all(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n\r\n*0\r\n*-1\r\n  set a  'b c'\n");
     assert_eq!(error, None);
     assert_eq!(
         commands,
-        [
-            words(&["GET", "k"]),
-            words(&["PING"]),
-            vec![],
-            vec![],
-            vec![],
-            words(&["set", "a", "b c"]),
-        ]
+        [words(&["GET", "k"]), words(&["PING"]), vec![], vec![], vec![], words(&["set", "a", "b c"]),]
     );
 }
 
@@ -75,12 +56,7 @@ fn quotes() {
     let one = |line: &str| all(line.as_bytes());
     assert_eq!(
         one("a \"x\\x41\\n\\\"\\q\" 'it\\'s' \"\"\r\n").0,
-        [vec![
-            b"a".to_vec(),
-            b"xA\n\"q".to_vec(),
-            b"it's".to_vec(),
-            vec![]
-        ]]
+        [vec![b"a".to_vec(), b"xA\n\"q".to_vec(), b"it's".to_vec(), vec![]]]
     );
     for bad in ["\"a\n", "'a\n", "\"a\"b\n", "'a'b\n", "a\"b\n", "\"\\\"\n"] {
         assert_eq!(one(bad).1, Some(ProtocolError::UnbalancedQuotes), "{bad:?}");
@@ -101,14 +77,8 @@ fn error_texts() {
         ("*\r\n".into(), "invalid multibulk length"),
         ("*1\r\n$x\r\n".into(), "invalid bulk length"),
         ("*1\r\n$-1\r\n".into(), "invalid bulk length"),
-        (
-            format!("*1\r\n${}\r\n", 1024 + BULK_SLACK + 1),
-            "invalid bulk length",
-        ),
-        (
-            "*1\r\n$99999999999999999999\r\n".into(),
-            "invalid bulk length",
-        ),
+        (format!("*1\r\n${}\r\n", 1024 + BULK_SLACK + 1), "invalid bulk length"),
+        ("*1\r\n$99999999999999999999\r\n".into(), "invalid bulk length"),
         ("*1\r\n:1\r\n".into(), "expected '$', got ':'"),
         ("*1\r\nfooz\r\n".into(), "expected '$', got 'f'"),
         ("*1\r\n\r\n".into(), "expected '$', got ' '"),
@@ -119,48 +89,25 @@ fn error_texts() {
     ];
     for (input, text) in cases {
         let (_, error) = all(input.as_bytes());
-        let error =
-            error.unwrap_or_else(|| panic!("{:?} is refused", &input[..input.len().min(40)]));
-        assert_eq!(
-            error_text(error),
-            format!("-ERR Protocol error: {text}\r\n")
-        );
+        let error = error.unwrap_or_else(|| panic!("{:?} is refused", &input[..input.len().min(40)]));
+        assert_eq!(error_text(error), format!("-ERR Protocol error: {text}\r\n"));
     }
 }
 
 #[test]
 fn clients_without_a_password_are_kept_short() {
-    let limits = Limits {
-        authenticated: false,
-        ..Limits::new(1024 * 1024)
-    };
-    let parse = |input: &str| {
-        feed(input.as_bytes(), &[input.len()], &limits)
-            .1
-            .map(error_text)
-    };
+    let limits = Limits { authenticated: false, ..Limits::new(1024 * 1024) };
+    let parse = |input: &str| feed(input.as_bytes(), &[input.len()], &limits).1.map(error_text);
     assert_eq!(parse("*10\r\n"), None);
-    assert_eq!(
-        parse("*11\r\n").as_deref(),
-        Some("-ERR Protocol error: unauthenticated multibulk length\r\n")
-    );
+    assert_eq!(parse("*11\r\n").as_deref(), Some("-ERR Protocol error: unauthenticated multibulk length\r\n"));
     assert_eq!(parse("*1\r\n$16384\r\n"), None);
-    assert_eq!(
-        parse("*1\r\n$16385\r\n").as_deref(),
-        Some("-ERR Protocol error: unauthenticated bulk length\r\n")
-    );
+    assert_eq!(parse("*1\r\n$16385\r\n").as_deref(), Some("-ERR Protocol error: unauthenticated bulk length\r\n"));
 }
 
 #[test]
 fn a_command_is_bounded_in_total() {
-    let limits = Limits {
-        max_command: 1000,
-        ..Limits::new(400)
-    };
-    let input = format!(
-        "*3\r\n{0}{0}{0}",
-        format!("$400\r\n{}\r\n", "x".repeat(400))
-    );
+    let limits = Limits { max_command: 1000, ..Limits::new(400) };
+    let input = format!("*3\r\n{0}{0}{0}", format!("$400\r\n{}\r\n", "x".repeat(400)));
     let (_, error) = feed(input.as_bytes(), &[input.len()], &limits);
     assert_eq!(error, Some(ProtocolError::BigCommand(1000)));
 }
@@ -171,22 +118,11 @@ fn says_how_much_of_a_large_bulk_is_missing() {
     let mut parser = Parser::default();
     let mut input = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$104857600\r\nabc".to_vec();
     let missing = 104_857_600 - 3 + 2;
-    assert_eq!(
-        parser.parse(&input, &limits),
-        Ok(Parsed::Incomplete { more: missing })
-    );
+    assert_eq!(parser.parse(&input, &limits), Ok(Parsed::Incomplete { more: missing }));
     input.resize(input.len() + missing - 1, b'x');
-    assert_eq!(
-        parser.parse(&input, &limits),
-        Ok(Parsed::Incomplete { more: 1 })
-    );
+    assert_eq!(parser.parse(&input, &limits), Ok(Parsed::Incomplete { more: 1 }));
     input.push(b'\n');
-    assert_eq!(
-        parser.parse(&input, &limits),
-        Ok(Parsed::Command {
-            consumed: input.len()
-        })
-    );
+    assert_eq!(parser.parse(&input, &limits), Ok(Parsed::Command { consumed: input.len() }));
     assert_eq!(parser.args(&input)[2].len(), 104_857_600);
 }
 
@@ -195,15 +131,9 @@ fn gives_back_room_for_many_arguments() {
     let mut parser = Parser::default();
     let mut input = format!("*{}\r\n", 100_000).into_bytes();
     input.extend(std::iter::repeat_n(&b"$1\r\nx\r\n"[..], 100_000).flatten());
-    assert!(matches!(
-        parser.parse(&input, &Limits::new(1024)),
-        Ok(Parsed::Command { .. })
-    ));
+    assert!(matches!(parser.parse(&input, &Limits::new(1024)), Ok(Parsed::Command { .. })));
     assert!(parser.ranges.capacity() >= 100_000);
-    assert!(matches!(
-        parser.parse(b"*1\r\n$1\r\nx\r\n", &Limits::new(1024)),
-        Ok(Parsed::Command { .. })
-    ));
+    assert!(matches!(parser.parse(b"*1\r\n$1\r\nx\r\n", &Limits::new(1024)), Ok(Parsed::Command { .. })));
     assert!(parser.ranges.capacity() <= KEPT_ARGS);
 }
 
@@ -253,9 +183,7 @@ fn model(mut input: &[u8], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<Protoc
                 return (commands, Some(ProtocolError::Expected(got)));
             }
             let length = match parse_i64(&header[1..]) {
-                Some(length) if length >= 0 && length as usize <= limits.max_bulk => {
-                    length as usize
-                }
+                Some(length) if length >= 0 && length as usize <= limits.max_bulk => length as usize,
                 _ => return (commands, Some(ProtocolError::BulkLength)),
             };
             if rest.len() < length + 2 {
@@ -273,12 +201,11 @@ fn model(mut input: &[u8], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<Protoc
 fn input() -> impl Strategy<Value = Vec<u8>> {
     // Without the bytes that inline commands treat specially, which the model does not know.
     let byte = prop::sample::select(&b"abz 019*$\r\n\xff"[..]);
-    let array =
-        proptest::collection::vec(proptest::collection::vec(byte, 0..30), 0..6).prop_map(|args| {
-            let mut out = Vec::new();
-            write_array(&mut out, &args);
-            out
-        });
+    let array = proptest::collection::vec(proptest::collection::vec(byte, 0..30), 0..6).prop_map(|args| {
+        let mut out = Vec::new();
+        write_array(&mut out, &args);
+        out
+    });
     let piece = prop_oneof![
         6 => array,
         2 => "[a-z ]{0,12}\r?\n".prop_map(String::into_bytes),

@@ -1,0 +1,117 @@
+//! The engine against a map: whatever is done, a read gives what was written last or nothing, and the bounds hold.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use larder_engine::{Cache, Change, Config, Expiry, Write};
+use libfuzzer_sys::fuzz_target;
+use std::collections::HashMap;
+
+#[derive(Debug, Arbitrary)]
+struct Input {
+    memory_kib: u8,
+    keys: Option<u8>,
+    shards: u8,
+    ops: Vec<Op>,
+}
+
+#[derive(Debug, Arbitrary)]
+enum Op {
+    Set { key: u8, len: u16, life: Option<u16> },
+    Append { key: u8, len: u16 },
+    Splice { key: u8, at: u16, len: u8 },
+    Expire { key: u8, life: Option<u16> },
+    Get { key: u8 },
+    Delete { key: u8 },
+    Scan { count: u8 },
+    Wait { ms: u16 },
+    Tick,
+    Clear,
+}
+
+fuzz_target!(|input: Input| {
+    let cache = Cache::new(Config {
+        max_memory: (200 + usize::from(input.memory_kib)) << 10,
+        max_keys: input.keys.map(|keys| usize::from(keys) + 1),
+        shards: Some(usize::from(input.shards % 4) + 1),
+        seed: Some(0),
+        ..Config::default()
+    });
+    let mut model: HashMap<Vec<u8>, (Vec<u8>, Option<u64>)> = HashMap::new();
+    let (mut now, mut serial) = (1_u64 << 40, 0_u8);
+    // Every eighth key is too long for a segment.
+    let name = |key: u8| vec![key; if key % 8 == 7 { 2000 } else { 1 + usize::from(key % 32) }];
+    let mut tier = cache.tier();
+    for op in input.ops {
+        serial = serial.wrapping_add(1);
+        let at = |life: Option<u16>| life.map_or(Expiry::Never, |ms| Expiry::At(now + u64::from(ms)));
+        let until = |life: Option<u16>| life.map(|ms| now + u64::from(ms));
+        match op {
+            Op::Set { key, len, life } => {
+                let (key, value) = (name(key), vec![serial; usize::from(len)]);
+                tier.set(cache.key(&key), Write { expiry: at(life), ..Write::new(&value) }, now).expect("it fits");
+                model.insert(key, (value, until(life)));
+            }
+            Op::Append { key, len } => {
+                let (key, more) = (name(key), vec![serial; usize::from(len)]);
+                let before = tier.peek(cache.key(&key), now, |e| (e.value.as_bytes().to_vec(), e.expiry));
+                let (mut value, expiry) = before.unwrap_or_default();
+                if value.len() + more.len() > 100_000 {
+                    continue;
+                }
+                tier.update(cache.key(&key), now, |_, _| (Change::Append(&more), ())).expect("it fits");
+                value.extend(more);
+                model.insert(key, (value, expiry));
+            }
+            Op::Splice { key, at, len } => {
+                let (key, more, at) = (name(key), vec![serial; usize::from(len)], usize::from(at));
+                let before = tier.peek(cache.key(&key), now, |e| (e.value.as_bytes().to_vec(), e.expiry));
+                let (mut value, expiry) = before.unwrap_or_default();
+                tier.update(cache.key(&key), now, |_, _| (Change::Splice(at, &more), ())).expect("it fits");
+                value.resize(value.len().max(at + more.len()), 0);
+                value[at..at + more.len()].copy_from_slice(&more);
+                model.insert(key, (value, expiry));
+            }
+            Op::Expire { key, life } => {
+                let key = name(key);
+                let there = tier.update(cache.key(&key), now, |e, _| (Change::Expire(at(life)), e.is_some())).expect("it fits");
+                if let (true, Some(entry)) = (there, model.get_mut(&key)) {
+                    entry.1 = until(life);
+                }
+            }
+            Op::Get { key } => {
+                let key = name(key);
+                if let Some(got) = tier.get(cache.key(&key), now, |e| (e.value.to_bytes().to_vec(), e.expiry)) {
+                    assert!(got.1.is_none_or(|at| at > now));
+                    assert_eq!(Some(&got), model.get(&key));
+                }
+            }
+            Op::Delete { key } => {
+                let key = name(key);
+                tier.delete(cache.key(&key), now);
+                model.remove(&key);
+                assert!(tier.peek(cache.key(&key), now, |_| ()).is_none());
+            }
+            Op::Scan { count } => {
+                let mut cursor = 0;
+                loop {
+                    cursor = tier.scan(cursor, count.into(), now, |e| {
+                        assert_eq!(model.get(e.key).map(|m| &m.0[..]), Some(e.value.as_bytes()));
+                    });
+                    if cursor == 0 {
+                        break;
+                    }
+                }
+            }
+            Op::Wait { ms } => now += u64::from(ms),
+            Op::Tick => cache.tick(now),
+            Op::Clear => {
+                tier.clear();
+                model.clear();
+                assert!(tier.is_empty());
+            }
+        }
+        let stats = cache.stats();
+        assert!(stats.used_bytes <= stats.max_bytes);
+        assert!(cache.max_keys().is_none_or(|max| tier.len() <= max));
+    }
+});

@@ -1,0 +1,34 @@
+//! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
+use super::{MAX_VALUE, Outcome, Request, put_out};
+use crate::{
+    config::SourceUrl,
+    proto::resp::{View, encode, view},
+    source::{Limits, SourceSetup},
+};
+use std::time::Duration;
+
+/// Sends the command and takes the reply.
+pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout: Duration) -> Result<Outcome, String> {
+    let limits = Limits { timeout, max_in_flight: 1, connections: 1, max_value: MAX_VALUE as usize };
+    let source = SourceSetup::new(url, limits)?.open();
+    let relay = source.as_redis().ok_or("not a Redis server")?;
+    let millis;
+    let command = match request {
+        Request::Get => encode(&[b"GET", key]),
+        Request::Del => encode(&[b"DEL", key]),
+        Request::Set { value, ttl: None } => encode(&[b"SET", key, value]),
+        Request::Set { value, ttl: Some(ttl) } => {
+            millis = ttl.as_millis().to_string();
+            encode(&[b"SET", key, value, b"PX", millis.as_bytes()])
+        }
+    };
+    let replies = relay.relay(command.into(), 1, false).await.map_err(|error| format!("{url}: {error}"))?;
+    let reply = replies.first().ok_or_else(|| format!("{url}: no reply"))?;
+    match (request, view(reply).map_err(|error| format!("{url}: {error}"))?) {
+        (Request::Get, View::Bulk(value)) => put_out(value).map(|()| Outcome::Done),
+        (Request::Get, View::Null) | (Request::Del, View::Integer(0)) => Ok(Outcome::Absent),
+        (Request::Set { .. }, View::Simple(_)) | (Request::Del, View::Integer(_)) => Ok(Outcome::Done),
+        (_, View::Error(text)) => Err(format!("{url}: {}", String::from_utf8_lossy(text))),
+        (_, other) => Err(format!("{url}: unexpected reply {other:?}")),
+    }
+}

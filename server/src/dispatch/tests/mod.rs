@@ -1,0 +1,5 @@
+//! Commands from end to end, without sockets of our own: what they answer, alone and beside a real redis-server.
+mod differential;
+mod relayed;
+mod replies;
+mod support;

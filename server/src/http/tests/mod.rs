@@ -1,0 +1,6 @@
+//! The routes over real sockets, in process: fast and general path side by side.
+mod fast;
+mod limits;
+mod routes;
+mod source;
+mod support;

@@ -1,0 +1,263 @@
+//! A worker without a process around it, and a client that shows every byte.
+use crate::{
+    app::{App, Bound, Worker},
+    config::{Settings, SourceUrl},
+    dispatch::Calls,
+    http::{self, Context, Role, general, watch::Watch},
+    net::{clients::Clients, drain::Drain, throttle::Throttle},
+    read::{Group, Policy},
+    source::{Limits, Source, SourceSetup, none::NoneSource},
+};
+use larder_engine::{Cache, Config, Write};
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// Which path answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Path {
+    /// Whatever the server chooses.
+    Any,
+    /// Hyper, also for what the fast path could answer.
+    General,
+}
+
+/// Runs a test on a runtime like a worker's. Every task gets its turn between two looks at the sockets.
+pub(super) fn run<F: Future>(test: impl FnOnce() -> F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .event_interval(1)
+        .build_local(Default::default())
+        .expect("a runtime");
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), test()).await.expect("a test hangs") })
+}
+
+pub(super) struct Server {
+    pub(super) worker: Rc<Worker>,
+}
+
+impl Server {
+    /// With these arguments of `larder serve`, and no source.
+    pub(super) fn new(args: &[&str]) -> Server {
+        Server::with_source(args, Rc::new(NoneSource))
+    }
+
+    pub(super) fn with_source(args: &[&str], source: Rc<dyn Source>) -> Server {
+        let settings = Settings::from_args(args).expect("valid arguments");
+        // As `net` builds it: fills live as long as the group says.
+        let default_ttl = source.reads_through().then_some(60_000);
+        let cache = Cache::new(Config { max_memory: 32 << 20, default_ttl, ..Config::default() });
+        let group = |name: &str, cache: Arc<Cache>, source| {
+            Rc::new(Group {
+                name: name.into(),
+                cache,
+                source,
+                policy: Policy { ttl: default_ttl, negative_ttl: None },
+                writes: Arc::default(),
+            })
+        };
+        let other = Cache::new(Config { max_memory: 1 << 20, ..Config::default() });
+        let app = Arc::new(App {
+            bound: Bound::default(),
+            telemetry: Default::default(),
+            sources: (0..2).map(|_| source_setup()).collect(),
+            calls: Calls::new(1),
+            caches: vec![cache.clone(), other.clone()],
+            writes: Vec::new(),
+            clients: Arc::new(Clients::new(1, 100)),
+            throttle: Throttle::new(&settings),
+            drain: Drain::default(),
+            instance: 0x1234_5678_9abc_def0,
+            settings,
+        });
+        let worker = Rc::new(Worker {
+            id: 0,
+            app,
+            groups: vec![
+                group("default", cache, source),
+                group("other", other, Rc::new(NoneSource)),
+            ],
+            counters: Arc::default(),
+            http: http::PerWorker::default(),
+        });
+        Server { worker }
+    }
+
+    pub(super) fn set(&self, key: &[u8], value: &[u8]) {
+        let cache = &self.worker.groups[0].cache;
+        let stored = cache.tier().set(cache.key(key), Write::new(value), crate::clock::now());
+        stored.expect("it fits");
+    }
+
+    pub(super) async fn connect(&self) -> Client {
+        self.connect_to(Role::Native, Path::Any).await
+    }
+
+    pub(super) async fn connect_to(&self, role: Role, path: Path) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let client = TcpStream::connect(address).await.expect("it listens");
+        let (stream, peer) = listener.accept().await.expect("it was connected to");
+        for stream in [&client, &stream] {
+            stream.set_nodelay(true).expect("a socket");
+        }
+        let worker = self.worker.clone();
+        tokio::task::spawn_local(async move {
+            match path {
+                Path::Any => http::serve_connection(worker, stream, peer, role).await,
+                Path::General => serve_general(worker, stream, peer).await,
+            }
+        });
+        Client { stream: client, read: Vec::new() }
+    }
+}
+
+fn source_setup() -> SourceSetup {
+    let limits = Limits {
+        timeout: Duration::from_secs(1),
+        max_in_flight: 1,
+        connections: 1,
+        max_value: 1,
+    };
+    SourceSetup::new(&SourceUrl::None, limits).expect("nothing to go wrong")
+}
+
+async fn serve_general(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
+    let watch = Rc::new(Watch::begin(&worker).await);
+    let context = Rc::new(Context { worker, peer, role: Role::Native });
+    general::serve(context, stream, Vec::new(), watch).await;
+}
+
+pub(super) struct Client {
+    pub(super) stream: TcpStream,
+    read: Vec<u8>,
+}
+
+/// A response as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    /// Status line and headers.
+    pub(super) head: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Reply {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    pub(super) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("text")
+    }
+
+    pub(super) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+
+    /// The last segment of a problem's type.
+    pub(super) fn problem(&self) -> String {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        let problem = self.json();
+        assert_eq!(problem["status"], self.status);
+        let kind = problem["type"].as_str().expect("a type");
+        kind.strip_prefix("/problems/").expect("a type of ours").to_owned()
+    }
+
+    /// With all that depends on the moment made equal.
+    pub(super) fn timeless(mut self) -> Reply {
+        let lines = self.head.lines().map(|line| match line.split_once(": ") {
+            Some((name @ ("date" | "age"), _)) => format!("{name}: …"),
+            Some((name @ ("cache-control" | "cache-status"), value)) => {
+                let words: String = value.chars().filter(|c| !c.is_ascii_digit()).collect();
+                format!("{name}: {words}")
+            }
+            _ => line.to_owned(),
+        });
+        self.head = lines.collect::<Vec<_>>().join("\n");
+        self
+    }
+}
+
+impl Client {
+    pub(super) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.expect("the server reads");
+    }
+
+    /// One request and its response.
+    pub(super) async fn send(&mut self, request: impl AsRef<[u8]>) -> Reply {
+        let request = request.as_ref();
+        self.write(request).await;
+        self.reply(request.starts_with(b"HEAD ")).await
+    }
+
+    pub(super) async fn get(&mut self, target: &str) -> Reply {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")).await
+    }
+
+    /// The next response.
+    pub(super) async fn reply(&mut self, is_head: bool) -> Reply {
+        loop {
+            if let Some((reply, len)) = parse(&self.read, is_head) {
+                self.read.drain(..len);
+                return reply;
+            }
+            let n = self.stream.read_buf(&mut self.read).await.expect("the server answers");
+            assert_ne!(n, 0, "closed after {:?}", String::from_utf8_lossy(&self.read));
+        }
+    }
+
+    /// Everything until the server closes.
+    pub(super) async fn rest(mut self) -> io::Result<Vec<u8>> {
+        self.stream.read_to_end(&mut self.read).await?;
+        Ok(self.read)
+    }
+}
+
+fn parse(bytes: &[u8], is_head: bool) -> Option<(Reply, usize)> {
+    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8(bytes[..end].to_vec()).expect("heads are ASCII");
+    let mut reply = Reply {
+        status: head[9..12].parse().expect("a status"),
+        head,
+        body: Vec::new(),
+    };
+    let no_body = is_head || matches!(reply.status, 204 | 304);
+    if no_body {
+        return Some((reply, end));
+    }
+    if reply.header("transfer-encoding") == Some("chunked") {
+        let mut at = end;
+        loop {
+            let line = bytes[at..].windows(2).position(|w| w == b"\r\n")?;
+            let size = std::str::from_utf8(&bytes[at..at + line]).expect("hexadecimal");
+            let size = usize::from_str_radix(size, 16).expect("hexadecimal");
+            at += line + 2;
+            if bytes.len() < at + size + 2 {
+                return None;
+            }
+            reply.body.extend_from_slice(&bytes[at..at + size]);
+            assert_eq!(&bytes[at + size..at + size + 2], b"\r\n");
+            at += size + 2;
+            if size == 0 {
+                return Some((reply, at));
+            }
+        }
+    }
+    let len: usize = reply.header("content-length")?.parse().expect("a number");
+    if bytes.len() < end + len {
+        return None;
+    }
+    reply.body.extend_from_slice(&bytes[end..end + len]);
+    Some((reply, end + len))
+}

@@ -1,0 +1,45 @@
+//! The command line from outside: configuration commands, exit codes, the client.
+#![expect(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/larder.rs"]
+mod larder;
+
+mod client;
+mod config;
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+/// How a run of the binary ended, and what it said.
+#[derive(Debug, PartialEq, Eq)]
+struct Run {
+    code: i32,
+    out: Vec<u8>,
+    error: String,
+}
+impl Run {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).unwrap()
+    }
+}
+
+/// Runs `larder` with these arguments, variables (and no others) and standard input.
+fn run(args: &[&str], vars: &[(&str, &str)], input: &[u8]) -> Run {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(args)
+        .env_clear()
+        .envs(vars.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may end without reading.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    Run { code: output.status.code().unwrap(), out: output.stdout, error: String::from_utf8(output.stderr).unwrap() }
+}

@@ -33,7 +33,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context as Cx, Poll, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -125,8 +125,9 @@ struct Fast<'c> {
     batch: Vec<Fetch>,
     waiting: Vec<Waiting>,
     state: State,
-    /// Requests answered in this turn that are not counted yet, and those of them that were hits.
+    /// Requests answered in this turn, not counted yet.
     answered: u32,
+    /// Those of them that were hits.
     hits: u32,
 }
 
@@ -191,7 +192,9 @@ impl Fast<'_> {
                 Poll::Ready(result) => result?,
                 Poll::Pending => self.output.append(&mut buffers.output),
             }
-            self.count(begun.elapsed());
+            for _ in 0..std::mem::take(&mut self.answered) {
+                worker.counters.http_seconds.record(begun.elapsed());
+            }
             if !self.waiting.is_empty() {
                 return Poll::Ready(Ok(Next::Settle));
             }
@@ -208,16 +211,6 @@ impl Fast<'_> {
             // The general path finishes a head that was begun, and says that it closes.
             Verdict::Drain if !self.input.is_empty() => Poll::Ready(Next::Handover),
             Verdict::Expired | Verdict::Drain => Poll::Ready(Next::Close),
-        }
-    }
-
-    /// Counts what was answered in this turn.
-    #[inline]
-    fn count(&mut self, took: Duration) {
-        let counters = &self.context.worker.counters;
-        counters.http_responses_2xx.add(std::mem::take(&mut self.hits).into());
-        for _ in 0..std::mem::take(&mut self.answered) {
-            counters.http_seconds.record(took);
         }
     }
 
@@ -247,6 +240,7 @@ impl Fast<'_> {
                 break State::Backlog;
             }
         };
+        self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits).into());
         at
     }
 
@@ -388,8 +382,11 @@ impl Fast<'_> {
             Poll::Pending if self.watch.verdict() == Verdict::Expired => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
-            // An idle connection keeps no buffer.
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(self.output = Output::default())),
+            Poll::Ready(Ok(())) => {
+                // An idle connection keeps no buffer.
+                self.output = Output::default();
+                Poll::Ready(Ok(()))
+            }
             other => other,
         }
     }

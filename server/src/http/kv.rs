@@ -217,9 +217,7 @@ impl<'r> Put<'r> {
         };
         let stored = stored.map_err(|error| match error {
             // Nobody but the tier can have refused.
-            SourceError::Refused(why) if !call.group.source.reads_through() => {
-                Problem::of(Kind::ValueTooLarge, &*why)
-            }
+            SourceError::Refused(why) if !call.group.source.reads_through() => Problem::of(Kind::ValueTooLarge, &*why),
             error => Problem::source(&error),
         })?;
         let (status, version) = match stored {

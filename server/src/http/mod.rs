@@ -24,9 +24,9 @@ mod mget;
 mod observe;
 mod problem;
 mod router;
-mod watch;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use crate::{
     app::Worker,

@@ -10,7 +10,8 @@ const REPLACEMENT: &str = "\u{fffd}";
 fn is_clean(bytes: &[u8]) -> bool {
     // No early exit within a chunk, so that the compiler can use vector instructions.
     bytes.chunks(64).all(|chunk| {
-        chunk.iter().fold(false, |dirty, &b| dirty | !(0x20..0x7f).contains(&b) | (b == b'"') | (b == b'\\')) == false
+        let is_dirty = |b: u8| !(0x20..0x7f).contains(&b) | (b == b'"') | (b == b'\\');
+        !chunk.iter().fold(false, |dirty, &b| dirty | is_dirty(b))
     })
 }
 

@@ -64,8 +64,9 @@ fn sent(count: usize) -> Sent {
             other => panic!("not a miss: {other:?}"),
         }
     }
-    let deadline = Instant::now() + timeout;
-    let waiting = |fetch| Request::Fetch(Waiting { fetch, deadline, retried: false });
+    let since = Instant::now();
+    let deadline = since + timeout;
+    let waiting = |fetch| Request::Fetch(Waiting { fetch, since, deadline, retried: false });
     let mut queue: VecDeque<Request> = batch.into_iter().map(waiting).collect();
     let mut pipeline = Pipeline::new(Arc::new(settings));
     pipeline.send(&mut queue, &mut Output::default());

@@ -28,21 +28,124 @@ impl Random {
 /// Commands, with `K` for a key, `V` for a value, `I` for an integer, `F` for a decimal number, `T` for a lifetime, `@S` and `@M`
 /// for moments in seconds and milliseconds, `O…` for options, `P` for a pattern.
 const COMMANDS: &[&str] = &[
-    "GET K", "GET K", "GET K", "SET K V", "SET K V", "SET K V", "SET K V OS", "SET K V OS OS", "SET K V OS OS OS",
-    "SETNX K V", "SETEX K T V", "PSETEX K T V", "GETSET K V", "GETDEL K", "GETEX K", "GETEX K OG", "GETEX K OG OG",
-    "APPEND K V", "STRLEN K", "GETRANGE K I I", "SUBSTR K I I", "SETRANGE K I V", "MGET K K K", "MSET K V K V",
-    "MSET K V K", "MSETNX K V K V", "INCR K", "DECR K", "INCRBY K I", "DECRBY K I", "INCRBYFLOAT K F", "INCRBYFLOAT K F",
-    "DEL K", "DEL K K", "UNLINK K K", "EXISTS K", "EXISTS K K K", "TOUCH K K", "TYPE K", "RENAME K K", "RENAMENX K K",
-    "COPY K K", "COPY K K REPLACE", "COPY K K DB 0", "COPY K K DB I", "COPY K K BAD", "EXPIRE K T", "EXPIRE K T OE", "EXPIRE K T OE OE",
-    "PEXPIRE K T OE", "EXPIREAT K @S", "EXPIREAT K @S OE", "PEXPIREAT K @M OE", "PERSIST K", "TTL K", "PTTL K",
-    "EXPIRETIME K", "PEXPIRETIME K", "KEYS P", "SCAN 0 COUNT 100000", "SCAN 0 MATCH P COUNT 100000", "SCAN 0 TYPE string COUNT 100000",
-    "SCAN 0 COUNT I MATCH nothing", "SCAN I COUNT BAD", "SCAN BAD", "SCAN 0 TYPE list COUNT 100000", "DBSIZE", "OBJECT REFCOUNT missing",
-    "OBJECT ENCODING missing", "OBJECT BAD K", "MULTI", "MULTI", "EXEC", "EXEC", "EXEC", "DISCARD", "ECHO V", "PING", "PING V", "PING V V", "SELECT I",
-    "SELECT 0", "SELECT 0", "NOSUCH K V", "GET", "SET K", "INCR", "CLIENT BAD", "CLIENT GETNAME", "CLIENT SETNAME V", "CONFIG BAD x",
-    "COMMAND GETKEYS GET K", "COMMAND GETKEYS MSET K V K V", "COMMAND GETKEYS BAD x", "COMMAND GETKEYS PING x", "COMMAND GETKEYS GET x y",
-    "FLUSHALL BAD", "FLUSHDB ASYNC", "WAIT 0 0", "WAIT BAD 0", "MEMORY BAD", "AUTH V", "AUTH default V", "AUTH nobody V", "AUTH a b c",
-    "HELLO BAD", "HELLO 4", "HELLO 3 BAD", "CLIENT NO-EVICT BAD", "CLIENT REPLY BAD", "CLIENT KILL ID 0", "CLIENT KILL BAD 1", "CLIENT LIST TYPE V",
-    "CLIENT LIST ID BAD", "CLUSTER INFO", "UNWATCH", "SLOWLOG LEN", "ROLE",
+    "GET K",
+    "GET K",
+    "GET K",
+    "SET K V",
+    "SET K V",
+    "SET K V",
+    "SET K V OS",
+    "SET K V OS OS",
+    "SET K V OS OS OS",
+    "SETNX K V",
+    "SETEX K T V",
+    "PSETEX K T V",
+    "GETSET K V",
+    "GETDEL K",
+    "GETEX K",
+    "GETEX K OG",
+    "GETEX K OG OG",
+    "APPEND K V",
+    "STRLEN K",
+    "GETRANGE K I I",
+    "SUBSTR K I I",
+    "SETRANGE K I V",
+    "MGET K K K",
+    "MSET K V K V",
+    "MSET K V K",
+    "MSETNX K V K V",
+    "INCR K",
+    "DECR K",
+    "INCRBY K I",
+    "DECRBY K I",
+    "INCRBYFLOAT K F",
+    "INCRBYFLOAT K F",
+    "DEL K",
+    "DEL K K",
+    "UNLINK K K",
+    "EXISTS K",
+    "EXISTS K K K",
+    "TOUCH K K",
+    "TYPE K",
+    "RENAME K K",
+    "RENAMENX K K",
+    "COPY K K",
+    "COPY K K REPLACE",
+    "COPY K K DB 0",
+    "COPY K K DB I",
+    "COPY K K BAD",
+    "EXPIRE K T",
+    "EXPIRE K T OE",
+    "EXPIRE K T OE OE",
+    "PEXPIRE K T OE",
+    "EXPIREAT K @S",
+    "EXPIREAT K @S OE",
+    "PEXPIREAT K @M OE",
+    "PERSIST K",
+    "TTL K",
+    "PTTL K",
+    "EXPIRETIME K",
+    "PEXPIRETIME K",
+    "KEYS P",
+    "SCAN 0 COUNT 100000",
+    "SCAN 0 MATCH P COUNT 100000",
+    "SCAN 0 TYPE string COUNT 100000",
+    "SCAN 0 COUNT I MATCH nothing",
+    "SCAN I COUNT BAD",
+    "SCAN BAD",
+    "SCAN 0 TYPE list COUNT 100000",
+    "DBSIZE",
+    "OBJECT REFCOUNT missing",
+    "OBJECT ENCODING missing",
+    "OBJECT BAD K",
+    "MULTI",
+    "MULTI",
+    "EXEC",
+    "EXEC",
+    "EXEC",
+    "DISCARD",
+    "ECHO V",
+    "PING",
+    "PING V",
+    "PING V V",
+    "SELECT I",
+    "SELECT 0",
+    "SELECT 0",
+    "NOSUCH K V",
+    "GET",
+    "SET K",
+    "INCR",
+    "CLIENT BAD",
+    "CLIENT GETNAME",
+    "CLIENT SETNAME V",
+    "CONFIG BAD x",
+    "COMMAND GETKEYS GET K",
+    "COMMAND GETKEYS MSET K V K V",
+    "COMMAND GETKEYS BAD x",
+    "COMMAND GETKEYS PING x",
+    "COMMAND GETKEYS GET x y",
+    "FLUSHALL BAD",
+    "FLUSHDB ASYNC",
+    "WAIT 0 0",
+    "WAIT BAD 0",
+    "MEMORY BAD",
+    "AUTH V",
+    "AUTH default V",
+    "AUTH nobody V",
+    "AUTH a b c",
+    "HELLO BAD",
+    "HELLO 4",
+    "HELLO 3 BAD",
+    "CLIENT NO-EVICT BAD",
+    "CLIENT REPLY BAD",
+    "CLIENT KILL ID 0",
+    "CLIENT KILL BAD 1",
+    "CLIENT LIST TYPE V",
+    "CLIENT LIST ID BAD",
+    "CLUSTER INFO",
+    "UNWATCH",
+    "SLOWLOG LEN",
+    "ROLE",
 ];
 
 /// A command that is not one if `None`.
@@ -62,19 +165,28 @@ fn fill(word: &str, random: &mut Random, now: u64) -> Vec<u8> {
         "I" => match random.below(12) {
             0 => i64::MAX.to_string(),
             1 => i64::MIN.to_string(),
-            2 => random.pick(&["", "abc", "1.5", "01", "-0", "+1", "9223372036854775808", " 1", "99999999999999999999"]).into(),
+            2 => random
+                .pick(&["", "abc", "1.5", "01", "-0", "+1", "9223372036854775808", " 1", "99999999999999999999"])
+                .into(),
             3..8 => (random.below(60) as i64 - 30).to_string(),
             _ => random.below(8000).to_string(),
         },
         "F" => match random.below(8) {
-            0 => random.pick(&["", "abc", "inf", "-inf", "nan", "1e400", "1e5000", "1e-5000", " 1", "1 ", "1e", ".", "-.5", "5.", "+3"]).into(),
+            0 => random
+                .pick(&[
+                    "", "abc", "inf", "-inf", "nan", "1e400", "1e5000", "1e-5000", " 1", "1 ", "1e", ".", "-.5", "5.",
+                    "+3",
+                ])
+                .into(),
             1 => format!("{}e{}", random.below(1000), random.below(60) as i64 - 30),
             2 => random.below(100_000).to_string(),
             _ => format!("{}{}.{}", random.pick(&["", "-"]), random.below(100_000), random.next() >> random.below(60)),
         },
         // Long enough not to pass while the test runs.
         "T" => match random.below(10) {
-            0 => random.pick(&["0", "-1", "abc", "9223372036854775807", "9223372036854775", "-9223372036854775808", "1.5"]).into(),
+            0 => random
+                .pick(&["0", "-1", "abc", "9223372036854775807", "9223372036854775", "-9223372036854775808", "1.5"])
+                .into(),
             _ => (1_000_000 + random.below(1000) * 1000).to_string(),
         },
         "@S" => match random.below(5) {
@@ -85,7 +197,21 @@ fn fill(word: &str, random: &mut Random, now: u64) -> Vec<u8> {
             0 => random.pick(&["0", "-1", "1", "9223372036854775807", "x"]).into(),
             _ => (now + 10_000_000 + random.below(1_000_000) as u64).to_string(),
         },
-        "P" => random.pick(&["*", "key:*", "key:?", "key:[1-3]", "key:[^1]", "*1*", "nothing", "key:1?", "[k]ey:\\1", "k*y*:*2", ""]).into(),
+        "P" => random
+            .pick(&[
+                "*",
+                "key:*",
+                "key:?",
+                "key:[1-3]",
+                "key:[^1]",
+                "*1*",
+                "nothing",
+                "key:1?",
+                "[k]ey:\\1",
+                "k*y*:*2",
+                "",
+            ])
+            .into(),
         word => word.into(),
     };
     text.into_bytes()
@@ -163,7 +289,8 @@ fn same_time(theirs: i64, ours: i64, unit: i64) -> bool {
     near || theirs > far && (far..=end + 1).contains(&ours)
 }
 fn sorted(values: crate::proto::resp::Values<'_>) -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = values.filter_map(|v| if let View::Bulk(b) = v { Some(b.to_vec()) } else { None }).collect();
+    let mut all: Vec<Vec<u8>> =
+        values.filter_map(|v| if let View::Bulk(b) = v { Some(b.to_vec()) } else { None }).collect();
     all.sort_unstable();
     all
 }
@@ -199,8 +326,11 @@ fn run(seed: u64, steps: usize, resp3: bool) {
     for step in 0..steps {
         let args = command(&mut random, clock::now());
         // The other databases would diverge for good.
-        let shown = || args.iter().map(|arg| arg[..arg.len().min(60)].escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
-        if within && (args[0] == b"SELECT" || args[0] == b"COPY") && args.len() != 3 || args[0] == b"SELECT" && args[1] != b"0" {
+        let shown =
+            || args.iter().map(|arg| arg[..arg.len().min(60)].escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
+        if within && (args[0] == b"SELECT" || args[0] == b"COPY") && args.len() != 3
+            || args[0] == b"SELECT" && args[1] != b"0"
+        {
             let valid = args.get(1).and_then(|arg| parse_i64(arg)).is_some_and(|db| (1..16).contains(&db));
             if valid || within {
                 continue;
@@ -483,10 +613,6 @@ fn what_is_not_the_protocol() {
         let server = Server::new(&["--max-value", "536870912"]);
         let ours = server.client().raw(input.as_bytes());
         let shown = &input[..input.len().min(80)];
-        assert_eq!(
-            ours.escape_ascii().to_string(),
-            theirs.escape_ascii().to_string(),
-            "{shown:?}"
-        );
+        assert_eq!(ours.escape_ascii().to_string(), theirs.escape_ascii().to_string(), "{shown:?}");
     }
 }

@@ -56,10 +56,7 @@ impl Contender for Larder {
     fn set(&self, key: &[u8], value: &[u8]) {
         let write = plain_write(value);
         let stored = self.0.tier().set(self.0.key(key), write, NOW);
-        debug_assert!(
-            stored.is_ok(),
-            "entries here are far smaller than the bound"
-        );
+        debug_assert!(stored.is_ok(), "entries here are far smaller than the bound");
     }
 
     fn upkeep(&self) {
@@ -73,21 +70,12 @@ impl Contender for Larder {
 
 /// An engine that only the number of entries bounds: four times the raw data, and 64 MiB.
 pub(crate) fn larder_config(entries: usize, entry_bytes: usize) -> Config {
-    Config {
-        max_memory: (64 << 20) + 4 * entries * entry_bytes.max(64),
-        max_keys: Some(entries),
-        ..Config::default()
-    }
+    Config { max_memory: (64 << 20) + 4 * entries * entry_bytes.max(64), max_keys: Some(entries), ..Config::default() }
 }
 
 /// An unconditional write without expiry.
 pub(crate) fn plain_write(value: &[u8]) -> Write<'_> {
-    Write {
-        value,
-        expiry: Expiry::Never,
-        flags: 0,
-        condition: Condition::Always,
-    }
+    Write { value, expiry: Expiry::Never, flags: 0, condition: Condition::Always }
 }
 
 /// moka's concurrent cache (W-TinyLFU).
@@ -142,7 +130,9 @@ impl Contender for QuickCache {
 }
 
 /// Plain least-recently-used (crate `lru`) behind one lock.
-pub(crate) struct Lru(Mutex<lru::LruCache<Box<[u8]>, Box<[u8]>>>);
+pub(crate) struct Lru(Mutex<lru::LruCache<Owned, Owned>>);
+
+type Owned = Box<[u8]>;
 
 impl Contender for Lru {
     const NAME: &'static str = "lru";

@@ -16,10 +16,7 @@ impl Dataset {
 
     /// A million of these are the figures' key set: UUID keys, values of 20 to 50 bytes.
     pub(crate) fn uuid() -> Dataset {
-        Dataset {
-            key_size: 36,
-            value_size: 20..=50,
-        }
+        Dataset { key_size: 36, value_size: 20..=50 }
     }
 
     /// Replaces `out` by key number `number`: a version 4 UUID for 36 bytes, else hexadecimal digits.
@@ -92,10 +89,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn keys(key_size: usize, count: u64) -> Vec<Vec<u8>> {
-        let set = Dataset {
-            key_size,
-            ..Dataset::uuid()
-        };
+        let set = Dataset { key_size, ..Dataset::uuid() };
         (0..count)
             .map(|number| {
                 let mut key = Vec::new();
@@ -119,14 +113,8 @@ mod tests {
         for key in keys(36, 1000) {
             let key = String::from_utf8(key).expect("hexadecimal");
             let groups: Vec<&str> = key.split('-').collect();
-            assert_eq!(
-                groups.iter().map(|g| g.len()).collect::<Vec<_>>(),
-                [8, 4, 4, 4, 12]
-            );
-            assert!(
-                groups[2].starts_with('4') && groups[3].starts_with(['8', '9', 'a', 'b']),
-                "{key}"
-            );
+            assert_eq!(groups.iter().map(|g| g.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+            assert!(groups[2].starts_with('4') && groups[3].starts_with(['8', '9', 'a', 'b']), "{key}");
         }
     }
 

@@ -40,10 +40,7 @@ impl Process {
 
 fn parse_cpu_time(stat: &str) -> anyhow::Result<Duration> {
     // Field 2 is the program's name in brackets and may hold blanks and brackets itself; what follows the last bracket is regular.
-    let regular = stat
-        .rsplit_once(')')
-        .with_context(|| format!("stat reads {stat:?}"))?
-        .1;
+    let regular = stat.rsplit_once(')').with_context(|| format!("stat reads {stat:?}"))?.1;
     let field = |number: usize| -> anyhow::Result<u64> {
         regular
             .split_ascii_whitespace()
@@ -52,17 +49,13 @@ fn parse_cpu_time(stat: &str) -> anyhow::Result<Duration> {
             .with_context(|| format!("field {number} of stat is missing or no number: {stat:?}"))
     };
     let ticks = field(14)? + field(15)?;
-    Ok(Duration::from_secs_f64(
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
-    ))
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
 /// The cores that this thread may run on, ascending.
 pub(crate) fn cores() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("cannot read this thread's cores")?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|&core| set.is_set(core))
-        .collect())
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
 /// Ties the calling thread to one core.
@@ -102,14 +95,8 @@ mod tests {
     #[test]
     fn cpu_time_is_found_behind_a_hostile_name() {
         let ticks = rustix::param::clock_ticks_per_second();
-        let stat = format!(
-            "7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 {} {ticks} 0 0 20",
-            2 * ticks
-        );
-        assert_eq!(
-            parse_cpu_time(&stat).expect("well-formed"),
-            Duration::from_secs(3)
-        );
+        let stat = format!("7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 {} {ticks} 0 0 20", 2 * ticks);
+        assert_eq!(parse_cpu_time(&stat).expect("well-formed"), Duration::from_secs(3));
         assert!(parse_cpu_time("7 (a) S 1").is_err());
     }
 

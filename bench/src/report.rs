@@ -7,9 +7,7 @@ use std::io::Write;
 pub(crate) fn line(out: &mut dyn Write, object: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string(object).context("a result cannot be written as JSON")?;
     text.push('\n');
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write a result")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write a result")
 }
 
 /// A figure that has a target: measured, wanted, and whether it was reached.
@@ -50,19 +48,8 @@ impl Target {
 
 impl Figure {
     /// A figure, held against `target` if there is one.
-    pub(crate) fn new(
-        program: &'static str,
-        figure: String,
-        value: f64,
-        target: Option<Target>,
-    ) -> Figure {
-        Figure {
-            program,
-            figure,
-            value: rounded(value),
-            target,
-            met: target.map(|t| t.is_met_by(value)),
-        }
+    pub(crate) fn new(program: &'static str, figure: String, value: f64, target: Option<Target>) -> Figure {
+        Figure { program, figure, value: rounded(value), target, met: target.map(|t| t.is_met_by(value)) }
     }
 }
 
@@ -104,8 +91,7 @@ mod tests {
     #[test]
     fn one_object_is_one_line() {
         let mut out = Vec::new();
-        line(&mut out, &Figure::new("t", "a/b".into(), 0.333_333, None))
-            .expect("a vector accepts writes");
+        line(&mut out, &Figure::new("t", "a/b".into(), 0.333_333, None)).expect("a vector accepts writes");
         assert_eq!(
             String::from_utf8(out).expect("JSON is UTF-8"),
             "{\"program\":\"t\",\"figure\":\"a/b\",\"value\":0.3333}\n"

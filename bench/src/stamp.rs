@@ -38,12 +38,8 @@ pub(crate) fn read(key: &[u8], value: &[u8]) -> anyhow::Result<u64> {
         .strip_prefix(key)
         .and_then(|rest| rest.strip_prefix(b"|"))
         .with_context(|| format!("belongs to another key: {}", shown()))?;
-    let (body, check) = value
-        .split_at_checked(value.len().saturating_sub(CHECK))
-        .context("is too short")?;
-    let intact = body
-        .strip_suffix(b"|")
-        .is_some_and(|body| format!("{:016x}", checksum(body)).as_bytes() == check);
+    let (body, check) = value.split_at_checked(value.len().saturating_sub(CHECK)).context("is too short")?;
+    let intact = body.strip_suffix(b"|").is_some_and(|body| format!("{:016x}", checksum(body)).as_bytes() == check);
     ensure!(intact, "is damaged: {}", shown());
     let digits = rest.split(|&byte| byte == b'|').next().unwrap_or_default();
     std::str::from_utf8(digits)

@@ -21,15 +21,12 @@ struct Connection {
 
 impl Connection {
     fn open(address: SocketAddr, timeout: Duration) -> anyhow::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, timeout)
-            .with_context(|| format!("cannot connect to {address}"))?;
+        let stream =
+            TcpStream::connect_timeout(&address, timeout).with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
-        Ok(Connection {
-            input: BufReader::with_capacity(64 * 1024, stream),
-            output: Vec::new(),
-        })
+        Ok(Connection { input: BufReader::with_capacity(64 * 1024, stream), output: Vec::new() })
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
@@ -41,14 +38,9 @@ impl Connection {
     /// A line without its line break.
     fn line(&mut self) -> anyhow::Result<String> {
         let mut line = Vec::new();
-        (&mut self.input)
-            .take(MAX_LINE)
-            .read_until(b'\n', &mut line)?;
+        (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut line)?;
         ensure!(!line.is_empty(), "the server closed the connection");
-        ensure!(
-            line.pop() == Some(b'\n'),
-            "a reply breaks off or has an endless line"
-        );
+        ensure!(line.pop() == Some(b'\n'), "a reply breaks off or has an endless line");
         if line.last() == Some(&b'\r') {
             line.pop();
         }
@@ -58,9 +50,7 @@ impl Connection {
     fn bytes(&mut self, length: usize) -> anyhow::Result<Vec<u8>> {
         ensure!(length <= MAX_BODY, "a reply announces {length} bytes");
         let mut bytes = vec![0; length];
-        self.input
-            .read_exact(&mut bytes)
-            .context("a reply breaks off")?;
+        self.input.read_exact(&mut bytes).context("a reply breaks off")?;
         Ok(bytes)
     }
 }
@@ -106,9 +96,7 @@ impl Resp {
     /// Reads the next reply.
     pub(crate) fn reply(&mut self) -> anyhow::Result<Reply> {
         let line = self.0.line()?;
-        let (kind, rest) = line
-            .split_at_checked(1)
-            .context("a reply begins with an empty line")?;
+        let (kind, rest) = line.split_at_checked(1).context("a reply begins with an empty line")?;
         let number = || -> anyhow::Result<i64> { Ok(rest.parse()?) };
         Ok(match kind {
             "+" => Reply::Status(rest.to_owned()),
@@ -117,13 +105,9 @@ impl Resp {
             "$" => match number().with_context(|| format!("reply {line:?}"))? {
                 -1 => Reply::Bulk(None),
                 length => {
-                    let length =
-                        usize::try_from(length).with_context(|| format!("reply {line:?}"))?;
+                    let length = usize::try_from(length).with_context(|| format!("reply {line:?}"))?;
                     let mut bytes = self.0.bytes(length + 2)?;
-                    ensure!(
-                        bytes.ends_with(b"\r\n"),
-                        "a bulk string is longer than announced"
-                    );
+                    ensure!(bytes.ends_with(b"\r\n"), "a bulk string is longer than announced");
                     bytes.truncate(length);
                     Reply::Bulk(Some(bytes))
                 }
@@ -164,10 +148,7 @@ impl Resp {
             self.flush()?;
             for number in batch {
                 let reply = self.reply()?;
-                ensure!(
-                    reply == Reply::Status("OK".into()),
-                    "SET of key number {number} was answered {reply:?}"
-                );
+                ensure!(reply == Reply::Status("OK".into()), "SET of key number {number} was answered {reply:?}");
             }
         }
         Ok(())
@@ -199,16 +180,6 @@ impl Http {
         self.answer()
     }
 
-    /// `PUT path` with this body.
-    pub(crate) fn put(&mut self, path: &str, body: &[u8]) -> anyhow::Result<Answer> {
-        let length = body.len();
-        let head =
-            format!("PUT {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {length}\r\n\r\n");
-        self.0.output.extend_from_slice(head.as_bytes());
-        self.0.output.extend_from_slice(body);
-        self.answer()
-    }
-
     fn answer(&mut self) -> anyhow::Result<Answer> {
         self.0.flush()?;
         let status_line = self.0.line()?;
@@ -225,12 +196,7 @@ impl Http {
             if let Some((name, value)) = line.split_once(':')
                 && name.eq_ignore_ascii_case("content-length")
             {
-                length = Some(
-                    value
-                        .trim()
-                        .parse()
-                        .with_context(|| format!("header {line:?}"))?,
-                );
+                length = Some(value.trim().parse().with_context(|| format!("header {line:?}"))?);
             }
         }
         let body = match (status, length) {
@@ -256,9 +222,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("accept");
             stream.write_all(bytes).expect("write");
-            stream
-                .shutdown(std::net::Shutdown::Write)
-                .expect("shut down");
+            stream.shutdown(std::net::Shutdown::Write).expect("shut down");
             let mut received = Vec::new();
             stream.read_to_end(&mut received).expect("read");
             received
@@ -273,23 +237,14 @@ mod tests {
         client.queue(&[b"GET", b"a\r\n"]);
         client.flush().expect("send");
         assert_eq!(client.reply().expect("status"), Reply::Status("OK".into()));
-        assert_eq!(
-            client.reply().expect("error"),
-            Reply::Error("ERR no".into())
-        );
+        assert_eq!(client.reply().expect("error"), Reply::Error("ERR no".into()));
         assert_eq!(client.reply().expect("integer"), Reply::Integer(-7));
-        assert_eq!(
-            client.reply().expect("bulk"),
-            Reply::Bulk(Some(b"\r\n".to_vec()))
-        );
+        assert_eq!(client.reply().expect("bulk"), Reply::Bulk(Some(b"\r\n".to_vec())));
         assert_eq!(client.reply().expect("nil"), Reply::Bulk(None));
         client.reply().expect_err("an array was not asked for");
         client.reply().expect_err("closed");
         drop(client);
-        assert_eq!(
-            server.join().expect("served"),
-            b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n"
-        );
+        assert_eq!(server.join().expect("served"), b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n");
     }
 
     #[test]

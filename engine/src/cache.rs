@@ -8,6 +8,7 @@ use crate::{
     stats::Stats,
     sync::{Arc, Mutex, lock},
     tier::Tier,
+    write::SCRATCH,
 };
 use foldhash::quality::FixedState;
 use std::{
@@ -96,7 +97,7 @@ impl Cache {
         let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
         let rules = Rules {
             budget: Budget::new(config.max_memory, config.max_keys),
-            fixed: shards * (size_of::<Shard>() + 1024) + 2 * segment,
+            fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH)) + 2 * segment,
             hasher: FixedState::with_seed(seed),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),

@@ -428,12 +428,22 @@ impl Log {
         self.births.front().map_or(0, |b| b.1)
     }
 
-    /// Live records in the closed segment with the least live bytes, if compacting it frees at least `share` of it.
+    /// Live records in the sparsest segment, if at least `share` of it is dead and as much of all that are neither their
+    /// queue's oldest nor its last: those two are emptied and filled in the course of things.
     pub(crate) fn sparsest(&self, share: f32) -> Option<(Queue, Vec<u32>)> {
-        let limit = (self.segment_size() as f32 * (1.0 - share)) as usize;
-        let closed = [&self.small, &self.main].into_iter().flat_map(|f| f.segments.iter().rev().skip(1));
-        let (live, number) = closed.map(|n| (self.segment(*n).live, *n)).min()?;
-        (live <= limit).then(|| (self.segment(number).queue, self.live_records(number)))
+        let inner = |fifo: &'_ Fifo| fifo.segments.len().saturating_sub(2);
+        let closed = [&self.small, &self.main].into_iter().flat_map(|f| f.segments.iter().skip(1).take(inner(f)));
+        let (mut segments, mut all_live, mut sparsest) = (0, 0, None);
+        for number in closed {
+            let live = self.segment(*number).live;
+            segments += 1;
+            all_live += live;
+            sparsest = sparsest.min(Some((live, *number))).or(Some((live, *number)));
+        }
+        let (live, number) = sparsest?;
+        let limit = self.segment_size() as f32 * (1.0 - share);
+        let is_sparse = live as f32 <= limit && all_live as f32 <= limit * segments as f32;
+        is_sparse.then(|| (self.segment(number).queue, self.live_records(number)))
     }
 
     fn live_records(&self, number: u32) -> Vec<u32> {

@@ -11,8 +11,8 @@ use crate::{
 };
 use std::{hash::BuildHasher, sync::atomic::Ordering::Relaxed};
 
-/// Scratch larger than this is given back after use.
-const SCRATCH: usize = 64 << 10;
+/// Scratch larger than this, or than a segment, is given back after use.
+pub(crate) const SCRATCH: usize = 64 << 10;
 /// Hints of vanished entries that the wheel may hold before each write looks for some to forget.
 const STRAY_HINTS: usize = 1024;
 
@@ -88,7 +88,7 @@ impl Shard {
         scratch.clear();
         let (change, result) = change(present.map(|p| self.entry(p)).as_ref(), &mut scratch);
         let done = self.change(rules, key, old, present, change, &mut scratch, now);
-        if scratch.capacity() <= SCRATCH {
+        if scratch.capacity() <= SCRATCH.min(self.log.segment_size()) {
             self.scratch = scratch;
         }
         self.make_room(rules, now);

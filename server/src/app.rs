@@ -1,14 +1,21 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
-    config::Settings,
+    config::{GroupSettings, Settings},
     dispatch::Calls,
     http,
-    net::{clients::Clients, drain::Drain, throttle::Throttle},
-    read::{Group, Writes},
-    source::SourceSetup,
-    telemetry::{Counters, Telemetry},
+    net::{RunError, clients::Clients, drain::Drain, throttle::Throttle},
+    read::{Group, Policy, Writes},
+    source::{Limits, SourceSetup},
+    telemetry::{Counters, Logs, Telemetry},
 };
-use std::{net::SocketAddr, rc::Rc, sync::Arc};
+use larder_engine::Cache;
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 /// Shared by all cores; built by `net::run`.
 pub struct App {
@@ -59,4 +66,74 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// What its HTTP connections share.
     pub http: http::PerWorker,
+}
+
+impl App {
+    /// Builds what the cores share. Nothing connects or runs yet. `bound` is where the process listens, and at most `connections`
+    /// clients are served at a time.
+    ///
+    /// # Errors
+    /// [`RunError::Source`]: a source names a file or host that cannot be used.
+    pub fn new(settings: Settings, logs: Logs, bound: Bound, connections: usize) -> Result<App, RunError> {
+        Ok(App {
+            bound,
+            telemetry: Telemetry::new(settings.threads, logs),
+            caches: settings.groups.iter().map(cache).collect(),
+            sources: sources(&settings)?,
+            writes: settings.groups.iter().map(|_| Arc::default()).collect(),
+            clients: Arc::new(Clients::new(settings.threads, connections)),
+            throttle: Throttle::new(&settings),
+            drain: Drain::default(),
+            calls: Calls::new(settings.threads),
+            instance: RandomState::new().hash_one(0),
+            settings,
+        })
+    }
+}
+
+fn cache(group: &GroupSettings) -> Arc<Cache> {
+    Cache::new(larder_engine::Config {
+        max_memory: group.max_memory,
+        max_keys: group.max_keys,
+        shards: None,
+        default_ttl: group.ttl.map(millis),
+        ttl_jitter: group.ttl_jitter,
+        seed: None,
+    })
+}
+
+fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
+    let limits = Limits {
+        timeout: settings.source_timeout,
+        max_in_flight: settings.source_max_in_flight,
+        connections: settings.source_connections,
+        max_value: settings.max_value,
+    };
+    let source = |group: &GroupSettings| {
+        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })
+    };
+    settings.groups.iter().map(source).collect()
+}
+
+impl Worker {
+    /// Builds what belongs to core `id`, on that core's runtime: its sources begin to connect.
+    pub fn new(id: usize, app: Arc<App>) -> Worker {
+        let groups = (app.settings.groups.iter().enumerate())
+            .map(|(index, settings)| {
+                Rc::new(Group {
+                    name: settings.name.as_str().into(),
+                    cache: app.caches[index].clone(),
+                    source: app.sources[index].open(),
+                    policy: Policy { ttl: settings.ttl.map(millis), negative_ttl: settings.negative_ttl.map(millis) },
+                    writes: app.writes[index].clone(),
+                })
+            })
+            .collect();
+        Worker { id, groups, counters: app.telemetry.worker(id).clone(), http: http::PerWorker::default(), app }
+    }
+}
+
+/// A setting's duration as the engine counts it.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -27,52 +27,26 @@ pub(super) fn redis_benchmark(
     requests: u64,
 ) -> anyhow::Result<Done> {
     let mut command = Command::new(require("redis-benchmark")?);
-    command.args([
-        "-h",
-        &address.ip().to_string(),
-        "-p",
-        &address.port().to_string(),
-    ]);
-    command.args([
-        "-c",
-        CONNECTIONS,
-        "-n",
-        &requests.to_string(),
-        "-r",
-        &keys.to_string(),
-    ]);
+    command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
+    command.args(["-c", CONNECTIONS, "-n", &requests.to_string(), "-r", &keys.to_string()]);
     command.args(["-P", &pipeline.to_string(), "--csv", "-t", "get"]);
     let text = output(core, &mut command)?;
-    let per_second =
-        parse_csv(&text).with_context(|| format!("redis-benchmark printed {text:?}"))?;
-    Ok(Done {
-        requests,
-        per_second,
-    })
+    let per_second = parse_csv(&text).with_context(|| format!("redis-benchmark printed {text:?}"))?;
+    Ok(Done { requests, per_second })
 }
 
 fn parse_csv(text: &str) -> Option<f64> {
-    let row = text
-        .lines()
-        .find_map(|line| line.strip_prefix("\"GET\",\""))?;
+    let row = text.lines().find_map(|line| line.strip_prefix("\"GET\",\""))?;
     row.split('"').next()?.parse().ok()
 }
 
 /// wrk: GET of one URL for some seconds. An answer that is not 2xx, or a failed connection, is an error.
-pub(super) fn wrk(
-    core: usize,
-    address: SocketAddr,
-    path: &str,
-    seconds: u64,
-) -> anyhow::Result<Done> {
+pub(super) fn wrk(core: usize, address: SocketAddr, path: &str, seconds: u64) -> anyhow::Result<Done> {
     let mut command = Command::new(require("wrk")?);
     command.args(["-t", "1", "-c", CONNECTIONS, "-d", &format!("{seconds}s")]);
     command.arg(format!("http://{address}{path}"));
     let text = output(core, &mut command)?;
-    ensure!(
-        !text.contains("Non-2xx") && !text.contains("Socket errors"),
-        "wrk met errors: {text}"
-    );
+    ensure!(!text.contains("Non-2xx") && !text.contains("Socket errors"), "wrk met errors: {text}");
     parse_wrk(&text).with_context(|| format!("wrk printed {text:?}"))
 }
 
@@ -80,20 +54,13 @@ fn parse_wrk(text: &str) -> Option<Done> {
     let find = |find: fn(&str) -> Option<&str>| text.lines().find_map(|line| find(line.trim()));
     let requests = find(|line| Some(line.split_once(" requests in ")?.0))?;
     let per_second = find(|line| line.strip_prefix("Requests/sec:"))?;
-    Some(Done {
-        requests: requests.parse().ok()?,
-        per_second: per_second.trim().parse().ok()?,
-    })
+    Some(Done { requests: requests.parse().ok()?, per_second: per_second.trim().parse().ok()? })
 }
 
 fn output(core: usize, command: &mut Command) -> anyhow::Result<String> {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let name = command.get_program().to_string_lossy().into_owned();
-    let child =
-        machine::spawn_on(Some(core), command).with_context(|| format!("cannot start {name}"))?;
+    let child = machine::spawn_on(Some(core), command).with_context(|| format!("cannot start {name}"))?;
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(
@@ -120,10 +87,7 @@ mod tests {
     fn wrks_report_is_read() {
         let text = "Running 1s test @ http://127.0.0.1:1/\n  1 threads and 50 connections\n  \
                     85345 requests in 1.10s, 20.02MB read\nRequests/sec:  77600.31\nTransfer/sec:     18.20MB\n";
-        let expected = Done {
-            requests: 85_345,
-            per_second: 77_600.31,
-        };
+        let expected = Done { requests: 85_345, per_second: 77_600.31 };
         assert_eq!(parse_wrk(text), Some(expected));
         assert_eq!(parse_wrk("unable to connect\n"), None);
     }

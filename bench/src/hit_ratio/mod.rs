@@ -25,10 +25,11 @@ use std::{io::Write, path::PathBuf};
 ///
 /// Mode `bytes`: every cache gets the memory that N entries of raw data need, N x (key-size + value-size), or what --bytes says.
 /// larder runs with `max_memory` set to it, keys and values of those sizes really stored; its own accounting (index, ghost and
-/// bookkeeping included) is the bound. The others, which cannot bound their memory, hold as many entries as fit at the
-/// resident bytes that one entry of that shape costs them: measured in this run, each in a process of its own, full and
-/// turned over twice (so that tables, ghosts and sketches are there), as the mean over four sizes between two doublings of a table.
-/// What a rival needs however small it is (moka's buffers and sketch) is thus shared by many entries, to its advantage.
+/// bookkeeping included) is the bound. The others, which cannot bound their memory, hold as many entries as fit at the resident
+/// bytes that one entry of that shape costs them. This is measured in this run, each in a process of its own, and to their advantage:
+/// filled once (evictions leave ghosts and gaps that are not charged), freed memory given back at once, what a cache needs however
+/// small it is (moka's buffers and sketch) shared by 100,000 entries and more, and the mean taken over four sizes between two doublings
+/// of a table.
 ///
 /// One line per cache: trace, mode, capacity (entries that the cache may hold; bytes for larder in mode `bytes`), percent (of the
 /// trace's distinct keys), policy, requests, hits, hit_ratio; in mode `bytes` also bytes_budget, bytes_measured (what the cache held
@@ -118,7 +119,7 @@ fn footprint<C: Contender>(dataset: &Dataset) -> anyhow::Result<f64> {
     const SIZES: [u64; 4] = [100_000, 119_000, 141_000, 168_000];
     let mut sum = 0.0;
     for entries in SIZES {
-        sum += memory::in_child(C::NAME, entries, 3 * entries, dataset)?.bytes_per_entry;
+        sum += memory::in_child(C::NAME, entries, entries, dataset)?.bytes_per_entry;
     }
     Ok(sum / SIZES.len() as f64)
 }
@@ -131,24 +132,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         args.key_size,
         Dataset::MIN_KEY
     );
-    ensure!(
-        args.percent.iter().all(|&p| p > 0.0 && p <= 100.0),
-        "--percent takes numbers above 0 and up to 100"
-    );
+    ensure!(args.percent.iter().all(|&p| p > 0.0 && p <= 100.0), "--percent takes numbers above 0 and up to 100");
     let trace = Trace::new(&args.trace, args.format)?;
     let replay = Replay {
         summary: trace.summary()?,
         name: trace.name(),
         trace,
-        dataset: Dataset {
-            key_size: args.key_size,
-            value_size: args.value_size..=args.value_size,
-        },
+        dataset: Dataset { key_size: args.key_size, value_size: args.value_size..=args.value_size },
     };
     let bytes_wanted = args.mode != Some(Mode::Entries);
-    let footprints = bytes_wanted
-        .then(|| Footprints::measure(&replay.dataset))
-        .transpose()?;
+    let footprints = bytes_wanted.then(|| Footprints::measure(&replay.dataset)).transpose()?;
     for entries in capacities(args, replay.summary) {
         if args.mode != Some(Mode::Bytes) {
             replay.at_entries(entries, out)?;
@@ -170,17 +163,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 fn capacities(args: &Args, summary: Summary) -> Vec<u64> {
     const DEFAULT: [f64; 4] = [1.0, 5.0, 10.0, 25.0];
     let none_given = args.entries.is_empty() && args.percent.is_empty() && args.bytes.is_empty();
-    let percent = if none_given {
-        &DEFAULT[..]
-    } else {
-        &args.percent
-    };
+    let percent = if none_given { &DEFAULT[..] } else { &args.percent };
     let share = |p: &f64| ((summary.distinct as f64 * p / 100.0) as u64).max(1);
-    args.entries
-        .iter()
-        .copied()
-        .chain(percent.iter().map(share))
-        .collect()
+    args.entries.iter().copied().chain(percent.iter().map(share)).collect()
 }
 
 /// A trace ready to be replayed.
@@ -196,28 +181,16 @@ impl Replay {
         let n = entries as usize;
         let mut row = |policy, hits| {
             let percent = 100.0 * entries as f64 / self.summary.distinct as f64;
-            report::line(
-                out,
-                &self.row(Mode::Entries, entries, percent, policy, hits, None),
-            )
+            report::line(out, &self.row(Mode::Entries, entries, percent, policy, hits, None))
         };
-        row(
-            Larder::NAME,
-            policies::Larder::at_entries(n).replay(&self.trace)?,
-        )?;
+        row(Larder::NAME, policies::Larder::at_entries(n).replay(&self.trace)?)?;
         row(Moka::NAME, policies::moka(n, &self.trace)?)?;
         row(QuickCache::NAME, policies::quick_cache(n, &self.trace)?)?;
         row(Lru::NAME, policies::lru(n, &self.trace)?)
     }
 
-    fn at_bytes(
-        &self,
-        budget: u64,
-        footprints: Footprints,
-        out: &mut dyn Write,
-    ) -> anyhow::Result<()> {
-        let percent =
-            100.0 * budget as f64 / self.dataset.raw_bytes() / self.summary.distinct as f64;
+    fn at_bytes(&self, budget: u64, footprints: Footprints, out: &mut dyn Write) -> anyhow::Result<()> {
+        let percent = 100.0 * budget as f64 / self.dataset.raw_bytes() / self.summary.distinct as f64;
         let mut larder = policies::Larder::at_bytes(budget as usize, &self.dataset);
         let hits = larder.replay(&self.trace)?;
         let stats = larder.stats();
@@ -226,38 +199,22 @@ impl Replay {
             bytes_measured: stats.used_bytes,
             bytes_per_entry: report::rounded(stats.used_bytes as f64 / stats.entries.max(1) as f64),
         };
-        let row = self.row(
-            Mode::Bytes,
-            budget,
-            percent,
-            Larder::NAME,
-            hits,
-            Some(memory),
-        );
+        let row = self.row(Mode::Bytes, budget, percent, Larder::NAME, hits, Some(memory));
         report::line(out, &row)?;
 
         type Policy = fn(usize, &Trace) -> anyhow::Result<u64>;
         let rivals: [(&'static str, f64, Policy); 3] = [
             (Moka::NAME, footprints.moka, policies::moka),
-            (
-                QuickCache::NAME,
-                footprints.quick_cache,
-                policies::quick_cache,
-            ),
+            (QuickCache::NAME, footprints.quick_cache, policies::quick_cache),
             (Lru::NAME, footprints.lru, policies::lru),
         ];
         for (name, bytes_per_entry, policy) in rivals {
             let entries = (budget as f64 / bytes_per_entry) as u64;
             // A budget below one entry is a cache that holds nothing.
-            let hits = if entries == 0 {
-                0
-            } else {
-                policy(entries as usize, &self.trace)?
-            };
+            let hits = if entries == 0 { 0 } else { policy(entries as usize, &self.trace)? };
             let memory = Memory {
                 bytes_budget: budget,
-                bytes_measured: (entries.min(self.summary.distinct) as f64 * bytes_per_entry)
-                    as u64,
+                bytes_measured: (entries.min(self.summary.distinct) as f64 * bytes_per_entry) as u64,
                 bytes_per_entry: report::rounded(bytes_per_entry),
             };
             let row = self.row(Mode::Bytes, entries, percent, name, hits, Some(memory));

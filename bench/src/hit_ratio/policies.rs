@@ -19,22 +19,13 @@ pub(super) struct Larder {
 impl Larder {
     /// At most `entries` entries, memory in abundance.
     pub(super) fn at_entries(entries: usize) -> Larder {
-        Larder {
-            cache: Cache::new(larder_config(entries, 16)),
-            shape: None,
-        }
+        Larder { cache: Cache::new(larder_config(entries, 16)), shape: None }
     }
 
     /// At most `budget` bytes for keys and values of this shape.
     pub(super) fn at_bytes(budget: usize, shape: &Dataset) -> Larder {
-        let config = Config {
-            max_memory: budget,
-            ..Config::default()
-        };
-        Larder {
-            cache: Cache::new(config),
-            shape: Some(shape.clone()),
-        }
+        let config = Config { max_memory: budget, ..Config::default() };
+        Larder { cache: Cache::new(config), shape: Some(shape.clone()) }
     }
 
     /// Replays the trace once.

@@ -27,27 +27,16 @@ fn lru_hits_what_theory_says() {
 fn everyone_hits_every_return_when_all_fits() {
     with_trace((0..3000).map(|i| i % 300), |trace| {
         let expected = 2700;
-        assert_eq!(
-            policies::Larder::at_entries(3000)
-                .replay(trace)
-                .expect("replays"),
-            expected
-        );
+        assert_eq!(policies::Larder::at_entries(3000).replay(trace).expect("replays"), expected);
         assert_eq!(policies::moka(3000, trace).expect("replays"), expected);
-        assert_eq!(
-            policies::quick_cache(3000, trace).expect("replays"),
-            expected
-        );
+        assert_eq!(policies::quick_cache(3000, trace).expect("replays"), expected);
         assert_eq!(policies::lru(3000, trace).expect("replays"), expected);
     });
 }
 
 #[test]
 fn larder_at_bytes_stays_within_its_budget() {
-    let shape = Dataset {
-        key_size: 36,
-        value_size: 64..=64,
-    };
+    let shape = Dataset { key_size: 36, value_size: 64..=64 };
     with_trace(0..100_000, |trace| {
         let mut larder = policies::Larder::at_bytes(4 << 20, &shape);
         assert_eq!(larder.replay(trace).expect("replays"), 0);
@@ -67,36 +56,20 @@ fn rows_come_for_each_capacity_and_policy() {
             dataset: Dataset::uuid(),
         };
         let mut out = Vec::new();
-        let footprints = Footprints {
-            moka: 400.0,
-            quick_cache: 200.0,
-            lru: 1e9,
-        };
+        let footprints = Footprints { moka: 400.0, quick_cache: 200.0, lru: 1e9 };
         replay.at_entries(2000, &mut out).expect("replays");
-        replay
-            .at_bytes(4 << 20, footprints, &mut out)
-            .expect("replays");
+        replay.at_bytes(4 << 20, footprints, &mut out).expect("replays");
         let rows: Vec<serde_json::Value> = String::from_utf8(out)
             .expect("JSON is UTF-8")
             .lines()
             .map(|line| serde_json::from_str(line).expect("each line is an object"))
             .collect();
-        let policies: Vec<&str> = rows
-            .iter()
-            .map(|r| r["policy"].as_str().expect("text"))
-            .collect();
+        let policies: Vec<&str> = rows.iter().map(|r| r["policy"].as_str().expect("text")).collect();
         let names = ["larder", "moka", "quick_cache", "lru"];
         assert_eq!(policies, [names, names].concat());
         for row in &rows[..4] {
-            assert_eq!(
-                (&row["mode"], &row["capacity"]),
-                (&"entries".into(), &2000.into())
-            );
-            assert_eq!(
-                (&row["hits"], &row["hit_ratio"]),
-                (&1000.into(), &0.5.into()),
-                "{row}"
-            );
+            assert_eq!((&row["mode"], &row["capacity"]), (&"entries".into(), &2000.into()));
+            assert_eq!((&row["hits"], &row["hit_ratio"]), (&1000.into(), &0.5.into()), "{row}");
             assert_eq!(row["percent"], 200.0);
             assert!(row.get("bytes_budget").is_none());
         }
@@ -104,9 +77,6 @@ fn rows_come_for_each_capacity_and_policy() {
         assert_eq!(rows[6]["capacity"], (4 << 20) / 200);
         assert_eq!(rows[6]["bytes_measured"], 200_000);
         // Less than one entry fits.
-        assert_eq!(
-            (&rows[7]["capacity"], &rows[7]["hits"]),
-            (&0.into(), &0.into())
-        );
+        assert_eq!((&rows[7]["capacity"], &rows[7]["hits"]), (&0.into(), &0.into()));
     });
 }

@@ -17,17 +17,7 @@ const PROBE: Duration = Duration::from_secs(1);
 pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<Server> {
     let address = free_port()?;
     let port = address.port().to_string();
-    let arguments = [
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        "--port",
-        &port,
-    ]
-    .map(str::to_owned);
+    let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port].map(str::to_owned);
     let folder = tempfile::tempdir()?;
     let program = require("redis-server")?;
     let mut server = Server::start("redis-server", folder, core, &program, &arguments, address)?;
@@ -60,21 +50,8 @@ pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<
     let address = free_port()?;
     let (port, memory) = (address.port().to_string(), memory_mib.to_string());
     // -u matters only to root, whom memcached refuses to run as unless it is named.
-    let arguments = [
-        "-u",
-        "root",
-        "-l",
-        "127.0.0.1",
-        "-U",
-        "0",
-        "-t",
-        "1",
-        "-p",
-        &port,
-        "-m",
-        &memory,
-    ]
-    .map(str::to_owned);
+    let arguments =
+        ["-u", "root", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port, "-m", &memory].map(str::to_owned);
     let folder = tempfile::tempdir()?;
     let program = require("memcached")?;
     let mut server = Server::start("memcached", folder, core, &program, &arguments, address)?;
@@ -135,44 +112,23 @@ struct Ready {
 }
 
 /// `larder serve` with one thread, on ports that it chooses and names in its ready line.
-pub(crate) fn larder(
-    program: &Path,
-    core: Option<usize>,
-    arguments: &[&str],
-) -> anyhow::Result<Server> {
+pub(crate) fn larder(program: &Path, core: Option<usize>, arguments: &[&str]) -> anyhow::Result<Server> {
     let any = "127.0.0.1:0";
-    let program = program
-        .canonicalize()
-        .with_context(|| format!("cannot find {}", program.display()))?;
-    let arguments: Vec<String> = [
-        "serve",
-        "--http",
-        any,
-        "--redis",
-        any,
-        "--admin",
-        any,
-        "--threads",
-        "1",
-    ]
-    .iter()
-    .chain(arguments)
-    .map(|&argument| argument.to_owned())
-    .collect();
+    let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
+    let arguments: Vec<String> = ["serve", "--http", any, "--redis", any, "--admin", any, "--threads", "1"]
+        .iter()
+        .chain(arguments)
+        .map(|&argument| argument.to_owned())
+        .collect();
     let folder = tempfile::tempdir()?;
     let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut server = Server::start("larder", folder, core, &program, &arguments, unknown)?;
     let ready = server.wait_until(|folder| {
         let written = fs::read_to_string(folder.join("stdout")).ok()?;
         let line = &written[..written.find('\n')?];
-        serde_json::from_str::<Ready>(line)
-            .ok()
-            .filter(|ready| ready.ready)
+        serde_json::from_str::<Ready>(line).ok().filter(|ready| ready.ready)
     })?;
-    server.address = *ready
-        .redis
-        .first()
-        .context("larder's ready line names no Redis address")?;
+    server.address = *ready.redis.first().context("larder's ready line names no Redis address")?;
     server.http = ready.http.first().copied();
     Ok(server)
 }

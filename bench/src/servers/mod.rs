@@ -50,24 +50,13 @@ impl Server {
         address: SocketAddr,
     ) -> anyhow::Result<Server> {
         let mut command = Command::new("setpriv");
-        command
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(program)
-            .args(arguments);
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(arguments);
         command.current_dir(folder.path()).stdin(Stdio::null());
         command.stdout(File::create(folder.path().join("stdout"))?);
         command.stderr(File::create(folder.path().join("stderr"))?);
-        let child = machine::spawn_on(core, &mut command)
-            .with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Server {
-            name,
-            address,
-            http: None,
-            child,
-            command,
-            core,
-            folder,
-        })
+        let child =
+            machine::spawn_on(core, &mut command).with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Server { name, address, http: None, child, command, core, folder })
     }
 
     /// Asks until `probe` finds the server ready; an early end or too long a silence is an error that shows what the server wrote.
@@ -87,10 +76,7 @@ impl Server {
                     Some(status) => {
                         bail!("{} ended at its start with {status}: {written}", self.name)
                     }
-                    None => bail!(
-                        "{} does not answer after {PATIENCE:?}: {written}",
-                        self.name
-                    ),
+                    None => bail!("{} does not answer after {PATIENCE:?}: {written}", self.name),
                 }
             }
             std::thread::sleep(POLL);
@@ -130,11 +116,7 @@ impl Server {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
-            ensure!(
-                Instant::now() < deadline,
-                "{} is still there {PATIENCE:?} after SIGTERM",
-                self.name
-            );
+            ensure!(Instant::now() < deadline, "{} is still there {PATIENCE:?} after SIGTERM", self.name);
             std::thread::sleep(POLL);
         }
     }

@@ -14,14 +14,8 @@ fn redis_starts_stores_and_ends() {
             *value = key.clone();
         })
         .expect("all are stored");
-    assert_eq!(
-        client.call(&[b"DBSIZE"]).expect("answers"),
-        Reply::Integer(1000)
-    );
-    assert_eq!(
-        client.call(&[b"GET", b"key:999"]).expect("answers"),
-        Reply::Bulk(Some(b"key:999".to_vec()))
-    );
+    assert_eq!(client.call(&[b"DBSIZE"]).expect("answers"), Reply::Integer(1000));
+    assert_eq!(client.call(&[b"GET", b"key:999"]).expect("answers"), Reply::Bulk(Some(b"key:999".to_vec())));
     assert!(server.process().resident_bytes().expect("statm") > 1 << 20);
     assert!(server.ended().expect("asked").is_none());
     assert!(server.terminate().expect("ends").success());
@@ -40,12 +34,7 @@ fn a_killed_redis_comes_back_with_what_it_saved() {
     assert!(client.call(&[b"PING"]).is_err());
     restart_redis(&mut server).expect("comes back");
     let mut client = connect(&server);
-    assert_eq!(
-        client
-            .call(&[b"EXISTS", b"saved", b"lost"])
-            .expect("answers"),
-        Reply::Integer(1)
-    );
+    assert_eq!(client.call(&[b"EXISTS", b"saved", b"lost"]).expect("answers"), Reply::Integer(1));
 }
 
 #[test]
@@ -71,15 +60,8 @@ fn what_cannot_start_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let arguments = ["-c", "echo the reason >&2; exit 3"].map(str::to_owned);
     let address = free_port().expect("a port");
-    let mut server = Server::start(
-        "shell",
-        folder,
-        None,
-        Path::new("/bin/sh"),
-        &arguments,
-        address,
-    )
-    .expect("the shell starts");
+    let mut server =
+        Server::start("shell", folder, None, Path::new("/bin/sh"), &arguments, address).expect("the shell starts");
     let error = server.wait_until(|_| None::<()>).expect_err("it ends");
     assert!(error.to_string().contains("the reason"), "{error}");
     let missing = require("no-such-program").expect_err("not there");

@@ -51,16 +51,10 @@ impl Trace {
         let format = match format {
             Some(format) => format,
             None => guess(path).with_context(|| {
-                format!(
-                    "the name of {} does not tell its format (.lis, .trace, .u64): give --format",
-                    path.display()
-                )
+                format!("the name of {} does not tell its format (.lis, .trace, .u64): give --format", path.display())
             })?,
         };
-        Ok(Trace {
-            path: path.to_owned(),
-            format,
-        })
+        Ok(Trace { path: path.to_owned(), format })
     }
 
     /// The file's name without its folders.
@@ -74,14 +68,12 @@ impl Trace {
         let path = self.path.clone();
         let input = open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let records = Records::new(input, self.format);
-        Ok(records
-            .map(move |key| key.with_context(|| format!("cannot read on in {}", path.display()))))
+        Ok(records.map(move |key| key.with_context(|| format!("cannot read on in {}", path.display()))))
     }
 
     /// Reads the whole trace once: counts, and reports a damaged trace before anything is measured with it.
     pub(crate) fn summary(&self) -> anyhow::Result<Summary> {
-        let mut seen =
-            std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
+        let mut seen = std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
         let mut requests = 0;
         for key in self.keys()? {
             seen.insert(key?);
@@ -90,10 +82,7 @@ impl Trace {
         if requests == 0 {
             bail!("{} holds no requests", self.path.display());
         }
-        Ok(Summary {
-            requests,
-            distinct: seen.len() as u64,
-        })
+        Ok(Summary { requests, distinct: seen.len() as u64 })
     }
 }
 

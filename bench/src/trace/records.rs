@@ -23,14 +23,7 @@ pub(super) struct Records<R> {
 
 impl<R: BufRead> Records<R> {
     pub(super) fn new(input: R, format: Format) -> Records<R> {
-        Records {
-            input,
-            format,
-            line: 0,
-            text: Vec::new(),
-            run: 0..0,
-            ended: false,
-        }
+        Records { input, format, line: 0, text: Vec::new(), run: 0..0, ended: false }
     }
 
     fn read(&mut self) -> anyhow::Result<Option<u64>> {
@@ -85,15 +78,10 @@ fn run(line: &[u8]) -> anyhow::Result<Range<u64>> {
     let mut fields = text.split_ascii_whitespace();
     let mut number = |name: &str| -> anyhow::Result<u64> {
         let field = fields.next().with_context(|| format!("has no {name}"))?;
-        field
-            .parse()
-            .with_context(|| format!("{name} {field:?} is not a 64-bit number"))
+        field.parse().with_context(|| format!("{name} {field:?} is not a 64-bit number"))
     };
     let (start, count) = (number("start")?, number("count")?);
-    ensure!(
-        count <= MAX_RUN,
-        "count {count} is above the limit of {MAX_RUN} keys for one line"
-    );
+    ensure!(count <= MAX_RUN, "count {count} is above the limit of {MAX_RUN} keys for one line");
     let end = start
         .checked_add(count)
         .with_context(|| format!("start {start} and count {count} leave the 64-bit numbers"))?;

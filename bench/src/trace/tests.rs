@@ -14,14 +14,8 @@ fn error(bytes: &[u8], format: Format) -> String {
 
 fn write(keys: &[u64], format: Format) -> Vec<u8> {
     match format {
-        Format::Arc => keys
-            .iter()
-            .flat_map(|k| format!("{k} 1 0 0\n").into_bytes())
-            .collect(),
-        Format::Cache2k => keys
-            .iter()
-            .flat_map(|&k| (k as u32).to_be_bytes())
-            .collect(),
+        Format::Arc => keys.iter().flat_map(|k| format!("{k} 1 0 0\n").into_bytes()).collect(),
+        Format::Cache2k => keys.iter().flat_map(|&k| (k as u32).to_be_bytes()).collect(),
         Format::U64 => keys.iter().flat_map(|k| k.to_le_bytes()).collect(),
     }
 }
@@ -83,11 +77,7 @@ proptest! {
 #[test]
 fn files_read_back_whatever_their_name_says() {
     let keys: Vec<u64> = (0..5000).map(|i| i * i % 1009).collect();
-    for (format, name) in [
-        (Format::Arc, "t.lis"),
-        (Format::Cache2k, "t.trace"),
-        (Format::U64, "t.u64"),
-    ] {
+    for (format, name) in [(Format::Arc, "t.lis"), (Format::Cache2k, "t.trace"), (Format::U64, "t.u64")] {
         for suffix in ["", ".zst", ".xz"] {
             let name = format!("{name}{suffix}");
             with_file(&name, &write(&keys, format), |path| {
@@ -98,13 +88,7 @@ fn files_read_back_whatever_their_name_says() {
                     assert_eq!(read.expect("well-formed"), keys, "{name}");
                 }
                 let distinct = keys.iter().collect::<std::collections::HashSet<_>>().len() as u64;
-                assert_eq!(
-                    trace.summary().expect("well-formed"),
-                    Summary {
-                        requests: 5000,
-                        distinct
-                    }
-                );
+                assert_eq!(trace.summary().expect("well-formed"), Summary { requests: 5000, distinct });
             });
         }
     }
@@ -124,10 +108,7 @@ fn an_explicit_format_wins_over_the_name() {
 #[test]
 fn hostile_lengths_are_refused_by_name() {
     let huge = error(b"0 1 0 0\n0 18446744073709551615 0 0\n", Format::Arc);
-    assert!(
-        huge.contains("line 2") && huge.contains(&MAX_RUN.to_string()),
-        "{huge}"
-    );
+    assert!(huge.contains("line 2") && huge.contains(&MAX_RUN.to_string()), "{huge}");
     let overflow = error(b"18446744073709551615 2 0 0\n", Format::Arc);
     assert!(overflow.contains("64-bit"), "{overflow}");
     let long = error(&[b'1'; MAX_LINE + 1], Format::Arc);
@@ -146,17 +127,11 @@ fn damaged_traces_are_refused() {
             let mut packed = std::fs::read(path).expect("read");
             packed.truncate(packed.len() - packed.len() / 3);
             std::fs::write(path, packed).expect("write");
-            Trace::new(path, None)
-                .expect("named")
-                .summary()
-                .expect_err("truncated");
+            Trace::new(path, None).expect("named").summary().expect_err("truncated");
         });
     }
     with_file("t.u64", b"", |path| {
-        let empty = Trace::new(path, None)
-            .expect("named")
-            .summary()
-            .expect_err("empty");
+        let empty = Trace::new(path, None).expect("named").summary().expect_err("empty");
         assert!(empty.to_string().contains("no requests"), "{empty}");
     });
 }

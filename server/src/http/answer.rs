@@ -140,11 +140,8 @@ impl Reading {
                 if let Value::Large(_) = entry.value {
                     return Some(entry.value.to_bytes());
                 }
-                let len = BEFORE_KEY.len()
-                    + json::len(entry.key)
-                    + BEFORE_VALUE.len()
-                    + json::len(value)
-                    + AFTER_FOUND.len();
+                let len =
+                    BEFORE_KEY.len() + json::len(entry.key) + BEFORE_VALUE.len() + json::len(value) + AFTER_FOUND.len();
                 out.reserve(ROOM + len);
                 out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/json");
                 end_head(out, len, date);
@@ -165,13 +162,7 @@ impl Reading {
     }
 
     /// The value was found. `about` is `None` if the tier does not hold what was fetched.
-    pub(super) fn found(
-        self,
-        key: &[u8],
-        value: Bytes,
-        about: Option<About>,
-        instance: u64,
-    ) -> Response<Body> {
+    pub(super) fn found(self, key: &[u8], value: Bytes, about: Option<About>, instance: u64) -> Response<Body> {
         let mut response = Response::default();
         let headers = response.headers_mut();
         match self {
@@ -290,11 +281,7 @@ pub(super) fn json(document: Body) -> Response<Body> {
 
 /// Writes the head of a response to an HTTP/1.1 `GET` as hyper would. True if the body has to follow in chunks (RFC 9112
 /// section 7.1) because its length is not known.
-pub(super) fn write_head(
-    out: &mut Output,
-    response: &Response<Body>,
-    date: &[u8; Date::LEN],
-) -> bool {
+pub(super) fn write_head(out: &mut Output, response: &Response<Body>, date: &[u8; Date::LEN]) -> bool {
     let status = response.status();
     out.put(b"HTTP/1.1 ");
     out.put(status.as_str().as_bytes());

@@ -164,10 +164,7 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(self.next().map(|bytes| Ok(Frame::data(bytes))))
     }
 
@@ -205,7 +202,7 @@ mod tests {
     #[test]
     fn large_values_are_encoded_by_windows() {
         for size in [WINDOW + 1, COUNTED, 3 * COUNTED + 1] {
-            let value: Vec<u8> = (0..size).map(|i| (i * 31 >> 7) as u8).collect();
+            let value: Vec<u8> = (0..size).map(|i| ((i * 31) >> 7) as u8).collect();
             let mut writer = Writer::with_capacity(0);
             writer.put(b"[");
             writer.put_json(value.clone().into());

@@ -28,9 +28,8 @@ pub(super) fn page(call: &Call<'_>) -> Result<Response<Body>, Problem> {
         ),
     };
     let cursor = number(call.query, "cursor")?.unwrap_or(0);
-    let count = number(call.query, "count")?.map_or(USUAL_COUNT, |count| {
-        usize::try_from(count).unwrap_or(MOST_COUNT).clamp(1, MOST_COUNT)
-    });
+    let count = number(call.query, "count")?
+        .map_or(USUAL_COUNT, |count| usize::try_from(count).unwrap_or(MOST_COUNT).clamp(1, MOST_COUNT));
     let mut body = Writer::with_capacity(64 + 16 * count);
     body.put(b"{\"keys\":[");
     let mut first = true;
@@ -65,9 +64,7 @@ fn number(query: &[u8], name: &str) -> Result<Option<u64>, Problem> {
         return Ok(None);
     }
     let number = std::str::from_utf8(raw).ok().and_then(|text| text.parse().ok());
-    number.map(Some).ok_or_else(|| {
-        Problem::of(Kind::BadParameter, format!("`{name}` is not a whole number"))
-    })
+    number.map(Some).ok_or_else(|| Problem::of(Kind::BadParameter, format!("`{name}` is not a whole number")))
 }
 
 /// `DELETE /v1/groups/{group}`: empties the memory tier of a group. Its source keeps what it has.

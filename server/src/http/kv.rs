@@ -9,10 +9,7 @@ use crate::{
     clock,
     config::parse_duration,
     net::throttle::Throttled,
-    proto::http::{
-        etag::Tags,
-        target,
-    },
+    proto::http::{etag::Tags, target},
     read::{Begun, Group},
     source::SourceError,
 };
@@ -52,9 +49,7 @@ type Decode = for<'a> fn(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], target::
 fn decode(raw: &[u8], decode: Decode) -> Result<Cow<'_, [u8]>, Problem> {
     let mut scratch = Vec::new();
     match decode(raw, &mut scratch) {
-        Err(target::Malformed) => {
-            Err(Problem::of(Kind::BadKey, "a % is not followed by two hexadecimal digits"))
-        }
+        Err(target::Malformed) => Err(Problem::of(Kind::BadKey, "a % is not followed by two hexadecimal digits")),
         // The decoder hands back what it was given if there is nothing to decode.
         Ok(same) if std::ptr::eq(same, raw) => Ok(Cow::Borrowed(raw)),
         Ok(_) => Ok(Cow::Owned(scratch)),
@@ -132,9 +127,7 @@ pub(super) async fn fetched(group: &Group, key: &[u8], wait: Wait) -> Read {
     match Group::end(wait).await {
         Ok(Some(value)) => {
             let now = clock::now();
-            let look = |entry: Entry<'_>| {
-                Read::Found(Some(About::fetched(&entry, now)), entry.value.to_bytes())
-            };
+            let look = |entry: Entry<'_>| Read::Found(Some(About::fetched(&entry, now)), entry.value.to_bytes());
             group.cache.tier().peek(group.cache.key(key), now, look).unwrap_or(Read::Found(None, value))
         }
         Ok(None) => Read::Absent,
@@ -173,14 +166,11 @@ impl Preconditions {
                 return Ok(None);
             }
             let lines = headers.get_all(&name).iter().map(HeaderValue::as_bytes);
-            Tags::parse(lines).map(Some).ok_or_else(|| {
-                Problem::of(Kind::BadPrecondition, format!("{name} is not a list of entity tags"))
-            })
+            Tags::parse(lines)
+                .map(Some)
+                .ok_or_else(|| Problem::of(Kind::BadPrecondition, format!("{name} is not a list of entity tags")))
         };
-        Ok(Preconditions {
-            if_match: tags(header::IF_MATCH)?,
-            if_none_match: tags(header::IF_NONE_MATCH)?,
-        })
+        Ok(Preconditions { if_match: tags(header::IF_MATCH)?, if_none_match: tags(header::IF_NONE_MATCH)? })
     }
 
     fn is_empty(&self) -> bool {
@@ -211,11 +201,7 @@ pub(super) struct Put<'r> {
 
 impl<'r> Put<'r> {
     pub(super) fn parse(call: &'r Call<'_>) -> Result<Put<'r>, Problem> {
-        Ok(Put {
-            key: call.key()?,
-            ttl: ttl(call.query)?,
-            preconditions: Preconditions::parse(call.headers)?,
-        })
+        Ok(Put { key: call.key()?, ttl: ttl(call.query)?, preconditions: Preconditions::parse(call.headers)? })
     }
 
     /// Stores the value: 201 for a key that had no entry, 204 otherwise.
@@ -226,12 +212,15 @@ impl<'r> Put<'r> {
         let stored = if self.preconditions.is_empty() {
             call.group.put(&self.key, value, expiry).await
         } else {
-            let holds = |version: Option<u64>| {
-                self.preconditions.of_write(version.map(|version| version ^ instance))
-            };
+            let holds = |version: Option<u64>| self.preconditions.of_write(version.map(|version| version ^ instance));
             call.group.put_if(&self.key, value, expiry, holds).await
         };
-        let (status, version) = match stored.map_err(|error| Problem::source(&error))? {
+        let stored = stored.map_err(|error| match error {
+            // Nobody but the tier can have refused.
+            SourceError::Refused(why) if !call.group.source.reads_through() => Problem::of(Kind::ValueTooLarge, &*why),
+            error => Problem::source(&error),
+        })?;
+        let (status, version) = match stored {
             Stored::Created(version) => (StatusCode::CREATED, version),
             Stored::Replaced(version) => (StatusCode::NO_CONTENT, version),
             Stored::Unmet => return Err(Problem::new(Kind::PreconditionFailed)),
@@ -253,9 +242,7 @@ fn ttl(query: &[u8]) -> Result<Option<Duration>, Problem> {
     let text = target::decode_query(raw, &mut scratch).unwrap_or(raw);
     let text = String::from_utf8_lossy(text);
     match parse_duration(&text) {
-        Ok(ttl) if ttl.is_zero() => {
-            Err(Problem::of(Kind::BadParameter, "`ttl` is 0: use DELETE"))
-        }
+        Ok(ttl) if ttl.is_zero() => Err(Problem::of(Kind::BadParameter, "`ttl` is 0: use DELETE")),
         Ok(ttl) => Ok(Some(ttl)),
         Err(error) => Err(Problem::of(Kind::BadParameter, format!("`ttl`: {error}"))),
     }

@@ -67,9 +67,7 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
     for slot in slots {
         let value = match slot {
             Slot::Known(value) => value,
-            Slot::Wait(wait) => {
-                Group::end(wait).await.map_err(|error| Problem::source(&error))?
-            }
+            Slot::Wait(wait) => Group::end(wait).await.map_err(|error| Problem::source(&error))?,
         };
         body.put(separator);
         separator = b",";
@@ -83,17 +81,10 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
 }
 
 fn parse(body: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Problem> {
-    let bad = |why: &dyn std::fmt::Display| {
-        Problem::of(Kind::BadBody, format!("expected {{\"keys\":[…]}}: {why}"))
-    };
+    let bad = |why: &dyn std::fmt::Display| Problem::of(Kind::BadBody, format!("expected {{\"keys\":[…]}}: {why}"));
     let wanted: Wanted = serde_json::from_slice(body).map_err(|error| bad(&error))?;
     if wanted.keys.len() > most {
-        return Err(Problem::over(
-            Kind::TooManyKeys,
-            "the number of keys",
-            "max-pipeline",
-            most,
-        ));
+        return Err(Problem::over(Kind::TooManyKeys, "the number of keys", "max-pipeline", most));
     }
     let bytes = wanted.keys.into_iter().map(|key| match key {
         WantedKey::Text(text) => Ok(text.into_bytes()),

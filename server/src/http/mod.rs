@@ -15,18 +15,18 @@
 //! - No route reads the clock twice or trusts a length before comparing it with its setting.
 mod answer;
 mod body;
+mod fast;
 mod general;
 mod input;
-mod fast;
 mod keys;
 mod kv;
 mod mget;
 mod observe;
 mod problem;
 mod router;
-mod watch;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use crate::{
     app::Worker,
@@ -68,11 +68,7 @@ const INPUT: usize = 16 * 1024;
 
 impl Default for Buffers {
     fn default() -> Self {
-        Buffers {
-            input: vec![0; INPUT].into(),
-            output: Output::default(),
-            date: Date::default(),
-        }
+        Buffers { input: vec![0; INPUT].into(), output: Output::default(), date: Date::default() }
     }
 }
 

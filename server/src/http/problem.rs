@@ -37,37 +37,23 @@ impl Kind {
             Kind::BadBody => ("bad-body", "The body cannot be read", S::BAD_REQUEST),
             Kind::BadKey => ("bad-key", "The key cannot be read", S::BAD_REQUEST),
             Kind::BadParameter => ("bad-parameter", "A parameter cannot be read", S::BAD_REQUEST),
-            Kind::BadPrecondition => {
-                ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST)
-            }
+            Kind::BadPrecondition => ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST),
             Kind::BodyTimeout => ("body-timeout", "The body came too slowly", S::REQUEST_TIMEOUT),
             Kind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),
             Kind::HeadTimeout => ("head-timeout", "The head came too slowly", S::REQUEST_TIMEOUT),
-            Kind::HeadTooLarge => (
-                "head-too-large",
-                "The head is too large",
-                S::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            ),
+            Kind::HeadTooLarge => ("head-too-large", "The head is too large", S::REQUEST_HEADER_FIELDS_TOO_LARGE),
             Kind::KeyNotFound => ("key-not-found", "Key not found", S::NOT_FOUND),
             Kind::KeyTooLarge => ("key-too-large", "The key is too large", S::URI_TOO_LONG),
-            Kind::MethodNotAllowed => {
-                ("method-not-allowed", "Method not allowed", S::METHOD_NOT_ALLOWED)
-            }
+            Kind::MethodNotAllowed => ("method-not-allowed", "Method not allowed", S::METHOD_NOT_ALLOWED),
             Kind::NoSuchGroup => ("no-such-group", "No such group", S::NOT_FOUND),
             Kind::NoSuchRoute => ("no-such-route", "No such route", S::NOT_FOUND),
             Kind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
-            Kind::PreconditionFailed => {
-                ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)
-            }
+            Kind::PreconditionFailed => ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED),
             Kind::SourceRefused => ("source-refused", "The source refused", S::BAD_GATEWAY),
-            Kind::SourceUnavailable => {
-                ("source-unavailable", "The source is unavailable", S::SERVICE_UNAVAILABLE)
-            }
+            Kind::SourceUnavailable => ("source-unavailable", "The source is unavailable", S::SERVICE_UNAVAILABLE),
             Kind::Throttled => ("throttled", "Too many requests", S::SERVICE_UNAVAILABLE),
             Kind::TooManyKeys => ("too-many-keys", "Too many keys", S::PAYLOAD_TOO_LARGE),
-            Kind::ValueTooLarge => {
-                ("value-too-large", "The value is too large", S::PAYLOAD_TOO_LARGE)
-            }
+            Kind::ValueTooLarge => ("value-too-large", "The value is too large", S::PAYLOAD_TOO_LARGE),
         }
     }
 }
@@ -100,10 +86,7 @@ impl Problem {
     /// What a source answered instead of a value.
     pub(super) fn source(error: &SourceError) -> Problem {
         if error.is_unavailable() {
-            Problem {
-                retry_after: Some(SOURCE_RETRY),
-                ..Problem::of(Kind::SourceUnavailable, error.to_string())
-            }
+            Problem { retry_after: Some(SOURCE_RETRY), ..Problem::of(Kind::SourceUnavailable, error.to_string()) }
         } else {
             Problem::of(Kind::SourceRefused, error.to_string())
         }
@@ -113,19 +96,13 @@ impl Problem {
     pub(super) fn throttled(throttled: &Throttled) -> Problem {
         Problem {
             retry_after: Some(throttled.retry_after),
-            ..Problem::of(
-                Kind::Throttled,
-                format!("the rate allowed by setting `{}` is used up", throttled.setting),
-            )
+            ..Problem::of(Kind::Throttled, format!("the rate allowed by setting `{}` is used up", throttled.setting))
         }
     }
 
     /// The route exists for these methods.
     pub(super) fn method_not_allowed(allow: &str) -> Problem {
-        Problem {
-            allow: HeaderValue::from_str(allow).ok(),
-            ..Problem::new(Kind::MethodNotAllowed)
-        }
+        Problem { allow: HeaderValue::from_str(allow).ok(), ..Problem::new(Kind::MethodNotAllowed) }
     }
 
     pub(super) fn status(&self) -> StatusCode {
@@ -146,11 +123,8 @@ impl Problem {
     /// The response.
     pub(super) fn into_response(self) -> Response<Body> {
         let (name, title, status) = self.kind.describe();
-        let mut text = format!(
-            "{{\"type\":\"/problems/{name}\",\"title\":\"{title}\",\"status\":{}",
-            status.as_u16()
-        )
-        .into_bytes();
+        let mut text = format!("{{\"type\":\"/problems/{name}\",\"title\":\"{title}\",\"status\":{}", status.as_u16())
+            .into_bytes();
         if let Some(detail) = &self.detail {
             text.extend_from_slice(b",\"detail\":");
             json::write(&mut text, detail.as_bytes());
@@ -159,10 +133,7 @@ impl Problem {
         let mut response = Response::new(Body::full(text));
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, retry_after(wait));
         }

@@ -156,12 +156,7 @@ where
     let settings = &context.worker.app.settings;
     let (head, body) = request.into_parts();
     if head_size(&head) > settings.max_headers {
-        return Err(Problem::over(
-            Kind::HeadTooLarge,
-            "the head",
-            "max-headers",
-            settings.max_headers,
-        ));
+        return Err(Problem::over(Kind::HeadTooLarge, "the head", "max-headers", settings.max_headers));
     }
     let (route, variables) = find(context.role, &head.method, head.uri.path())?;
     let query = head.uri.query().unwrap_or_default().as_bytes();
@@ -182,12 +177,7 @@ where
         headers: &head.headers,
         now: clock::now(),
     };
-    let at_most = |bytes, setting, kind| Limit {
-        bytes,
-        setting,
-        kind,
-        patience: settings.header_timeout,
-    };
+    let at_most = |bytes, setting, kind| Limit { bytes, setting, kind, patience: settings.header_timeout };
     let small = at_most(settings.max_body, "max-body", Kind::BodyTooLarge);
     let value = at_most(settings.max_value, "max-value", Kind::ValueTooLarge);
     match route.handler {
@@ -206,18 +196,12 @@ where
         Handler::Stats => Ok(observe::stats(context)),
         Handler::OpenApi => Ok(observe::openapi()),
         Handler::LogLevel => Ok(observe::log_level(context)),
-        Handler::SetLogLevel => {
-            observe::set_log_level(context, &input::read(body, small).await?)
-        }
+        Handler::SetLogLevel => observe::set_log_level(context, &input::read(body, small).await?),
     }
 }
 
 /// The route for a method and path.
-fn find<'p>(
-    role: Role,
-    method: &Method,
-    path: &'p str,
-) -> Result<(&'static Route, Variables<'p>), Problem> {
+fn find<'p>(role: Role, method: &Method, path: &'p str) -> Result<(&'static Route, Variables<'p>), Problem> {
     let wanted = if method == Method::HEAD { &Method::GET } else { method };
     let mut allow = String::new();
     for route in ROUTES.iter().filter(|route| route.is_on(role)) {
@@ -241,12 +225,11 @@ fn group<'w>(worker: &'w Worker, name: Option<&[u8]>) -> Result<&'w Rc<Group>, P
     let Some(encoded) = name else { return Ok(&worker.groups[0]) };
     let mut scratch = Vec::new();
     let name = target::decode_path(encoded, &mut scratch).unwrap_or_default();
-    worker.groups.iter().find(|group| group.name.as_bytes() == name).ok_or_else(|| {
-        Problem::of(
-            Kind::NoSuchGroup,
-            format!("there is no group `{}`", String::from_utf8_lossy(name)),
-        )
-    })
+    worker
+        .groups
+        .iter()
+        .find(|group| group.name.as_bytes() == name)
+        .ok_or_else(|| Problem::of(Kind::NoSuchGroup, format!("there is no group `{}`", String::from_utf8_lossy(name))))
 }
 
 /// Bytes of a request's head, as they were sent over HTTP/1.1.

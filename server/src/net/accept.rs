@@ -1,21 +1,17 @@
 //! The acceptor: takes connections from every listener and hands each to the worker with the fewest open ones.
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
-use super::{
-    clients::Seat,
-    listen::Service,
-    linger::linger,
-};
+use super::{clients::Seat, linger::linger, listen::Service};
 use crate::app::App;
 use std::{
     cell::Cell,
     io::{self, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::{net::TcpListener, sync::mpsc::UnboundedSender};
 
 /// A connection on its way to its worker.
 #[derive(Debug)]
@@ -43,8 +39,8 @@ pub(super) async fn accept(
     app: Arc<App>,
     workers: Rc<Vec<UnboundedSender<Arrival>>>,
     refused: Rc<Cell<usize>>,
-) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+) {
+    let mut in_trouble = false;
     loop {
         let accepted = listener.accept().await;
         // Out of this thread's poller: the connection is going to be another thread's.
@@ -53,11 +49,15 @@ pub(super) async fn accept(
             Ok(accepted) => accepted,
             Err(error) if is_of_the_connection(&error) => continue,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection, trying again");
+                // Once for each time of trouble, not fifty times a second.
+                if !std::mem::replace(&mut in_trouble, true) {
+                    tracing::warn!(%error, "cannot accept connections, trying again");
+                }
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
+        in_trouble = false;
         let Some(seat) = app.clients.admit(service == Service::Admin) else {
             app.telemetry.control().connections_refused.add(1);
             refuse(stream, service, &refused);
@@ -65,12 +65,7 @@ pub(super) async fn accept(
         };
         let worker = seat.worker;
         // Fails when the worker has gone, that is while the process ends.
-        let _ = workers[worker].send(Arrival {
-            stream,
-            peer,
-            service,
-            seat,
-        });
+        let _ = workers[worker].send(Arrival { stream, peer, service, seat });
     }
 }
 
@@ -78,20 +73,18 @@ pub(super) async fn accept(
 fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
     )
 }
 
 const NO_ROOM_REDIS: &[u8] = b"-ERR max number of clients reached (max-connections)\r\n";
 const NO_ROOM_HTTP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 content-type: application/problem+json\r\n\
-content-length: 124\r\n\
+content-length: 154\r\n\
 retry-after: 1\r\n\
 connection: close\r\n\
 \r\n\
-{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,\"detail\":\"max number of clients reached (max-connections)\"}\n";
+{\"type\":\"/problems/too-many-connections\",\"title\":\"Too many connections\",\"status\":503,\"detail\":\"max number of clients reached (setting `max-connections`)\"}";
 
 /// Says why, then closes.
 fn refuse(mut stream: TcpStream, service: Service, refused: &Rc<Cell<usize>>) {
@@ -121,10 +114,6 @@ mod tests {
     fn the_refusal_states_its_length_truly() {
         let text = std::str::from_utf8(NO_ROOM_HTTP).expect("ascii");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(
-            head.contains(&format!("content-length: {}\r\n", body.len())),
-            "body is {} bytes",
-            body.len()
-        );
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "body is {} bytes", body.len());
     }
 }

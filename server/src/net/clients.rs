@@ -60,14 +60,7 @@ pub struct About {
 
 impl Client {
     /// A connection that just came in, whose task `waker` wakes. Outside of [`Clients`] only tests need one (`Waker::noop()`).
-    pub fn new(
-        id: u64,
-        peer: SocketAddr,
-        local: SocketAddr,
-        worker: usize,
-        now: Millis,
-        waker: Waker,
-    ) -> Client {
+    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, worker: usize, now: Millis, waker: Waker) -> Client {
         Client {
             id,
             peer,
@@ -75,10 +68,7 @@ impl Client {
             worker,
             connected: now,
             command: AtomicU16::new(u16::MAX),
-            about: Mutex::new(About {
-                protocol: 2,
-                ..About::default()
-            }),
+            about: Mutex::new(About { protocol: 2, ..About::default() }),
             active: AtomicU64::new(now),
             closing: AtomicU8::new(0),
             waker,
@@ -170,20 +160,15 @@ impl Clients {
 
     /// Connections of the Redis protocol, in order of arrival.
     pub fn list(&self) -> Vec<Arc<Client>> {
-        let mut all: Vec<_> = self
-            .workers
-            .iter()
-            .flat_map(|w| w.redis.lock().values().cloned().collect::<Vec<_>>())
-            .collect();
+        let mut all: Vec<_> =
+            self.workers.iter().flat_map(|w| w.redis.lock().values().cloned().collect::<Vec<_>>()).collect();
         all.sort_unstable_by_key(|client| client.id);
         all
     }
 
     /// The Redis connection with this id.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
-        self.workers
-            .iter()
-            .find_map(|w| w.redis.lock().get(&id).cloned())
+        self.workers.iter().find_map(|w| w.redis.lock().get(&id).cloned())
     }
 
     /// Visits the Redis connections of one worker under its lock; `visit` must not open or close any.
@@ -201,15 +186,9 @@ impl Clients {
         if self.open() >= self.limit + reserve {
             return None;
         }
-        let (worker, _) = self
-            .per_worker()
-            .enumerate()
-            .min_by_key(|(_, open)| *open)?;
+        let (worker, _) = self.per_worker().enumerate().min_by_key(|(_, open)| *open)?;
         self.workers[worker].open.fetch_add(1, Relaxed);
-        Some(Seat {
-            clients: self.clone(),
-            worker,
-        })
+        Some(Seat { clients: self.clone(), worker })
     }
 
     /// Lists a Redis connection until the [`Listed`] is dropped.
@@ -224,10 +203,7 @@ impl Clients {
         let id = self.next_id.fetch_add(1, Relaxed);
         let client = Arc::new(Client::new(id, peer, local, worker, now, waker));
         self.workers[worker].redis.lock().insert(id, client.clone());
-        Listed {
-            clients: self.clone(),
-            client,
-        }
+        Listed { clients: self.clone(), client }
     }
 }
 
@@ -251,11 +227,59 @@ pub(crate) struct Listed {
 }
 impl Drop for Listed {
     fn drop(&mut self) {
-        let removed = self.clients.workers[self.client.worker]
-            .redis
-            .lock()
-            .remove(&self.client.id);
+        let removed = self.clients.workers[self.client.worker].redis.lock().remove(&self.client.id);
         // Freed here, after the lock is gone.
         drop(removed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_connection_goes_to_the_worker_with_the_fewest() {
+        let clients = Arc::new(Clients::new(3, 100));
+        let mut seats: Vec<_> = (0..8).map(|_| clients.admit(false).expect("room")).collect();
+        assert_eq!(clients.per_worker().collect::<Vec<_>>(), [3, 3, 2]);
+        // Worker 1 loses all of its own; the next ones go there.
+        seats.retain(|seat| seat.worker != 1);
+        let more: Vec<_> = (0..2).map(|_| clients.admit(false).expect("room")).collect();
+        assert!(more.iter().all(|seat| seat.worker == 1));
+        drop((seats, more));
+        assert_eq!(clients.open(), 0);
+    }
+
+    #[test]
+    fn the_limit_holds_and_admin_has_a_reserve() {
+        let clients = Arc::new(Clients::new(2, 2));
+        let seats = [clients.admit(false), clients.admit(false)];
+        assert!(seats.iter().all(Option::is_some));
+        assert!(clients.admit(false).is_none());
+        let reserve: Vec<_> = (0..ADMIN_RESERVE).map(|_| clients.admit(true)).collect();
+        assert!(reserve.iter().all(Option::is_some));
+        assert!(clients.admit(true).is_none());
+        drop(seats);
+        assert!(clients.admit(false).is_none(), "the reserve is still out");
+        drop(reserve);
+        assert!(clients.admit(false).is_some());
+    }
+
+    #[test]
+    fn listed_while_connected_and_told_to_end() {
+        let clients = Arc::new(Clients::new(2, 10));
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let register = |worker| clients.register(address, address, worker, 0, Waker::noop().clone());
+        let (first, second) = (register(1), register(0));
+        let ids: Vec<_> = clients.list().iter().map(|client| client.id).collect();
+        assert_eq!(ids, [first.client.id, second.client.id], "in order of arrival");
+        second.client.finish();
+        assert_eq!(second.client.closing(), Some(Closing::WhenIdle));
+        clients.get(second.client.id).expect("listed").close();
+        second.client.finish();
+        assert_eq!(second.client.closing(), Some(Closing::Now), "the stronger wish stays");
+        assert_eq!(first.client.closing(), None);
+        drop(second);
+        assert_eq!(clients.list().len(), 1);
     }
 }

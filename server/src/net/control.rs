@@ -1,27 +1,15 @@
 //! The control thread: builds the process, accepts, keeps house, hears signals, drains.
 use super::{
     RunError, accept,
-    clients::Clients,
-    drain::{Drain, Phase},
+    drain::Phase,
     files,
     listen::{self, Service},
-    ready,
-    throttle::Throttle,
-    worker,
+    ready, worker,
 };
-use crate::{
-    app::{App, Bound},
-    clock,
-    config::{GroupSettings, Settings},
-    dispatch::Calls,
-    read::Writes,
-    source::{Limits, SourceSetup},
-    telemetry::{Logs, Telemetry},
-};
-use larder_engine::Cache;
+use crate::{app::App, clock, config::Settings, telemetry::Logs};
 use std::{
     cell::Cell,
-    hash::{BuildHasher, RandomState},
+    io,
     net::TcpListener,
     rc::Rc,
     sync::Arc,
@@ -56,64 +44,17 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
             "max-connections lowered to what the limit on open files (ulimit -n) allows"
         );
     }
-    let sources = sources(&settings)?;
     let (listeners, bound) = listen::bind(&settings)?;
-    let app = Arc::new(build(settings, logs, bound, limit, sources));
+    let app = Arc::new(App::new(settings, logs, bound, limit)?);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
-}
-
-/// Checks what the groups' sources name.
-fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
-    let limits = Limits {
-        timeout: settings.source_timeout,
-        max_in_flight: settings.source_max_in_flight,
-        connections: settings.source_connections,
-        max_value: settings.max_value,
-    };
-    let source = |group: &GroupSettings| {
-        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })
-    };
-    settings.groups.iter().map(source).collect()
-}
-
-fn build(settings: Settings, logs: Logs, bound: Bound, limit: usize, sources: Vec<SourceSetup>) -> App {
-    App {
-        bound,
-        telemetry: Telemetry::new(settings.threads, logs),
-        sources,
-        caches: settings.groups.iter().map(cache).collect(),
-        writes: settings.groups.iter().map(|_| Arc::new(Writes::default())).collect(),
-        calls: Calls::new(settings.threads),
-        clients: Arc::new(Clients::new(settings.threads, limit)),
-        throttle: Throttle::new(&settings),
-        drain: Drain::default(),
-        instance: RandomState::new().hash_one(0),
-        settings,
-    }
-}
-
-fn cache(group: &GroupSettings) -> Arc<Cache> {
-    Cache::new(larder_engine::Config {
-        max_memory: group.max_memory,
-        max_keys: group.max_keys,
-        shards: None,
-        default_ttl: group.ttl.map(millis),
-        ttl_jitter: group.ttl_jitter,
-        seed: None,
-    })
-}
-
-/// A setting's duration as the engine counts it.
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Result<(), RunError> {
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
     let mut workers = worker::start(app).await?;
-    let acceptors = acceptors(app, listeners, workers.arrivals);
+    let acceptors = acceptors(app, listeners, workers.arrivals)?;
     ready::announce(&app.bound);
 
     let mut tick = interval(TICK);
@@ -136,14 +77,15 @@ fn acceptors(
     app: &Arc<App>,
     listeners: Vec<(Service, TcpListener)>,
     arrivals: Vec<mpsc::UnboundedSender<accept::Arrival>>,
-) -> Vec<AbortHandle> {
+) -> io::Result<Vec<AbortHandle>> {
     let arrivals = Rc::new(arrivals);
     let refused = Rc::new(Cell::new(0));
     listeners
         .into_iter()
         .map(|(service, listener)| {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
             let accepting = accept::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
-            tokio::task::spawn_local(accepting).abort_handle()
+            Ok(tokio::task::spawn_local(accepting).abort_handle())
         })
         .collect()
 }
@@ -201,7 +143,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Signals> {
+    fn new() -> io::Result<Signals> {
         Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 

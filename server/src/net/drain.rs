@@ -20,9 +20,7 @@ pub struct Drain {
 
 impl Default for Drain {
     fn default() -> Self {
-        Drain {
-            phase: watch::Sender::new(Phase::Serving),
-        }
+        Drain { phase: watch::Sender::new(Phase::Serving) }
     }
 }
 

@@ -13,10 +13,7 @@ pub(super) fn connections_that_fit(wanted: usize) -> usize {
     let mut granted = current;
     if current < needed {
         let raised = needed.min(allowed);
-        let request = Rlimit {
-            current: Some(raised),
-            maximum: limit.maximum,
-        };
+        let request = Rlimit { current: Some(raised), maximum: limit.maximum };
         if setrlimit(Resource::Nofile, request).is_ok() {
             granted = raised;
         }

@@ -30,20 +30,14 @@ impl Service {
 }
 
 /// Binds every address of the settings, in their order.
-pub(super) fn bind(
-    settings: &Settings,
-) -> Result<(Vec<(Service, TcpListener)>, Bound), RunError> {
+pub(super) fn bind(settings: &Settings) -> Result<(Vec<(Service, TcpListener)>, Bound), RunError> {
     let wanted = (settings.http.iter().map(|a| (Service::Http, *a)))
         .chain(settings.redis.iter().map(|a| (Service::Redis, *a)))
         .chain(settings.admin.iter().map(|a| (Service::Admin, *a)));
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
     for (service, address) in wanted {
-        let failed = |error| RunError::Bind {
-            setting: service.setting(),
-            address,
-            error,
-        };
+        let failed = |error| RunError::Bind { setting: service.setting(), address, error };
         let listener = listen(address).map_err(failed)?;
         let real = listener.local_addr().map_err(failed)?;
         match service {
@@ -57,11 +51,7 @@ pub(super) fn bind(
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restart must not wait for the old process's connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;

@@ -10,11 +10,7 @@ use std::{
 /// Nobody may be reading: a closed standard output is no reason to stop.
 pub(super) fn announce(bound: &Bound) {
     let mut out = io::stdout().lock();
-    let text = if out.is_terminal() {
-        for_humans(bound)
-    } else {
-        json(bound, std::process::id())
-    };
+    let text = if out.is_terminal() { for_humans(bound) } else { json(bound, std::process::id()) };
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
@@ -61,10 +57,7 @@ mod tests {
 
     fn bound() -> Bound {
         Bound {
-            http: vec![
-                ([127, 0, 0, 1], 8080).into(),
-                (std::net::Ipv6Addr::LOCALHOST, 80).into(),
-            ],
+            http: vec![([127, 0, 0, 1], 8080).into(), (std::net::Ipv6Addr::LOCALHOST, 80).into()],
             redis: vec![],
             admin: Some(([127, 0, 0, 1], 8081).into()),
         }
@@ -80,10 +73,7 @@ mod tests {
 
     #[test]
     fn no_admin_listener_is_null() {
-        let bound = Bound {
-            admin: None,
-            ..bound()
-        };
+        let bound = Bound { admin: None, ..bound() };
         assert!(json(&bound, 7).contains("\"admin\":null,"));
     }
 }

@@ -96,10 +96,7 @@ impl Throttle {
     }
 
     fn refused(&self, setting: &'static str, until: &NotUntil<QuantaInstant>) -> Throttled {
-        Throttled {
-            setting,
-            retry_after: until.wait_time_from(self.clock.now()),
-        }
+        Throttled { setting, retry_after: until.wait_time_from(self.clock.now()) }
     }
 }
 
@@ -131,10 +128,7 @@ mod tests {
     }
     /// So slow that nothing comes back within a test.
     fn burst(burst: u32) -> Option<Rate> {
-        Some(Rate {
-            per_second: 1,
-            burst,
-        })
+        Some(Rate { per_second: 1, burst })
     }
     const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -178,10 +172,7 @@ mod tests {
 
     #[test]
     fn idle_clients_are_forgotten() {
-        let fast = Some(Rate {
-            per_second: 1_000_000,
-            burst: 1,
-        });
+        let fast = Some(Rate { per_second: 1_000_000, burst: 1 });
         let throttle = throttle(fast, None, None).expect("on");
         assert!(throttle.check(Scope::Data, A).is_ok());
         // A bucket of one request at a million a second is full again after a microsecond.

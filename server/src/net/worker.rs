@@ -3,16 +3,13 @@ use super::{
     RunError,
     accept::Arrival,
     clients::{Client, Seat},
-    control::millis,
     drain::Phase,
     listen::Service,
     redis::{self, spare::Spare},
 };
 use crate::{
-    app::{App, Worker},
-    clock,
-    http,
-    read::{Group, Policy},
+    app::{App, Worker, millis},
+    clock, http,
 };
 use std::{io, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -39,12 +36,10 @@ pub(super) async fn start(app: &Arc<App>) -> Result<Workers, RunError> {
         let (sender, receiver) = mpsc::unbounded_channel();
         arrivals.push(sender);
         let (app, up, ended) = (app.clone(), up.clone(), Ended(id, end.clone()));
-        thread::Builder::new()
-            .name(format!("worker-{id}"))
-            .spawn(move || {
-                let _ended = ended;
-                main(id, app, receiver, up);
-            })?;
+        thread::Builder::new().name(format!("worker-{id}")).spawn(move || {
+            let _ended = ended;
+            main(id, app, receiver, up);
+        })?;
     }
     drop(up);
     for _ in 0..app.settings.threads {
@@ -66,45 +61,18 @@ impl Drop for Ended {
 type Up = mpsc::UnboundedSender<Result<(), RunError>>;
 
 fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up: Up) {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default());
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     // The control thread may be gone already, on another worker's error.
     match runtime {
         Err(error) => {
             let _ = up.send(Err(error.into()));
         }
         Ok(runtime) => runtime.block_on(async move {
-            let worker = Rc::new(build(id, app));
+            let worker = Rc::new(Worker::new(id, app));
             let _ = up.send(Ok(()));
             drop(up);
             serve(worker, arrivals).await;
         }),
-    }
-}
-
-/// Builds what belongs to one core. Its sources begin to connect.
-fn build(id: usize, app: Arc<App>) -> Worker {
-    let groups = (app.settings.groups.iter().enumerate())
-        .map(|(index, settings)| {
-            Rc::new(Group {
-                name: settings.name.as_str().into(),
-                cache: app.caches[index].clone(),
-                source: app.sources[index].open(),
-                policy: Policy {
-                    ttl: settings.ttl.map(millis),
-                    negative_ttl: settings.negative_ttl.map(millis),
-                },
-                writes: app.writes[index].clone(),
-            })
-        })
-        .collect();
-    Worker {
-        id,
-        groups,
-        counters: app.telemetry.worker(id).clone(),
-        http: http::PerWorker::default(),
-        app,
     }
 }
 
@@ -142,12 +110,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
 
 /// Starts the task of a connection.
 fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::Sender<()>) {
-    let Arrival {
-        stream,
-        peer,
-        service,
-        seat,
-    } = arrival;
+    let Arrival { stream, peer, service, seat } = arrival;
     let stream = match prepare(stream) {
         Ok(stream) => stream,
         // Already reset by the client, or out of memory in the kernel: there is nobody to tell.
@@ -158,24 +121,15 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
         Service::Redis => counters.redis_connections_opened.add(1),
         Service::Http | Service::Admin => counters.http_connections_opened.add(1),
     }
-    let place = Place {
-        worker: worker.clone(),
-        service,
-        _seat: seat,
-        _alive: alive,
-    };
+    let place = Place { worker: worker.clone(), service, _seat: seat, _alive: alive };
     let spare = spare.clone();
     // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
     tokio::task::spawn_local(async move {
         let worker = place.worker.clone();
         match service {
             Service::Redis => redis::serve(worker, spare, stream, peer).await,
-            Service::Http => {
-                http::serve_connection(worker, stream, peer, http::Role::Native).await
-            }
-            Service::Admin => {
-                http::serve_connection(worker, stream, peer, http::Role::Admin).await
-            }
+            Service::Http => http::serve_connection(worker, stream, peer, http::Role::Native).await,
+            Service::Admin => http::serve_connection(worker, stream, peer, http::Role::Admin).await,
         }
         drop(place);
     });

@@ -1,5 +1,5 @@
 //! A Larder of the test's own: the real binary on free ports, ready when made, killed when dropped.
-#![expect(dead_code, clippy::unwrap_used, unreachable_pub, missing_docs)]
+#![expect(dead_code, clippy::unwrap_used, unreachable_pub)]
 
 use super::common::{Client, PATIENCE, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,15 +20,10 @@ pub struct Larder {
 }
 
 impl Larder {
-    /// Starts `larder serve` with one listener of each kind, 64 MiB and these arguments.
+    /// Starts `larder serve` with one listener of each kind and these arguments; 128 MiB unless they say otherwise.
     pub fn start(args: &[&str]) -> Larder {
         let listeners = ["http", "redis", "admin"].map(|name| format!("--{name}=127.0.0.1:0"));
-        let mut child = command()
-            .args(listeners)
-            .args(["--max-memory", "64MiB"])
-            .args(args)
-            .spawn()
-            .unwrap();
+        let mut child = command().args(listeners).args(args).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
@@ -122,6 +117,7 @@ pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command
         .env_clear()
+        .env("LARDER_MAX_MEMORY", "128MiB")
         .args(["serve", "--log-level", "warn"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -16,10 +16,7 @@ fn redis_commands_over_the_limit_are_refused_one_by_one() {
     // A second may pass meanwhile.
     assert!((10..=12).contains(&served.len()), "{replies:?}");
     for reply in refused {
-        assert!(
-            reply.starts_with("-ERR throttled: limit of setting throttle reached, retry after "),
-            "{reply}"
-        );
+        assert!(reply.starts_with("-ERR throttled: limit of setting throttle reached, retry after "), "{reply}");
     }
     // Another connection of the same address draws on the same budget.
     let reply = larder.client().command(&["PING"]);
@@ -29,9 +26,8 @@ fn redis_commands_over_the_limit_are_refused_one_by_one() {
 #[test]
 fn http_requests_over_the_limit_are_refused_with_a_time_to_come_back() {
     let larder = Larder::start(&["--throttle", "1/s", "--throttle-burst", "3"]);
-    let answers: Vec<_> = (0..8)
-        .map(|_| larder.http("GET /v1/kv/none HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"))
-        .collect();
+    let answers: Vec<_> =
+        (0..8).map(|_| larder.http("GET /v1/kv/none HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).collect();
     assert_eq!(answers[0].0, 404);
     let refused: Vec<_> = answers.iter().filter(|(status, ..)| *status == 503).collect();
     assert!(refused.len() >= 3, "{answers:?}");
@@ -46,7 +42,14 @@ fn http_requests_over_the_limit_are_refused_with_a_time_to_come_back() {
 #[test]
 fn the_total_is_one_budget_for_both_protocols_and_admin_has_its_own() {
     let larder = Larder::start(&[
-        "--throttle-total", "1/s", "--throttle-total-burst", "5", "--throttle-admin", "1/s", "--throttle-admin-burst", "2",
+        "--throttle-total",
+        "1/s",
+        "--throttle-total-burst",
+        "5",
+        "--throttle-admin",
+        "1/s",
+        "--throttle-admin-burst",
+        "2",
     ]);
     let mut client = larder.client();
     let replies: Vec<_> = (0..10).map(|_| client.command(&["PING"])).collect();
@@ -58,4 +61,26 @@ fn the_total_is_one_budget_for_both_protocols_and_admin_has_its_own() {
     let statuses: Vec<_> = (0..6).map(|_| stats()).collect();
     assert_eq!(statuses[0], 200, "{statuses:?}");
     assert!(statuses.contains(&503), "{statuses:?}");
+}
+
+#[test]
+fn a_transaction_that_was_cut_into_is_not_carried_out() {
+    let larder = Larder::start(&["--throttle", "1/s", "--throttle-burst", "5"]);
+    let mut stream = larder.stream();
+    let commands: [&[&[u8]]; 7] = [
+        &[b"MULTI"],
+        &[b"SET", b"a", b"1"],
+        &[b"SET", b"b", b"1"],
+        &[b"PING"],
+        &[b"PING"],
+        &[b"SET", b"c", b"1"],
+        &[b"EXEC"],
+    ];
+    let input: Vec<u8> = commands.iter().flat_map(|command| encode(command)).collect();
+    stream.write_all(&input).unwrap();
+    let mut replies = BufReader::new(stream).lines();
+    let replies: Vec<String> = (0..7).map(|_| replies.next().unwrap().unwrap()).collect();
+    assert!(replies[5].starts_with("-ERR throttled"), "{replies:?}");
+    // Refused itself, or let through a second later: it ends the transaction, undone, in either case.
+    assert!(replies[6].starts_with("-EXECABORT Transaction discarded because of"), "{replies:?}");
 }

@@ -7,10 +7,7 @@ use tokio::task::yield_now;
 /// Whether a connection has left the fast path shows in how it treats a header that only hyper writes back: it does not.
 /// What tells them apart from outside is the answer to `Connection: close`, so the paths are compared byte by byte instead.
 async fn both(server: &Server) -> (Client, Client) {
-    (
-        server.connect_to(Role::Native, Path::Any).await,
-        server.connect_to(Role::Native, Path::General).await,
-    )
+    (server.connect_to(Role::Native, Path::Any).await, server.connect_to(Role::Native, Path::General).await)
 }
 
 fn sample() -> Server {
@@ -118,14 +115,11 @@ fn a_long_pipeline_of_more_than_the_buffers_hold() {
 }
 
 fn requests() -> impl Strategy<Value = String> {
-    let key = prop_oneof![
-        "[a-z]{1,3}",
-        Just("b/c%20d".to_owned()),
-        Just("%ff%00".to_owned()),
-        "[%a-f0-9+&=?/.~]{0,8}",
-    ];
-    let target = (prop_oneof!["/v1/kv/", "/lookup\\?key=", "/\\?key=", "/lookup\\?", "/v1/kv", "/v1/keys\\?match="], key)
-        .prop_map(|(route, key)| route + &key);
+    let key =
+        prop_oneof!["[a-z]{1,3}", Just("b/c%20d".to_owned()), Just("%ff%00".to_owned()), "[%a-f0-9+&=?/.~]{0,8}",];
+    let target =
+        (prop_oneof!["/v1/kv/", "/lookup\\?key=", "/\\?key=", "/lookup\\?", "/v1/kv", "/v1/keys\\?match="], key)
+            .prop_map(|(route, key)| route + &key);
     let header = prop_oneof![
         "Accept: [ -~]{0,9}",
         "User-Agent: [ -~]{0,9}",

@@ -8,21 +8,39 @@ fn sizes_are_bounded_and_name_their_settings() {
     run(|| async {
         let server = Server::new(&["--max-value", "1000", "--max-body", "2000", "--max-headers", "8KiB"]);
         let mut client = server.connect().await;
-        let put = |len: usize| format!("PUT /v1/kv/a HTTP/1.1\r\nHost: h\r\nContent-Length: {len}\r\n\r\n{}", "x".repeat(len));
+        let put = |len: usize| {
+            format!("PUT /v1/kv/a HTTP/1.1\r\nHost: h\r\nContent-Length: {len}\r\n\r\n{}", "x".repeat(len))
+        };
         assert_eq!(client.send(put(1000)).await.status, 201);
         let large = client.send(put(1001)).await;
         assert_eq!((large.status, large.problem().as_str()), (413, "value-too-large"));
         assert!(large.text().contains("max-value"));
 
+        // Within `max-value`, and yet more than the group's 1 MiB of memory can hold.
+        let roomy = Server::new(&["--max-value", "2MiB"]);
+        let put = format!(
+            "PUT /v1/groups/other/kv/a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{}",
+            2 << 20,
+            "x".repeat(2 << 20)
+        );
+        let large = roomy.connect().await.send(put).await;
+        assert_eq!((large.status, large.problem().as_str()), (413, "value-too-large"));
+        assert!(large.text().contains("max-memory"), "{large:?}");
+
         // Not announced, so noticed while it is read.
         let mut client = server.connect().await;
         let chunk = format!("1f4\r\n{}\r\n", "x".repeat(500));
-        let chunked = format!("PUT /v1/kv/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", chunk.repeat(3));
+        let chunked = format!(
+            "PUT /v1/kv/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n",
+            chunk.repeat(3)
+        );
         assert_eq!(client.send(chunked).await.problem(), "value-too-large");
 
         let mut client = server.connect().await;
         let body = format!("{{\"keys\":[\"{}\"]}}", "x".repeat(2000));
-        let mget = client.send(format!("POST /v1/mget HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len())).await;
+        let mget = client
+            .send(format!("POST /v1/mget HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+            .await;
         assert!(mget.text().contains("max-body"), "{mget:?}");
 
         for pad in [8192, 12000] {

@@ -80,7 +80,16 @@ fn head_is_get_without_the_body() {
         let server = Server::new(&[]);
         server.set(b"a", b"12345");
         let mut client = server.connect().await;
-        for target in ["/v1/kv/a", "/v1/kv/none", "/lookup?key=a", "/?key=a", "/v1/keys", "/healthz", "/openapi.json", "/v1/stats"] {
+        for target in [
+            "/v1/kv/a",
+            "/v1/kv/none",
+            "/lookup?key=a",
+            "/?key=a",
+            "/v1/keys",
+            "/healthz",
+            "/openapi.json",
+            "/v1/stats",
+        ] {
             let head = client.send(format!("HEAD {target} HTTP/1.1\r\nHost: h\r\n\r\n")).await;
             let get = client.get(target).await;
             assert_eq!((head.status, head.body.len()), (get.status, 0), "{target}");
@@ -104,7 +113,11 @@ fn lookup_says_exactly_this() {
             for (target, status, body) in [
                 ("/lookup?key=0", 200, r#"{"key": "0", "value": "0", "status": 200}"#.to_owned()),
                 ("/lookup?x=y&key=0", 200, r#"{"key": "0", "value": "0", "status": 200}"#.to_owned()),
-                ("/lookup?key=q%22%5C", 200, "{\"key\": \"q\\\"\\\\\", \"value\": \"\u{fffd}\\n\", \"status\": 200}".to_owned()),
+                (
+                    "/lookup?key=q%22%5C",
+                    200,
+                    "{\"key\": \"q\\\"\\\\\", \"value\": \"\u{fffd}\\n\", \"status\": 200}".to_owned(),
+                ),
                 ("/lookup?key=a+b%2B", 404, r#"{"key": "a b+", "value": null, "status": 404}"#.to_owned()),
                 ("/lookup", 400, r#"{"key": null, "value": null, "status": 400}"#.to_owned()),
                 ("/lookup?key=", 400, r#"{"key": null, "value": null, "status": 400}"#.to_owned()),
@@ -146,7 +159,10 @@ fn mget_keeps_the_order_and_loses_no_byte() {
         let reply = post(&mut client, "/v1/mget", r#"{"keys":[{"base64":"/w=="},"none","a"]}"#).await;
         assert_eq!((reply.status, reply.text()), (200, r#"{"values":[{"base64":"/g=="},null,"1\""]}"#));
         assert_eq!(post(&mut client, "/v1/mget", r#"{"keys":[]}"#).await.text(), r#"{"values":[]}"#);
-        assert_eq!(post(&mut client, "/v1/groups/other/mget", r#"{"keys":["a"]}"#).await.text(), r#"{"values":[null]}"#);
+        assert_eq!(
+            post(&mut client, "/v1/groups/other/mget", r#"{"keys":["a"]}"#).await.text(),
+            r#"{"values":[null]}"#
+        );
         for bad in ["", "[]", r#"{"keys":[1]}"#, r#"{"keys":[],"x":1}"#, r#"{"keys":[{"base64":"?"}]}"#] {
             assert_eq!(post(&mut client, "/v1/mget", bad).await.problem(), "bad-body", "{bad}");
         }
@@ -218,7 +234,11 @@ fn wrong_paths_methods_and_parameters() {
         assert_eq!((long.status, long.problem().as_str()), (414, "key-too-large"));
         assert!(long.text().contains("max-key"));
         for ttl in ["10", "x", "0s", "", "-1s"] {
-            assert_eq!(put(&mut client, &format!("/v1/kv/a?ttl={ttl}"), "", "1").await.problem(), "bad-parameter", "{ttl}");
+            assert_eq!(
+                put(&mut client, &format!("/v1/kv/a?ttl={ttl}"), "", "1").await.problem(),
+                "bad-parameter",
+                "{ttl}"
+            );
         }
         assert_eq!(client.get("/v1/kv/a").await.status, 404);
     });

@@ -146,7 +146,9 @@ fn a_source_that_is_down_fails_misses_and_spares_hits() {
         assert_eq!((put.status, put.problem().as_str()), (503, "source-unavailable"));
         let delete = client.send("DELETE /v1/kv/hot HTTP/1.1\r\nHost: h\r\n\r\n").await;
         assert_eq!(delete.status, 503);
-        let mget = client.send("POST /v1/mget HTTP/1.1\r\nHost: h\r\nContent-Length: 23\r\n\r\n{\"keys\":[\"hot\",\"cold\"]}").await;
+        let mget = client
+            .send("POST /v1/mget HTTP/1.1\r\nHost: h\r\nContent-Length: 23\r\n\r\n{\"keys\":[\"hot\",\"cold\"]}")
+            .await;
         assert_eq!(mget.status, 503);
         // What could not be written has changed nothing.
         assert_eq!(client.get("/v1/kv/hot").await.text(), "1");
@@ -169,7 +171,8 @@ fn writes_go_to_the_source_first() {
         assert_eq!(put.status, 201);
         assert_eq!(fake.values.borrow().get(&b"b"[..]).map(|v| v.to_vec()), Some(b"2".to_vec()));
         // The condition is about the source's value, which the tier has not seen yet.
-        let absent = client.send("PUT /v1/kv/a HTTP/1.1\r\nHost: h\r\nIf-None-Match: *\r\nContent-Length: 1\r\n\r\n2").await;
+        let absent =
+            client.send("PUT /v1/kv/a HTTP/1.1\r\nHost: h\r\nIf-None-Match: *\r\nContent-Length: 1\r\n\r\n2").await;
         assert_eq!((absent.status, absent.problem().as_str()), (412, "precondition-failed"));
         let etag = client.get("/v1/kv/a").await.header("etag").expect("a tag").to_owned();
         let request = format!("PUT /v1/kv/a HTTP/1.1\r\nHost: h\r\nIf-Match: {etag}\r\nContent-Length: 1\r\n\r\n3");

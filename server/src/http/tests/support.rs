@@ -1,22 +1,14 @@
 //! A worker without a process around it, and a client that shows every byte.
 use crate::{
     app::{App, Bound, Worker},
-    config::{Settings, SourceUrl},
-    dispatch::Calls,
+    config::{GroupSettings, Settings},
     http::{self, Context, Role, general, watch::Watch},
-    net::{clients::Clients, drain::Drain, throttle::Throttle},
-    read::{Group, Policy},
-    source::{Limits, Source, SourceSetup, none::NoneSource},
+    read::Group,
+    source::Source,
+    telemetry::Logs,
 };
-use larder_engine::{Cache, Config, Write};
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use larder_engine::Write;
+use std::{future::Future, io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -46,50 +38,36 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// With these arguments of `larder serve`, and no source.
+    /// With these arguments of `larder serve`, a second group `other` of 1 MiB, and no source.
     pub(super) fn new(args: &[&str]) -> Server {
-        Server::with_source(args, Rc::new(NoneSource))
+        Server::build(args, None)
     }
 
+    /// With this source behind group `default`.
     pub(super) fn with_source(args: &[&str], source: Rc<dyn Source>) -> Server {
-        let settings = Settings::from_args(args).expect("valid arguments");
-        // As `net` builds it: fills live as long as the group says.
-        let default_ttl = source.reads_through().then_some(60_000);
-        let cache = Cache::new(Config { max_memory: 32 << 20, default_ttl, ..Config::default() });
-        let group = |name: &str, cache: Arc<Cache>, source| {
-            Rc::new(Group {
-                name: name.into(),
-                cache,
+        Server::build(args, Some(source))
+    }
+
+    fn build(args: &[&str], source: Option<Rc<dyn Source>>) -> Server {
+        let mut settings = Settings::from_args(args).expect("valid arguments");
+        let default = &mut settings.groups[0];
+        default.max_memory = 32 << 20;
+        let other = GroupSettings { name: "other".into(), max_memory: 1 << 20, ..default.clone() };
+        default.ttl = source.as_ref().map(|_| Duration::from_secs(60));
+        settings.groups.push(other);
+        let app = App::new(settings, Logs::default(), Bound::default(), 100).expect("no source to go wrong");
+        let mut worker = Worker::new(0, Arc::new(app));
+        if let Some(source) = source {
+            let group = &worker.groups[0];
+            worker.groups[0] = Rc::new(Group {
                 source,
-                policy: Policy { ttl: default_ttl, negative_ttl: None },
-                writes: Arc::default(),
-            })
-        };
-        let other = Cache::new(Config { max_memory: 1 << 20, ..Config::default() });
-        let app = Arc::new(App {
-            bound: Bound::default(),
-            telemetry: Default::default(),
-            sources: (0..2).map(|_| source_setup()).collect(),
-            calls: Calls::new(1),
-            caches: vec![cache.clone(), other.clone()],
-            writes: Vec::new(),
-            clients: Arc::new(Clients::new(1, 100)),
-            throttle: Throttle::new(&settings),
-            drain: Drain::default(),
-            instance: 0x1234_5678_9abc_def0,
-            settings,
-        });
-        let worker = Rc::new(Worker {
-            id: 0,
-            app,
-            groups: vec![
-                group("default", cache, source),
-                group("other", other, Rc::new(NoneSource)),
-            ],
-            counters: Arc::default(),
-            http: http::PerWorker::default(),
-        });
-        Server { worker }
+                name: group.name.clone(),
+                cache: group.cache.clone(),
+                policy: group.policy,
+                writes: group.writes.clone(),
+            });
+        }
+        Server { worker: Rc::new(worker) }
     }
 
     pub(super) fn set(&self, key: &[u8], value: &[u8]) {
@@ -119,16 +97,6 @@ impl Server {
         });
         Client { stream: client, read: Vec::new() }
     }
-}
-
-fn source_setup() -> SourceSetup {
-    let limits = Limits {
-        timeout: Duration::from_secs(1),
-        max_in_flight: 1,
-        connections: 1,
-        max_value: 1,
-    };
-    SourceSetup::new(&SourceUrl::None, limits).expect("nothing to go wrong")
 }
 
 async fn serve_general(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
@@ -227,11 +195,7 @@ impl Client {
 fn parse(bytes: &[u8], is_head: bool) -> Option<(Reply, usize)> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let head = String::from_utf8(bytes[..end].to_vec()).expect("heads are ASCII");
-    let mut reply = Reply {
-        status: head[9..12].parse().expect("a status"),
-        head,
-        body: Vec::new(),
-    };
+    let mut reply = Reply { status: head[9..12].parse().expect("a status"), head, body: Vec::new() };
     let no_body = is_head || matches!(reply.status, 204 | 304);
     if no_body {
         return Some((reply, end));

@@ -90,8 +90,12 @@ impl Input {
         self.data.capacity() + self.held.capacity()
     }
 
-    /// Input without a socket, for tests.
-    pub fn feed(&mut self, bytes: &[u8]) {
+    /// Takes in bytes that came in another way than from a socket (tests).
+    pub fn feed(&mut self, bytes: &[u8], spare: &Spare) {
+        self.prepare(1, spare);
         self.data.extend_from_slice(bytes);
     }
 }
+
+#[cfg(test)]
+mod tests;

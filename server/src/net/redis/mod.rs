@@ -35,12 +35,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_DRAINING: Duration = Duration::from_millis(100);
 
 /// Serves a connection to its end.
-pub(super) async fn serve(
-    worker: Rc<Worker>,
-    spare: Rc<Spare>,
-    mut stream: TcpStream,
-    peer: SocketAddr,
-) {
+pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpStream, peer: SocketAddr) {
     let Ok(local) = stream.local_addr() else {
         return; // reset before we got to it
     };

@@ -78,9 +78,7 @@ impl Tags {
         match (self, version) {
             (_, None) => false,
             (Tags::Any, Some(_)) => true,
-            (Tags::List(tags), Some(version)) => {
-                tags.iter().any(|tag| tag.version == version && counts(tag))
-            }
+            (Tags::List(tags), Some(version)) => tags.iter().any(|tag| tag.version == version && counts(tag)),
         }
     }
 }

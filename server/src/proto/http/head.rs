@@ -105,15 +105,12 @@ fn is_harmless(header: &httparse::Header<'_>) -> bool {
         "user-agent",
         "via",
     ];
-    let has_prefix = |prefix: &str| {
-        header.name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    };
+    let has_prefix =
+        |prefix: &str| header.name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     if header.name.eq_ignore_ascii_case("connection") {
         return header.value.eq_ignore_ascii_case(b"keep-alive");
     }
-    IGNORED.iter().any(|name| name.eq_ignore_ascii_case(header.name))
-        || has_prefix("x-")
-        || has_prefix("sec-")
+    IGNORED.iter().any(|name| name.eq_ignore_ascii_case(header.name)) || has_prefix("x-") || has_prefix("sec-")
 }
 
 #[cfg(test)]

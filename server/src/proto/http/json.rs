@@ -10,9 +10,8 @@ const REPLACEMENT: &str = "\u{fffd}";
 fn is_clean(bytes: &[u8]) -> bool {
     // No early exit within a chunk, so that the compiler can use vector instructions.
     bytes.chunks(64).all(|chunk| {
-        chunk.iter().fold(false, |dirty, &b| {
-            dirty | !(0x20..0x7f).contains(&b) | (b == b'"') | (b == b'\\')
-        }) == false
+        let is_dirty = |b: u8| !(0x20..0x7f).contains(&b) | (b == b'"') | (b == b'\\');
+        !chunk.iter().fold(false, |dirty, &b| dirty | is_dirty(b))
     })
 }
 
@@ -121,11 +120,7 @@ mod tests {
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let text = "[a\"\\\\\u{0}-\u{1f}é☃😀]{0,30}".prop_map(String::into_bytes);
         let mixed = (text.clone(), proptest::collection::vec(any::<u8>(), 0..6), text.clone());
-        prop_oneof![
-            text,
-            proptest::collection::vec(any::<u8>(), 0..80),
-            mixed.prop_map(|(a, b, c)| [a, b, c].concat()),
-        ]
+        prop_oneof![text, proptest::collection::vec(any::<u8>(), 0..80), mixed.prop_map(|(a, b, c)| [a, b, c].concat()),]
     }
 
     proptest! {

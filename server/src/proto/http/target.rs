@@ -21,11 +21,7 @@ pub fn decode_query<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [
 }
 
 /// Borrows `raw` if there is nothing to decode; fills `scratch` otherwise.
-fn decode<'a>(
-    raw: &'a [u8],
-    plus_is_space: bool,
-    scratch: &'a mut Vec<u8>,
-) -> Result<&'a [u8], Malformed> {
+fn decode<'a>(raw: &'a [u8], plus_is_space: bool, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Malformed> {
     if !raw.iter().any(|&b| b == b'%' || (plus_is_space && b == b'+')) {
         return Ok(raw);
     }
@@ -51,11 +47,9 @@ fn hex_digit(byte: u8) -> Option<u8> {
 
 /// The raw `name=value` pairs of a query, in order; a pair without `=` has an empty value.
 pub fn pairs(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    query.split(|&b| b == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
-        match pair.iter().position(|&b| b == b'=') {
-            Some(at) => (&pair[..at], &pair[at + 1..]),
-            None => (pair, &b""[..]),
-        }
+    query.split(|&b| b == b'&').filter(|pair| !pair.is_empty()).map(|pair| match pair.iter().position(|&b| b == b'=') {
+        Some(at) => (&pair[..at], &pair[at + 1..]),
+        None => (pair, &b""[..]),
     })
 }
 

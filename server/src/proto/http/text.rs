@@ -1,6 +1,9 @@
 //! Small pieces of text that heads are made of: decimal numbers, the date, the head of an HTTP/1.1 response.
 use larder_engine::Millis;
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    io::Write,
+    time::{Duration, UNIX_EPOCH},
+};
 
 /// Something that bytes can be appended to.
 pub trait Sink {
@@ -44,7 +47,7 @@ impl Date {
         let mut text = [b' '; Date::LEN];
         // IMF-fixdate has four digits for the year; the cap keeps the formatter within them.
         let moment = UNIX_EPOCH + Duration::from_secs(second.min(LAST_SECOND));
-        text.copy_from_slice(httpdate::fmt_http_date(moment).as_bytes());
+        write!(&mut text[..], "{}", httpdate::HttpDate::from(moment)).expect("IMF-fixdate has a fixed length");
         Date { second, text }
     }
 }

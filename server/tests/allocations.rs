@@ -1,0 +1,195 @@
+//! A hit allocates nothing, under a counting allocator: over the Redis protocol the connection's processing without its
+//! socket, over HTTP a whole connection.
+//!
+//! A binary of its own, because of its allocator, which counts for each thread by itself.
+#![expect(clippy::unwrap_used, unsafe_code)]
+
+use larder::{
+    app::{App, Bound, Worker},
+    clock,
+    config::Settings,
+    http,
+    net::{
+        clients::Client,
+        redis::{
+            conn::{Conn, Step},
+            spare::Spare,
+        },
+    },
+    telemetry::Logs,
+};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    rc::Rc,
+    sync::Arc,
+    task::Waker,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// Counts the calling thread's allocations, growth included.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// Safety: everything is passed on to the system's allocator unchanged; counting allocates nothing (a const thread-local
+// without a destructor).
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // Safety: the caller's promise is the one that is asked for.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // Safety: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // Safety: as above.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn command(args: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len());
+    for arg in args {
+        bytes += &format!("${}\r\n{arg}\r\n", arg.len());
+    }
+    bytes.into_bytes()
+}
+
+/// Takes `input` in, processes it and forgets the replies, as if they had been sent; says how long they were.
+fn exchange(conn: &mut Conn, worker: &Worker, spare: &Spare, input: &[u8]) -> usize {
+    conn.input.feed(input, spare);
+    let step = conn.process(worker, spare, clock::now());
+    assert_eq!(step, Step::Input { more: 1 });
+    assert!(conn.input.unread().is_empty());
+    conn.input.rest(spare);
+    let replies = conn.out.len();
+    conn.out.clear();
+    replies
+}
+
+#[test]
+fn a_redis_hit_allocates_nothing() {
+    let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
+    let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 10).unwrap());
+    let worker = Worker::new(0, app);
+    let spare = Spare::default();
+    let address = ([127, 0, 0, 1], 1).into();
+    let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
+    let mut conn = Conn::new(&worker, client);
+
+    let value = "v".repeat(64);
+    let mut setup = command(&["SET", "large", &"x".repeat(512 << 10)]);
+    for i in 0..100 {
+        setup.extend(command(&["SET", &format!("key:{i}"), &value]));
+    }
+    exchange(&mut conn, &worker, &spare, &setup);
+
+    let one = command(&["GET", "key:7"]);
+    let pipeline: Vec<u8> = (0..100).flat_map(|i| command(&["GET", &format!("key:{i}")])).collect();
+    let misses = command(&["GET", "none"]);
+    let large = command(&["GET", "large"]);
+    let cases = [
+        ("GET", &one, 64 + 7),
+        ("100 GETs in one pipeline", &pipeline, 100 * (64 + 7)),
+        ("GET of an absent key, no source", &misses, 5),
+        ("GET of a large value", &large, (512 << 10) + 11),
+    ];
+    // Buffers reach their size the first time.
+    for (_, input, _) in &cases {
+        exchange(&mut conn, &worker, &spare, input);
+    }
+    for (what, input, length) in cases {
+        let before = ALLOCATIONS.get();
+        for _ in 0..1000 {
+            assert_eq!(exchange(&mut conn, &worker, &spare, input), length, "{what}");
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "allocations in 1000 times: {what}");
+    }
+    // The counter counts.
+    let before = ALLOCATIONS.get();
+    exchange(&mut conn, &worker, &spare, &command(&["ECHO", &value]));
+    assert!(ALLOCATIONS.get() > before, "building a command allocates");
+}
+
+#[test]
+fn an_http_hit_allocates_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
+    runtime.block_on(async {
+        let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
+        let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 10).unwrap());
+        let worker = Rc::new(Worker::new(0, app));
+        let cache = worker.groups[0].cache.clone();
+        for (key, len) in [("key", 64), ("large", 48 << 10)] {
+            let value = vec![b'v'; len];
+            let write = larder_engine::Write::new(&value);
+            cache.tier().set(cache.key(key.as_bytes()), write, clock::now()).unwrap();
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        tokio::task::spawn_local(http::serve_connection(worker, stream, peer, http::Role::Native));
+
+        let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
+        let cases = [
+            get("/v1/kv/key"),
+            get("/v1/kv/%6bey"),
+            get("/lookup?key=key"),
+            get("/?key=key"),
+            get("/v1/kv/large"),
+            get("/v1/kv/key").repeat(100),
+        ];
+        let mut answer = vec![0; 1 << 20];
+        for request in &cases {
+            // Buffers reach their size the first time; how long the answer is shows by the next request's.
+            let mut length = 0;
+            for _ in 0..3 {
+                client.write_all(request.as_bytes()).await.unwrap();
+                length = read_answers(&mut client, &mut answer, request.matches("GET ").count()).await;
+            }
+            let before = ALLOCATIONS.get();
+            for _ in 0..1000 {
+                client.write_all(request.as_bytes()).await.unwrap();
+                client.read_exact(&mut answer[..length]).await.unwrap();
+            }
+            assert_eq!(ALLOCATIONS.get() - before, 0, "allocations in 1000 times: {request:?}");
+        }
+        // The counter counts.
+        let before = ALLOCATIONS.get();
+        client.write_all(get("/v1/kv/none").as_bytes()).await.unwrap();
+        read_answers(&mut client, &mut answer, 1).await;
+        assert!(ALLOCATIONS.get() > before, "a problem document is allocated");
+    });
+}
+
+/// Reads so many answers of known length; how long they are together.
+async fn read_answers(client: &mut TcpStream, into: &mut [u8], count: usize) -> usize {
+    let (mut filled, mut end) = (0, 0);
+    for _ in 0..count {
+        loop {
+            if let Some(head) = into[end..filled].windows(4).position(|w| w == b"\r\n\r\n") {
+                let text = std::str::from_utf8(&into[end..end + head]).unwrap();
+                let length = text.split("content-length: ").nth(1).unwrap().lines().next().unwrap();
+                let body: usize = length.parse().unwrap();
+                if end + head + 4 + body <= filled {
+                    end += head + 4 + body;
+                    break;
+                }
+            }
+            filled += client.read(&mut into[filled..]).await.unwrap();
+        }
+    }
+    assert_eq!(end, filled);
+    end
+}

@@ -1,0 +1,180 @@
+//! HTTP from outside: the real binary, curl, and a real redis-server behind it.
+#![expect(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/larder.rs"]
+mod larder;
+
+use common::{RedisServer, Reply, wait_until};
+use larder::Larder;
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+/// What curl printed: the status, then the body.
+struct Answer {
+    status: u16,
+    headers: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.headers.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+}
+
+/// Runs curl with these arguments and, for `--data-binary @-`, this input.
+fn curl_with(input: &[u8], args: &[&str]) -> Answer {
+    let headers = tempfile::NamedTempFile::new().unwrap();
+    let mut curl = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "20", "--dump-header"])
+        .arg(headers.path())
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Curl may have stopped reading when it got its answer.
+    let _ = curl.stdin.take().unwrap().write_all(input);
+    let output = curl.wait_with_output().unwrap();
+    assert!(output.status.success(), "curl {args:?}: {}", output.status);
+    let headers = std::fs::read_to_string(headers.path()).unwrap();
+    // After a `100 Continue` the last block counts.
+    let headers = headers.trim_end().rsplit("\r\n\r\n").next().unwrap().to_string();
+    let status = headers.split(' ').nth(1).unwrap().trim().parse().unwrap();
+    Answer { status, headers, body: output.stdout }
+}
+
+fn curl(args: &[&str]) -> Answer {
+    curl_with(b"", args)
+}
+
+#[test]
+fn every_version_of_http_serves_the_same() {
+    let larder = Larder::start(&[]);
+    let url = |path: &str| format!("http://127.0.0.1:{}{path}", larder.http);
+    // Large enough for several of HTTP/2's windows, and with every byte.
+    let value: Vec<u8> = (0..3 << 20).map(|i: u32| (i ^ i >> 8) as u8).collect();
+    for version in ["--http1.1", "--http2-prior-knowledge", "--http1.0"] {
+        let key = url(&format!("/v1/kv/{version}/a%20b"));
+        let put = curl_with(&value, &[version, "-X", "PUT", "--data-binary", "@-", &format!("{key}?ttl=1h")]);
+        assert_eq!(put.status, 201, "{version}");
+        let get = curl(&[version, &key]);
+        assert_eq!(get.status, 200);
+        assert!(get.body == value, "{version}");
+        let etag = get.header("etag").unwrap();
+        assert_eq!(put.header("etag"), Some(etag));
+        let head = curl(&[version, "--head", "-o", "/dev/null", &key]);
+        assert_eq!((head.status, head.body.len()), (200, 0));
+        assert_eq!(head.header("content-length"), Some("3145728"));
+        let again = curl(&[version, "-H", &format!("If-None-Match: {etag}"), &key]);
+        assert_eq!((again.status, again.body.len()), (304, 0));
+        assert_eq!(curl(&[version, "-X", "DELETE", &key]).status, 204);
+        assert_eq!(curl(&[version, &key]).status, 404);
+    }
+}
+
+#[test]
+fn a_body_over_the_limit_is_refused_before_it_is_sent() {
+    let larder = Larder::start(&["--max-value", "1MiB"]);
+    let url = format!("http://127.0.0.1:{}/v1/kv/a", larder.http);
+    let value = vec![b'x'; 8 << 20];
+    for expect in ["Expect: 100-continue", "Expect:"] {
+        let put = curl_with(&value, &["-X", "PUT", "-H", expect, "--data-binary", "@-", &url]);
+        assert_eq!(put.status, 413, "{expect}");
+        assert!(put.text().contains("max-value"), "{}", put.text());
+    }
+    assert_eq!(curl(&[&url]).status, 404);
+}
+
+#[test]
+fn lookups_through_a_redis_that_comes_and_goes() {
+    let mut redis = RedisServer::start();
+    redis.command(&["SET", "a", "1"]);
+    redis.command(&["SET", "b", "2"]);
+    redis.command(&["LPUSH", "list", "x"]);
+    let larder = Larder::start(&["--source", &redis.url(), "--ttl", "1h"]);
+    let url = |path: &str| format!("http://127.0.0.1:{}{path}", larder.http);
+    wait_until("ready", || curl(&[&url("/readyz")]).status == 200);
+
+    let lookup = |key: &str| {
+        let answer = curl(&[&url(&format!("/lookup?key={key}"))]);
+        (answer.status, answer.text().to_owned())
+    };
+    assert_eq!(lookup("a"), (200, r#"{"key": "a", "value": "1", "status": 200}"#.to_owned()));
+    assert_eq!(lookup("none"), (404, r#"{"key": "none", "value": null, "status": 404}"#.to_owned()));
+    assert_eq!(curl(&[&url("/v1/kv/list")]).status, 502);
+
+    redis.kill();
+    assert_eq!(lookup("a").0, 200);
+    wait_until("the loss to be noticed", || lookup("b").0 == 503);
+    assert_eq!(lookup("b").1, r#"{"key": "b", "value": null, "status": 503}"#);
+    let put = curl_with(b"3", &["-X", "PUT", "--data-binary", "@-", &url("/v1/kv/a")]);
+    assert_eq!((put.status, put.header("retry-after")), (503, Some("1")));
+    assert_eq!(curl(&[&url("/readyz")]).status, 200, "a source that is lost later does not make it unready");
+
+    redis.restart();
+    redis.command(&["SET", "b", "2"]);
+    wait_until("service to return", || lookup("b") == (200, r#"{"key": "b", "value": "2", "status": 200}"#.to_owned()));
+    let put = curl_with(b"3", &["-X", "PUT", "--data-binary", "@-", &url("/v1/kv/a?ttl=100s")]);
+    assert_eq!(put.status, 204);
+    assert_eq!(redis.command(&["GET", "a"]), Reply::bulk("3"));
+    assert!((1..=100).contains(&redis.command(&["TTL", "a"]).int()));
+    assert_eq!(curl(&["-X", "DELETE", &url("/v1/kv/a")]).status, 204);
+    assert_eq!(redis.command(&["EXISTS", "a"]).int(), 0);
+}
+
+#[test]
+fn not_ready_before_the_source_was_reached() {
+    let mut redis = RedisServer::start();
+    redis.kill();
+    let larder = Larder::start(&["--source", &redis.url()]);
+    let url = format!("http://127.0.0.1:{}/readyz", larder.admin);
+    let answer = curl(&[&url]);
+    assert_eq!(answer.status, 503);
+    assert!(answer.text().contains("/problems/not-ready"), "{}", answer.text());
+    redis.restart();
+    wait_until("ready", || curl(&[&url]).status == 200);
+}
+
+#[test]
+fn what_was_served_is_counted() {
+    let larder = Larder::start(&[]);
+    let url = |path: &str| format!("http://127.0.0.1:{}{path}", larder.http);
+    curl_with(b"1", &["-X", "PUT", "--data-binary", "@-", &url("/v1/kv/a")]);
+    for _ in 0..3 {
+        assert_eq!(curl(&[&url("/v1/kv/a")]).status, 200);
+        assert_eq!(curl(&[&url("/v1/kv/none")]).status, 404);
+    }
+    assert_eq!(curl(&["-H", "If-None-Match: *", &url("/v1/kv/a")]).status, 304);
+    assert!(larder.metric("larder_http_responses_total{class=\"2xx\"}") >= 4.0);
+    assert_eq!(larder.metric("larder_http_responses_total{class=\"3xx\"}"), 1.0);
+    assert_eq!(larder.metric("larder_http_responses_total{class=\"4xx\"}"), 3.0);
+    // Counted when the answer is on its way.
+    wait_until("times", || larder.metric("larder_http_request_duration_seconds_count") >= 8.0);
+    let stats: serde_json::Value = serde_json::from_str(&larder.get("/v1/stats")).unwrap();
+    assert_eq!(stats["groups"]["default"]["cache_hits"], 4, "{stats}");
+}
+
+#[test]
+fn the_log_level_changes_at_run_time() {
+    let larder = Larder::start(&[]);
+    let url = format!("http://127.0.0.1:{}/v1/log-level", larder.admin);
+    assert_eq!(curl(&[&url]).text(), r#"{"level":"warn"}"#);
+    assert_eq!(curl_with(b"debug\n", &["-X", "PUT", "--data-binary", "@-", &url]).text(), r#"{"level":"debug"}"#);
+    assert_eq!(
+        curl_with(b"{\"level\":\"ERROR\"}", &["-X", "PUT", "--data-binary", "@-", &url]).text(),
+        r#"{"level":"error"}"#
+    );
+    let bad = curl_with(b"loud", &["-X", "PUT", "--data-binary", "@-", &url]);
+    assert_eq!(bad.status, 400);
+    assert_eq!(curl(&[&url]).text(), r#"{"level":"error"}"#);
+    assert_eq!(curl(&[&format!("http://127.0.0.1:{}/v1/log-level", larder.http)]).status, 404);
+}

@@ -1,7 +1,7 @@
 //! A hit over the Redis protocol allocates nothing: the connection's processing, without its socket, under a counting allocator.
 //!
 //! A binary of its own, because the allocator counts for the whole process; one test, because tests run side by side.
-#![expect(clippy::unwrap_used, unsafe_code)]
+#![expect(unsafe_code)]
 
 use larder::{
     app::{App, Bound, Worker},

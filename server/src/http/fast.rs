@@ -33,6 +33,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context as Cx, Poll, ready},
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -63,6 +64,7 @@ pub(super) async fn serve(context: &Rc<Context>, stream: TcpStream, watch: &Watc
         batch: Vec::new(),
         waiting: Vec::new(),
         state: State::Idle,
+        answered: 0,
         hits: 0,
     };
     watch.allow(context.worker.app.settings.idle_timeout);
@@ -123,8 +125,9 @@ struct Fast<'c> {
     batch: Vec<Fetch>,
     waiting: Vec<Waiting>,
     state: State,
-    /// Hits of the turn that are not counted yet.
-    hits: u64,
+    /// Requests answered in this turn that are not counted yet, and those of them that were hits.
+    answered: u32,
+    hits: u32,
 }
 
 /// An answer that could not be written at once, and those that come after it.
@@ -132,6 +135,7 @@ struct Waiting {
     reading: Reading,
     key: Box<[u8]>,
     answer: Answer,
+    begun: Instant,
     after: Output,
 }
 
@@ -171,8 +175,8 @@ impl Fast<'_> {
                 filled += free.filled().len();
                 worker.counters.http_bytes_in.add(free.filled().len() as u64);
             }
-            let was = self.state;
-            let answered = self.answer_all(filled, buffers);
+            let (was, begun) = (self.state, Instant::now());
+            let answered = self.answer_all(filled, buffers, begun);
             self.input.clear();
             self.input.extend_from_slice(&buffers.input[answered..filled]);
             if !self.batch.is_empty() {
@@ -187,6 +191,7 @@ impl Fast<'_> {
                 Poll::Ready(result) => result?,
                 Poll::Pending => self.output.append(&mut buffers.output),
             }
+            self.count(begun.elapsed());
             if !self.waiting.is_empty() {
                 return Poll::Ready(Ok(Next::Settle));
             }
@@ -206,8 +211,18 @@ impl Fast<'_> {
         }
     }
 
+    /// Counts what was answered in this turn.
+    #[inline]
+    fn count(&mut self, took: Duration) {
+        let counters = &self.context.worker.counters;
+        counters.http_responses_2xx.add(std::mem::take(&mut self.hits).into());
+        for _ in 0..std::mem::take(&mut self.answered) {
+            counters.http_seconds.record(took);
+        }
+    }
+
     /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they take.
-    fn answer_all(&mut self, filled: usize, buffers: &mut Buffers) -> usize {
+    fn answer_all(&mut self, filled: usize, buffers: &mut Buffers, begun: Instant) -> usize {
         let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
         let now = clock::now();
         let date = buffers.date.at(now);
@@ -222,21 +237,28 @@ impl Fast<'_> {
                 Front::Partial if filled - at <= max_head => break State::InHead,
                 Front::Plain { .. } | Front::Partial | Front::Other => break State::Foreign,
             };
-            if !self.answer(target, now, date, output) {
+            let waiting = self.waiting.len();
+            if !self.answer(target, (now, begun), date, output) {
                 break State::Foreign;
             }
+            self.answered += u32::from(waiting == self.waiting.len());
             at += len;
             if self.waiting.len() == MOST_WAITING || output.len() > ENOUGH {
                 break State::Backlog;
             }
         };
-        self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits));
         at
     }
 
     /// Answers a plain request; false if it is not for a hot route, or not well-formed enough for a short answer.
     #[inline]
-    fn answer(&mut self, target: &[u8], now: Millis, date: &[u8; Date::LEN], output: &mut Output) -> bool {
+    fn answer(
+        &mut self,
+        target: &[u8],
+        (now, begun): (Millis, Instant),
+        date: &[u8; Date::LEN],
+        output: &mut Output,
+    ) -> bool {
         let worker = &self.context.worker;
         let (path, query) = target::split(target);
         let (reading, decoded) = if let Some(key) = path.strip_prefix(b"/v1/kv/") {
@@ -269,10 +291,10 @@ impl Fast<'_> {
         }
         let group = &worker.groups[0];
         let instance = worker.app.instance;
-        let begun = group.begin(group.cache.key(key), now, &mut self.batch, |entry| {
+        let found = group.begin(group.cache.key(key), now, &mut self.batch, |entry| {
             reading.write_hit(output, &entry, now, instance, date)
         });
-        let answer = match begun {
+        let answer = match found {
             Begun::Hit(None) => {
                 self.hits += 1;
                 return true;
@@ -286,7 +308,7 @@ impl Fast<'_> {
             Begun::Hit(Some(value)) => Answer::Large(value),
             Begun::Wait(wait) => Answer::Wait(wait),
         };
-        self.waiting.push(Waiting { reading, key: key.into(), answer, after: Output::default() });
+        self.waiting.push(Waiting { reading, key: key.into(), answer, begun, after: Output::default() });
         true
     }
 
@@ -294,7 +316,7 @@ impl Fast<'_> {
     async fn settle(&mut self) -> io::Result<()> {
         let worker = self.context.worker.clone();
         for waiting in std::mem::take(&mut self.waiting) {
-            let Waiting { reading, key, answer, mut after } = waiting;
+            let Waiting { reading, key, answer, begun, mut after } = waiting;
             // The source keeps its own deadline.
             self.watch.allow(None);
             let read = match answer {
@@ -308,6 +330,7 @@ impl Fast<'_> {
             };
             worker.counters.http_answered(response.status().as_u16());
             self.send(response).await?;
+            worker.counters.http_seconds.record(begun.elapsed());
             self.output.append(&mut after);
         }
         self.flush().await?;

@@ -215,7 +215,14 @@ impl<'r> Put<'r> {
             let holds = |version: Option<u64>| self.preconditions.of_write(version.map(|version| version ^ instance));
             call.group.put_if(&self.key, value, expiry, holds).await
         };
-        let (status, version) = match stored.map_err(|error| Problem::source(&error))? {
+        let stored = stored.map_err(|error| match error {
+            // Nobody but the tier can have refused.
+            SourceError::Refused(why) if !call.group.source.reads_through() => {
+                Problem::of(Kind::ValueTooLarge, &*why)
+            }
+            error => Problem::source(&error),
+        })?;
+        let (status, version) = match stored {
             Stored::Created(version) => (StatusCode::CREATED, version),
             Stored::Replaced(version) => (StatusCode::NO_CONTENT, version),
             Stored::Unmet => return Err(Problem::new(Kind::PreconditionFailed)),

@@ -14,6 +14,13 @@ fn sizes_are_bounded_and_name_their_settings() {
         assert_eq!((large.status, large.problem().as_str()), (413, "value-too-large"));
         assert!(large.text().contains("max-value"));
 
+        // Within `max-value`, and yet more than the group's 1 MiB of memory can hold.
+        let roomy = Server::new(&["--max-value", "2MiB"]);
+        let put = format!("PUT /v1/groups/other/kv/a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{}", 2 << 20, "x".repeat(2 << 20));
+        let large = roomy.connect().await.send(put).await;
+        assert_eq!((large.status, large.problem().as_str()), (413, "value-too-large"));
+        assert!(large.text().contains("max-memory"), "{large:?}");
+
         // Not announced, so noticed while it is read.
         let mut client = server.connect().await;
         let chunk = format!("1f4\r\n{}\r\n", "x".repeat(500));

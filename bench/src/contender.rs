@@ -130,7 +130,9 @@ impl Contender for QuickCache {
 }
 
 /// Plain least-recently-used (crate `lru`) behind one lock.
-pub(crate) struct Lru(Mutex<lru::LruCache<Box<[u8]>, Box<[u8]>>>);
+pub(crate) struct Lru(Mutex<lru::LruCache<Owned, Owned>>);
+
+type Owned = Box<[u8]>;
 
 impl Contender for Lru {
     const NAME: &'static str = "lru";

@@ -114,7 +114,8 @@ struct Filled<C>(C);
 
 impl<C: Contender> Filled<C> {
     fn empty(walk: &Walk) -> C {
-        C::new(walk.keys.len() + walk.keys.len() / 16, 71)
+        // Room to spare, because a sharded cache evicts where one shard is full while others are not.
+        C::new(walk.keys.len() + walk.keys.len() / 16 + 1000, 71)
     }
 
     fn new(walk: &Walk) -> Filled<C> {

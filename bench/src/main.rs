@@ -11,12 +11,17 @@ mod machine;
 mod memory;
 mod report;
 mod servers;
+mod soak;
 mod stamp;
 mod trace;
 mod wire;
 
 use clap::Parser;
 use std::process::ExitCode;
+
+/// The allocator of `larder`, so that the engine behaves here as it does there; the caches it is compared with have it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures Larder and what it is compared with; prints one JSON object per line.
 #[derive(Debug, Parser)]
@@ -27,6 +32,7 @@ enum Program {
     Engine(engine::Args),
     Bound(bound::Args),
     Server(compare::Args),
+    Soak(soak::Args),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +43,7 @@ fn main() -> ExitCode {
         Program::Engine(args) => engine::run(&args, out),
         Program::Bound(args) => bound::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
+        Program::Soak(args) => soak::run(&args, out),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

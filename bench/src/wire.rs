@@ -180,6 +180,8 @@ impl Http {
         self.answer()
     }
 
+<<<<<<< HEAD
+=======
     /// `PUT path` with this body.
     pub(crate) fn put(&mut self, path: &str, body: &[u8]) -> anyhow::Result<Answer> {
         let length = body.len();
@@ -189,6 +191,7 @@ impl Http {
         self.answer()
     }
 
+>>>>>>> net
     fn answer(&mut self) -> anyhow::Result<Answer> {
         self.0.flush()?;
         let status_line = self.0.line()?;

@@ -2,7 +2,7 @@
 //! socket, over HTTP a whole connection.
 //!
 //! A binary of its own, because of its allocator, which counts for each thread by itself.
-#![expect(clippy::unwrap_used, unsafe_code)]
+#![expect(unsafe_code)]
 
 use larder::{
     app::{App, Bound, Worker},

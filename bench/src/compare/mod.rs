@@ -1,20 +1,21 @@
 //! `larder-bench server`: larder against redis-server and nginx, by CPU time per request and by throughput.
 mod clients;
+mod rivals;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     machine,
     report::{self, Figure, Target, median},
-    servers::{self, Server},
-    wire::{Http, Reply, Resp},
+    servers,
 };
-use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
+use rivals::{Rival, Sample, Setting};
 use serde::Serialize;
 use std::{
     io::Write,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 /// Compares a larder binary with redis-server and nginx: CPU time per request and throughput
@@ -116,27 +117,25 @@ struct Machine {
     versions: Vec<String>,
 }
 
-/// Keys as redis-benchmark asks for them, all with the same value.
-const KEYS: u64 = 100_000;
-const VALUE: [u8; 64] = [b'v'; 64];
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Runs the program.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (server_core, client_core) = machine::server_and_client_core()?;
-    let bench = Bench {
+    let setting = Setting {
         larder: &args.larder,
-        runs: args.runs,
         seconds: args.seconds,
         server_core,
         client_core,
         source_core: args.source_core.unwrap_or(client_core),
     };
+<<<<<<< HEAD
+    report::line(out, &machine(&setting)?)?;
+=======
     report::line(out, &bench.machine()?)?;
+>>>>>>> net
     let loads = if args.load.is_empty() { Load::value_variants() } else { &args.load };
     let mut figures = Vec::new();
     for &load in loads {
-        let [subject, reference] = bench.compare(load)?;
+        let [subject, reference] = compare(&setting, args.runs, load)?;
         let (cpu, throughput) = load.targets();
         let name = |what| {
             let load = load.to_possible_value().map(|value| value.get_name().to_owned());
@@ -155,79 +154,66 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How a server is loaded.
-enum Way {
-    /// redis-benchmark with this pipeline.
-    Redis(u32),
-    /// wrk on this path.
-    Http(&'static str),
-}
-
-/// A server, ready to be loaded.
-struct Rival {
-    name: &'static str,
-    server: Server,
-    way: Way,
-    /// Where the requests must arrive: the server itself finds the keys, or this one behind it does.
-    source: Option<Server>,
-}
-
-/// One load of one server.
-#[derive(Debug, Clone, Copy)]
-struct Sample {
-    requests: u64,
-    cpu_us: f64,
-    per_second: f64,
-}
-
-struct Bench<'a> {
-    larder: &'a Path,
-    runs: u64,
-    seconds: u64,
-    server_core: usize,
-    client_core: usize,
-    source_core: usize,
-}
-
-impl Bench<'_> {
-    /// Subject and reference under one load, run by run in turn.
-    fn compare(&self, load: Load) -> anyhow::Result<[Row; 2]> {
-        let rivals = match load {
-            Load::GetP1 => [self.larder(Way::Redis(1))?, self.redis(1)?],
-            Load::GetP16 => [self.larder(Way::Redis(16))?, self.redis(16)?],
-            Load::HttpKv => self.http("/v1/kv/key:000000000042")?,
-            Load::HttpLookup => self.http("/lookup?key=key:000000000042")?,
-            Load::MissesP1 => [self.misses(1)?, self.larder(Way::Redis(1))?],
-            Load::MissesP16 => [self.misses(16)?, self.larder(Way::Redis(16))?],
-        };
-        let sizes = [self.warm_up(&rivals[0])?, self.warm_up(&rivals[1])?];
-        let mut samples = [Vec::new(), Vec::new()];
-        for _ in 0..self.runs {
-            for ((rival, size), samples) in rivals.iter().zip(sizes).zip(&mut samples) {
-                samples.push(self.sample(rival, size)?);
-            }
+/// Subject and reference under one load, run by run in turn.
+fn compare(setting: &Setting<'_>, runs: u64, load: Load) -> anyhow::Result<[Row; 2]> {
+    let rivals = setting.rivals(load)?;
+    let sizes = [setting.warm_up(&rivals[0])?, setting.warm_up(&rivals[1])?];
+    let mut samples = [Vec::new(), Vec::new()];
+    for _ in 0..runs {
+        for ((rival, size), samples) in rivals.iter().zip(sizes).zip(&mut samples) {
+            samples.push(setting.sample(rival, size)?);
         }
-        let row = |rival: &Rival, samples: &[Sample]| {
-            let cpu: Vec<f64> = samples.iter().map(|sample| sample.cpu_us).collect();
-            let rate: Vec<f64> = samples.iter().map(|sample| sample.per_second).collect();
-            let low = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
-            Row {
-                program: "server",
-                load,
-                server: rival.name,
-                runs: self.runs,
-                requests: samples.iter().map(|sample| sample.requests).sum(),
-                cpu_us_per_request: report::rounded(median(&cpu)),
-                cpu_us_min: report::rounded(low(&cpu)),
-                cpu_us_max: report::rounded(high(&cpu)),
-                per_second: median(&rate).round(),
-                per_second_min: low(&rate).round(),
-                per_second_max: high(&rate).round(),
-            }
-        };
-        Ok([row(&rivals[0], &samples[0]), row(&rivals[1], &samples[1])])
     }
+<<<<<<< HEAD
+    let row = |rival: &Rival, samples: &[Sample]| {
+        let cpu: Vec<f64> = samples.iter().map(|sample| sample.cpu_us).collect();
+        let rate: Vec<f64> = samples.iter().map(|sample| sample.per_second).collect();
+        let low = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        Row {
+            program: "server",
+            load,
+            server: rival.name,
+            runs,
+            requests: samples.iter().map(|sample| sample.requests).sum(),
+            cpu_us_per_request: report::rounded(median(&cpu)),
+            cpu_us_min: report::rounded(low(&cpu)),
+            cpu_us_max: report::rounded(high(&cpu)),
+            per_second: median(&rate).round(),
+            per_second_min: low(&rate).round(),
+            per_second_max: high(&rate).round(),
+        }
+    };
+    Ok([row(&rivals[0], &samples[0]), row(&rivals[1], &samples[1])])
+}
+
+/// The machine and the versions.
+fn machine(setting: &Setting<'_>) -> anyhow::Result<Machine> {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo")?;
+    let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let version = |program: &Path, argument| -> anyhow::Result<String> {
+        let output = Command::new(program).arg(argument).output()?;
+        // nginx writes it to standard error.
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+    };
+    Ok(Machine {
+        program: "server",
+        cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+        cores: machine::cores()?.len(),
+        server_core: setting.server_core,
+        client_core: setting.client_core,
+        source_core: setting.source_core,
+        versions: vec![
+            version(setting.larder, "--version")?,
+            version(&servers::require("redis-server")?, "--version")?,
+            version(&servers::require("nginx")?, "-v")?,
+            version(&servers::require("wrk")?, "-v")?,
+        ],
+    })
+=======
 
     fn redis(&self, pipeline: u32) -> anyhow::Result<Rival> {
         let server = servers::redis(Some(self.server_core))?;
@@ -421,4 +407,5 @@ mod tests {
         let error = bench.sample(&absent, 0).expect_err("404s");
         assert!(error.to_string().contains("Non-2xx"), "{error}");
     }
+>>>>>>> net
 }

@@ -25,10 +25,11 @@ use std::{io::Write, path::PathBuf};
 ///
 /// Mode `bytes`: every cache gets the memory that N entries of raw data need, N x (key-size + value-size), or what --bytes says.
 /// larder runs with `max_memory` set to it, keys and values of those sizes really stored; its own accounting (index, ghost and
-/// bookkeeping included) is the bound. The others, which cannot bound their memory, hold as many entries as fit at the
-/// resident bytes that one entry of that shape costs them: measured in this run, each in a process of its own, full and
-/// turned over twice (so that tables, ghosts and sketches are there), as the mean over four sizes between two doublings of a table.
-/// What a rival needs however small it is (moka's buffers and sketch) is thus shared by many entries, to its advantage.
+/// bookkeeping included) is the bound. The others, which cannot bound their memory, hold as many entries as fit at the resident
+/// bytes that one entry of that shape costs them. This is measured in this run, each in a process of its own, and to their advantage:
+/// filled once (evictions leave ghosts and gaps that are not charged), freed memory given back at once, what a cache needs however
+/// small it is (moka's buffers and sketch) shared by 100,000 entries and more, and the mean taken over four sizes between two doublings
+/// of a table.
 ///
 /// One line per cache: trace, mode, capacity (entries that the cache may hold; bytes for larder in mode `bytes`), percent (of the
 /// trace's distinct keys), policy, requests, hits, hit_ratio; in mode `bytes` also bytes_budget, bytes_measured (what the cache held
@@ -118,7 +119,7 @@ fn footprint<C: Contender>(dataset: &Dataset) -> anyhow::Result<f64> {
     const SIZES: [u64; 4] = [100_000, 119_000, 141_000, 168_000];
     let mut sum = 0.0;
     for entries in SIZES {
-        sum += memory::in_child(C::NAME, entries, 3 * entries, dataset)?.bytes_per_entry;
+        sum += memory::in_child(C::NAME, entries, entries, dataset)?.bytes_per_entry;
     }
     Ok(sum / SIZES.len() as f64)
 }

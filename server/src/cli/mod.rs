@@ -140,7 +140,7 @@ fn serve(config: Config) -> ExitCode {
         Err(error) => {
             // Not through the logs: it must be seen at every level.
             eprintln!("larder: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -422,7 +422,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Path,
         optional: true,
         example: "/var/lib/larder",
-        help: "Directory for what outlives the process.",
+        help: "Directory for what outlives the process. This version stores nothing there.",
         ..ROW
     },
     Setting {

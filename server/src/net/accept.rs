@@ -76,11 +76,11 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 const NO_ROOM_REDIS: &[u8] = b"-ERR max number of clients reached (max-connections)\r\n";
 const NO_ROOM_HTTP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 content-type: application/problem+json\r\n\
-content-length: 124\r\n\
+content-length: 154\r\n\
 retry-after: 1\r\n\
 connection: close\r\n\
 \r\n\
-{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,\"detail\":\"max number of clients reached (max-connections)\"}\n";
+{\"type\":\"/problems/too-many-connections\",\"title\":\"Too many connections\",\"status\":503,\"detail\":\"max number of clients reached (setting `max-connections`)\"}";
 
 /// Says why, then closes.
 fn refuse(mut stream: TcpStream, service: Service, refused: &Rc<Cell<usize>>) {

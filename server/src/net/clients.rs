@@ -232,3 +232,54 @@ impl Drop for Listed {
         drop(removed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_connection_goes_to_the_worker_with_the_fewest() {
+        let clients = Arc::new(Clients::new(3, 100));
+        let mut seats: Vec<_> = (0..8).map(|_| clients.admit(false).expect("room")).collect();
+        assert_eq!(clients.per_worker().collect::<Vec<_>>(), [3, 3, 2]);
+        // Worker 1 loses all of its own; the next ones go there.
+        seats.retain(|seat| seat.worker != 1);
+        let more: Vec<_> = (0..2).map(|_| clients.admit(false).expect("room")).collect();
+        assert!(more.iter().all(|seat| seat.worker == 1));
+        drop((seats, more));
+        assert_eq!(clients.open(), 0);
+    }
+
+    #[test]
+    fn the_limit_holds_and_admin_has_a_reserve() {
+        let clients = Arc::new(Clients::new(2, 2));
+        let seats = [clients.admit(false), clients.admit(false)];
+        assert!(seats.iter().all(Option::is_some));
+        assert!(clients.admit(false).is_none());
+        let reserve: Vec<_> = (0..ADMIN_RESERVE).map(|_| clients.admit(true)).collect();
+        assert!(reserve.iter().all(Option::is_some));
+        assert!(clients.admit(true).is_none());
+        drop(seats);
+        assert!(clients.admit(false).is_none(), "the reserve is still out");
+        drop(reserve);
+        assert!(clients.admit(false).is_some());
+    }
+
+    #[test]
+    fn listed_while_connected_and_told_to_end() {
+        let clients = Arc::new(Clients::new(2, 10));
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let register = |worker| clients.register(address, address, worker, 0, Waker::noop().clone());
+        let (first, second) = (register(1), register(0));
+        let ids: Vec<_> = clients.list().iter().map(|client| client.id).collect();
+        assert_eq!(ids, [first.client.id, second.client.id], "in order of arrival");
+        second.client.finish();
+        assert_eq!(second.client.closing(), Some(Closing::WhenIdle));
+        clients.get(second.client.id).expect("listed").close();
+        second.client.finish();
+        assert_eq!(second.client.closing(), Some(Closing::Now), "the stronger wish stays");
+        assert_eq!(first.client.closing(), None);
+        drop(second);
+        assert_eq!(clients.list().len(), 1);
+    }
+}

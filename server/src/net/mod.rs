@@ -60,3 +60,13 @@ pub enum RunError {
     #[error("ended at once by a second signal ({0})")]
     SecondSignal(i32),
 }
+
+impl RunError {
+    /// The exit code of a process that ends so: 1, or 128 and the signal's number as shells have it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            RunError::SecondSignal(number) => u8::try_from(*number).map_or(1, |number| number.saturating_add(128)),
+            _ => 1,
+        }
+    }
+}

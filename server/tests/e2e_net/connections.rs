@@ -32,7 +32,9 @@ fn beyond_max_connections_the_reason_is_given() {
     let (status, head, body) = larder.http("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
     assert_eq!(status, 503);
     assert!(head.contains("retry-after: "), "{head}");
-    assert!(String::from_utf8(body).unwrap().contains("max-connections"));
+    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(problem["type"], "/problems/too-many-connections");
+    assert!(problem["detail"].as_str().unwrap().contains("`max-connections`"));
     // Whoever operates the server still gets in.
     assert_eq!(larder.admin("GET /healthz HTTP/1.0\r\n\r\n").0, 200);
     assert!(larder.metric("larder_connections_refused_total") >= 2.0);

@@ -30,7 +30,7 @@ impl HttpUrl {
     pub(super) fn parse(text: &str) -> Result<HttpUrl, String> {
         let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
         let authority = uri.authority().ok_or("the host is missing: write http://HOST:PORT")?;
-        if authority.as_str().contains('@') || uri.query().is_some() {
+        if uri.scheme_str() != Some("http") || authority.as_str().contains('@') || uri.query().is_some() {
             return Err("write http://HOST:PORT".to_string());
         }
         Ok(HttpUrl {

@@ -96,3 +96,6 @@ impl Input {
         self.data.extend_from_slice(bytes);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+# docker build --tag larder .                            runs all tests, then makes the image
+# docker build --tag larder --target image-untested .    makes the image without the tests
+#
+# Paths in COPY and RUN are relative where they can be, so that tests/docker/check runs them as written in a plain directory.
+
+FROM rust:1.95-bookworm AS source
+WORKDIR /src
+COPY . .
+
+# Everything that `make test` runs, client libraries included: hence go and node, newer than Debian's, from their own images.
+FROM source AS test
+COPY --from=golang:1.26-bookworm /usr/local/go /usr/local/go
+COPY --from=node:20-bookworm /usr/local/bin/node /usr/local/bin/node
+COPY --from=node:20-bookworm /usr/local/lib/node_modules /usr/local/lib/node_modules
+RUN ln -sf ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm
+ENV PATH=/usr/local/go/bin:/usr/local/cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+RUN make test && touch tests-passed
+
+FROM source AS build
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
+    cargo build --locked --release --package larder \
+    && install -D -m 0755 target/release/larder image/larder \
+    && install -m 0644 LICENSE-APACHE LICENSE-MIT image/ \
+    && mkdir image/data
+
+# The `test` service of docker-compose.yaml: waits for redis and larder, then reads through with urllib and redis-py.
+FROM python:3.13-slim-bookworm AS smoke
+WORKDIR /smoke
+COPY tests/clients/python/requirements.txt tests/clients/python/client.py tests/docker/smoke.py ./
+RUN python3 -m venv env && env/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
+USER 65532:65532
+ENTRYPOINT ["env/bin/python", "smoke.py"]
+
+# glibc, CA certificates and an unprivileged user; no shell.
+FROM gcr.io/distroless/cc-debian12:nonroot AS image-untested
+COPY --from=build /src/image/larder /usr/local/bin/larder
+COPY --from=build /src/image/LICENSE-APACHE /src/image/LICENSE-MIT /usr/share/doc/larder/
+COPY --from=build --chown=65532:65532 /src/image/data /data
+WORKDIR /data
+USER 65532:65532
+# All interfaces: the container's network is the boundary. Publish the admin port (8081) to trusted networks only.
+ENV LARDER_HTTP=:8080 LARDER_REDIS=:6380 LARDER_ADMIN=:8081 LARDER_LOG_FORMAT=json
+EXPOSE 8080 6380 8081
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/local/bin/larder"]
+CMD ["serve"]
+
+# Asking for the mark is what makes the tests run before there is an image.
+FROM image-untested AS image
+COPY --from=test /src/tests-passed /usr/share/doc/larder/tests-passed

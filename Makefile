@@ -1,0 +1,68 @@
+# Larder's commands. The two for a newcomer: `make run` and `make test`. The rest is in CONTRIBUTING.md.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+# Options for `make run`: make run ARGS="--source redis://127.0.0.1:6379"
+ARGS ?=
+# Where builds go, as cargo has it.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Seconds that `make fuzz` gives each target.
+FUZZ_SECONDS ?= 60
+
+.PHONY: help run test tools check lint docs deny acceptance check-deep miri fuzz docker-check bench soak
+
+help: ## Lists the commands
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
+
+run: ## Builds and serves, memory only, and prints where
+	@$(CARGO) build --quiet --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
+
+test: tools ## Installs what the tests need and runs them all
+	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) test --package larder-engine --features shuttle --test interleavings
+	.deps/python/bin/python tests/docker/check.py $(TARGET)/debug/larder
+
+tools: ## Installs redis-server and the client libraries that the tests drive
+	tests/tools
+
+check: lint test docs deny ## The whole gate: format, lints, tests, documentation, licences
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --package larder-engine --features shuttle --all-targets -- -D warnings
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+
+# The advisories are in a database that has to be fetched, the rest is not: so it needs no network.
+deny:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	    $(CARGO) deny --offline check licenses bans sources; \
+	else \
+	    echo "deny: not checked. Type: cargo install --locked cargo-deny"; \
+	fi
+
+check-deep: check acceptance docker-check miri fuzz ## The gate and what takes longer: release binary, image, Miri, fuzzing
+
+acceptance: tools ## What Larder promises from outside, on the release binary
+	$(CARGO) build --release --package larder
+	LARDER_BIN=$(abspath $(TARGET))/release/larder $(CARGO) test --package larder --test outside
+
+miri: ## The engine's tests under Miri (nightly with miri and rust-src)
+	$(CARGO) +nightly miri test --package larder-engine --lib
+
+fuzz: ## Each fuzz target for FUZZ_SECONDS (nightly and cargo-fuzz)
+	cd fuzz && $(CARGO) +nightly check
+	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
+	    $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096; \
+	done
+
+docker-check: tools ## What can be checked of Dockerfile and docker-compose.yaml without an engine
+	.deps/python/bin/python tests/docker/check.py --build
+
+bench: ## Larder beside redis-server, memcached and nginx on this machine
+	$(CARGO) build --release --package larder --package larder-bench
+	$(TARGET)/release/larder-bench server

@@ -1,0 +1,195 @@
+//! The documents' commands do what the documents say. In the files listed below every fenced block marked
+//!
+//! - `sh` is run by bash in the repository's root and must succeed;
+//! - `sh server` is started in the background, waited for until it is ready, and ended by the next one of its kind or at the end;
+//! - `text` is what the block before it prints; `…` stands for any text within a line.
+//!
+//! The documented ports are replaced by free ones. Everything else is as written.
+use crate::{
+    common::{PATIENCE, free_port, wait_until},
+    larder::binary,
+};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+};
+
+#[test]
+fn readme() {
+    run("README.md");
+}
+#[test]
+fn getting_started() {
+    run("docs/getting-started.md");
+}
+#[test]
+fn operations() {
+    run("docs/operations.md");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// Runs a document from its first block to its last.
+fn run(document: &str) {
+    let text = std::fs::read_to_string(root().join(document)).unwrap();
+    let shell = Shell { ports: [8080, 8081, 6380, 6379].map(|port| (port, free_port())) };
+    let blocks = blocks(&text);
+    assert!(blocks.iter().any(|block| block.kind == "sh"), "{document} has no command");
+    // Of each kind the one that runs: a Redis, a Larder.
+    let mut servers: [Option<Server>; 2] = [None, None];
+    let mut printed = String::new();
+    for block in blocks {
+        println!("--- {document}:{}\n{}", block.line, block.text);
+        match block.kind {
+            "sh server" => {
+                let server = &mut servers[usize::from(block.text.contains("redis-server"))];
+                drop(server.take());
+                *server = Some(shell.start(&block.text));
+            }
+            "sh" => {
+                printed = shell.run(&block.text);
+                println!("prints:\n{printed}");
+            }
+            "text" => {
+                let documented = shell.translate(&block.text);
+                assert!(matches(&documented, &printed), "{document}:{}: printed instead:\n{printed}", block.line);
+            }
+            // For reading only.
+            _ => {}
+        }
+    }
+}
+
+struct Block<'a> {
+    kind: &'a str,
+    text: String,
+    line: usize,
+}
+
+/// The fenced blocks, those within lists included.
+fn blocks(document: &str) -> Vec<Block<'_>> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (index, line) in document.lines().enumerate() {
+        match (line.trim_start().strip_prefix("```"), &mut open) {
+            (Some(kind), None) => open = Some(Block { kind, text: String::new(), line: index + 1 }),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => block.text.extend([line, "\n"]),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a fence that is not closed");
+    blocks
+}
+
+/// Whether `printed` is the text `documented`, in which `…` stands for anything within a line.
+fn matches(documented: &str, printed: &str) -> bool {
+    let line = |(wanted, got): (&str, &str)| {
+        let mut parts = wanted.trim_end().split('…');
+        let mut rest = got.trim_end().strip_prefix(parts.next().unwrap_or_default());
+        let mut open = false;
+        for part in parts {
+            open = true;
+            rest = rest.and_then(|text| Some(&text[text.find(part)? + part.len()..]));
+        }
+        // After a last … comes anything, else nothing.
+        rest.is_some_and(|rest| rest.is_empty() || (open && wanted.trim_end().ends_with('…')))
+    };
+    documented.lines().count() == printed.lines().count() && documented.lines().zip(printed.lines()).all(line)
+}
+
+#[test]
+fn documented_output_is_compared() {
+    assert!(matches("a …\nb\n", "a 12\nb\n"));
+    assert!(matches("…: 1\n", "x: 1\n"));
+    assert!(!matches("a\n", "a\nb\n"));
+    assert!(!matches("a … c\n", "a b d\n"));
+    assert!(!matches("a …b\n", "a bc\n"));
+}
+
+/// How a reader's shell is set up, but for the ports.
+struct Shell {
+    ports: [(u16, u16); 4],
+}
+impl Shell {
+    /// Replaces the documented ports.
+    fn translate(&self, text: &str) -> String {
+        self.ports.iter().fold(text.to_owned(), |text, (documented, free)| {
+            text.replace(&documented.to_string(), &free.to_string())
+        })
+    }
+
+    fn bash(&self, text: &str) -> Command {
+        let bin = binary();
+        let folder = bin.parent().unwrap().to_str().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let mut command = Command::new("bash");
+        command
+            .args(["-euo", "pipefail", "-c", &self.translate(text)])
+            .current_dir(root())
+            .env("PATH", format!("{folder}:{path}"))
+            // `make run` need not build: what it would build is under test here. It must not replace it meanwhile.
+            .env("CARGO", "true")
+            .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_BIN_EXE_larder")).ancestors().nth(2).unwrap())
+            // A make around this test is none of the reader's.
+            .env_remove("MAKEFLAGS")
+            .env_remove("MAKELEVEL")
+            .stdin(Stdio::null());
+        for (variable, (_, port)) in ["LARDER_HTTP", "LARDER_ADMIN", "LARDER_REDIS"].iter().zip(self.ports) {
+            command.env(variable, format!("127.0.0.1:{port}"));
+        }
+        command
+    }
+
+    /// Runs to the end; what it prints on standard output.
+    fn run(&self, text: &str) -> String {
+        let output = self.bash(text).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}ends with {}:\n{printed}{errors}", output.status);
+        printed
+    }
+
+    /// Starts a server and waits until it says that it is ready.
+    fn start(&self, text: &str) -> Server {
+        // A group of its own: bash, make and the server end together.
+        let mut child = self.bash(text).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let server = Server { child };
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in out.lines() {
+                // The pipe is emptied to its end, also when nobody waits any more.
+                let _ = sender.send(line.unwrap());
+            }
+        });
+        loop {
+            let line = receiver.recv_timeout(PATIENCE).expect("a server that becomes ready");
+            println!("prints:\n{line}");
+            if line.contains("\"ready\":true") || line.contains("Ready to accept connections") {
+                return server;
+            }
+        }
+    }
+}
+
+/// A server block's processes, ended when dropped.
+struct Server {
+    child: Child,
+}
+impl Drop for Server {
+    fn drop(&mut self) {
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::TERM);
+        let _ = self.child.wait();
+        if !std::thread::panicking() {
+            wait_until("the server's processes end", || test_kill_process_group(group).is_err());
+        }
+    }
+}

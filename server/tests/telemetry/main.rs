@@ -1,0 +1,93 @@
+//! What the process says of itself: metrics, statistics, logs.
+#![expect(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/larder.rs"]
+mod larder;
+
+use common::{RedisServer, Reply, wait_until};
+use larder::Larder;
+use rustix::process::Signal;
+use serde_json::Value;
+
+#[test]
+fn known_traffic_is_counted() {
+    let source = RedisServer::start();
+    source.command(&["SET", "there", "12345"]);
+    let larder = Larder::start(&["--source", &source.url(), "--negative-ttl", "1h"]);
+    let mut client = larder.client();
+    for _ in 0..3 {
+        assert_eq!(client.command(&["GET", "there"]), Reply::bulk("12345"));
+        assert_eq!(client.command(&["GET", "absent"]), Reply::nil());
+    }
+    client.command(&["NOSUCH"]).error();
+    let (status, ..) = larder.http("GET /v1/kv/there HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(status, 200);
+    let (status, ..) = larder.http("GET /v1/kv/absent HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(status, 404);
+    drop(client);
+    wait_until("the connections to end", || {
+        larder.metric("larder_connections{protocol=\"redis\"}") == 0.0
+            // This one reads the metrics.
+            && larder.metric("larder_connections{protocol=\"http\"}") == 1.0
+    });
+    for (name, n) in [
+        ("larder_cache_hits_total{group=\"default\"}", 3.0),
+        ("larder_cache_negative_hits_total{group=\"default\"}", 3.0),
+        ("larder_cache_entries{group=\"default\"}", 1.0),
+        ("larder_cache_max_bytes{group=\"default\"}", f64::from(64 << 20)),
+        ("larder_source_up{group=\"default\"}", 1.0),
+        ("larder_source_fetches_total{group=\"default\"}", 2.0),
+        ("larder_source_errors_total{group=\"default\"}", 0.0),
+        ("larder_source_in_flight{group=\"default\"}", 0.0),
+        ("larder_source_fetch_duration_seconds_count{group=\"default\"}", 2.0),
+        ("larder_redis_errors_total", 1.0),
+        ("larder_http_responses_total{class=\"4xx\"}", 1.0),
+        ("larder_connections_opened_total{protocol=\"redis\"}", 1.0),
+        ("larder_panics_total", 0.0),
+    ] {
+        assert_eq!(larder.metric(name), n, "{name}");
+    }
+    assert!(larder.metric("larder_redis_commands_total") >= 6.0);
+    // The requests' own bytes: three times `*2\r\n$3\r\nGET\r\n$5\r\nthere\r\n` at the least.
+    assert!(larder.metric("larder_received_bytes_total{protocol=\"redis\"}") >= 72.0);
+    assert!(larder.metric("larder_sent_bytes_total{protocol=\"http\"}") > 100.0);
+    let stats: Value = serde_json::from_str(&larder.get("/v1/stats")).unwrap();
+    assert_eq!(stats["groups"]["default"]["cache_hits"], 3);
+    assert_eq!(stats["groups"]["default"]["source_fetch_duration_seconds"]["count"], 2);
+}
+
+#[test]
+fn json_logs_and_a_level_that_changes() {
+    let mut source = RedisServer::start();
+    // `Larder::start` logs from `warn` up.
+    let mut larder = Larder::start(&["--source", &source.url(), "--log-format", "json"]);
+    let up = |larder: &Larder, n: f64| {
+        wait_until("the source's state to change", || larder.metric("larder_source_up{group=\"default\"}") == n);
+    };
+    up(&larder, 1.0);
+    source.kill();
+    up(&larder, 0.0);
+    let body = "{\"level\":\"info\"}";
+    let (status, ..) = larder.admin(&format!(
+        "PUT /v1/log-level HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert_eq!(status, 200);
+    source.restart();
+    up(&larder, 1.0);
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
+    let text = larder.stderr();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let said = |level: &str, message: &str| {
+        lines.iter().filter(|line| line["level"] == level && line["message"] == message).count()
+    };
+    assert!(said("WARN", "source connection lost") > 0, "{text}");
+    let connected = said("INFO", "source connected");
+    assert!(connected > 0, "after the change: {text}");
+    let first = lines.iter().position(|line| line["level"] == "INFO").unwrap();
+    let lost = lines.iter().position(|line| line["message"] == "source connection lost").unwrap();
+    assert!(lost < first, "nothing below WARN was logged before the change: {text}");
+}

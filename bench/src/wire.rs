@@ -180,18 +180,6 @@ impl Http {
         self.answer()
     }
 
-<<<<<<< HEAD
-=======
-    /// `PUT path` with this body.
-    pub(crate) fn put(&mut self, path: &str, body: &[u8]) -> anyhow::Result<Answer> {
-        let length = body.len();
-        let head = format!("PUT {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {length}\r\n\r\n");
-        self.0.output.extend_from_slice(head.as_bytes());
-        self.0.output.extend_from_slice(body);
-        self.answer()
-    }
-
->>>>>>> net
     fn answer(&mut self) -> anyhow::Result<Answer> {
         self.0.flush()?;
         let status_line = self.0.line()?;

@@ -178,20 +178,7 @@ fn unusual(
     };
     let flow = match checked {
         Err(fault) => {
-            worker.counters.redis_errors.add(1);
-            let mut reply = Reply::new(out, session.resp3);
-            match found {
-                // An EXEC that is refused ends its transaction.
-                Found::Command(command) if matches!(command.run, Run::Transaction(Transaction::Exec)) => {
-                    multi::abort(session, &fault, &mut reply);
-                }
-                _ => {
-                    if let Some(multi) = &mut session.multi {
-                        multi.spoil();
-                    }
-                    fault.reply(&mut reply);
-                }
-            }
+            fail_early(worker, session, found, &fault, out);
             Flow::Done
         }
         Ok(command) => {
@@ -222,6 +209,35 @@ fn unusual(
     }
     session.command_over();
     flow
+}
+
+/// Answers a command that is not even looked at, because its client has sent too many, with `error`.
+#[cold]
+pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) {
+    let mark = out.mark();
+    fail_early(worker, session, find_for(*args), &Fault::Told(error.into_bytes()), out);
+    if session.is_silent() {
+        out.truncate(mark);
+    }
+    session.command_over();
+}
+
+/// An error before the command was begun: a transaction that it was to be part of cannot be carried out.
+fn fail_early(worker: &Worker, session: &mut Session, found: Found, fault: &Fault, out: &mut Output) {
+    worker.counters.redis_errors.add(1);
+    let mut reply = Reply::new(out, session.resp3);
+    match found {
+        // An EXEC that is refused ends its transaction.
+        Found::Command(command) if matches!(command.run, Run::Transaction(Transaction::Exec)) => {
+            multi::abort(session, fault, &mut reply);
+        }
+        _ => {
+            if let Some(multi) = &mut session.multi {
+                multi.spoil();
+            }
+            fault.reply(&mut reply);
+        }
+    }
 }
 
 /// Notes a command that is carried out.

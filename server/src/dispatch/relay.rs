@@ -6,7 +6,6 @@ use super::{
     command::{Flags, Run, Transaction},
     commands::strings,
     fault::{Answer, Fault},
-    multi::Queue,
 };
 use crate::{
     clock,
@@ -81,8 +80,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
 async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let queue = call.session.multi.take().unwrap_or_default().queue;
     let group = call.group();
-    let data = |queue: &Queue| queue.iter().filter(|(command, _)| command.is_data()).count();
-    let data = data(&queue);
+    let data = queue.iter().filter(|(command, _)| command.is_data()).count();
     let mut flushes = false;
     let mut writings = Vec::new();
     let mut encoded = Vec::new();
@@ -96,7 +94,11 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
         }
     }
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
-    let sent = send(call, encoded, data + 2).await;
+    let sent = match data == 0 && call.session.pinned.is_none() {
+        // Nothing in it concerns the source.
+        true => Ok(vec![Bytes::from_static(b"*0\r\n")]),
+        false => send(call, encoded, data + 2).await,
+    };
     call.session.end_transaction();
     let result = match &sent {
         Ok(replies) => replies.last().filter(|reply| !is_error(reply)),

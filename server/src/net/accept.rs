@@ -6,12 +6,12 @@ use crate::app::App;
 use std::{
     cell::Cell,
     io::{self, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::{net::TcpListener, sync::mpsc::UnboundedSender};
 
 /// A connection on its way to its worker.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(super) async fn accept(
     app: Arc<App>,
     workers: Rc<Vec<UnboundedSender<Arrival>>>,
     refused: Rc<Cell<usize>>,
-) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+) {
+    let mut in_trouble = false;
     loop {
         let accepted = listener.accept().await;
         // Out of this thread's poller: the connection is going to be another thread's.
@@ -49,11 +49,15 @@ pub(super) async fn accept(
             Ok(accepted) => accepted,
             Err(error) if is_of_the_connection(&error) => continue,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection, trying again");
+                // Once for each time of trouble, not fifty times a second.
+                if !std::mem::replace(&mut in_trouble, true) {
+                    tracing::warn!(%error, "cannot accept connections, trying again");
+                }
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
+        in_trouble = false;
         let Some(seat) = app.clients.admit(service == Service::Admin) else {
             app.telemetry.control().connections_refused.add(1);
             refuse(stream, service, &refused);

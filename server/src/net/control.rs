@@ -9,6 +9,7 @@ use super::{
 use crate::{app::App, clock, config::Settings, telemetry::Logs};
 use std::{
     cell::Cell,
+    io,
     net::TcpListener,
     rc::Rc,
     sync::Arc,
@@ -53,7 +54,7 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
     let mut workers = worker::start(app).await?;
-    let acceptors = acceptors(app, listeners, workers.arrivals);
+    let acceptors = acceptors(app, listeners, workers.arrivals)?;
     ready::announce(&app.bound);
 
     let mut tick = interval(TICK);
@@ -76,14 +77,15 @@ fn acceptors(
     app: &Arc<App>,
     listeners: Vec<(Service, TcpListener)>,
     arrivals: Vec<mpsc::UnboundedSender<accept::Arrival>>,
-) -> Vec<AbortHandle> {
+) -> io::Result<Vec<AbortHandle>> {
     let arrivals = Rc::new(arrivals);
     let refused = Rc::new(Cell::new(0));
     listeners
         .into_iter()
         .map(|(service, listener)| {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
             let accepting = accept::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
-            tokio::task::spawn_local(accepting).abort_handle()
+            Ok(tokio::task::spawn_local(accepting).abort_handle())
         })
         .collect()
 }
@@ -141,7 +143,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Signals> {
+    fn new() -> io::Result<Signals> {
         Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 

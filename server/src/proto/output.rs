@@ -214,7 +214,7 @@ mod tests {
             let mut added = false;
             loop {
                 prop_assert_eq!(out.len(), expected.len() - sent.len());
-                prop_assert_eq!(out.is_empty(), out.len() == 0);
+                prop_assert_eq!(out.is_empty(), expected.len() == sent.len());
                 prop_assert_eq!(&out.to_vec()[..], &expected[sent.len()..]);
                 if out.is_empty() && added {
                     break;

@@ -62,3 +62,25 @@ fn the_total_is_one_budget_for_both_protocols_and_admin_has_its_own() {
     assert_eq!(statuses[0], 200, "{statuses:?}");
     assert!(statuses.contains(&503), "{statuses:?}");
 }
+
+#[test]
+fn a_transaction_that_was_cut_into_is_not_carried_out() {
+    let larder = Larder::start(&["--throttle", "1/s", "--throttle-burst", "5"]);
+    let mut stream = larder.stream();
+    let commands: [&[&[u8]]; 7] = [
+        &[b"MULTI"],
+        &[b"SET", b"a", b"1"],
+        &[b"SET", b"b", b"1"],
+        &[b"PING"],
+        &[b"PING"],
+        &[b"SET", b"c", b"1"],
+        &[b"EXEC"],
+    ];
+    let input: Vec<u8> = commands.iter().flat_map(|command| encode(command)).collect();
+    stream.write_all(&input).unwrap();
+    let mut replies = BufReader::new(stream).lines();
+    let replies: Vec<String> = (0..7).map(|_| replies.next().unwrap().unwrap()).collect();
+    assert!(replies[5].starts_with("-ERR throttled"), "{replies:?}");
+    // Refused itself, or let through a second later: it ends the transaction, undone, in either case.
+    assert!(replies[6].starts_with("-EXECABORT Transaction discarded because of"), "{replies:?}");
+}

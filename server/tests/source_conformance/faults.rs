@@ -48,6 +48,21 @@ fn a_frozen_source_meets_the_deadline_and_comes_back() {
 }
 
 #[test]
+fn a_source_that_freezes_is_noticed_without_traffic() {
+    let server = RedisServer::start();
+    run(async {
+        let limits = Limits { timeout: Duration::from_millis(300), ..LIMITS };
+        let group = redis_with(&server, limits, Policy::default());
+        group.until_up().await;
+        server.stop();
+        group.until("the probe goes unanswered", async || !group.health.is_up()).await;
+        server.cont();
+        group.until_up().await;
+        assert_eq!(group.health.fetches(), 0);
+    });
+}
+
+#[test]
 fn a_dead_source_fails_fast_and_comes_back_without_a_word() {
     let mut server = RedisServer::start();
     run(async {

@@ -16,15 +16,16 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
     run(async {
         let policy = Policy { ttl: Some(60_000), negative_ttl: None };
         let group = redis_with(&server, LIMITS, policy);
+        let before = clock::now();
         server.command(&["SET", "short", "v", "PX", "20000"]);
         server.command(&["SET", "long", "v", "EX", "3600"]);
         server.command(&["SET", "ever", "v"]);
-        let before = clock::now();
         group.get_all(&["short", "long", "ever"]).await;
         let after = clock::now();
+        // With room below for a machine that is busy between the SET and the read.
         let within = |key, ms| {
             let expiry = group.expiry(key).expect("an expiry");
-            assert!((before + ms - 1000..=after + ms).contains(&expiry), "{key}");
+            assert!((before + ms - 10_000..=clock::now() + ms).contains(&expiry), "{key}");
         };
         within("short", 20_000);
         within("long", 60_000);

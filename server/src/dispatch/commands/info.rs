@@ -7,8 +7,11 @@ use crate::{
 use larder_engine::Stats;
 use std::fmt::Write as _;
 
+/// Writes a section's lines.
+type Section = fn(&mut Info<'_, '_>);
+
 /// In the order in which they are shown; `false`: only when asked for.
-const SECTIONS: &[(&str, bool, fn(&mut Info<'_, '_>))] = &[
+const SECTIONS: &[(&str, bool, Section)] = &[
     ("Server", true, server),
     ("Clients", true, clients),
     ("Memory", true, memory),

@@ -15,7 +15,7 @@ use crate::{
     },
     read::{Group, Policy},
     source::{Source, none::NoneSource},
-    telemetry::Telemetry,
+    telemetry::{Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
 use std::{
@@ -50,7 +50,7 @@ impl Server {
             policy: Policy::default(),
             writes: Arc::default(),
         };
-        let telemetry = Telemetry::default();
+        let telemetry = Telemetry::new(1, Logs::default());
         let app = App {
             bound: Bound::default(),
             caches: vec![cache],
@@ -64,11 +64,12 @@ impl Server {
             settings,
             telemetry,
         };
+        let counters = app.telemetry.worker(0).clone();
         let worker = Worker {
             id: 0,
             app: Arc::new(app),
             groups: vec![Rc::new(group)],
-            counters: Arc::default(),
+            counters,
             http: http::PerWorker::default(),
         };
         Server { worker }
@@ -82,7 +83,7 @@ impl Server {
         Client {
             server: self,
             session: Session::new(&self.worker, listed.client.clone()),
-            listed,
+            _listed: listed,
             parser: Parser::default(),
             closed: false,
             now: None,
@@ -94,7 +95,7 @@ impl Server {
 pub(super) struct Client<'s> {
     pub(super) server: &'s Server,
     pub(super) session: Session,
-    pub(super) listed: Listed,
+    _listed: Listed,
     parser: Parser,
     /// The server has hung up.
     pub(super) closed: bool,

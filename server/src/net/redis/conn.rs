@@ -136,7 +136,7 @@ impl Conn {
                         Flow::Done
                     } else if let Some(throttled) = refusal(worker, self.peer) {
                         worker.counters.redis_throttled.add(1);
-                        refuse(&throttled, out);
+                        dispatch::refuse(worker, &mut self.session, &args, throttled_text(&throttled), out);
                         Flow::Done
                     } else {
                         dispatch::begin(worker, &mut self.session, &args, now, out, batch)
@@ -220,8 +220,7 @@ fn refusal(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
 }
 
 #[cold]
-fn refuse(throttled: &Throttled, out: &mut Output) {
+fn throttled_text(throttled: &Throttled) -> String {
     let millis = throttled.retry_after.as_millis().max(1);
-    let text = format!("-ERR throttled: limit of setting {} reached, retry after {millis} ms\r\n", throttled.setting);
-    out.put(text.as_bytes());
+    format!("ERR throttled: limit of setting {} reached, retry after {millis} ms", throttled.setting)
 }

@@ -14,6 +14,8 @@
 //! - Requests queue while a connection is being made and fail at once while the source is known to be down (`link`).
 //! - A deadline that passes with replies owed ends the connection, for replies come in order and the next would be taken for
 //!   the one that is late. Fetches that were owed are sent once more on the next connection; writes are not.
+//! - A user of the server needs `+ping +get +pttl` to read (and `+multi +exec` for value and expiry to be of one moment), and
+//!   `+set +del +pexpire +persist +exists` for our own writes.
 //! - RESP3 commands that go through verbatim have a connection of their own, made when first used.
 mod connect;
 mod handshake;

@@ -508,3 +508,6 @@ fn take(input: &mut BytesMut, len: usize) -> Bytes {
         input.split_to(len).freeze()
     }
 }
+
+#[cfg(test)]
+mod tests;

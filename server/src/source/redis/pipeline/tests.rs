@@ -1,0 +1,259 @@
+use super::*;
+use crate::{
+    config::{RedisAddress, RedisUrl},
+    read::{Group, Policy, Writes},
+    source::{Limits, Local, Source},
+};
+use larder_engine::{Cache, Config, Wait};
+use proptest::prelude::*;
+use std::{
+    future::Future,
+    pin::pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+const MAX_VALUE: usize = 100_000;
+
+/// Reads through, but is never asked: the tests take the fetches from the batch.
+struct Unasked;
+impl Source for Unasked {
+    fn fetch(&self, _batch: &mut Vec<Fetch>) {
+        unreachable!("the batch is taken");
+    }
+    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<(), SourceError>> {
+        unreachable!("nothing is written");
+    }
+    fn delete<'a>(&'a self, _: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
+        unreachable!("nothing is written");
+    }
+    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+        unreachable!("nothing is written");
+    }
+    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
+        unreachable!("nobody asks");
+    }
+}
+
+/// A pipeline that has sent `count` fetches, and what waits for them.
+struct Sent {
+    pipeline: Pipeline,
+    queue: VecDeque<Request>,
+    waits: Vec<Wait>,
+    _group: Group,
+}
+fn sent(count: usize) -> Sent {
+    let group = Group {
+        name: "test".into(),
+        cache: Cache::new(Config { max_memory: 8 * 1024 * 1024, ..Config::default() }),
+        source: Rc::new(Unasked),
+        policy: Policy::default(),
+        writes: Arc::new(Writes::default()),
+    };
+    let url =
+        RedisUrl { address: RedisAddress::Unix("/nowhere".into()), tls: None, user: None, password: None, database: 0 };
+    let timeout = Duration::from_secs(1);
+    let limits = Limits { timeout, max_in_flight: 1000, connections: 1, max_value: MAX_VALUE };
+    let settings = Settings::new(&url, limits, Arc::default()).expect("settings");
+    settings.health.admit(count, 1000);
+    let (mut batch, mut waits) = (Vec::new(), Vec::new());
+    for index in 0..count {
+        let key = index.to_string();
+        match group.begin(group.cache.key(key.as_bytes()), clock::now(), &mut batch, |_| ()) {
+            crate::read::Begun::Wait(wait) => waits.push(wait),
+            other => panic!("not a miss: {other:?}"),
+        }
+    }
+    let since = Instant::now();
+    let deadline = since + timeout;
+    let waiting = |fetch| Request::Fetch(Waiting { fetch, since, deadline, retried: false });
+    let mut queue: VecDeque<Request> = batch.into_iter().map(waiting).collect();
+    let mut pipeline = Pipeline::new(Arc::new(settings));
+    pipeline.send(&mut queue, &mut Output::default());
+    assert!(queue.is_empty());
+    Sent { pipeline, queue, waits, _group: group }
+}
+impl Sent {
+    /// Feeds bytes as a socket would that has `sizes` of them ready at a time, going round.
+    fn feed(&mut self, mut bytes: &[u8], sizes: &[usize]) -> Result<(), Malformed> {
+        let mut input = BytesMut::new();
+        for size in sizes.iter().cycle() {
+            if bytes.is_empty() {
+                break;
+            }
+            let mut ready = (*size).min(bytes.len());
+            match self.pipeline.direct() {
+                Some((value, missing)) => {
+                    ready = ready.min(missing);
+                    value.extend_from_slice(&bytes[..ready]);
+                    self.pipeline.direct_read(ready);
+                }
+                None => input.extend_from_slice(&bytes[..ready]),
+            }
+            bytes = &bytes[ready..];
+            self.pipeline.receive(&mut input)?;
+        }
+        self.pipeline.requeue(&mut self.queue);
+        Ok(())
+    }
+    /// What each fetch ended with; `None`: it has not.
+    fn answers(self) -> Vec<Option<Result<Option<Bytes>, SourceError>>> {
+        let now = |wait| match pin!(Group::end(wait)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        };
+        self.waits.into_iter().map(now).collect()
+    }
+}
+
+/// A key's answer to GET.
+#[derive(Debug, Clone)]
+enum Get {
+    Value(Vec<u8>),
+    Nil,
+    Error(&'static str),
+}
+fn get() -> impl Strategy<Value = Get> {
+    prop_oneof![
+        4 => prop::collection::vec(any::<u8>(), 0..100).prop_map(Get::Value),
+        1 => (any::<u8>(), 0..MAX_VALUE + 2).prop_map(|(byte, len)| Get::Value(vec![byte; len])),
+        1 => Just(Get::Nil),
+        1 => Just(Get::Error("WRONGTYPE x")),
+        1 => Just(Get::Error("LOADING x")),
+    ]
+}
+impl Get {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Get::Value(value) => {
+                out.extend(format!("${}\r\n", value.len()).bytes());
+                out.extend(value);
+                out.extend(b"\r\n");
+            }
+            Get::Nil => out.extend(b"$-1\r\n"),
+            Get::Error(text) => out.extend(format!("-{text}\r\n").bytes()),
+        }
+    }
+    fn expected(&self) -> Result<Option<Bytes>, SourceError> {
+        match self {
+            Get::Value(value) if value.len() > MAX_VALUE => Err(SourceError::Refused(
+                format!("ERR the source's value of {} bytes is larger than allowed: 100000 (max-value)", value.len())
+                    .into(),
+            )),
+            Get::Value(value) => Ok(Some(value.clone().into())),
+            Get::Nil => Ok(None),
+            Get::Error(text) if text.starts_with("LOADING") => Err(SourceError::Unavailable((*text).into())),
+            Get::Error(text) => Err(SourceError::Refused((*text).into())),
+        }
+    }
+}
+
+#[test]
+fn only_values_within_the_limit_get_a_buffer() {
+    for (size, held) in [(MAX_VALUE, true), (MAX_VALUE + 1, false)] {
+        let mut sent = sent(1);
+        let head = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n${size}\r\n");
+        assert_eq!(sent.feed(head.as_bytes(), &[usize::MAX]), Ok(()));
+        assert_eq!(sent.pipeline.direct().is_some(), held);
+    }
+}
+
+proptest! {
+    #[test]
+    fn replies_mean_the_same_in_any_pieces(
+        gets in prop::collection::vec(get(), 1..6),
+        sizes in prop::collection::vec(prop_oneof![1..10usize, 1000..70_000usize], 1..6),
+        in_transaction: bool,
+    ) {
+        let mut bytes = Vec::new();
+        if in_transaction {
+            bytes.extend(b"+OK\r\n");
+            bytes.extend(QUEUED.repeat(gets.len() * 2));
+            bytes.extend(format!("*{}\r\n", gets.len() * 2).bytes());
+        } else {
+            bytes.extend(b"-NOPERM no MULTI\r\n");
+        }
+        for get in &gets {
+            get.write(&mut bytes);
+            bytes.extend(b":-1\r\n");
+        }
+        if !in_transaction {
+            bytes.extend(b"-ERR EXEC without MULTI\r\n");
+        }
+        let mut sent = sent(gets.len());
+        prop_assert_eq!(sent.feed(&bytes, &sizes), Ok(()));
+        prop_assert!(!sent.pipeline.is_owed());
+        prop_assert_eq!(sent.pipeline.settings.health.in_flight(), 0);
+        let expected: Vec<_> = gets.iter().map(|get| Some(get.expected())).collect();
+        prop_assert_eq!(sent.answers(), expected);
+    }
+
+    /// Commands that the server would not queue blame their own keys; the others go again.
+    #[test]
+    fn a_transaction_that_is_called_off_blames_the_guilty(
+        guilty in prop::collection::vec((any::<bool>(), any::<bool>()), 1..6),
+        size in 1..50usize,
+    ) {
+        let mut bytes = b"+OK\r\n".to_vec();
+        for (get, pttl) in &guilty {
+            for refused in [get, pttl] {
+                bytes.extend(if *refused { b"-NOPERM x\r\n" } else { QUEUED });
+            }
+        }
+        bytes.extend(b"-EXECABORT discarded\r\n");
+        let mut sent = sent(guilty.len());
+        prop_assert_eq!(sent.feed(&bytes, &[size]), Ok(()));
+        prop_assert!(!sent.pipeline.is_owed());
+        let any = guilty.iter().any(|(get, pttl)| *get || *pttl);
+        let innocent = guilty.iter().filter(|(get, pttl)| !*get && !*pttl).count();
+        prop_assert_eq!(sent.queue.len(), if any { innocent } else { 0 });
+        let queue = std::mem::take(&mut sent.queue);
+        let refused = |text: &str| Some(Err(SourceError::Refused(text.into())));
+        let expected: Vec<_> = guilty.iter().map(|(get, pttl)| match (any, *get || *pttl) {
+            (false, _) => refused("EXECABORT discarded"),
+            (true, true) => refused("NOPERM x"),
+            (true, false) => None,
+        }).collect();
+        prop_assert_eq!(sent.answers(), expected);
+        drop(queue);
+    }
+
+    /// Whatever comes, nothing panics and no fetch is forgotten: it is answered, or still owed when the connection ends.
+    #[test]
+    fn nonsense_loses_no_fetch(
+        parts in prop::collection::vec(
+            prop_oneof![
+                prop::sample::select(vec![
+                    "+OK\r\n", "+QUEUED\r\n", "*4\r\n", "$1\r\nv\r\n", "$-1\r\n", ":-1\r\n", ":12\r\n", "-ERR x\r\n",
+                    "$99999\r\n", "$100001\r\n", "$-9\r\n", "_\r\n", ">1\r\n+x\r\n", "\r\n", "$", "x", "+\r",
+                ]).prop_map(|text| text.as_bytes().to_vec()),
+                prop::collection::vec(any::<u8>(), 0..20),
+            ],
+            0..30,
+        ),
+        valid in any::<bool>(),
+        size in 1..50usize,
+    ) {
+        let mut bytes = Vec::new();
+        if valid {
+            bytes.extend(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*4\r\n");
+        }
+        bytes.extend(parts.concat());
+        let mut sent = sent(2);
+        // Malformed or not.
+        let _ = sent.feed(&bytes, &[size]);
+        let health = sent.pipeline.settings.health.clone();
+        let Sent { pipeline, mut queue, waits, _group } = sent;
+        pipeline.lost(&"gone".into(), Instant::now(), &mut queue);
+        for request in queue {
+            if let Request::Fetch(waiting) = request {
+                waiting.finish(Ok(None), clock::now(), &health);
+            }
+        }
+        prop_assert_eq!(health.in_flight(), 0);
+        for wait in waits {
+            let ended = pin!(wait).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            prop_assert!(ended);
+        }
+    }
+}

@@ -479,10 +479,18 @@ fn a_transaction_is_bounded() {
 
 /// Two threads, each with a worker of its own, on one tier: one writes until the other, which looks, is done.
 fn at_once(write: &(dyn Fn(&mut Client<'_>, u32) + Sync), look: &(dyn Fn(&mut Client<'_>) + Sync)) {
+    /// However looking ends, writing does too.
+    struct Ends<'a>(&'a AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
     let server = Server::new(&[]);
     let cache = &server.worker.groups[0].cache;
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {
+        let _ends = Ends(&done);
         threads.spawn(|| {
             let server = Server::beside(cache);
             let mut client = server.client();
@@ -496,7 +504,6 @@ fn at_once(write: &(dyn Fn(&mut Client<'_>, u32) + Sync), look: &(dyn Fn(&mut Cl
         let server = Server::beside(cache);
         let mut client = server.client();
         (0..5_000).for_each(|_| look(&mut client));
-        done.store(true, Relaxed);
     });
 }
 /// All the same, or all missing.

@@ -45,7 +45,7 @@ impl Pending {
     }
 
     /// Writes the reply, once [`poll`](Pending::poll) was ready. One value that could not be had makes it an error.
-    pub fn reply(self, _session: &mut Session, out: &mut Output) {
+    pub fn reply(self, session: &mut Session, out: &mut Output) {
         let mut reply = Reply::new(out, self.resp3);
         let mark = reply.output().mark();
         if let Some(mut head) = self.head {
@@ -61,6 +61,7 @@ impl Pending {
                 Ok(None) => reply.null(),
                 Err(error) => {
                     reply.output().truncate(mark);
+                    session.counters.redis_errors.add(1);
                     return Fault::from(error).reply(&mut reply);
                 }
             }

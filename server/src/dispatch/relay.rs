@@ -183,6 +183,9 @@ fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
 }
 
 fn pass_on(call: &mut Call<'_>, reply: Bytes) {
+    if is_error(&reply) {
+        call.session.counters.redis_errors.add(1);
+    }
     match reply.len() {
         SHARED_FROM.. => call.reply.output().put_shared(reply),
         _ => call.reply.output().put(&reply),

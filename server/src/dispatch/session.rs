@@ -1,12 +1,14 @@
 //! The state of one connection of the Redis protocol.
 use super::{multi::Transacting, password};
-use crate::{app::Worker, net::clients::Client, source::Relay};
+use crate::{app::Worker, net::clients::Client, source::Relay, telemetry::Counters};
 use std::sync::Arc;
 
 /// What a connection has said so far: protocol, password, transaction, reply mode.
 pub struct Session {
     /// Where others see this connection: CLIENT LIST.
     pub(super) client: Arc<Client>,
+    /// Its worker's.
+    pub(super) counters: Arc<Counters>,
     /// RESP3 rather than RESP2.
     pub(super) resp3: bool,
     authenticated: bool,
@@ -39,6 +41,7 @@ impl Session {
         let mut session = Session {
             random: client.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ client.connected | 1,
             client,
+            counters: worker.counters.clone(),
             resp3: false,
             authenticated: !password::is_required(&worker.app.settings),
             replies: Replies::On,

@@ -1,7 +1,10 @@
 //! Answers that are our own, or that a real server cannot be asked for.
 use super::support::{Client, Server, words};
 use crate::proto::resp::{View, view};
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
@@ -472,4 +475,109 @@ fn a_transaction_is_bounded() {
     };
     assert_eq!(refused, "-ERR a transaction has at most 67109864 bytes (follows from max-value)\r\n");
     assert!(client.say("EXEC").starts_with("-EXECABORT"));
+}
+
+/// Two threads, each with a worker of its own, on one tier: one writes until the other, which looks, is done.
+fn at_once(write: &(dyn Fn(&mut Client<'_>, u32) + Sync), look: &(dyn Fn(&mut Client<'_>) + Sync)) {
+    /// However looking ends, writing does too.
+    struct Ends<'a>(&'a AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let server = Server::new(&[]);
+    let cache = &server.worker.groups[0].cache;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let _ends = Ends(&done);
+        threads.spawn(|| {
+            let server = Server::beside(cache);
+            let mut client = server.client();
+            for round in 0.. {
+                write(&mut client, round);
+                if done.load(Relaxed) {
+                    break;
+                }
+            }
+        });
+        let server = Server::beside(cache);
+        let mut client = server.client();
+        (0..5_000).for_each(|_| look(&mut client));
+    });
+}
+/// All the same, or all missing.
+fn alike(reply: &[u8]) {
+    let values = strings(reply);
+    assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{values:?}");
+}
+
+#[test]
+fn several_keys_are_written_and_read_as_one() {
+    at_once(
+        &|client, round| {
+            client.say(&format!("MSET a {round} b {round} c {round}"));
+        },
+        &|client| alike(&client.call(&words("MGET a b c"))),
+    );
+    // Renaming has no moment without the value, and none with two.
+    at_once(
+        &|client, round| {
+            client.say(if round % 2 == 0 { "SETNX x v" } else { "RENAME x y" });
+            client.say("RENAME y x");
+        },
+        &|client| {
+            let found = client.say("EXISTS x y");
+            assert_ne!(found, ":2\r\n");
+        },
+    );
+}
+
+#[test]
+fn a_transaction_is_seen_whole() {
+    at_once(
+        &|client, _| {
+            client.raw(b"MULTI\r\nINCR a\r\nINCR b\r\nINCR c\r\nEXEC\r\n");
+        },
+        &|client| {
+            let replies = client.raw(b"MULTI\r\nGET a\r\nGET b\r\nGET c\r\nEXEC\r\n");
+            let exec = replies.iter().position(|&b| b == b'*').expect("EXEC's reply");
+            alike(&replies[exec..]);
+        },
+    );
+    at_once(
+        &|client, _| {
+            client.raw(b"MULTI\r\nFLUSHALL\r\nMSET a 1 b 1 c 1\r\nEXEC\r\n");
+        },
+        &|client| alike(&client.call(&words("MGET a b c"))),
+    );
+}
+
+#[test]
+fn watched_keys_make_increments_that_are_not_lost() {
+    let server = Server::new(&[]);
+    let cache = &server.worker.groups[0].cache;
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                let server = Server::beside(cache);
+                let mut client = server.client();
+                for _ in 0..2000 {
+                    loop {
+                        client.say("WATCH n");
+                        let old = match view(&client.call(&words("GET n"))) {
+                            Ok(View::Bulk(old)) => String::from_utf8_lossy(old).parse().expect("a number"),
+                            _ => 0,
+                        };
+                        client.say("MULTI");
+                        client.say(&format!("SET n {}", old + 1));
+                        if client.say("EXEC") != "*-1\r\n" {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(server.client().say("GET n"), "$4\r\n4000\r\n");
 }

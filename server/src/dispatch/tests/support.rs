@@ -41,8 +41,17 @@ impl Server {
     }
 
     pub(super) fn with_source(args: &[&str], source: Rc<dyn Source>) -> Server {
+        let config = Config { max_memory: 64 << 20, shards: Some(8), ..Config::default() };
+        Server::with(args, source, Cache::new(config))
+    }
+
+    /// Another worker on the same tier, without a source.
+    pub(super) fn beside(cache: &Arc<Cache>) -> Server {
+        Server::with(&[], Rc::new(NoneSource), cache.clone())
+    }
+
+    fn with(args: &[&str], source: Rc<dyn Source>, cache: Arc<Cache>) -> Server {
         let settings = Settings::from_args(args).expect("valid arguments");
-        let cache = Cache::new(Config { max_memory: 64 << 20, shards: Some(8), ..Config::default() });
         let group = Group {
             name: "default".into(),
             cache: cache.clone(),

@@ -11,7 +11,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help run test tools check lint docs deny acceptance check-deep miri fuzz docker-check bench soak
+.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench soak
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -20,8 +20,16 @@ run: ## Builds and serves, memory only, and prints where
 	@$(CARGO) build --quiet --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
 
 test: tools ## Installs what the tests need and runs them all
+	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-image
+
+test-workspace:
 	$(CARGO) test --workspace --no-fail-fast
+
+test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings
+
+# After the workspace's tests, which build the binary.
+test-image: test-workspace
 	.deps/python/bin/python tests/docker/check.py $(TARGET)/debug/larder
 
 tools: ## Installs redis-server and the client libraries that the tests drive

@@ -149,8 +149,7 @@ fn two_hundred_misses_are_one_get() {
 
 #[test]
 fn memory_stays_within_the_bound() {
-    // With its bound of 64 MiB.
-    let mut larder = Larder::start(&[]);
+    let mut larder = Larder::start(&["--max-memory", "64MiB"]);
     let mut client = larder.client();
     // Values of 100 B to 100 KiB, deep pipelines: 1 GiB, sixteen times the bound.
     let value = vec![b'x'; 100 * 1024];

@@ -45,10 +45,10 @@ lint:
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 
-# The advisories are in a database that has to be fetched, the rest is not: so it needs no network.
+# Not the advisories: their database is a git repository, which is not everywhere to be had. `cargo deny check advisories` looks.
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-	    $(CARGO) deny --offline check licenses bans sources; \
+	    $(CARGO) deny check licenses bans sources; \
 	else \
 	    echo "deny: not checked. Type: cargo install --locked cargo-deny"; \
 	fi

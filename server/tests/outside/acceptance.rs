@@ -130,7 +130,7 @@ fn two_hundred_misses_are_one_get() {
                 scope.spawn(move || {
                     if caller % 2 == 0 {
                         ready.wait();
-                        assert_eq!(lookup(&larder, "hot"), (200, json!("1")));
+                        assert_eq!(lookup(larder, "hot"), (200, json!("1")));
                     } else {
                         let mut client = larder.client();
                         ready.wait();
@@ -170,7 +170,7 @@ fn memory_stays_within_the_bound() {
     }
     let bound = (64 + 24) * MIB;
     assert!(highest < bound, "{} MiB resident", highest / MIB);
-    assert_eq!(client.command(&["STRLEN", &format!("key:{}", key - 1)]).int() > 0, true, "the newest is there");
+    assert!(client.command(&["STRLEN", &format!("key:{}", key - 1)]).int() > 0, "the newest is there");
     larder.signal(Signal::TERM);
     assert!(larder.wait().0.success());
 }

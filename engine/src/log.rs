@@ -8,6 +8,7 @@ use crate::{
     record::{self, Body, Meta, Parts, body},
 };
 use bytes::{Bytes, BytesMut};
+use memmap2::MmapMut;
 use std::collections::VecDeque;
 
 /// Bytes of a large entry's slot number in its record.
@@ -57,14 +58,28 @@ const BIRTHS: usize = 32;
 pub(crate) struct Large {
     data: Bytes,
     key_len: usize,
+    /// Bytes that the allocation takes.
+    allocated: usize,
 }
+
+/// From here on the operating system is asked for pages: an allocator that is given values of all sizes in turn keeps up to as
+/// much again in the gaps between them.
+const MAPPED: usize = if cfg!(miri) { usize::MAX } else { 64 << 10 };
+const PAGE: usize = 4096;
 
 impl Large {
     pub(crate) fn new(key: &[u8], value: &[u8]) -> Large {
-        let mut data = Vec::with_capacity(key.len() + value.len());
-        data.extend_from_slice(key);
-        data.extend_from_slice(value);
-        Large { data: data.into(), key_len: key.len() }
+        let (key_len, len) = (key.len(), key.len() + value.len());
+        if len >= MAPPED
+            && let Ok(mut pages) = MmapMut::map_anon(len)
+        {
+            let (to_key, to_value) = pages.split_at_mut(key_len);
+            to_key.copy_from_slice(key);
+            to_value.copy_from_slice(value);
+            return Large { data: Bytes::from_owner(pages), key_len, allocated: len.next_multiple_of(PAGE) };
+        }
+        let data = [key, value].concat();
+        Large { key_len, allocated: data.capacity() + ALLOCATION, data: data.into() }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -79,16 +94,18 @@ impl Large {
         self.data.slice(self.key_len..)
     }
 
-    /// Rewrites the value, in place unless a reader still holds it.
+    /// Rewrites the value: in place, unless a reader still holds it or it lies in pages of its own. What is edited once is
+    /// likely to be again, so it moves to the heap, where it can grow.
     pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut BytesMut, usize)) {
         let mut data =
             std::mem::take(&mut self.data).try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         edit(&mut data, self.key_len);
+        self.allocated = data.capacity() + ALLOCATION;
         self.data = data.freeze();
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.data.len() + size_of::<Large>() + ALLOCATION
+        self.allocated
     }
 }
 

@@ -11,7 +11,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help run test tools check lint docs deny acceptance check-deep miri fuzz docker-check bench soak
+.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench soak FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -20,8 +20,16 @@ run: ## Builds and serves, memory only, and prints where
 	@$(CARGO) build --quiet --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
 
 test: tools ## Installs what the tests need and runs them all
+	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-image
+
+test-workspace:
 	$(CARGO) test --workspace --no-fail-fast
+
+test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings
+
+# After the workspace's tests, which build the binary.
+test-image: test-workspace
 	.deps/python/bin/python tests/docker/check.py $(TARGET)/debug/larder
 
 tools: ## Installs redis-server and the client libraries that the tests drive
@@ -37,10 +45,10 @@ lint:
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 
-# The advisories are in a database that has to be fetched, the rest is not: so it needs no network.
+# Not the advisories: their database is a git repository, which is not everywhere to be had. `cargo deny check advisories` looks.
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-	    $(CARGO) deny --offline check licenses bans sources; \
+	    $(CARGO) deny check licenses bans sources; \
 	else \
 	    echo "deny: not checked. Type: cargo install --locked cargo-deny"; \
 	fi
@@ -51,18 +59,30 @@ acceptance: tools ## What Larder promises from outside, on the release binary
 	$(CARGO) build --release --package larder
 	LARDER_BIN=$(abspath $(TARGET))/release/larder $(CARGO) test --package larder --test outside
 
-miri: ## The engine's tests under Miri (nightly with miri and rust-src)
+miri: ## The engine's tests under Miri (a nightly toolchain with miri and rust-src)
+	@$(CARGO) +nightly miri --version >/dev/null || { echo "Type: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
 	$(CARGO) +nightly miri test --package larder-engine --lib
 
-fuzz: ## Each fuzz target for FUZZ_SECONDS (nightly and cargo-fuzz)
-	cd fuzz && $(CARGO) +nightly check
-	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
+fuzz: ## Each fuzz target for FUZZ_SECONDS (a nightly toolchain and cargo-fuzz)
+	@$(CARGO) +nightly fuzz --version >/dev/null || { echo "Type: cargo install --locked cargo-fuzz"; exit 1; }
+	for target in $$($(CARGO) +nightly fuzz list); do \
 	    $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096; \
 	done
 
-docker-check: tools ## What can be checked of Dockerfile and docker-compose.yaml without an engine
+docker-check: tools ## Runs the image's stages as written, each in a plain directory, and the compose file's test
 	.deps/python/bin/python tests/docker/check.py --build
 
-bench: ## Larder beside redis-server, memcached and nginx on this machine
+$(TARGET)/release/larder-bench: FORCE
 	$(CARGO) build --release --package larder --package larder-bench
-	$(TARGET)/release/larder-bench server
+FORCE:
+
+bench: $(TARGET)/release/larder-bench ## Larder beside redis-server, memcached and nginx on this machine
+	tests/tools bench
+	$< memory
+	$< engine
+	$< server --larder $(TARGET)/release/larder
+
+soak: $(TARGET)/release/larder-bench ## Ten minutes of reads and writes while the source is killed and restarted
+	tests/tools bench
+	$< soak --larder $(TARGET)/release/larder
+	$< bound --larder $(TARGET)/release/larder

@@ -15,7 +15,7 @@ use serde_json::Value;
 fn known_traffic_is_counted() {
     let source = RedisServer::start();
     source.command(&["SET", "there", "12345"]);
-    let larder = Larder::start(&["--source", &source.url(), "--negative-ttl", "1h"]);
+    let larder = Larder::start(&["--source", &source.url(), "--negative-ttl", "1h", "--max-memory", "64MiB"]);
     let mut client = larder.client();
     for _ in 0..3 {
         assert_eq!(client.command(&["GET", "there"]), Reply::bulk("12345"));

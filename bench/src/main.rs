@@ -19,10 +19,6 @@ mod wire;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// The allocator of `larder`, so that the engine behaves here as it does there; the caches it is compared with have it too.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Measures Larder and what it is compared with; prints one JSON object per line.
 #[derive(Debug, Parser)]
 #[command(name = "larder-bench", version)]

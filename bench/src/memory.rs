@@ -23,7 +23,7 @@ use std::{
 /// Loads UUID keys (36 bytes) with values of 20 to 50 bytes and compares the resident set (/proc/PID/statm) after with that before
 /// the cache was made (of a server: before the first key). Keys and values are computed, not stored, so nothing else grows.
 /// Each cache in process (larder, quick_cache, moka, lru) is measured in a child process of its own, with capacity for just these
-/// entries (larder: max_keys, memory in abundance) and larder's allocator (mimalloc, told to give freed memory back at once); the number of entries held at the end divides the growth.
+/// entries (larder: max_keys, memory in abundance) and the system's allocator, as larder has; the number of entries held at the end divides the growth.
 ///
 /// Servers are loaded over the wire: redis-server and memcached if they are installed, `larder serve` if --larder names its binary.
 ///
@@ -137,8 +137,6 @@ pub(crate) fn in_child(name: &str, entries: u64, inserts: u64, dataset: &Dataset
         .args(["--inserts", &inserts.to_string()])
         .args(["--key-size", &dataset.key_size.to_string()])
         .args(["--value-size", &value_size])
-        // Freed memory goes back at once: outgrown tables would otherwise be charged to the cache that left them.
-        .env("MIMALLOC_PURGE_DELAY", "0")
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start this program again")?;

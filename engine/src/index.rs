@@ -15,6 +15,8 @@
 //! entries without reading their keys; only the split of a page does (once per doubling of the index). The order
 //! (page prefix, tag) of an entry never changes, which is what [`Index::scan`] relies on.
 
+use prefetch_index::prefetch_index;
+
 const SLOTS: usize = 10;
 /// Mean entries per page at which a page is split: small enough that a split is short, large enough that page headers (32 B) vanish.
 const PAGE_ENTRIES: usize = 384;
@@ -209,6 +211,12 @@ impl Index {
             is(position)
         })?;
         Some(found)
+    }
+
+    /// Has the processor fetch the bucket in which a search for `hash` begins.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let Place { page, tag } = self.place_of(hash);
+        prefetch_index(&self.pages[page].buckets, self.pages[page].home(tag));
     }
 
     /// Adds a position; `hash_of` gives the hash of one already stored.

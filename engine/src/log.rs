@@ -8,10 +8,13 @@ use crate::{
     record::{self, Body, Meta, Parts, body},
 };
 use bytes::{Bytes, BytesMut};
+use memmap2::MmapMut;
+use prefetch_index::prefetch_index;
 use std::collections::VecDeque;
 
 /// Bytes of a large entry's slot number in its record.
 pub(crate) const LARGE_SLOT: usize = 4;
+const CACHE_LINE: usize = 64;
 /// What an allocator keeps beside an allocation, roughly.
 const ALLOCATION: usize = 16;
 
@@ -57,14 +60,28 @@ const BIRTHS: usize = 32;
 pub(crate) struct Large {
     data: Bytes,
     key_len: usize,
+    /// Bytes that the allocation takes.
+    allocated: usize,
 }
+
+/// From here on the operating system is asked for pages: an allocator that is given values of all sizes in turn keeps up to as
+/// much again in the gaps between them.
+const MAPPED: usize = if cfg!(miri) { usize::MAX } else { 64 << 10 };
+const PAGE: usize = 4096;
 
 impl Large {
     pub(crate) fn new(key: &[u8], value: &[u8]) -> Large {
-        let mut data = Vec::with_capacity(key.len() + value.len());
-        data.extend_from_slice(key);
-        data.extend_from_slice(value);
-        Large { data: data.into(), key_len: key.len() }
+        let (key_len, len) = (key.len(), key.len() + value.len());
+        if len >= MAPPED
+            && let Ok(mut pages) = MmapMut::map_anon(len)
+        {
+            let (to_key, to_value) = pages.split_at_mut(key_len);
+            to_key.copy_from_slice(key);
+            to_value.copy_from_slice(value);
+            return Large { data: Bytes::from_owner(pages), key_len, allocated: len.next_multiple_of(PAGE) };
+        }
+        let data = [key, value].concat();
+        Large { key_len, allocated: data.capacity() + ALLOCATION, data: data.into() }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -79,16 +96,18 @@ impl Large {
         self.data.slice(self.key_len..)
     }
 
-    /// Rewrites the value, in place unless a reader still holds it.
+    /// Rewrites the value: in place, unless a reader still holds it or it lies in pages of its own. What is edited once is
+    /// likely to be again, so it moves to the heap, where it can grow.
     pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut BytesMut, usize)) {
         let mut data =
             std::mem::take(&mut self.data).try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         edit(&mut data, self.key_len);
+        self.allocated = data.capacity() + ALLOCATION;
         self.data = data.freeze();
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.data.len() + size_of::<Large>() + ALLOCATION
+        self.allocated
     }
 }
 
@@ -196,6 +215,14 @@ impl Log {
     pub(crate) fn record(&self, position: u32) -> &[u8] {
         let (number, at) = self.split(position);
         &self.segment(number).data[at..]
+    }
+
+    /// Has the processor fetch the record at a position: its first two cache lines, which are all of a small one.
+    pub(crate) fn prefetch(&self, position: u32) {
+        let (number, at) = self.split(position);
+        let data = &self.segment(number).data;
+        prefetch_index(data, at);
+        prefetch_index(data, at + CACHE_LINE);
     }
 
     pub(crate) fn record_mut(&mut self, position: u32) -> &mut [u8] {

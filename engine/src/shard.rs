@@ -114,6 +114,13 @@ impl Shard {
         self.index.find(key.hash, |position| self.log.key(position) == key.bytes)
     }
 
+    /// Has the processor fetch the record that a read of `hash` will most likely look at.
+    pub(crate) fn prefetch_record(&self, hash: u64) {
+        if let Some(position) = self.index.find(hash, |_| true) {
+            self.log.prefetch(position);
+        }
+    }
+
     /// The key's record unless it has expired; one that has is removed.
     pub(crate) fn live(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<(u32, Meta)> {
         let position = self.find(key)?;

@@ -2,7 +2,7 @@
 //! socket, over HTTP a whole connection.
 //!
 //! A binary of its own, because of its allocator, which counts for each thread by itself.
-#![expect(clippy::unwrap_used, unsafe_code)]
+#![expect(unsafe_code)]
 
 use larder::{
     app::{App, Bound, Worker},
@@ -179,15 +179,16 @@ async fn read_answers(client: &mut TcpStream, into: &mut [u8], count: usize) -> 
     for _ in 0..count {
         loop {
             if let Some(head) = into[end..filled].windows(4).position(|w| w == b"\r\n\r\n") {
-                let text = std::str::from_utf8(&into[end..end + head]).unwrap();
-                let length = text.split("content-length: ").nth(1).unwrap().lines().next().unwrap();
-                let body: usize = length.parse().unwrap();
+                let text = std::str::from_utf8(&into[end..end + head]).expect("heads are ASCII");
+                let length =
+                    text.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()).expect("a length");
+                let body: usize = length.parse().expect("a number");
                 if end + head + 4 + body <= filled {
                     end += head + 4 + body;
                     break;
                 }
             }
-            filled += client.read(&mut into[filled..]).await.unwrap();
+            filled += client.read(&mut into[filled..]).await.expect("answers");
         }
     }
     assert_eq!(end, filled);

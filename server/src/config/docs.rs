@@ -20,6 +20,7 @@ Unknown names and impossible values stop the start (exit code 2) with the place 
 - Durations: a whole number with ms, s, m, h or d.
 - Addresses: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (all interfaces); port 0 takes a free port, which the ready line names.
 - Settings that take several values: repeat the flag, separate with commas in the variable, write an array in the file.
+  Of any other flag given twice the last counts.
 - `none` or `off` (or an empty text) switches an optional setting off.
 
 ## Groups

@@ -24,12 +24,13 @@ fn arg(setting: &'static Setting) -> Arg {
         Fallback::Is(text) | Fallback::Computed(text) => text,
         Fallback::Off => "none",
     };
-    Arg::new(setting.name)
-        .long(setting.name)
-        .value_name(setting.placeholder())
-        .action(if setting.many { ArgAction::Append } else { ArgAction::Set })
-        .help(format!("{} [default: {default}]", setting.help))
-        .help_heading(setting.section.title())
+    let arg = Arg::new(setting.name).long(setting.name).value_name(setting.placeholder());
+    // The last one counts, so that the arguments of a wrapper or an image can be overridden by adding to them.
+    let arg = match setting.many {
+        true => arg.action(ArgAction::Append),
+        false => arg.action(ArgAction::Set).overrides_with(setting.name),
+    };
+    arg.help(format!("{} [default: {default}]", setting.help)).help_heading(setting.section.title())
 }
 
 /// What was typed: the file's name and the layer of flags.

@@ -152,6 +152,12 @@ fn lists_and_off() {
 }
 
 #[test]
+fn of_a_flag_given_twice_the_last_counts() {
+    let settings = loaded(&["--threads=2", "--ttl=1s", "--threads=5"], &[], "").settings;
+    assert_eq!((settings.threads, settings.groups[0].ttl), (5, Some(Duration::from_secs(1))));
+}
+
+#[test]
 fn groups() {
     let toml = "ttl = '1s'\n[groups.b]\nmax-memory = '25%'\nsource = 'redis://h/2'\nmax-keys = 5\n[groups.a]\nmax-memory = 2097152\nttl = '2s'\nttl-jitter = 10\nnegative-ttl = '3s'\n";
     let groups = loaded(&["--ttl", "9s"], &[], toml).settings.groups;

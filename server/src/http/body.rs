@@ -30,6 +30,8 @@ enum Piece {
 
 /// Bytes encoded at a time; a multiple of 3, so that base64 windows need no padding.
 const WINDOW: usize = 48 * 1024;
+/// Bytes handed out at a time, though they need no encoding: a client that stops taking them shows in that nobody asks for more.
+const PART: usize = 256 * 1024;
 /// Values larger than this are not read through just to know how long they are as JSON: HTTP/1.1 sends such a body in chunks.
 const COUNTED: usize = 1 << 20;
 
@@ -70,7 +72,13 @@ impl Body {
                 None => self.rest.pop_front()?,
             };
             let bytes = match piece {
-                Piece::Raw(bytes) => bytes,
+                Piece::Raw(mut bytes) => {
+                    let part = bytes.split_to(bytes.len().min(PART));
+                    if !bytes.is_empty() {
+                        self.first = Some(Piece::Raw(bytes));
+                    }
+                    part
+                }
                 Piece::Json(mut value) => {
                     let end = match value.len() {
                         len if len <= WINDOW => len,

@@ -192,8 +192,9 @@ impl Fast<'_> {
                 Poll::Ready(result) => result?,
                 Poll::Pending => self.output.append(&mut buffers.output),
             }
+            let took = begun.elapsed();
             for _ in 0..std::mem::take(&mut self.answered) {
-                worker.counters.http_seconds.record(begun.elapsed());
+                worker.counters.http_seconds.record(took);
             }
             if !self.waiting.is_empty() {
                 return Poll::Ready(Ok(Next::Settle));
@@ -236,7 +237,8 @@ impl Fast<'_> {
             }
             self.answered += u32::from(waiting == self.waiting.len());
             at += len;
-            if self.waiting.len() == MOST_WAITING || output.len() > ENOUGH {
+            let due = output.len() + self.waiting.iter().map(|waiting| waiting.after.len()).sum::<usize>();
+            if self.waiting.len() == MOST_WAITING || due > ENOUGH {
                 break State::Backlog;
             }
         };

@@ -11,7 +11,7 @@ use crate::{
     telemetry::Counters,
 };
 use bytes::{Buf, Bytes};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use hyper::{
     body::Incoming,
@@ -124,9 +124,7 @@ async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> P
             match activity.watch.verdict() {
                 Verdict::Live => return Poll::Pending,
                 Verdict::Drain if finishing => return Poll::Pending,
-                Verdict::Expired if activity.stalled.get() || finishing => {
-                    return Poll::Ready(End::Dropped);
-                }
+                Verdict::Expired if finishing || activity.answers.get() > 0 => return Poll::Ready(End::Dropped),
                 Verdict::Expired if activity.in_head.get() => return Poll::Ready(End::HeadTimeout),
                 Verdict::Expired => activity.watch.allow(Some(LAST_WORDS)),
                 Verdict::Drain => {}
@@ -138,17 +136,20 @@ async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> P
 }
 
 /// What a connection is doing, and how long it may.
+///
+/// While a handler runs there is no deadline: bodies (`input`) and sources have their own. A head has `header-timeout`
+/// altogether. Otherwise, answers being sent or not, something must move within `idle-timeout`.
 struct Activity {
     counters: Arc<Counters>,
     watch: Rc<Watch>,
     idle_timeout: Option<Duration>,
     header_timeout: Duration,
-    /// Frames come on an idle HTTP/2 connection that are no part of a request; only requests keep one alive.
+    /// Frames come on an idle HTTP/2 connection that are no part of a request, and a client that takes no answer may
+    /// still have its pings answered: there, only requests and pieces of answers count.
     is_http2: bool,
-    requests: Cell<u32>,
+    handlers: Cell<u32>,
+    answers: Cell<u32>,
     in_head: Cell<bool>,
-    /// The socket has taken nothing since its time was last set.
-    stalled: Cell<bool>,
 }
 
 impl Activity {
@@ -160,11 +161,11 @@ impl Activity {
             idle_timeout: settings.idle_timeout,
             header_timeout: settings.header_timeout,
             is_http2,
-            requests: Cell::new(0),
+            handlers: Cell::new(0),
+            answers: Cell::new(0),
             in_head: Cell::new(false),
-            stalled: Cell::new(false),
         };
-        activity.watch.allow(activity.idle_timeout);
+        activity.moved();
         if begun {
             activity.head_begins();
         }
@@ -178,44 +179,63 @@ impl Activity {
     }
 
     fn head_begins(&self) {
-        if !self.is_http2 && self.requests.get() == 0 && !self.in_head.replace(true) {
+        let is_busy = self.handlers.get() + self.answers.get() > 0;
+        if !self.is_http2 && !is_busy && !self.in_head.replace(true) {
             self.watch.allow(Some(self.header_timeout));
         }
     }
 
-    /// Bytes went out, or (`None`) did not.
-    fn wrote(&self, bytes: Option<usize>) {
-        self.counters.http_bytes_out.add(bytes.unwrap_or(0) as u64);
-        let blocked = bytes.is_none();
-        if self.stalled.replace(blocked) != blocked {
-            let busy = !blocked && self.requests.get() > 0;
-            self.watch.allow(if busy { None } else { self.idle_timeout });
+    /// Bytes went out.
+    fn wrote(&self, bytes: usize) {
+        self.counters.http_bytes_out.add(bytes as u64);
+        if bytes > 0 && !self.is_http2 {
+            self.moved();
         }
     }
 
-    /// A request has come in, and is in work until the return value is dropped.
-    fn begin(self: &Rc<Self>) -> Busy {
-        self.requests.set(self.requests.get() + 1);
+    /// Something happened: the wait for the next thing begins anew.
+    fn moved(&self) {
+        if self.handlers.get() == 0 && !self.in_head.get() {
+            self.watch.allow(self.idle_timeout);
+        }
+    }
+
+    /// A request's head has come in; its handler runs until the return value is answered or dropped.
+    fn begin(self: &Rc<Self>) -> InWork {
+        self.handlers.set(self.handlers.get() + 1);
         self.in_head.set(false);
-        // A body has its own time (`input`), sources have theirs.
         self.watch.allow(None);
-        Busy { activity: self.clone(), since: Instant::now() }
+        InWork { activity: self.clone(), since: Instant::now(), answered: false }
     }
 }
 
 /// A request in work.
-struct Busy {
+struct InWork {
     activity: Rc<Activity>,
     since: Instant,
+    answered: bool,
 }
-impl Drop for Busy {
+impl InWork {
+    /// The handler is done; what it answered remains to be sent.
+    fn answered(&mut self, status: StatusCode) {
+        let Activity { counters, handlers, answers, .. } = &*self.activity;
+        counters.http_answered(status.as_u16());
+        handlers.set(handlers.get() - 1);
+        answers.set(answers.get() + 1);
+        self.answered = true;
+        self.activity.moved();
+    }
+}
+impl Drop for InWork {
     fn drop(&mut self) {
-        let activity = &self.activity;
-        activity.counters.http_seconds.record(self.since.elapsed());
-        activity.requests.set(activity.requests.get() - 1);
-        if activity.requests.get() == 0 {
-            activity.watch.allow(activity.idle_timeout);
+        let Activity { counters, handlers, answers, .. } = &*self.activity;
+        if self.answered {
+            counters.http_seconds.record(self.since.elapsed());
+            answers.set(answers.get() - 1);
+        } else {
+            handlers.set(handlers.get() - 1);
         }
+        self.activity.moved();
     }
 }
 
@@ -230,12 +250,12 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let busy = self.activity.begin();
+        let mut work = self.activity.begin();
         let context = self.context.clone();
         Box::pin(async move {
             let response = router::respond(&context, request).await;
-            context.worker.counters.http_answered(response.status().as_u16());
-            Ok(response.map(|body| Answer { body, _busy: busy }))
+            work.answered(response.status());
+            Ok(response.map(|body| Answer { body, work }))
         })
     }
 }
@@ -243,13 +263,14 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 /// A response's body; the request is in work until it is gone.
 struct Answer {
     body: Body,
-    _busy: Busy,
+    work: InWork,
 }
 impl http_body::Body for Answer {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Cx<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.work.activity.moved();
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
@@ -280,10 +301,9 @@ struct Io {
 
 impl Io {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.activity.wrote(match &result {
-            Poll::Pending => None,
-            Poll::Ready(sent) => Some(*sent.as_ref().unwrap_or(&0)),
-        });
+        if let Poll::Ready(Ok(bytes)) = &result {
+            self.activity.wrote(*bytes);
+        }
         result
     }
 }

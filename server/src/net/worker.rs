@@ -11,7 +11,7 @@ use crate::{
     app::{App, Worker, millis},
     clock, http,
 };
-use std::{io, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
     net::TcpStream,
     runtime::{Builder, LocalOptions},
@@ -111,7 +111,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
 /// Starts the task of a connection.
 fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::Sender<()>) {
     let Arrival { stream, peer, service, seat } = arrival;
-    let stream = match prepare(stream) {
+    let stream = match prepare(stream, peer) {
         Ok(stream) => stream,
         // Already reset by the client, or out of memory in the kernel: there is nobody to tell.
         Err(_) => return,
@@ -135,9 +135,15 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
     });
 }
 
-fn prepare(stream: std::net::TcpStream) -> io::Result<TcpStream> {
+fn prepare(stream: std::net::TcpStream, peer: SocketAddr) -> io::Result<TcpStream> {
     // Replies leave whole: waiting for more to send would only delay them.
     stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    if peer.ip().is_loopback() {
+        // Nothing congests the way to a neighbour on the same machine, but a default that paces (BBR) would set a timer for
+        // every reply. Where it is refused, the default serves.
+        let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno");
+    }
     TcpStream::from_std(stream)
 }
 

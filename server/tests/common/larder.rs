@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    path::PathBuf,
     process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -76,6 +77,12 @@ impl Larder {
         line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
     }
 
+    /// Resident memory in bytes.
+    pub fn resident(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+    }
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -112,9 +119,14 @@ impl Drop for Larder {
     }
 }
 
+/// The binary under test: this build's, or the one that `LARDER_BIN` names (`make acceptance`: the release build).
+pub fn binary() -> PathBuf {
+    std::env::var_os("LARDER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_larder").into(), PathBuf::from)
+}
+
 /// `larder serve`, without anything of the test's environment. Logs are few enough for a pipe that nobody reads.
 pub fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let mut command = Command::new(binary());
     command
         .env_clear()
         .env("LARDER_MAX_MEMORY", "128MiB")

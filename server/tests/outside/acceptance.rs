@@ -4,6 +4,7 @@ use crate::{
     larder::Larder,
     web::{get, lookup},
 };
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
     sync::Barrier,
@@ -12,9 +13,9 @@ use std::{
 
 const MIB: usize = 1 << 20;
 
-/// `larder serve` before a Redis, as the README has it.
+/// `larder serve` before a Redis.
 fn before(redis: &RedisServer, more: &[&str]) -> Larder {
-    Larder::serve(&[&["--source", &redis.url(), "--threads", "1"], more].concat())
+    Larder::start(&[&["--source", &redis.url()], more].concat())
 }
 
 fn set(redis: &RedisServer, key: &str, value: &str) {
@@ -26,18 +27,19 @@ fn lookup_reads_through_to_redis() {
     let redis = RedisServer::start();
     set(&redis, "0", "0");
     set(&redis, "umlaut", "ü\"\\\n");
-    let larder = before(&redis, &[]);
-    assert_eq!(get(larder.http, "/lookup?key=0"), (200, r#"{"key": "0", "value": "0", "status": 200}"#.into()));
-    assert_eq!(lookup(larder.http, "umlaut"), (200, json!("ü\"\\\n")));
-    assert_eq!(lookup(larder.http, "absent"), (404, Value::Null));
+    let mut larder = before(&redis, &["--threads", "1"]);
+    assert_eq!(get(&larder, "/lookup?key=0"), (200, r#"{"key": "0", "value": "0", "status": 200}"#.into()));
+    assert_eq!(lookup(&larder, "umlaut"), (200, json!("ü\"\\\n")));
+    assert_eq!(lookup(&larder, "absent"), (404, Value::Null));
     for target in ["/lookup", "/lookup?key=", "/lookup?other=1"] {
         let nothing = r#"{"key": null, "value": null, "status": 400}"#;
-        assert_eq!(get(larder.http, target), (400, nothing.into()), "{target}");
+        assert_eq!(get(&larder, target), (400, nothing.into()), "{target}");
     }
     assert_eq!(redis.calls("get") + redis.calls("mget"), 3);
     assert_eq!(larder.client().command(&["GET", "0"]), Reply::bulk("0"));
     assert_eq!(redis.calls("get") + redis.calls("mget"), 3, "one cache for both protocols");
-    assert!(larder.terminate().success());
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
 }
 
 #[test]
@@ -47,16 +49,16 @@ fn an_old_value_lives_for_at_most_the_ttl() {
     set(&redis, "k", "old");
     let larder = before(&redis, &["--ttl", "10s"]);
     let start = Instant::now();
-    assert_eq!(lookup(larder.http, "k"), (200, json!("old")));
+    assert_eq!(lookup(&larder, "k"), (200, json!("old")));
     let filled = Instant::now();
     set(&redis, "k", "new");
-    let mut seen = lookup(larder.http, "k");
+    let mut seen = lookup(&larder, "k");
     assert_eq!(seen, (200, json!("old")), "cached");
     while seen.1 == "old" {
         // Asked before the deadline's end: an answer may still be old; after it, none may.
         assert!(filled.elapsed() < TTL + Duration::from_millis(200), "old after {:?}", filled.elapsed());
         std::thread::sleep(Duration::from_millis(20));
-        seen = lookup(larder.http, "k");
+        seen = lookup(&larder, "k");
     }
     assert_eq!(seen, (200, json!("new")));
     assert!(start.elapsed() > TTL - Duration::from_millis(100), "kept for the TTL, not for {:?}", start.elapsed());
@@ -71,14 +73,14 @@ fn the_key_after_the_last_evicts_one() {
     // The source's end shows what the tier holds: the rest is unavailable.
     let larder = before(&redis, &["--max-keys", "1000", "--source-timeout", "100ms"]);
     for key in &keys[..1000] {
-        assert_eq!(lookup(larder.http, key), (200, json!("v")));
+        assert_eq!(lookup(&larder, key), (200, json!("v")));
     }
     let fetched = redis.calls("get") + redis.calls("mget");
-    let (status, _) = lookup(larder.http, &keys[7]);
+    let (status, _) = lookup(&larder, &keys[7]);
     assert_eq!((status, redis.calls("get") + redis.calls("mget")), (200, fetched), "all thousand fit");
-    assert_eq!(lookup(larder.http, &keys[1000]), (200, json!("v")));
+    assert_eq!(lookup(&larder, &keys[1000]), (200, json!("v")));
     redis.kill();
-    let statuses: Vec<u16> = keys.iter().map(|key| lookup(larder.http, key).0).collect();
+    let statuses: Vec<u16> = keys.iter().map(|key| lookup(&larder, key).0).collect();
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1000);
     assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 1);
 }
@@ -87,14 +89,14 @@ fn the_key_after_the_last_evicts_one() {
 fn a_source_that_dies_and_returns() {
     let mut redis = RedisServer::start();
     set(&redis, "cached", "1");
-    let larder = before(&redis, &["--max-keys", "1000", "--ttl", "1h"]);
-    assert_eq!(lookup(larder.http, "cached"), (200, json!("1")));
-    assert_eq!(get(larder.http, "/readyz").0, 200);
+    let mut larder = before(&redis, &["--max-keys", "1000", "--ttl", "1h"]);
+    assert_eq!(lookup(&larder, "cached"), (200, json!("1")));
+    assert_eq!(get(&larder, "/readyz").0, 200);
     redis.kill();
 
     let start = Instant::now();
-    assert_eq!(lookup(larder.http, "cached"), (200, json!("1")));
-    assert_eq!(lookup(larder.http, "other"), (503, Value::Null));
+    assert_eq!(lookup(&larder, "cached"), (200, json!("1")));
+    assert_eq!(lookup(&larder, "other"), (503, Value::Null));
     let mut client = larder.client();
     let refused = client.command(&["GET", "another"]);
     assert!(refused.error().starts_with("ERR source unavailable: "), "{refused:?}");
@@ -105,8 +107,9 @@ fn a_source_that_dies_and_returns() {
 
     redis.restart();
     set(&redis, "other", "2");
-    wait_until("the source is used again", || lookup(larder.http, "other") == (200, json!("2")));
-    assert!(larder.terminate().success());
+    wait_until("the source is used again", || lookup(&larder, "other") == (200, json!("2")));
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
 }
 
 #[test]
@@ -115,7 +118,8 @@ fn two_hundred_misses_are_one_get() {
     let redis = RedisServer::start();
     set(&redis, "hot", "1");
     for threads in ["1", "2"] {
-        let larder = before(&redis, &["--threads", threads]);
+        // A deadline that no busy machine meets by accident.
+        let larder = before(&redis, &["--threads", threads, "--source-timeout", "20s"]);
         assert_eq!(redis.command(&["CONFIG", "RESETSTAT"]), Reply::ok());
         // All ask while Redis answers nobody, so that all are misses.
         redis.stop();
@@ -126,7 +130,7 @@ fn two_hundred_misses_are_one_get() {
                 scope.spawn(move || {
                     if caller % 2 == 0 {
                         ready.wait();
-                        assert_eq!(lookup(larder.http, "hot"), (200, json!("1")));
+                        assert_eq!(lookup(&larder, "hot"), (200, json!("1")));
                     } else {
                         let mut client = larder.client();
                         ready.wait();
@@ -145,7 +149,8 @@ fn two_hundred_misses_are_one_get() {
 
 #[test]
 fn memory_stays_within_the_bound() {
-    let larder = Larder::serve(&["--max-memory", "64MiB"]);
+    // With its bound of 64 MiB.
+    let mut larder = Larder::start(&[]);
     let mut client = larder.client();
     // Values of 100 B to 100 KiB, deep pipelines: 1 GiB, sixteen times the bound.
     let value = vec![b'x'; 100 * 1024];
@@ -167,5 +172,6 @@ fn memory_stays_within_the_bound() {
     let bound = (64 + 24) * MIB;
     assert!(highest < bound, "{} MiB resident", highest / MIB);
     assert_eq!(client.command(&["STRLEN", &format!("key:{}", key - 1)]).int() > 0, true, "the newest is there");
-    assert!(larder.terminate().success());
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
 }

@@ -37,14 +37,14 @@ fn run(library: Library, port: u16, prefix: &str) {
 }
 
 fn alone(library: Library) {
-    run(library, Larder::serve(&["--threads", "2"]).redis.port(), "c");
+    run(library, Larder::start(&["--threads", "2"]).redis, "c");
 }
 
 fn before_redis(library: Library) {
     let redis = RedisServer::start();
     run(library, redis.port(), "direct");
-    let larder = Larder::serve(&["--threads", "2", "--source", &redis.url()]);
-    run(library, larder.redis.port(), "through");
+    let larder = Larder::start(&["--threads", "2", "--source", &redis.url()]);
+    run(library, larder.redis, "through");
     // Written through: what the program left behind is the same at both doors.
     for key in ["many49", "counter", "parallel", "parallel15:49", "pipe499", "balance"] {
         let direct = redis.command(&["GET", &format!("direct:{key}")]);

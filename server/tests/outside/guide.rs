@@ -31,6 +31,41 @@ fn operations() {
     run("docs/operations.md");
 }
 
+#[test]
+fn links_lead_somewhere() {
+    let mut documents: Vec<PathBuf> = ["", "docs", "docs/reference", "docs/decisions", "tests/clients"]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(root().join(folder)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    assert!(documents.len() > 10, "{documents:?}");
+    let mut dead = Vec::new();
+    for document in documents {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let file = if path.is_empty() { document.clone() } else { document.with_file_name(path) };
+            let there =
+                || file.is_dir() || std::fs::read_to_string(&file).is_ok_and(|text| has_heading(&text, heading));
+            if !target.starts_with("https://") && !there() {
+                dead.push(format!("{}: {target}", document.display()));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "{dead:#?}");
+}
+
+/// A heading by its anchor, as GitHub makes it.
+fn has_heading(text: &str, anchor: &str) -> bool {
+    let slug = |line: &str| -> String {
+        let kept = line.to_lowercase().replace(' ', "-");
+        kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    };
+    let mut headings = text.lines().filter(|line| line.starts_with('#'));
+    anchor.is_empty() || headings.any(|line| slug(line.trim_start_matches('#').trim()) == anchor)
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
@@ -120,9 +155,9 @@ struct Shell {
 impl Shell {
     /// Replaces the documented ports.
     fn translate(&self, text: &str) -> String {
-        self.ports.iter().fold(text.to_owned(), |text, (documented, free)| {
-            text.replace(&documented.to_string(), &free.to_string())
-        })
+        self.ports
+            .iter()
+            .fold(text.to_owned(), |text, (documented, free)| text.replace(&documented.to_string(), &free.to_string()))
     }
 
     fn bash(&self, text: &str) -> Command {
@@ -179,14 +214,14 @@ impl Shell {
     }
 }
 
-/// A server block's processes, ended when dropped.
+/// A server block's processes, ended when dropped: all of them hear what Ctrl-C tells a terminal's foreground group.
 struct Server {
     child: Child,
 }
 impl Drop for Server {
     fn drop(&mut self) {
         let group = Pid::from_child(&self.child);
-        let _ = kill_process_group(group, Signal::TERM);
+        let _ = kill_process_group(group, Signal::INT);
         let _ = self.child.wait();
         if !std::thread::panicking() {
             wait_until("the server's processes end", || test_kill_process_group(group).is_err());

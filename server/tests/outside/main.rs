@@ -8,5 +8,7 @@ mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod guide;
+#[path = "../common/larder.rs"]
 mod larder;
+mod reference;
 mod web;

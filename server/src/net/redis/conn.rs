@@ -16,7 +16,7 @@ use crate::{
     },
     proto::{
         output::Output,
-        resp::{Limits, Parsed, Parser},
+        resp::{self, Limits, Parsed, Parser},
     },
     read::Fetch,
 };
@@ -30,6 +30,8 @@ use std::{
 
 /// Commands processed before the other connections of the worker get their turn.
 const TURN: usize = 1024;
+/// Reads of a pipeline whose memory is fetched together: about as many as a core can have under way.
+const AHEAD: usize = 16;
 /// Bytes due to the client beyond which no more of its commands are processed. One reply may pass it; large values are
 /// linked, not copied, so what it adds is references.
 const MAX_DUE: usize = 1 << 20;
@@ -111,7 +113,12 @@ impl Conn {
     }
 
     fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
+        let mut prefetched = 0;
         for _ in 0..TURN {
+            if prefetched == 0 {
+                prefetched = prefetch(worker, self.input.unread());
+            }
+            prefetched -= 1;
             if self.is_full() {
                 return Step::Full;
             }
@@ -210,6 +217,23 @@ impl Conn {
     pub fn is_full(&self) -> bool {
         self.out.len() + self.held >= MAX_DUE || self.queue.len() >= self.max_pipeline
     }
+}
+
+/// Has the processor fetch what the reads at the front of a pipeline will look at. Gives for how many commands that holds: 1
+/// at least, for which it is not worth it.
+#[inline]
+fn prefetch(worker: &Worker, input: &[u8]) -> usize {
+    let cache = &worker.groups[0].cache;
+    let mut keys = [cache.key(b""); AHEAD];
+    let mut found = 0;
+    for (key, slot) in resp::gets_ahead(input).zip(&mut keys) {
+        *slot = cache.key(key);
+        found += 1;
+    }
+    if found > 1 {
+        cache.prefetch(&keys[..found]);
+    }
+    found.max(1)
 }
 
 /// The throttle's refusal, if there is a throttle and it refuses.

@@ -8,6 +8,6 @@ mod scan;
 mod write;
 
 pub use number::{parse_i64, parse_u64};
-pub use parse::{Args, Limits, Parsed, Parser, ProtocolError};
+pub use parse::{Args, Limits, Parsed, Parser, ProtocolError, gets_ahead};
 pub use scan::{Malformed, Scanner, Values, View, view};
 pub use write::{Reply, encode, write_command};

@@ -160,6 +160,25 @@ impl std::ops::Index<usize> for Args<'_> {
     }
 }
 
+/// The keys of the plain `GET key` commands that `input` begins with: a glance ahead that checks no limits. What it does not
+/// recognise ends it.
+pub fn gets_ahead(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (head, rest) = input.split_at_checked(14)?;
+        if !(head.starts_with(b"*2\r\n$3\r\n") && head[8..11].eq_ignore_ascii_case(b"get") && head.ends_with(b"\r\n$"))
+        {
+            return None;
+        }
+        let digits = rest.iter().take(5).position(|byte| *byte == b'\r')?;
+        let len = rest[..digits]
+            .iter()
+            .try_fold(0, |len, digit| digit.is_ascii_digit().then(|| len * 10 + usize::from(digit - b'0')))?;
+        let key = rest.get(digits + 2..digits + 2 + len)?;
+        input = rest.get(digits + 2 + len + 2..)?;
+        Some(key)
+    })
+}
+
 /// An incremental parser of one connection's commands. It holds no bytes: it remembers how far it came in the command that
 /// the input begins with, so that a large argument that arrives in pieces is not looked at again for each of them.
 #[derive(Debug, Default)]

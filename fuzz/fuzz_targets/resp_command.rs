@@ -46,7 +46,8 @@ fn commands(bytes: &[u8], pieces: &[u8], limits: &Limits) -> (Commands, Option<P
 }
 
 fuzz_target!(|input: Input| {
-    let limits = Limits { authenticated: input.authenticated, ..Limits::new(1 << 16) };
+    let mut limits = Limits::new(1 << 16);
+    limits.authenticated = input.authenticated;
     let (whole, error) = commands(&input.bytes, &[], &limits);
     let cut = commands(&input.bytes, &input.pieces, &limits);
     assert_eq!((&whole, error), (&cut.0, cut.1));

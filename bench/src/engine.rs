@@ -133,7 +133,7 @@ impl<C: Contender> Subject for Filled<C> {
     fn measure(&mut self, operation: Operation, walks: &[Walk], cores: &[usize]) -> anyhow::Result<f64> {
         if operation == Operation::Fill {
             let cache = Self::empty(&walks[0]);
-            let time = together(&walks[..1], cores, |walk, first| set_all(&cache, walk, first))?;
+            let time = together(walks, cores, |walk, first| set_all(&cache, walk, first))?;
             self.0 = cache;
             return Ok(walks[0].keys.len() as f64 / time.as_secs_f64());
         }
@@ -212,11 +212,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         "--threads: {most} threads need a core each, and this process may use {}",
         cores.len()
     );
+    // The caches are filled in an order of its own: gets in the order of the fill would find each entry beside the one before.
+    let load = Walk::new(args.entries, 0);
     let walks: Vec<Walk> = (1..=most as u64).map(|seed| Walk::new(args.entries, seed)).collect();
     let mut subjects: [Box<dyn Subject>; 3] = [
-        Box::new(Filled::<Larder>::new(&walks[0])),
-        Box::new(Filled::<Moka>::new(&walks[0])),
-        Box::new(Filled::<QuickCache>::new(&walks[0])),
+        Box::new(Filled::<Larder>::new(&load)),
+        Box::new(Filled::<Moka>::new(&load)),
+        Box::new(Filled::<QuickCache>::new(&load)),
     ];
     let mut cells = vec![(Operation::Fill, 1)];
     for &threads in &args.threads {
@@ -227,7 +229,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut rates = [const { Vec::new() }; 3];
         for _ in 0..args.runs {
             for (subject, rates) in subjects.iter_mut().zip(&mut rates) {
-                rates.push(subject.measure(operation, &walks[..threads], &cores)?);
+                let walks = if operation == Operation::Fill { std::slice::from_ref(&load) } else { &walks[..threads] };
+                rates.push(subject.measure(operation, walks, &cores)?);
             }
         }
         for (subject, rates) in subjects.iter().zip(&rates) {

@@ -203,10 +203,20 @@ impl Shard {
             let mut queue = if small_is_over || self.log.live(Queue::Main) == 0 { Queue::Small } else { Queue::Main };
             let mut oldest = self.log.oldest(queue);
             if oldest.is_none() || oldest == Some(self.newest) {
-                queue = queue.other();
-                oldest = self.log.oldest(queue);
+                let other = self.log.oldest(queue.other());
+                (queue, oldest) = if other.is_some() { (queue.other(), other) } else { (queue, oldest) };
             }
             let Some(position) = oldest else { return false };
+            if position == self.newest {
+                // Nothing stands before it, but something may stand behind it.
+                if entries == 1 {
+                    return false;
+                }
+                let bits = Meta::read(self.log.record(position)).policy();
+                let hash = rules.hasher.hash_one(self.log.key(position));
+                self.relocate(position, hash, queue, bits);
+                continue;
+            }
             let record = self.log.record(position);
             let meta = Meta::read(record);
             let hash = rules.hasher.hash_one(self.log.key(position));

@@ -203,8 +203,17 @@ impl Shard {
             let mut queue = if small_is_over || self.log.live(Queue::Main) == 0 { Queue::Small } else { Queue::Main };
             let mut oldest = self.log.oldest(queue);
             if oldest.is_none() || oldest == Some(self.newest) {
-                queue = queue.other();
-                oldest = self.log.oldest(queue);
+                let elsewhere = self.log.oldest(queue.other()).filter(|position| *position != self.newest);
+                match oldest {
+                    _ if elsewhere.is_some() => (queue, oldest) = (queue.other(), elsewhere),
+                    // Older ones that were read have gone round to behind the one just written: it goes round as well.
+                    Some(newest) if entries > 1 => {
+                        let bits = Meta::read(self.log.record(newest)).policy();
+                        self.relocate(newest, rules.hasher.hash_one(self.log.key(newest)), queue, bits);
+                        continue;
+                    }
+                    _ => return false,
+                }
             }
             let Some(position) = oldest else { return false };
             let record = self.log.record(position);

@@ -43,7 +43,7 @@ lint:
 	$(CARGO) clippy --package larder-engine --features shuttle --all-targets -- -D warnings
 
 docs:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 # Not the advisories: their database is a git repository, which is not everywhere to be had. `cargo deny check advisories` looks.
 deny:

@@ -31,7 +31,7 @@ pub(crate) fn write(key: &[u8], sequence: u64, size: usize, out: &mut Vec<u8>) {
 /// The sequence number of a value read for `key`.
 ///
 /// # Errors
-/// If it is not a value that [`write`] made for this key.
+/// If it is not a value that [`write()`] made for this key.
 pub(crate) fn read(key: &[u8], value: &[u8]) -> anyhow::Result<u64> {
     let shown = || String::from_utf8_lossy(&value[..value.len().min(120)]).into_owned();
     let rest = value

@@ -71,7 +71,7 @@ impl Ghost {
 
 /// A place among `places`, by the upper half of a hash.
 fn spread(hash: u64, places: usize) -> usize {
-    ((hash >> 32) * places as u64 >> 32) as usize
+    (((hash >> 32) * places as u64) >> 32) as usize
 }
 
 /// A count-min sketch of two rows in one array of 4-bit counters, with conservative update and halving, as in TinyLFU (Einziger,

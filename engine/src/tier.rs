@@ -53,8 +53,8 @@ impl<'t> Tier<'t> {
         let (rules, shards) = (&self.cache.rules, self.cache.shards());
         let mut fruitless = 0;
         let mut other = number;
-        while rules.budget.is_over() && fruitless <= shards {
-            // Its own turn comes last.
+        // Two rounds: the first may end before its own turn, which comes last, is reached.
+        while rules.budget.is_over() && fruitless < 2 * shards {
             other = (other + 1) % shards;
             if other == number && fruitless + 1 < shards {
                 continue;

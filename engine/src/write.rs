@@ -239,7 +239,7 @@ impl Shard {
                 ttl => {
                     // Spread by the hash and the write: deterministic, and different for each key and each time.
                     let spread = (key.hash ^ now.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
-                    let jitter = (ttl as u128 * u128::from(rules.jitter) / 100 * u128::from(spread) >> 24) as u64;
+                    let jitter = ((ttl as u128 * u128::from(rules.jitter) / 100 * u128::from(spread)) >> 24) as u64;
                     Some(now.saturating_add((ttl - jitter).max(1)).min(record::MAX_EXPIRY))
                 }
             },

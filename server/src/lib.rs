@@ -1,4 +1,4 @@
-//! Larder's server: rooms in the order in which they may import one another (design.md section 2).
+//! Larder's server: rooms in the order in which they may import one another (docs/architecture.md).
 pub mod app;
 pub mod cli;
 pub mod clock;

@@ -2,7 +2,7 @@
 //!
 //! A hit is worded twice, once as bytes straight into the output ([`Reading::write_hit`], the fast path) and once as a
 //! response for hyper ([`Reading::found`]); the names, order and values of the headers are the same, and hyper adds
-//! `content-length` and `date` at the end as [`write_response`] does. Everything that is not a hit is a response on both paths.
+//! `content-length` and `date` at the end as [`end_head`] does. Everything that is not a hit is a response on both paths.
 use super::{
     body::{Body, Writer},
     problem::{self, Kind, Problem},

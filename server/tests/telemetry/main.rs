@@ -1,5 +1,4 @@
 //! What the process says of itself: metrics, statistics, logs.
-#![expect(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The client over HTTP/1.1: the native routes of design.md section 5.
+//! The client over HTTP/1.1: the native routes (docs/reference/http.md).
 use super::{Outcome, Request, put_out};
 use crate::config::show_duration;
 use bytes::Bytes;

@@ -11,7 +11,7 @@ use crate::proto::resp::parse_i64;
 /// The version of Redis whose commands and replies these are; clients choose features by it.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
 
-/// PING [message]
+/// `PING [message]`
 pub(in crate::dispatch) fn ping(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.args.len() {
         1 => call.reply.simple("PONG"),
@@ -56,7 +56,7 @@ pub(in crate::dispatch) fn accept(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// AUTH [user] password
+/// `AUTH [user] password`
 pub(in crate::dispatch) fn auth(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let settings = &call.worker.app.settings;
     match call.args.len() {

@@ -68,7 +68,7 @@ pub(in crate::dispatch) fn renamenx(call: &mut Call<'_>, tier: &mut Tier<'_>) ->
     Ok(())
 }
 
-/// COPY source destination [DB 0] [REPLACE]
+/// `COPY source destination [DB 0] [REPLACE]`
 pub(in crate::dispatch) fn copy(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
     let mut condition = Condition::IfAbsent;
     let mut parts = call.args.from(3);

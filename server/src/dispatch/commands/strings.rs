@@ -94,7 +94,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]
+/// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`
 #[inline]
 pub(in crate::dispatch) fn set(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
     let value = call.arg(2);

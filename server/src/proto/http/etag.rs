@@ -83,7 +83,7 @@ impl Tags {
     }
 }
 
-/// Exactly what [`write`] writes between the quotes.
+/// Exactly what [`write()`] writes between the quotes.
 fn version(digits: &[u8]) -> Option<u64> {
     if digits.len() != 16 {
         return None;

@@ -15,7 +15,7 @@ fn is_clean(bytes: &[u8]) -> bool {
     })
 }
 
-/// Length of what [`write`] appends.
+/// Length of what [`write()`] appends.
 pub fn len(bytes: &[u8]) -> usize {
     if is_clean(bytes) {
         return bytes.len() + 2;

@@ -367,7 +367,7 @@ fn a_cache_of_a_thousand_keys_holds_a_thousand() {
 
 #[test]
 fn memory_is_used_up_to_the_bound_and_never_beyond() {
-    for max_memory in if cfg!(miri) { vec![64 << 10] } else { vec![1 << 20, 3 << 20, 16 << 20, 100 << 20] } {
+    for max_memory in if cfg!(miri) { vec![256 << 10] } else { vec![1 << 20, 3 << 20, 16 << 20, 100 << 20] } {
         let cache = Cache::new(Config { max_memory, ..Config::default() });
         let mut tier = cache.tier();
         for n in 0..max_memory as u64 / 40 {

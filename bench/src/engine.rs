@@ -214,7 +214,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     );
     // The caches are filled in an order of its own: gets in the order of the fill would find each entry beside the one before.
     let load = Walk::new(args.entries, 0);
-    let walks: Vec<Walk> = (1..=most as u64).map(|seed| Walk::new(args.entries, seed)).collect();
+    // Runs take turns between two sets of walks: what a run sets lies in that run's order.
+    let walks: [Vec<Walk>; 2] =
+        [1, 1 + most as u64].map(|seed| (seed..seed + most as u64).map(|seed| Walk::new(args.entries, seed)).collect());
     let mut subjects: [Box<dyn Subject>; 3] = [
         Box::new(Filled::<Larder>::new(&load)),
         Box::new(Filled::<Moka>::new(&load)),
@@ -227,7 +229,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut medians = Vec::new();
     for (operation, threads) in cells {
         let mut rates = [const { Vec::new() }; 3];
-        for _ in 0..args.runs {
+        for run in 0..args.runs {
+            let walks = &walks[run as usize % 2];
             for (subject, rates) in subjects.iter_mut().zip(&mut rates) {
                 let walks = if operation == Operation::Fill { std::slice::from_ref(&load) } else { &walks[..threads] };
                 rates.push(subject.measure(operation, walks, &cores)?);

@@ -111,7 +111,11 @@ impl Shard {
     }
 
     fn find(&self, key: Key<'_>) -> Option<u32> {
-        self.index.find(key.hash, |position| self.log.key(position) == key.bytes)
+        self.index.find(key.hash, |position| {
+            // Its second cache line need not wait for the first, which says how long the key is.
+            self.log.prefetch(position);
+            self.log.key(position) == key.bytes
+        })
     }
 
     /// Has the processor fetch the record that a read of `hash` will most likely look at.

@@ -19,7 +19,7 @@ RUN make test && touch tests-passed
 FROM source AS build
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     cargo build --locked --release --package larder \
-    && install -D -m 0755 target/release/larder image/larder \
+    && install -D -s -m 0755 target/release/larder image/larder \
     && install -m 0644 LICENSE-APACHE LICENSE-MIT image/ \
     && mkdir image/data
 

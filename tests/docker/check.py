@@ -134,7 +134,7 @@ def check_dockerfile(stages):
     check(any(text.split()[-1] == program for text in copied), f"nothing is copied to the entry point {program}")
     # Built on the tested stage's mark: no image without the tests.
     check(any(flags(text)[0].get("from") == "test" for text in copied), "the image does not depend on the tests")
-    check(any("make test" in text for _, text in stages["test"].all("RUN")), "the stage test does not run make test")
+    check(any("make test &&" in text for _, text in stages["test"].all("RUN")), "the stage test does not run make test")
 
 
 def check_compose(stages, compose):
@@ -147,6 +147,8 @@ def check_compose(stages, compose):
             check(build["target"] in stages, f"service {name}: no stage {build['target']}")
         for other, condition in service.get("depends_on", {}).items():
             check(other in services, f"service {name}: no service {other}")
+            known = ("service_started", "service_healthy", "service_completed_successfully")
+            check(condition["condition"] in known, f"service {name}: waits for {other} to be {condition['condition']}")
             if condition["condition"] == "service_healthy":
                 check("healthcheck" in services.get(other, {}), f"service {name}: {other} has no health check to wait for")
         for port in service.get("ports", []):
@@ -238,6 +240,8 @@ def smoke(stages, compose, larder, test):
         env[name] = "127.0.0.1:0"
     checked = subprocess.run([larder, "config", "check", *arguments[1:]], env=env, capture_output=True, text=True)
     check(checked.returncode == 0, f"larder does not take the compose file's command: {checked.stderr}")
+    if problems:
+        return
     with tempfile.TemporaryDirectory() as data, running(redis, cwd=data, stdout=subprocess.DEVNULL) as _:
         with running([larder, *arguments], cwd=data, env=env, stdout=subprocess.PIPE, text=True) as child:
             ready = json.loads(child.stdout.readline())
@@ -257,6 +261,9 @@ def main():
     compose = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
     check_dockerfile(stages)
     check_compose(stages, compose)
+    # What is to be run must hold together first.
+    if problems:
+        report()
     with tempfile.TemporaryDirectory(prefix="larder-docker-") as tmp:
         if sys.argv[1:] == ["--build"]:
             directories = {"tmp": tmp}
@@ -274,6 +281,11 @@ def main():
                     shutil.copy2(ROOT / source, tmp)
             test = [sys.executable, Path(tmp) / "smoke.py"]
         smoke(stages, compose, larder, test)
+    report()
+
+
+def report():
+    """Says what was found and ends."""
     for problem in problems:
         print(f"FAILED {problem}")
     print(f"Dockerfile and docker-compose.yaml: {len(problems)} problems")

@@ -181,7 +181,8 @@ async fn close_idle(worker: Rc<Worker>) {
         period.tick().await;
         let now = clock::now();
         worker.app.clients.visit(worker.id, |client| {
-            if now.saturating_sub(client.active()) >= timeout {
+            // More than, because the last word was noted in whole milliseconds, rounded down.
+            if now.saturating_sub(client.active()) > timeout {
                 client.finish();
             }
         });

@@ -6,7 +6,7 @@ use crate::{
     flight::{Flights, Lead, Wait},
     shard::{Key, Rules, Shard},
     stats::Stats,
-    sync::{Arc, Mutex, lock},
+    sync::{Arc, Mutex, lock, try_lock},
     tier::Tier,
     write::SCRATCH,
 };
@@ -112,7 +112,7 @@ impl Cache {
 
     /// Hashes a key; the result is only meaningful for this cache.
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        Key { bytes, hash: self.rules.hasher.hash_one(bytes) }
+        Key { bytes, hash: self.rules.hash(bytes) }
     }
 
     pub(crate) fn shard_of(&self, hash: u64) -> usize {
@@ -156,7 +156,7 @@ impl Cache {
         // Two rounds, because where the record is stands in the bucket.
         for prefetch in [|shard: &Shard, hash| shard.index.prefetch(hash), Shard::prefetch_record] {
             for key in keys {
-                if let Ok(shard) = self.mutex(self.shard_of(key.hash)).try_lock() {
+                if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {
                     prefetch(&shard, key.hash);
                 }
             }

@@ -1,6 +1,11 @@
 //! What callers see of an entry, and how they say what to write.
 
-use crate::{Millis, clock::Clock, log::Large};
+use crate::{
+    Millis,
+    clock::Clock,
+    log::Large,
+    record::{self, Meta},
+};
 use bytes::Bytes;
 
 /// An entry as seen under its shard's lock.
@@ -10,28 +15,47 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: Value<'a>,
-    /// When it expires.
-    pub expiry: Option<Millis>,
-    /// Client flags (memcached's 32 bits); 0 where none were given.
-    pub flags: u32,
-    /// Changes with every write of the key; never 0, which stands for "no entry".
-    pub version: u64,
+    /// What is seldom asked for is read from the record when it is.
+    pub(crate) record: &'a [u8],
+    pub(crate) meta: Meta,
     pub(crate) clock: &'a Clock,
-    pub(crate) record: usize,
-    /// The policy's access count (0 to 7).
-    pub frequency: u8,
 }
 
 impl Entry<'_> {
+    /// When it expires.
+    pub fn expiry(&self) -> Option<Millis> {
+        record::expiry(self.record, self.meta)
+    }
+
+    #[inline]
+    pub(crate) fn is_expired(&self, now: Millis) -> bool {
+        self.expiry().is_some_and(|at| at <= now)
+    }
+
+    /// Client flags (memcached's 32 bits); 0 where none were given.
+    pub fn flags(&self) -> u32 {
+        record::flags(self.record, self.meta)
+    }
+
+    /// Changes with every write of the key; never 0, which stands for "no entry".
+    pub fn version(&self) -> u64 {
+        self.clock.widen(record::version(self.record))
+    }
+
+    /// The policy's access count (0 to 7).
+    pub fn frequency(&self) -> u8 {
+        self.meta.policy()
+    }
+
     /// When it was stored: up to a second early, for old entries up to an eighth of their age.
     pub fn stored(&self) -> Millis {
-        self.clock.when(self.version)
+        self.clock.when(self.version())
     }
 
     /// Bytes of the memory bound that it occupies, its share of the index (about 8) included.
     pub fn footprint(&self) -> usize {
         let large = if let Value::Large(LargeValue(large)) = self.value { large.bytes() } else { 0 };
-        self.record + large + 8
+        self.meta.len() + large + 8
     }
 }
 

@@ -16,6 +16,7 @@
 //! (page prefix, tag) of an entry never changes, which is what [`Index::scan`] relies on.
 
 use prefetch_index::prefetch_index;
+use wide::u16x8;
 
 const SLOTS: usize = 10;
 /// Mean entries per page at which a page is split: small enough that a split is short, large enough that page headers (32 B) vanish.
@@ -33,12 +34,15 @@ struct Bucket {
 }
 
 impl Bucket {
+    /// Bit i: slot i is taken and has this tag.
+    #[inline]
     fn matches(&self, tag: u16) -> u16 {
-        let mut mask = 0;
-        for (i, t) in self.tags.iter().enumerate() {
-            mask |= u16::from(*t == tag) << i;
-        }
-        mask & self.used
+        // Eight lanes compare at once: the first eight tags and the last eight.
+        let equal = |from: usize| {
+            let tags: [u16; 8] = self.tags[from..from + 8].try_into().expect("eight lanes");
+            u16x8::new(tags).simd_eq(u16x8::splat(tag)).to_bitmask() as u16
+        };
+        (equal(0) | equal(SLOTS - 8) << (SLOTS - 8)) & self.used
     }
 
     fn free_slot(&self) -> Option<usize> {
@@ -76,15 +80,19 @@ impl Page {
         if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
     }
 
-    /// Walks the buckets in which `tag` may stand; `found` ends the walk by returning true. Gives bucket and slot.
-    fn search(&self, tag: u16, mut found: impl FnMut(u32) -> bool) -> Option<(usize, usize)> {
+    /// Walks the buckets in which `tag` may stand until `probe` knows a position. Gives bucket, slot and what it said.
+    #[inline(always)]
+    fn search<T>(&self, tag: u16, mut probe: impl FnMut(u32) -> Option<T>) -> Option<(usize, usize, T)> {
         let mut at = self.home(tag);
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            for slot in bits(bucket.matches(tag)) {
-                if found(bucket.positions[slot]) {
-                    return Some((at, slot));
+            let mut matches = bucket.matches(tag);
+            while matches != 0 {
+                let slot = matches.trailing_zeros() as usize;
+                if let Some(known) = probe(bucket.positions[slot]) {
+                    return Some((at, slot, known));
                 }
+                matches &= matches - 1;
             }
             if bucket.spill == 0 {
                 return None;
@@ -167,6 +175,8 @@ pub(crate) struct ScanAt {
 #[derive(Debug)]
 pub(crate) struct Index {
     pages: Vec<Page>,
+    /// Bits of a hash that choose the page once this round of splits is over; the lower half of them, until its page is split.
+    mask: usize,
     len: usize,
     bytes: usize,
 }
@@ -175,7 +185,7 @@ impl Index {
     pub(crate) fn new() -> Index {
         let pages = vec![Page::default()];
         let bytes = pages.capacity() * size_of::<Page>();
-        Index { pages, len: 0, bytes }
+        Index { pages, mask: 1, len: 0, bytes }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -196,21 +206,17 @@ impl Index {
         Place { page: self.page_of(hash as u32 as usize), tag: (hash >> 48) as u16 }
     }
 
+    #[inline]
     fn page_of(&self, bits: usize) -> usize {
-        let base = self.base();
-        let page = bits & (2 * base - 1);
-        if page < self.pages.len() { page } else { page & (base - 1) }
+        let page = bits & self.mask;
+        if page < self.pages.len() { page } else { page & self.mask >> 1 }
     }
 
-    /// The position stored under `hash` for which `is` holds.
-    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+    /// What `probe` says of the first position stored under `hash` that it knows.
+    #[inline(always)]
+    pub(crate) fn find<T>(&self, hash: u64, probe: impl FnMut(u32) -> Option<T>) -> Option<T> {
         let place = self.place_of(hash);
-        let mut found = 0;
-        self.pages[place.page].search(place.tag, |position| {
-            found = position;
-            is(position)
-        })?;
-        Some(found)
+        self.pages[place.page].search(place.tag, probe).map(|found| found.2)
     }
 
     /// Has the processor fetch the bucket in which a search for `hash` begins.
@@ -239,14 +245,15 @@ impl Index {
     pub(crate) fn moved(&mut self, hash: u64, from: u32, to: u32) {
         let place = self.place_of(hash);
         let page = &mut self.pages[place.page];
-        let (at, slot) = page.search(place.tag, |p| p == from).expect("a live entry is indexed");
+        let (at, slot, ()) = page.search(place.tag, |p| (p == from).then_some(())).expect("a live entry is indexed");
         page.buckets[at].positions[slot] = to;
     }
 
     pub(crate) fn remove(&mut self, hash: u64, position: u32) {
         let place = self.place_of(hash);
         let page = &mut self.pages[place.page];
-        let (at, slot) = page.search(place.tag, |p| p == position).expect("a live entry is indexed");
+        let (at, slot, ()) =
+            page.search(place.tag, |p| (p == position).then_some(())).expect("a live entry is indexed");
         page.take(place.tag, at, slot);
         self.len -= 1;
         let before = page.bytes();
@@ -278,6 +285,7 @@ impl Index {
         }
         self.bytes += (self.pages.capacity() - capacity) * size_of::<Page>();
         self.pages.push(high);
+        self.mask = 2 * self.base() - 1;
     }
 
     /// Positions that `hint` may mean.
@@ -357,6 +365,7 @@ impl Index {
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
+        assert_eq!(self.mask, 2 * self.base() - 1);
         let mut len = 0;
         let mut bytes = self.pages.capacity() * size_of::<Page>();
         for page in &self.pages {
@@ -364,7 +373,7 @@ impl Index {
             len += page.len;
             bytes += page.bytes();
             for (tag, position) in page.entries() {
-                assert!(page.search(tag, |p| p == position).is_some());
+                assert!(page.search(tag, |p| (p == position).then_some(())).is_some());
             }
         }
         assert_eq!(len, self.len);

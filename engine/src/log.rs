@@ -111,17 +111,23 @@ impl Large {
     }
 }
 
+/// In this order for the sake of cache lines (see [`Shard`](crate::shard::Shard)): what every write changes comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Log {
-    bits: u32,
-    segments: Vec<Option<Segment>>,
-    free: Vec<u32>,
-    /// A segment was opened since this was last asked.
-    opened: bool,
+    /// Bytes of records appended since this was last asked.
+    written: usize,
     /// Bytes of live records in all segments (large values not counted).
     live_records: usize,
     small: Fifo,
     main: Fifo,
+    segments: Vec<Option<Segment>>,
+    bits: u32,
+    /// There may be a sparse segment: something has changed since none was found.
+    may_be_sparse: bool,
+    /// The sparse segment that is being emptied, and how far that has come.
+    emptied: Option<(u32, usize)>,
+    free: Vec<u32>,
     /// Which birth the records of main had from some place on, oldest first.
     births: VecDeque<(u64, u32)>,
     large: Vec<Option<Large>>,
@@ -136,7 +142,9 @@ impl Log {
             bits: segment.ilog2(),
             segments: Vec::new(),
             free: Vec::new(),
-            opened: false,
+            written: 0,
+            emptied: None,
+            may_be_sparse: false,
             live_records: 0,
             small: Fifo::default(),
             main: Fifo::default(),
@@ -214,7 +222,10 @@ impl Log {
     /// The record at a position (and what follows it in its segment).
     pub(crate) fn record(&self, position: u32) -> &[u8] {
         let (number, at) = self.split(position);
-        &self.segment(number).data[at..]
+        let record = &self.segment(number).data[at..];
+        // Its second cache line need not wait for the first, which says how long it is.
+        prefetch_index(record, CACHE_LINE);
+        record
     }
 
     /// Has the processor fetch the record at a position: its first two cache lines, which are all of a small one.
@@ -287,6 +298,7 @@ impl Log {
         parts.append_to(&mut self.segment_mut(number).data);
         self.segment_mut(number).live += meta.len();
         self.live_records += meta.len();
+        self.written += meta.len();
         let position = number << self.bits | at as u32;
         self.fifo_mut(queue).live += self.footprint(position);
         position
@@ -375,6 +387,9 @@ impl Log {
         }
         self.segments[number as usize] = None;
         self.free.push(number);
+        if self.emptied.is_some_and(|(emptied, _)| emptied == number) {
+            (self.emptied, self.may_be_sparse) = (None, true);
+        }
     }
 
     /// A segment at the queue's tail with `len` bytes of room, and where they begin.
@@ -400,7 +415,7 @@ impl Log {
         };
         self.fifo_mut(queue).segments.push_back(number);
         self.note(queue, len, birth);
-        self.opened = true;
+        self.may_be_sparse = true;
         (number, 0)
     }
 
@@ -416,9 +431,9 @@ impl Log {
         }
     }
 
-    /// Was a segment opened since the last call?
-    pub(crate) fn take_opened(&mut self) -> bool {
-        std::mem::take(&mut self.opened)
+    /// Bytes of records appended since the last call.
+    pub(crate) fn take_written(&mut self) -> usize {
+        std::mem::take(&mut self.written)
     }
 
     /// The oldest live record of a queue. It stays the oldest until it is removed or relocated.
@@ -455,9 +470,29 @@ impl Log {
         self.births.front().map_or(0, |b| b.1)
     }
 
-    /// Live records in the sparsest segment, if at least `share` of it is dead and as much of all that are neither their
-    /// queue's oldest nor its last: those two are emptied and filled in the course of things.
-    pub(crate) fn sparsest(&self, share: f32) -> Option<(Queue, Vec<u32>)> {
+    /// The next record to be copied on, and its queue, so that a sparse segment can be freed: the sparsest is emptied, a record a
+    /// call, before another is looked for. `None` if less than `share` of each is dead.
+    pub(crate) fn next_of_sparse(&mut self, share: f32) -> Option<(Queue, u32)> {
+        if self.emptied.is_none() && std::mem::take(&mut self.may_be_sparse) {
+            self.emptied = self.sparsest(share).map(|number| (number, 0));
+        }
+        let (number, mut at) = self.emptied.take()?;
+        let segment = self.segment(number);
+        let queue = segment.queue;
+        while let Some(record) = segment.data.get(at..).filter(|rest| !rest.is_empty()) {
+            let meta = Meta::read(record);
+            if !meta.is_dead() {
+                self.emptied = Some((number, at));
+                return Some((queue, number << self.bits | at as u32));
+            }
+            at += meta.len();
+        }
+        None
+    }
+
+    /// The sparsest segment, if at least `share` of it is dead and as much of all that are neither their queue's oldest nor
+    /// its last: those two are emptied and filled in the course of things.
+    fn sparsest(&self, share: f32) -> Option<u32> {
         let inner = |fifo: &'_ Fifo| fifo.segments.len().saturating_sub(2);
         let closed = [&self.small, &self.main].into_iter().flat_map(|f| f.segments.iter().skip(1).take(inner(f)));
         let (mut segments, mut all_live, mut sparsest) = (0, 0, None);
@@ -469,10 +504,10 @@ impl Log {
         }
         let (live, number) = sparsest?;
         let limit = self.segment_size() as f32 * (1.0 - share);
-        let is_sparse = live as f32 <= limit && all_live as f32 <= limit * segments as f32;
-        is_sparse.then(|| (self.segment(number).queue, self.live_records(number)))
+        (live as f32 <= limit && all_live as f32 <= limit * segments as f32).then_some(number)
     }
 
+    #[cfg(test)]
     fn live_records(&self, number: u32) -> Vec<u32> {
         let data = &self.segment(number).data;
         let mut live = Vec::new();

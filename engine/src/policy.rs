@@ -24,14 +24,14 @@ use crate::{
     record::{self, Meta},
     shard::{Rules, Shard},
 };
-use std::hash::BuildHasher;
 
 const HITS: u8 = 3;
 const TURNED_AWAY: u8 = 4;
 /// The log is compacted, and nothing evicted, while this much of it is dead.
 const SLACK: f32 = 0.25;
-/// Segments compacted for one that was opened. Each gives back a quarter or more of itself, most often half.
-const COMPACTIONS: usize = 4;
+/// Bytes that compaction copies, at most, for one that was written. A sparse segment gives back a third or more of what is copied out
+/// of it. A little at every write, so that no write holds the shard's lock for long.
+const COPIED: usize = 4;
 /// Small's share: at first, at least, at most.
 const SHARE: (f32, f32, f32) = (0.10, 0.003, 0.90);
 /// Entries of main that were read and are passed over, at most, to find one that the door can compare with.
@@ -115,7 +115,7 @@ impl Shard {
         for _ in 0..DOOR_TURNS {
             let Some(head) = self.log.oldest(Queue::Main) else { return true };
             let bits = Meta::read(self.log.record(head)).policy();
-            let head_hash = rules.hasher.hash_one(self.log.key(head));
+            let head_hash = self.hash_at(rules, head);
             if bits & HITS > 0 {
                 self.second_life(head, head_hash, bits);
                 continue;
@@ -147,12 +147,10 @@ impl Shard {
     /// Compacts if the log has grown over what is dead, and evicts until the cache is within its bound or this shard has
     /// nothing left to give but the entry just written.
     pub(crate) fn make_room(&mut self, rules: &Rules, now: Millis) {
-        if self.log.take_opened() {
-            for _ in 0..COMPACTIONS {
-                if self.log.slack() <= SLACK || !self.compact(rules) {
-                    break;
-                }
-            }
+        let mut copies = COPIED * self.log.take_written();
+        while copies > 0 && self.log.slack() > SLACK {
+            let Some(copied) = self.compact(rules) else { break };
+            copies = copies.saturating_sub(copied);
         }
         self.settle(&rules.budget);
         while rules.budget.is_over() && self.relieve(rules, now) {}
@@ -161,7 +159,7 @@ impl Shard {
 
     /// One step of making room. False if there was nothing to give.
     pub(crate) fn relieve(&mut self, rules: &Rules, now: Millis) -> bool {
-        let compacted = rules.budget.bytes_over() && self.log.slack() > SLACK && self.compact(rules);
+        let compacted = rules.budget.bytes_over() && self.log.slack() > SLACK && self.compact(rules).is_some();
         let relieved = compacted || self.evict(rules, now);
         self.settle(&rules.budget);
         relieved
@@ -175,15 +173,13 @@ impl Shard {
         }
     }
 
-    /// Copies what lives in the sparsest segment to its queue's tail. False if none is sparse enough.
-    fn compact(&mut self, rules: &Rules) -> bool {
-        let Some((queue, records)) = self.log.sparsest(SLACK) else { return false };
-        for position in records {
-            let bits = Meta::read(self.log.record(position)).policy();
-            let hash = rules.hasher.hash_one(self.log.key(position));
-            self.relocate(position, hash, queue, bits);
-        }
-        true
+    /// Copies one record out of a sparse segment to its queue's tail, and gives its length.
+    fn compact(&mut self, rules: &Rules) -> Option<usize> {
+        let (queue, position) = self.log.next_of_sparse(SLACK)?;
+        let meta = Meta::read(self.log.record(position));
+        let hash = self.hash_at(rules, position);
+        self.relocate(position, hash, queue, meta.policy());
+        Some(meta.len())
     }
 
     /// Main's oldest was read: it gives up one hit and goes round once more.
@@ -213,13 +209,13 @@ impl Shard {
                     return false;
                 }
                 let bits = Meta::read(self.log.record(position)).policy();
-                let hash = rules.hasher.hash_one(self.log.key(position));
+                let hash = self.hash_at(rules, position);
                 self.relocate(position, hash, queue, bits);
                 continue;
             }
             let record = self.log.record(position);
             let meta = Meta::read(record);
-            let hash = rules.hasher.hash_one(self.log.key(position));
+            let hash = self.hash_at(rules, position);
             if record::expiry(record, meta).is_some_and(|at| at <= now) {
                 self.stats.expirations += 1;
                 self.drop_entry(hash, position);

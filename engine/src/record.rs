@@ -81,7 +81,11 @@ impl Meta {
 
     /// Where the key (or the large entry's slot) begins.
     pub(crate) fn body_at(self) -> usize {
-        FIXED + if self.has_expiry() { EXPIRY_BYTES } else { 0 } + if self.0 & FLAGS != 0 { FLAGS_BYTES } else { 0 }
+        const AT: [u8; 4] = {
+            let (expiry, flags) = (EXPIRY_BYTES as u8, FLAGS_BYTES as u8);
+            [0, expiry, flags, expiry + flags]
+        };
+        FIXED + usize::from(AT[(self.0 / EXPIRY & 3) as usize])
     }
 
     /// The record's length.
@@ -177,6 +181,7 @@ pub(crate) fn flags(record: &[u8], meta: Meta) -> u32 {
     if meta.0 & FLAGS == 0 { 0 } else { u32_at(record, meta.body_at() - FLAGS_BYTES) }
 }
 
+#[inline]
 pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
     let at = meta.body_at();
     if meta.is_large() {

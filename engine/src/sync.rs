@@ -1,14 +1,35 @@
 //! The locks, in one place so that `shuttle` can take their part in tests of the interleavings.
+//!
+//! parking_lot's, because they are free of poison: closures that run under a shard's lock only read, so what it guards is whole
+//! after a panic. They also spin for longer than std's before they sleep, and shards are locked for a microsecond.
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
+mod real {
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::Arc;
+
+    #[inline]
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock()
+    }
+
+    pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.try_lock()
+    }
+}
 
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
+mod real {
+    pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
+    use std::sync::PoisonError;
 
-use std::sync::PoisonError;
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// Locks, also after a panic elsewhere: closures that run under a shard's lock only read, so what it guards is whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.try_lock().ok()
+    }
 }
+
+pub(crate) use real::{Arc, Mutex, MutexGuard, lock, try_lock};

@@ -98,7 +98,7 @@ impl Run {
 
     /// The cache's answer for a key must be the model's; where things are evicted it may also be nothing, and then the model forgets.
     fn agree(&mut self, key: &[u8]) {
-        let got = self.cache.tier().peek(self.cache.key(key), self.now, |e| (e.value.as_bytes().to_vec(), e.expiry));
+        let got = self.cache.tier().peek(self.cache.key(key), self.now, |e| (e.value.as_bytes().to_vec(), e.expiry()));
         let wanted = self.model.alive(key, self.now).cloned();
         if got.is_none() && !self.exact {
             self.model.entries.remove(key);
@@ -118,7 +118,7 @@ impl Run {
                     0 => Condition::IfAbsent,
                     1 => Condition::IfPresent,
                     2 => Condition::IfVersion(
-                        self.cache.tier().peek(self.cache.key(&key), now, |e| e.version).unwrap_or(0),
+                        self.cache.tier().peek(self.cache.key(&key), now, |e| e.version()).unwrap_or(0),
                     ),
                     3 => Condition::IfVersion(u64::MAX),
                     _ => Condition::Always,
@@ -212,8 +212,9 @@ impl Run {
                 let (mut cursor, mut expired) = (0, 0);
                 loop {
                     // As of 600 ms ago: what had expired by then must be gone, room and all.
-                    cursor = tier
-                        .scan(cursor, 1000, 0, |e| expired += usize::from(e.expiry.is_some_and(|at| at + 600 <= now)));
+                    cursor = tier.scan(cursor, 1000, 0, |e| {
+                        expired += usize::from(e.expiry().is_some_and(|at| at + 600 <= now))
+                    });
                     if cursor == 0 {
                         break;
                     }

@@ -5,7 +5,7 @@ use crate::{
     entry::{Change, Stored, TooLarge, Write},
     index::ScanAt,
     shard::{Key, Shard},
-    sync::{MutexGuard, lock},
+    sync::{MutexGuard, lock, try_lock},
 };
 
 /// Reads never return an expired entry or a remembered absence.
@@ -64,7 +64,7 @@ impl<'t> Tier<'t> {
                 self.on(other, relieve)
             } else {
                 // Waiting here could deadlock with another exclusive tier.
-                self.cache.mutex(other).try_lock().is_ok_and(|mut shard| relieve(&mut shard))
+                try_lock(self.cache.mutex(other)).is_some_and(|mut shard| relieve(&mut shard))
             };
             fruitless = if relieved { 0 } else { fruitless + 1 };
         }

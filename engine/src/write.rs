@@ -9,7 +9,7 @@ use crate::{
     record::{self, Body, MAX_KEY, MAX_VALUE, Meta, Parts, body},
     shard::{Key, Rules, Shard},
 };
-use std::{hash::BuildHasher, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Scratch larger than this, or than a segment, is given back after use.
 pub(crate) const SCRATCH: usize = 64 << 10;
@@ -106,7 +106,7 @@ impl Shard {
         scratch: &mut Vec<u8>,
         now: Millis,
     ) -> Result<(), TooLarge> {
-        let flags = present.map_or(0, |p| self.entry(p).flags);
+        let flags = present.map_or(0, |p| self.entry(p).flags());
         let before = present.map_or(0, |p| self.entry(p).value.as_bytes().len());
         let after = match change {
             Change::Put(_) => scratch.len(),
@@ -176,7 +176,7 @@ impl Shard {
         let mut flags = 0;
         if let Some(position) = present {
             let entry = self.entry(position);
-            flags = entry.flags;
+            flags = entry.flags();
             scratch.extend_from_slice(entry.value.as_bytes());
         }
         let to = at + bytes.len();
@@ -301,8 +301,8 @@ impl Shard {
             parts.policy = policy;
             let position = self.log.append(queue, &parts, self.policy.drops());
             self.newest = position;
-            let (log, hasher) = (&self.log, &rules.hasher);
-            self.index.insert(key.hash, position, |p| hasher.hash_one(log.key(p)));
+            let log = &self.log;
+            self.index.insert(key.hash, position, |p| rules.hash(log.key(p)));
             self.stats.insertions += u64::from(!new.absent);
             self.absent += usize::from(new.absent);
             self.note_expiry(key.hash, None, new.expiry, now);
@@ -311,7 +311,10 @@ impl Shard {
         let record = self.log.record(position);
         let meta = Meta::read(record);
         let before = record::expiry(record, meta);
-        self.absent = self.absent + usize::from(new.absent) - usize::from(meta.is_absent());
+        // Written only where it changes: see the order of the shard's fields.
+        if new.absent != meta.is_absent() {
+            self.absent = self.absent + usize::from(new.absent) - usize::from(meta.is_absent());
+        }
         parts.policy = policy::touched(meta.policy());
         if is_small && parts.meta() == meta.with_policy(parts.policy) {
             let record = self.log.record_mut(position);
@@ -329,7 +332,9 @@ impl Shard {
 
     /// Keeps the wheel's promise: an entry's hint waits in a slot that is due at or before its expiry.
     fn note_expiry(&mut self, hash: u64, before: Option<Millis>, after: Option<Millis>, now: Millis) {
-        self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+        if after.is_some() != before.is_some() {
+            self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+        }
         if let Some(at) = after
             && before.is_none_or(|waiting| at < waiting)
         {

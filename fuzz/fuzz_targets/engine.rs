@@ -53,7 +53,7 @@ fuzz_target!(|input: Input| {
             }
             Op::Append { key, len } => {
                 let (key, more) = (name(key), vec![serial; usize::from(len)]);
-                let before = tier.peek(cache.key(&key), now, |e| (e.value.as_bytes().to_vec(), e.expiry));
+                let before = tier.peek(cache.key(&key), now, |e| (e.value.as_bytes().to_vec(), e.expiry()));
                 let (mut value, expiry) = before.unwrap_or_default();
                 if value.len() + more.len() > 100_000 {
                     continue;
@@ -64,7 +64,7 @@ fuzz_target!(|input: Input| {
             }
             Op::Splice { key, at, len } => {
                 let (key, more, at) = (name(key), vec![serial; usize::from(len)], usize::from(at));
-                let before = tier.peek(cache.key(&key), now, |e| (e.value.as_bytes().to_vec(), e.expiry));
+                let before = tier.peek(cache.key(&key), now, |e| (e.value.as_bytes().to_vec(), e.expiry()));
                 let (mut value, expiry) = before.unwrap_or_default();
                 tier.update(cache.key(&key), now, |_, _| (Change::Splice(at, &more), ())).expect("it fits");
                 value.resize(value.len().max(at + more.len()), 0);
@@ -80,7 +80,7 @@ fuzz_target!(|input: Input| {
             }
             Op::Get { key } => {
                 let key = name(key);
-                if let Some(got) = tier.get(cache.key(&key), now, |e| (e.value.to_bytes().to_vec(), e.expiry)) {
+                if let Some(got) = tier.get(cache.key(&key), now, |e| (e.value.to_bytes().to_vec(), e.expiry())) {
                     assert!(got.1.is_none_or(|at| at > now));
                     assert_eq!(Some(&got), model.get(&key));
                 }

@@ -149,7 +149,7 @@ fn watch(call: &mut Call<'_>) {
 
 /// Of the entry; 0 if there is none.
 fn version(tier: &mut Tier<'_>, key: Key<'_>, now: u64) -> u64 {
-    tier.peek(key, now, |entry| entry.version).unwrap_or(0)
+    tier.peek(key, now, |entry| entry.version()).unwrap_or(0)
 }
 
 fn exec(call: &mut Call<'_>) -> Flow {

@@ -49,9 +49,9 @@ impl About {
     /// An entry that was found.
     pub(super) fn hit(entry: &Entry<'_>, now: Millis) -> About {
         About {
-            version: entry.version,
+            version: entry.version(),
             age: now.saturating_sub(entry.stored()) / 1000,
-            left: entry.expiry.map(|at| at.saturating_sub(now) / 1000),
+            left: entry.expiry().map(|at| at.saturating_sub(now) / 1000),
             fetched: false,
         }
     }

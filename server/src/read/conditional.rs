@@ -31,7 +31,7 @@ impl Group {
         }
         let (key, now) = (self.cache.key(key), clock::now());
         loop {
-            let version = self.cache.tier().peek(key, now, |entry| entry.version);
+            let version = self.cache.tier().peek(key, now, |entry| entry.version());
             if !condition(version) {
                 return Ok(Stored::Unmet);
             }
@@ -66,7 +66,7 @@ impl Group {
         }
         let key = self.cache.key(key);
         let deleted = self.cache.tier().update(key, clock::now(), |entry, _| {
-            let version = entry.map(|entry| entry.version);
+            let version = entry.map(|entry| entry.version());
             match (condition(version), version) {
                 (false, _) => (Change::Keep, None),
                 (true, None) => (Change::Keep, Some(false)),
@@ -79,7 +79,7 @@ impl Group {
     async fn version_of(&self, key: &[u8]) -> Result<Option<u64>, SourceError> {
         let now = clock::now();
         let exists = self.read(key, now).await?.is_some();
-        let version = self.cache.tier().peek(self.cache.key(key), now, |entry| entry.version);
+        let version = self.cache.tier().peek(self.cache.key(key), now, |entry| entry.version());
         Ok(version.or(exists.then_some(UNKNOWN)))
     }
 }

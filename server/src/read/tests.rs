@@ -198,7 +198,7 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         let found = Found { value: "v".into(), expiry: own };
         batch.remove(0).finish(Ok(Some(found)), 1_000);
         let mut tier = group.cache.tier();
-        tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry)
+        tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry())
     };
     let none = Policy::default();
     let ten = Policy { ttl: Some(10_000), negative_ttl: None };

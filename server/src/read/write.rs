@@ -87,7 +87,7 @@ impl Writing<'_> {
                     // A fetch in flight may carry the old expiry: `None` below fences it.
                     (None, _) => (Change::Keep, None),
                     (Some(_), None) => (Change::Keep, Some(())),
-                    (Some(entry), Some(at)) if entry.expiry.is_some_and(|old| old <= at) => (Change::Keep, Some(())),
+                    (Some(entry), Some(at)) if entry.expiry().is_some_and(|old| old <= at) => (Change::Keep, Some(())),
                     (Some(_), Some(at)) => (Change::Expire(Expiry::At(at)), Some(())),
                 })
                 .ok()

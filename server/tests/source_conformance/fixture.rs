@@ -117,7 +117,7 @@ impl Fixture {
     pub(crate) fn expiry(&self, key: &str) -> Option<u64> {
         let key = self.cache.key(key.as_bytes());
         let mut tier = self.cache.tier();
-        tier.peek(key, clock::now(), |e| e.expiry).flatten()
+        tier.peek(key, clock::now(), |e| e.expiry()).flatten()
     }
     pub(crate) fn forget(&self, key: impl AsRef<[u8]>) {
         self.cache.invalidate(self.cache.key(key.as_ref()));

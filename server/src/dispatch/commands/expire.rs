@@ -79,7 +79,7 @@ fn change(call: &mut Call<'_>, tier: &mut Tier<'_>, unit: i64, base: Millis) -> 
         .ok_or_else(|| invalid_expire(call.command.name))?;
     let (key, now) = (call.key(1), call.now);
     let changed = tier.update(key, now, |entry, _| match entry {
-        Some(entry) if conditions.allow(entry.expiry, at) => match Millis::try_from(at) {
+        Some(entry) if conditions.allow(entry.expiry(), at) => match Millis::try_from(at) {
             Ok(at) if at > now => (Change::Expire(Expiry::At(at)), true),
             _ => (Change::Delete, true),
         },
@@ -92,7 +92,7 @@ fn change(call: &mut Call<'_>, tier: &mut Tier<'_>, unit: i64, base: Millis) -> 
 /// PERSIST key
 pub(in crate::dispatch) fn persist(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
     let changed = tier.update(call.key(1), call.now, |entry, _| match entry {
-        Some(entry) if entry.expiry.is_some() => (Change::Expire(Expiry::Never), true),
+        Some(entry) if entry.expiry().is_some() => (Change::Expire(Expiry::Never), true),
         _ => (Change::Keep, false),
     })?;
     call.reply.integer(i64::from(changed));
@@ -123,7 +123,7 @@ pub(in crate::dispatch) fn pexpiretime(call: &mut Call<'_>, tier: &mut Tier<'_>)
 
 /// Answers with what `view` makes of the entry's expiry; -1 if it has none, -2 if there is no entry.
 fn show(call: &mut Call<'_>, tier: &mut Tier<'_>, view: impl FnOnce(Millis) -> Millis) -> Answer {
-    let expiry = tier.peek(call.key(1), call.now, |entry| entry.expiry);
+    let expiry = tier.peek(call.key(1), call.now, |entry| entry.expiry());
     call.reply.integer(match expiry {
         None => -2,
         Some(None) => -1,

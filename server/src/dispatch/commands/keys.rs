@@ -100,7 +100,7 @@ fn duplicate(
     tier: &mut Tier<'_>,
     condition: Condition,
 ) -> Result<Option<Stored>, larder_engine::TooLarge> {
-    let found = tier.peek(call.key(1), call.now, |entry| (entry.value.to_bytes(), entry.expiry, entry.flags));
+    let found = tier.peek(call.key(1), call.now, |entry| (entry.value.to_bytes(), entry.expiry(), entry.flags()));
     let Some((value, expiry, flags)) = found else {
         return Ok(None);
     };

@@ -45,7 +45,7 @@ pub(in crate::dispatch) fn idletime(call: &mut Call<'_>, tier: &mut Tier<'_>) ->
 
 /// OBJECT FREQ key: the policy's access count.
 pub(in crate::dispatch) fn freq(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
-    let found = tier.peek(call.key(2), call.now, |entry| i64::from(entry.frequency));
+    let found = tier.peek(call.key(2), call.now, |entry| i64::from(entry.frequency()));
     integer_or_null(call, found);
     Ok(())
 }

@@ -198,7 +198,7 @@ pub(in crate::dispatch) fn getex(call: &mut Call<'_>, tier: &mut Tier<'_>) -> An
         let change = match options.lifetime.map(|lifetime| lifetime.at(now, name)) {
             Some(Err(fault)) => return (Change::Keep, Err(fault)),
             Some(Ok(at)) => Change::Expire(Expiry::At(at)),
-            None if options.persist && entry.expiry.is_some() => Change::Expire(Expiry::Never),
+            None if options.persist && entry.expiry().is_some() => Change::Expire(Expiry::Never),
             None => Change::Keep,
         };
         reply.value(entry.value);

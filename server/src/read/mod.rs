@@ -171,6 +171,12 @@ impl Group {
         }
     }
 
+    /// A client saw the key at the source itself. A copy in the tier may be older, and nothing that the client reads from now on may
+    /// be: the copy is dropped, and fetches begun before are fenced.
+    pub fn seen(&self, key: Key<'_>) {
+        self.cache.invalidate(key);
+    }
+
     /// Reads one key to the end: [`begin`](Group::begin), fetch, [`end`](Group::end).
     ///
     /// # Errors

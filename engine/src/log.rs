@@ -133,6 +133,8 @@ pub(crate) struct Log {
     large: Vec<Option<Large>>,
     free_large: Vec<u32>,
     large_bytes: usize,
+    #[cfg(test)]
+    copied: usize,
 }
 
 impl Log {
@@ -152,6 +154,8 @@ impl Log {
             large: Vec::new(),
             free_large: Vec::new(),
             large_bytes: 0,
+            #[cfg(test)]
+            copied: 0,
         }
     }
 
@@ -346,6 +350,8 @@ impl Log {
         self.live_records += meta.len();
         self.fifo_mut(queue).live += weight;
         self.bury(position, weight);
+        #[cfg(test)]
+        (self.copied += meta.len());
         number << self.bits | at as u32
     }
 
@@ -429,6 +435,12 @@ impl Log {
             }
             self.births.push_back((place, birth));
         }
+    }
+
+    /// Bytes ever copied inside the log.
+    #[cfg(test)]
+    pub(crate) fn copied(&self) -> usize {
+        self.copied
     }
 
     /// Bytes of records appended since the last call.

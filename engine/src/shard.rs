@@ -313,6 +313,7 @@ impl Shard {
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             entries: self.len() as u64,
+            expiring_entries: self.expiring as u64,
             negative_entries: self.absent as u64,
             live_bytes: (self.log.live(Queue::Small) + self.log.live(Queue::Main)) as u64,
             segment_bytes: self.log.segment_bytes() as u64,

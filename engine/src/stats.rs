@@ -5,6 +5,8 @@
 pub struct Stats {
     /// Entries held, expired ones that are not yet reclaimed included.
     pub entries: u64,
+    /// Entries held, remembered absences included, that have an expiry.
+    pub expiring_entries: u64,
     /// Remembered absences.
     pub negative_entries: u64,
     /// Bytes on the account of the bound.
@@ -45,6 +47,7 @@ impl Stats {
     pub(crate) fn add(&mut self, other: &Stats) {
         let Stats {
             entries,
+            expiring_entries,
             negative_entries,
             used_bytes: _,
             live_bytes,
@@ -64,6 +67,7 @@ impl Stats {
             fenced_fills,
         } = other;
         self.entries += entries;
+        self.expiring_entries += expiring_entries;
         self.negative_entries += negative_entries;
         self.live_bytes += live_bytes;
         self.segment_bytes += segment_bytes;

@@ -446,3 +446,28 @@ fn alternating_expiries_and_deletes_do_not_pile_up_hints() {
     }
     assert!(cache.stats().wheel_bytes < 64 << 10, "{}", cache.stats().wheel_bytes);
 }
+
+#[test]
+fn a_write_copies_a_few_times_its_length_at_most_and_keeps_the_slack_bounded() {
+    const LONGEST: usize = 8 + 4 + 60;
+    let cache = Cache::new(Config { max_memory: 16 << 20, shards: Some(1), ..Config::default() });
+    let mut tier = cache.tier();
+    let (keys, rounds) = if cfg!(miri) { (200_u32, 2) } else { (100_000, 4) };
+    let copied = |cache: &Cache| lock(cache.mutex(0)).log.copied();
+    let mut most = 0;
+    for n in 0..keys * rounds {
+        // Each round in another order (an odd factor is prime to the number of keys) and with other lengths.
+        let key = (n as u64 * [1, 77_773, 31_337, 54_321][(n / keys) as usize % 4] % u64::from(keys)) as u32;
+        let before = copied(&cache);
+        let value = vec![3; 20 + (n + n / keys) as usize * 7 % 41];
+        tier.set(cache.key(&key.to_le_bytes()), Write::new(&value), 0).expect("it fits");
+        let after = copied(&cache) - before;
+        assert!(after <= 5 * LONGEST, "a write copied {after} bytes");
+        most = most.max(after);
+    }
+    let stats = cache.stats();
+    if !cfg!(miri) {
+        assert!(most > 0, "overwriting everything must compact something");
+        assert!(stats.segment_bytes * 2 < stats.live_bytes * 3, "{stats:?}");
+    }
+}

@@ -188,6 +188,12 @@ pub const FAMILIES: &[Family] = &[
         "Fetched values not stored, because a write, delete or invalidation overtook them."
     ),
     group!("larder_cache_entries", Gauge, cache.entries, "Entries in the memory tier."),
+    group!(
+        "larder_cache_expiring_entries",
+        Gauge,
+        cache.expiring_entries,
+        "Entries with an expiry, remembered absences included."
+    ),
     group!("larder_cache_negative_entries", Gauge, cache.negative_entries, "Remembered absences."),
     group!("larder_cache_flights", Gauge, cache.flights, "Keys being fetched now."),
     group!("larder_cache_max_bytes", Gauge, cache.max_bytes, "Bound on the memory tier (max-memory)."),

@@ -155,8 +155,8 @@ fn commandstats(info: &mut Info<'_, '_>) {
 
 fn keyspace(info: &mut Info<'_, '_>) {
     if info.tier.entries > 0 {
-        let keys = info.tier.entries;
-        info.line("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
+        let (keys, expires) = (info.tier.entries, info.tier.expiring_entries.min(info.tier.entries));
+        info.line("db0", format_args!("keys={keys},expires={expires},avg_ttl=0"));
     }
 }
 

@@ -83,7 +83,7 @@ fn writes_go_there_first() {
         assert_eq!(client.ask("SET a 2 EX 100 XX").await, "+OK\r\n");
         assert_eq!(copy(&client, "a").as_deref(), Some("2"));
         let cache = &server.worker.groups[0].cache;
-        let expiry = cache.tier().peek(cache.key(b"a"), crate::clock::now(), |entry| entry.expiry);
+        let expiry = cache.tier().peek(cache.key(b"a"), crate::clock::now(), |entry| entry.expiry());
         let left = expiry.flatten().expect("it expires") - crate::clock::now();
         assert!((90_000..=100_000).contains(&left), "{left}");
         assert_eq!(client.ask("TTL a").await, ":100\r\n");

@@ -263,7 +263,7 @@ fn config_speaks_redis() {
 fn info_counts() {
     let server = Server::new(&[]);
     let mut client = server.client();
-    for line in ["SET a 1", "SET b 1", "GET a", "GET a", "GET missing", "NOSUCH"] {
+    for line in ["SET a 1", "SET b 1 EX 100", "GET a", "GET a", "GET missing", "NOSUCH"] {
         client.say(line);
     }
     let info = text(&client.call(&words("INFO everything")));
@@ -271,7 +271,7 @@ fn info_counts() {
     for line in [
         "keyspace_hits:2",
         "keyspace_misses:1",
-        "db0:keys=2,expires=0,avg_ttl=0",
+        "db0:keys=2,expires=1,avg_ttl=0",
         "role:master",
         "redis_mode:standalone",
         "cmdstat_get:calls=3,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0",
@@ -282,7 +282,7 @@ fn info_counts() {
         assert!(has(&info, line), "{line} in {info}");
     }
     let one = text(&client.call(&words("INFO keyspace")));
-    assert_eq!(one, "# Keyspace\r\ndb0:keys=2,expires=0,avg_ttl=0\r\n");
+    assert_eq!(one, "# Keyspace\r\ndb0:keys=2,expires=1,avg_ttl=0\r\n");
     assert!(!text(&client.call(&words("INFO"))).contains("cmdstat"));
     assert_eq!(text(&client.call(&words("INFO nosuch"))), "");
     client.say("CONFIG RESETSTAT");

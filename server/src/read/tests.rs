@@ -201,7 +201,7 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry())
     };
     let none = Policy::default();
-    let ten = Policy { ttl: Some(10_000), negative_ttl: None };
+    let ten = Policy { ttl: Some(10_000), ..Policy::default() };
     assert_eq!(expiry(none, None), Some(None));
     assert_eq!(expiry(none, Some(5_000)), Some(Some(5_000)));
     assert_eq!(expiry(ten, None), Some(Some(11_000)));

@@ -66,9 +66,9 @@ fn sent(count: usize) -> Sent {
     }
     let since = Instant::now();
     let deadline = since + timeout;
-    let waiting = |fetch| Request::Fetch(Waiting { fetch, since, deadline, retried: false });
+    let waiting = |fetch| Request::Fetch(Waiting { fetch, queue: 1, since, deadline, retried: false });
     let mut queue: VecDeque<Request> = batch.into_iter().map(waiting).collect();
-    let mut pipeline = Pipeline::new(Arc::new(settings));
+    let mut pipeline = Pipeline::new(Arc::new(settings), None);
     pipeline.send(&mut queue, &mut Output::default());
     assert!(queue.is_empty());
     Sent { pipeline, queue, waits, _group: group }

@@ -71,6 +71,11 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
             show_size(machine.memory)
         ));
     }
+    for group in &settings.groups {
+        if !group.tracking_prefixes.is_empty() && group.coherence != Coherence::Coherent {
+            warnings.push(format!("tracking-prefixes of group {} mean nothing unless coherence is coherent", group.name));
+        }
+    }
     Ok(Config { settings, scopes, warnings })
 }
 
@@ -154,9 +159,6 @@ fn compare_prefixes(scope: &Scope, problems: &mut Vec<String>) {
             problems
                 .push(format!("{origin}: {name}tracking-prefixes: `{one}` and `{other}`: one begins with the other"));
         }
-    }
-    if !prefixes.is_empty() && scope.text("coherence") != Some("coherent") {
-        problems.push(format!("{origin}: {name}tracking-prefixes: has no meaning unless coherence is coherent"));
     }
 }
 

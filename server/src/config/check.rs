@@ -73,7 +73,8 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
     }
     for group in &settings.groups {
         if !group.tracking_prefixes.is_empty() && group.coherence != Coherence::Coherent {
-            warnings.push(format!("tracking-prefixes of group {} mean nothing unless coherence is coherent", group.name));
+            warnings
+                .push(format!("tracking-prefixes of group {} mean nothing unless coherence is coherent", group.name));
         }
     }
     Ok(Config { settings, scopes, warnings })

@@ -350,6 +350,8 @@ impl Pipeline {
                 Some(_) => return Err(Malformed),
             }
             input.advance(2);
+            // An announcement may come before the expiry, where there is no transaction.
+            return Ok(true);
         }
         let Some((head, len)) = line(input)? else {
             return Ok(false);

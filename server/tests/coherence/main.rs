@@ -206,6 +206,32 @@ fn a_redis_that_falls_silent_vouches_for_a_second_and_the_deadline() {
 }
 
 #[test]
+fn a_larder_that_was_paused_catches_up_before_the_bound() {
+    let redis = RedisServer::start();
+    set(&redis, "k", "0");
+    let larder = before(&redis, &["--threads", "2"]);
+    let mut client = larder.client();
+    for round in 1..=4 {
+        let (old, new) = (Reply::bulk((round - 1).to_string()), Reply::bulk(round.to_string()));
+        wait_until("the value to be seen", || client.command(&["GET", "k"]) == old);
+        until_kept(&redis, &mut client, "k", &old);
+        larder.signal(Signal::STOP);
+        // The news, or the end of the connection, waits in the socket; so does a read.
+        if round % 2 == 0 {
+            kill_tracking(&redis);
+        }
+        set(&redis, "k", &round.to_string());
+        client.send(&["GET", "k"]).unwrap();
+        larder.signal(Signal::CONT);
+        client.read().unwrap();
+        let start = Instant::now();
+        while client.command(&["GET", "k"]) != new {
+            assert!(start.elapsed() < BOUND, "still old");
+        }
+    }
+}
+
+#[test]
 fn prefixes_are_broadcast_and_the_rest_is_not_kept() {
     let redis = RedisServer::start();
     let keys = ["user:1", "session:1", "other:1"];

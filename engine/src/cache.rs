@@ -3,7 +3,7 @@
 use crate::{
     Expiry, Millis,
     budget::Budget,
-    flight::{Flights, Lead, Wait},
+    flight::{Flight, Flights, Lead, Wait},
     shard::{Key, Rules, Shard},
     stats::Stats,
     sync::{Arc, Mutex, lock, try_lock},
@@ -188,6 +188,14 @@ impl Cache {
         drop(shard);
         self.tier().balance(number, now);
         stored
+    }
+
+    /// See [`Lead::overtake`].
+    pub(crate) fn overtake(&self, flight: &Arc<Flight>) {
+        let mut shard = lock(self.mutex(self.shard_of(flight.hash)));
+        if shard.flights.may_lag(flight) {
+            shard.delete(&self.rules, Key { bytes: &flight.key, hash: flight.hash }, 0);
+        }
     }
 
     /// Operations that lock one shard each.

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! A flight that was fenced still answers those who joined it before, but stores nothing, and a miss after the
-//! fence begins a new one. Lock order: shard, then flight; wakers run under neither.
+//! fence begins a new one. Where no reader may see an older value after a newer one, its leader calls [`Lead::overtake`]
+//! first: the new one may have gone another way and come back with an older value than the old one has.
+//! Lock order: shard, then flight; wakers run under neither.
 
 use crate::{
     Cache, Expiry, Millis,
@@ -21,7 +23,10 @@ use hashbrown::{HashTable, hash_table::Entry};
 use std::{
     fmt,
     pin::Pin,
-    sync::Arc as Shared,
+    sync::{
+        Arc as Shared,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
 };
 
@@ -55,8 +60,10 @@ struct Ending {
 
 #[derive(Debug)]
 pub(crate) struct Flight {
-    hash: u64,
-    key: Box<[u8]>,
+    pub(crate) hash: u64,
+    pub(crate) key: Box<[u8]>,
+    /// The queue that the fetch was sent through; 0: not sent yet.
+    queue: AtomicU32,
     ending: Mutex<Ending>,
 }
 
@@ -88,7 +95,8 @@ impl Flights {
         match self.table.entry(hash, |f| f.hash == hash && *f.key == *key, |f| f.hash) {
             Entry::Occupied(entry) => (entry.get().clone(), false),
             Entry::Vacant(entry) => {
-                let flight = Arc::new(Flight { hash, key: key.into(), ending: Mutex::default() });
+                let flight =
+                    Arc::new(Flight { hash, key: key.into(), queue: AtomicU32::new(0), ending: Mutex::default() });
                 self.bytes += flight.bytes();
                 entry.insert(flight.clone());
                 (flight, true)
@@ -103,6 +111,19 @@ impl Flights {
         }
         if let Ok(entry) = self.table.find_entry(hash, |f| f.hash == hash && *f.key == *key) {
             self.bytes -= entry.remove().0.bytes();
+        }
+    }
+
+    /// With the answer to `flight` at hand: may the tier have an older one of its key, or be about to get it?
+    pub(crate) fn may_lag(&self, flight: &Arc<Flight>) -> bool {
+        match self.table.find(flight.hash, |f| f.hash == flight.hash && f.key == flight.key) {
+            // Its entry, if it has one, came after the fence by a way that nobody knows any more.
+            None => true,
+            // The flight itself, one that will be sent from now on, or one that was sent after it through the same queue.
+            Some(other) => {
+                let queue = other.queue.load(Relaxed);
+                !Arc::ptr_eq(other, flight) && queue != 0 && queue != flight.queue.load(Relaxed)
+            }
         }
     }
 
@@ -133,6 +154,20 @@ impl Lead {
     /// The key to fetch.
     pub fn key(&self) -> &[u8] {
         &self.flight.key
+    }
+
+    /// The fetch is about to be sent through a queue (a number other than 0): of the fetches of one queue, those sent later
+    /// read the source later.
+    pub fn sent_through(&self, queue: u32) {
+        // Relaxed: whoever compares it has seen an answer that the source gave after it took this fetch.
+        self.flight.queue.store(queue, Relaxed);
+    }
+
+    /// To be called with an answer at hand, before [`finish`](Lead::finish), where readers must never see an older value
+    /// after a newer one: if the flight was fenced, what took its place may be older than this answer (it was fetched
+    /// through another queue), so that is forgotten as well. What begins from now on is newer.
+    pub fn overtake(&self) {
+        self.cache.overtake(&self.flight);
     }
 
     /// A handle that resolves when this flight ends, for the leader's own client.

@@ -85,7 +85,7 @@ impl Meta {
             let (expiry, flags) = (EXPIRY_BYTES as u8, FLAGS_BYTES as u8);
             [0, expiry, flags, expiry + flags]
         };
-        FIXED + usize::from(AT[(self.0 / EXPIRY & 3) as usize])
+        FIXED + usize::from(AT[((self.0 / EXPIRY) & 3) as usize])
     }
 
     /// The record's length.

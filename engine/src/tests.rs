@@ -471,3 +471,44 @@ fn a_write_copies_a_few_times_its_length_at_most_and_keeps_the_slack_bounded() {
         assert!(stats.segment_bytes * 2 < stats.live_bytes * 3, "{stats:?}");
     }
 }
+
+#[test]
+fn a_fenced_flight_overtakes_what_may_be_older_than_its_answer() {
+    use crate::{Fill, Lead, Lookup, Outcome};
+    let cache = Cache::new(Config { seed: Some(1), ..Config::default() });
+    let key = cache.key(b"k");
+    let lead = || match cache.lookup(key, 0, |_| ()) {
+        Lookup::Lead(lead) => lead,
+        other => panic!("not a lead: {other:?}"),
+    };
+    let store =
+        |lead: Lead, value: &'static str| lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never), 0);
+    let cached = || cache.tier().peek(key, 0, |_| ()).is_some();
+
+    // Not fenced: nothing happens, and the fill is stored.
+    let only = lead();
+    only.sent_through(1);
+    only.overtake();
+    assert!(store(only, "v") && cached());
+    cache.invalidate(key);
+
+    // The queue of the flight that took its place; is that one fenced in turn?
+    for (queue, fenced) in [(2, true), (1, false), (0, false)] {
+        let first = lead();
+        first.sent_through(1);
+        cache.invalidate(key);
+        let second = lead();
+        second.sent_through(queue);
+        first.overtake();
+        assert!(!store(first, "first"));
+        assert_eq!(store(second, "second"), !fenced, "queue {queue}");
+        cache.invalidate(key);
+    }
+
+    // It has landed already: there is no telling which is older.
+    let first = lead();
+    cache.tier().clear();
+    assert!(store(lead(), "second") && cached());
+    first.overtake();
+    assert!(!cached());
+}

@@ -159,3 +159,59 @@ fn exclusive_operations_on_the_same_shards_neither_deadlock_nor_interleave() {
         }
     });
 }
+
+/// Two clients read a key, each leading over a queue of its own, while it is written, announced and forgotten once for nothing:
+/// neither may be given an older value after a newer one, nor may the cache keep an old one.
+#[test]
+fn no_reader_goes_back_where_fenced_flights_overtake() {
+    fn read_once(cache: &Arc<Cache>, source: &Mutex<u8>, queue: u32) -> u8 {
+        let outcome = match cache.lookup(cache.key(b"k"), 0, |e| e.value.to_bytes()) {
+            Lookup::Hit(value) => Outcome::Value(value),
+            Lookup::Wait(wait) => block_on(wait),
+            Lookup::Lead(lead) => {
+                let wait = lead.wait();
+                lead.sent_through(queue);
+                thread::yield_now();
+                let value = vec![*source.lock().expect("no panic")];
+                thread::yield_now();
+                lead.overtake();
+                lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never), 0);
+                block_on(wait)
+            }
+            Lookup::Absent => panic!("no absence is stored"),
+        };
+        match outcome {
+            Outcome::Value(value) => value[0],
+            other => panic!("no value: {other:?}"),
+        }
+    }
+    let scenario = || {
+        let (cache, source) = (cache(1), Arc::new(Mutex::new(0)));
+        let readers: Vec<_> = [1, 2]
+            .into_iter()
+            .map(|queue| {
+                let (cache, source) = (cache.clone(), source.clone());
+                thread::spawn(move || {
+                    let reads = [(); 3].map(|()| read_once(&cache, &source, queue));
+                    assert!(reads.is_sorted(), "{reads:?}");
+                })
+            })
+            .collect();
+        let writer = {
+            let (cache, source) = (cache.clone(), source.clone());
+            thread::spawn(move || {
+                cache.invalidate(cache.key(b"k"));
+                *source.lock().expect("no panic") = 1;
+                thread::yield_now();
+                cache.invalidate(cache.key(b"k"));
+            })
+        };
+        for thread in readers.into_iter().chain([writer]) {
+            thread.join().expect("no panic");
+        }
+        let held = read(&cache, b"k");
+        assert!(held.is_none() || held == Some(vec![1]), "{held:?}");
+    };
+    // More switches than `explore` makes: random ones find the order within some thousands.
+    shuttle::check_random(scenario, 20_000);
+}

@@ -1,10 +1,10 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
-    config::{GroupSettings, Settings},
+    config::{Coherence, GroupSettings, Settings, SourceUrl},
     dispatch::Calls,
     http,
     net::{RunError, clients::Clients, drain::Drain, throttle::Throttle},
-    read::{Group, Policy, Writes},
+    read::{Group, Policy, Writes, watch},
     source::{Limits, SourceSetup},
     telemetry::{Counters, Logs, Telemetry},
 };
@@ -102,6 +102,18 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
     })
 }
 
+fn policy(group: &GroupSettings) -> Policy {
+    Policy {
+        ttl: group.ttl.map(millis),
+        negative_ttl: group.negative_ttl.map(millis),
+        coherence: match group.source {
+            // Nothing behind the tier that could change.
+            SourceUrl::None => Coherence::Ttl,
+            SourceUrl::Redis(_) => group.coherence,
+        },
+    }
+}
+
 fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
     let limits = Limits {
         timeout: settings.source_timeout,
@@ -120,11 +132,15 @@ impl Worker {
     pub fn new(id: usize, app: Arc<App>) -> Worker {
         let groups = (app.settings.groups.iter().enumerate())
             .map(|(index, settings)| {
+                let cache = app.caches[index].clone();
+                let policy = policy(settings);
+                let watch =
+                    (policy.coherence == Coherence::Coherent).then(|| watch(&cache, &settings.tracking_prefixes));
                 Rc::new(Group {
                     name: settings.name.as_str().into(),
-                    cache: app.caches[index].clone(),
-                    source: app.sources[index].open(),
-                    policy: Policy { ttl: settings.ttl.map(millis), negative_ttl: settings.negative_ttl.map(millis) },
+                    cache,
+                    source: app.sources[index].open(watch),
+                    policy,
                     writes: app.writes[index].clone(),
                 })
             })

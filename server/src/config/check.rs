@@ -1,6 +1,6 @@
 //! From text to [`Settings`]: every value read by its kind, defaults worked out, and what must fit together compared.
 use super::{
-    ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings, SourceUrl,
+    Coherence, ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings, SourceUrl,
     raw::{Layer, Origin, Raw},
     table::{Fallback, Setting, TABLE},
     units::show_size,
@@ -57,6 +57,7 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
         scopes.push(scope(Some(&group.name), &group.layer, machine, &mut problems));
     }
     compare(&scopes[0], &raw.top, &mut problems);
+    scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
     if !problems.is_empty() {
         return Err(ConfigError(problems));
     }
@@ -69,6 +70,12 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
             show_size(total as u64),
             show_size(machine.memory)
         ));
+    }
+    for group in &settings.groups {
+        if !group.tracking_prefixes.is_empty() && group.coherence != Coherence::Coherent {
+            warnings
+                .push(format!("tracking-prefixes of group {} mean nothing unless coherence is coherent", group.name));
+        }
     }
     Ok(Config { settings, scopes, warnings })
 }
@@ -143,6 +150,19 @@ fn compare(scope: &Scope, top: &Layer, problems: &mut Vec<String>) {
     }
 }
 
+/// Redis refuses prefixes of which one begins with another.
+fn compare_prefixes(scope: &Scope, problems: &mut Vec<String>) {
+    let prefixes = scope.texts("tracking-prefixes");
+    let name = scope.group.as_ref().map_or(String::new(), |group| format!("groups.{group}."));
+    let origin = &scope.effective("tracking-prefixes").origin;
+    for (at, one) in prefixes.iter().enumerate() {
+        if let Some(other) = prefixes[..at].iter().find(|other| other.starts_with(one) || one.starts_with(**other)) {
+            problems
+                .push(format!("{origin}: {name}tracking-prefixes: `{one}` and `{other}`: one begins with the other"));
+        }
+    }
+}
+
 fn settings(scopes: &[Scope]) -> Settings {
     let top = &scopes[0];
     let rate = |name: &str| {
@@ -190,6 +210,8 @@ fn group(scope: &Scope) -> GroupSettings {
         ttl: scope.duration("ttl"),
         ttl_jitter: scope.number("ttl-jitter") as u8,
         negative_ttl: scope.duration("negative-ttl"),
+        coherence: Coherence::from_name(scope.text("coherence").unwrap_or_default()),
+        tracking_prefixes: scope.texts("tracking-prefixes").into_iter().map(str::to_string).collect(),
     }
 }
 
@@ -228,6 +250,10 @@ impl Scope {
             Some(Value::Text(text)) => Some(text),
             _ => None,
         }
+    }
+    fn texts(&self, name: &str) -> Vec<&str> {
+        let values = self.effective(name).values.iter();
+        values.filter_map(|v| if let Value::Text(text) = v { Some(text.as_str()) } else { None }).collect()
     }
     fn secret(&self, name: &str) -> Option<Secret> {
         match self.one(name) {

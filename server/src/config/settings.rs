@@ -50,6 +50,31 @@ pub struct GroupSettings {
     /// Per cent, 0 to 50.
     pub ttl_jitter: u8,
     pub negative_ttl: Option<Duration>,
+    pub coherence: Coherence,
+    /// None: the source remembers what was read; else it announces every change under these, and only such keys are kept.
+    pub tracking_prefixes: Vec<String>,
+}
+
+/// What keeps copies of a Redis source's values from being older than they may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Coherence {
+    /// The source announces changes (`CLIENT TRACKING`); what it would not announce is not kept.
+    Coherent,
+    /// The lifetimes alone.
+    #[default]
+    Ttl,
+    /// Nothing is kept.
+    Off,
+}
+impl Coherence {
+    pub(super) const NAMES: &'static [&'static str] = &["coherent", "ttl", "off"];
+    pub(super) fn from_name(name: &str) -> Coherence {
+        match name {
+            "ttl" => Coherence::Ttl,
+            "off" => Coherence::Off,
+            _ => Coherence::Coherent,
+        }
+    }
 }
 
 /// Requests per second and burst; neither is 0.

@@ -1,7 +1,7 @@
 //! The table of settings: what feeds flags, environment, file, help, documentation and `config print`.
 //!
 //! To add a setting: a row here, a field in [`super::Settings`] and the line in `check.rs` that fills it. Tests fail until all three agree.
-use super::{LogFormat, LogLevel};
+use super::{Coherence, LogFormat, LogLevel};
 use Fallback::{Computed, Is, Off};
 
 /// One setting. Its flag is `--name`, its file key `name`, its variable [`Setting::env`].
@@ -79,6 +79,8 @@ pub enum Kind {
     Source,
     /// A directory.
     Path,
+    /// What keys begin with.
+    Prefix,
     /// Any text; it is not shown.
     Secret,
     /// One of these names.
@@ -112,6 +114,7 @@ impl Setting {
             Kind::Address => "ADDR",
             Kind::Source => "URL",
             Kind::Path => "DIR",
+            Kind::Prefix => "PREFIX",
             Kind::Secret => "TEXT",
             Kind::Choice(_) => "NAME",
         }
@@ -250,6 +253,27 @@ pub const TABLE: &[Setting] = &[
         also: &["REDIS_HOST", "REDIS_PORT"],
         example: "redis://127.0.0.1:6379/0",
         help: "What answers a miss and takes writes: `none:`, `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`) or `unix:///PATH[?db=N]`.",
+        ..ROW
+    },
+    Setting {
+        name: "coherence",
+        section: Section::Source,
+        kind: Kind::Choice(Coherence::NAMES),
+        default: Is("coherent"),
+        per_group: true,
+        example: "ttl",
+        help: "How old a copy of what a Redis source has may be. `coherent`: Redis announces every change (`CLIENT TRACKING`), and what it would not announce is not kept; `ttl`: as old as `ttl` allows; `off`: nothing is kept. See docs/coherence.md.",
+        ..ROW
+    },
+    Setting {
+        name: "tracking-prefixes",
+        section: Section::Source,
+        kind: Kind::Prefix,
+        optional: true,
+        many: true,
+        per_group: true,
+        example: "user:",
+        help: "With `coherence` `coherent`: has Redis announce every change of a key that begins with one of these (`BCAST`), and keeps only such keys, instead of having Redis remember each key that was read. None may begin with another.",
         ..ROW
     },
     Setting {

@@ -265,6 +265,20 @@ fn more_memory_than_there_is_warns() {
 }
 
 #[test]
+fn coherence_and_its_prefixes() {
+    let group = |args: &[&str]| loaded(args, &[], "").settings.groups[0].clone();
+    assert_eq!(group(&[]).coherence, Coherence::Coherent);
+    assert_eq!(group(&["--coherence=off"]).coherence, Coherence::Off, "a name, not the absence of a value");
+    assert_eq!(group(&["--tracking-prefixes=a:,b:", "--tracking-prefixes=c:"]).tracking_prefixes, ["a:", "b:", "c:"]);
+    for overlapping in ["ab,a", "a,ab", "a,a"] {
+        let problems = problems(&[&format!("--tracking-prefixes={overlapping}")], &[], "");
+        assert!(problems[0].ends_with(": one begins with the other"), "{problems:?}");
+    }
+    let config = loaded(&["--tracking-prefixes=a:", "--coherence=ttl"], &[], "");
+    assert_eq!(config.warnings, ["tracking-prefixes of group default mean nothing unless coherence is coherent"]);
+}
+
+#[test]
 fn print_says_where_each_value_comes_from() {
     let printed = print(&loaded(&["--ttl=10s"], &[("LARDER_MAX_KEYS", "5")], "http = [':1', ':2']"));
     let line = |name: &str| {

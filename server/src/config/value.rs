@@ -44,7 +44,8 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
     if text.is_empty() {
         return Err("is empty: leave it out for the default".to_string());
     }
-    if !setting.optional && is_off(text) {
+    let is_a_choice = matches!(setting.kind, Kind::Choice(names) if names.iter().any(|n| n.eq_ignore_ascii_case(text)));
+    if !setting.optional && is_off(text) && !is_a_choice {
         return Err(format!("cannot be `{text}`"));
     }
     match setting.kind {
@@ -79,7 +80,7 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
         }
         Kind::Address => parse_address(text, machine.ipv6).map(Value::Address),
         Kind::Source => text.parse().map(Value::Source),
-        Kind::Path => Ok(Value::Text(text.to_string())),
+        Kind::Path | Kind::Prefix => Ok(Value::Text(text.to_string())),
         Kind::Secret => Ok(Value::Secret(text.into())),
         Kind::Choice(names) => match names.iter().find(|n| n.eq_ignore_ascii_case(text)) {
             Some(name) => Ok(Value::Text(name.to_string())),

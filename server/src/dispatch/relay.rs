@@ -68,6 +68,9 @@ async fn command(call: &mut Call<'_>) -> Answer {
         Some(_) => forget(writings),
         None => not_taken(writings, &sent),
     }
+    if sent.is_ok() && !call.command.flags.has(Flags::WRITE) {
+        call.command.keys.of(call.args).for_each(|key| group.seen(group.cache.key(key)));
+    }
     if call.command.flags.has(Flags::FLUSH) && (taken.is_some() || is_lost(&sent)) {
         group.flushed();
     }
@@ -122,6 +125,9 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
         return Ok(Flow::Done);
     };
     forget(writings);
+    for (command, args) in queue.iter().filter(|(command, _)| command.is_data() && !command.flags.has(Flags::WRITE)) {
+        command.keys.of(args).for_each(|key| group.seen(group.cache.key(key)));
+    }
     if flushes {
         group.flushed();
     }

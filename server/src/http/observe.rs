@@ -62,6 +62,10 @@ fn snapshot(app: &App) -> Snapshot {
                 fetches: health.fetches(),
                 errors: health.errors(),
                 reconnects: health.reconnects(),
+                tracking: health.tracking() as u64,
+                untracked: health.untracked() as u64,
+                invalidations: health.invalidations(),
+                tracking_losses: health.tracking_losses(),
                 seconds: health.seconds(),
             },
         }

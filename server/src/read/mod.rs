@@ -14,15 +14,23 @@
 //! - A copy of what a source has lives at most `Policy::ttl`; the source's own expiry and later `expire`s only shorten that.
 //! - A fill never brings back what a write replaced: every write that the source may have taken ends in a change or an
 //!   invalidation of its key in the tier, which fences the fetches begun before.
+//! - In mode `coherent` only fills are stored, and only those that the source vouches for ([`Fetch::vouch`]): it announces
+//!   their change, in order with its replies, or the loss of that promise, which empties the group (`coherence`). Writes and what a client saw at the source itself forget
+//!   the key, and a fenced flight overtakes what took its place, so that no client reads an older value after a newer one.
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
+mod coherence;
 mod conditional;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use coherence::{Copies, watch};
 pub use write::{Writes, Writing};
 
-use crate::source::{Found, Source, SourceError, UNAVAILABLE};
+use crate::{
+    config::Coherence,
+    source::{Found, Source, SourceError, UNAVAILABLE},
+};
 use bytes::Bytes;
 use larder_engine::{Cache, Entry, Expiry, Fill, Key, Lead, Lookup, Millis, Outcome, Wait};
 use std::{rc::Rc, sync::Arc};
@@ -35,6 +43,8 @@ pub struct Policy {
     pub ttl: Option<u64>,
     /// How long an absence is remembered, ms; `None`: not at all.
     pub negative_ttl: Option<u64>,
+    /// What else bounds the age of a copy; without a source it means nothing.
+    pub coherence: Coherence,
 }
 impl Policy {
     /// The expiry of a copy of something that itself expires at `own`: the earlier of that and the group's lifetime from now.
@@ -67,14 +77,38 @@ pub struct Group {
 pub struct Fetch {
     lead: Lead,
     policy: Policy,
+    vouched: bool,
 }
 impl Fetch {
+    fn new(lead: Lead, policy: Policy) -> Fetch {
+        Fetch { lead, policy, vouched: false }
+    }
+    /// See [`Lead::sent_through`].
+    pub fn sent_through(&self, queue: u32) {
+        self.lead.sent_through(queue);
+    }
+    /// The source will announce the next change of the key after its answer.
+    pub fn vouch(&mut self) {
+        self.vouched = true;
+    }
+    /// May its result be stored?
+    fn keep(&self) -> bool {
+        match self.policy.coherence {
+            Coherence::Coherent => self.vouched,
+            Coherence::Ttl => true,
+            Coherence::Off => false,
+        }
+    }
     /// The key to fetch.
     pub fn key(&self) -> &[u8] {
         self.lead.key()
     }
     /// Ends the flight with what the source said at `now`.
     pub fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis) {
+        if self.policy.coherence != Coherence::Ttl && answer.is_ok() {
+            self.lead.overtake();
+        }
+        let keep = self.keep();
         let (outcome, fill) = match answer {
             Ok(Some(found)) => {
                 // Expired on the way: the clients that wait may have it, the next one asks again.
@@ -93,7 +127,7 @@ impl Fetch {
             }
             Err(error) => (Outcome::Failed(failure(error)), Fill::Skip),
         };
-        self.lead.finish(outcome, fill, now);
+        self.lead.finish(outcome, if keep { fill } else { Fill::Skip }, now);
     }
 }
 
@@ -144,7 +178,7 @@ impl Group {
             Lookup::Wait(wait) => Begun::Wait(wait),
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
-                batch.push(Fetch { lead, policy: self.policy });
+                batch.push(Fetch::new(lead, self.policy));
                 Begun::Wait(wait)
             }
         }
@@ -172,9 +206,11 @@ impl Group {
     }
 
     /// A client saw the key at the source itself. A copy in the tier may be older, and nothing that the client reads from now on may
-    /// be: the copy is dropped, and fetches begun before are fenced.
+    /// be: the copy is dropped, and fetches begun before are fenced. In mode `ttl` copies are as old as they are.
     pub fn seen(&self, key: Key<'_>) {
-        self.cache.invalidate(key);
+        if self.policy.coherence != Coherence::Ttl {
+            self.cache.invalidate(key);
+        }
     }
 
     /// Reads one key to the end: [`begin`](Group::begin), fetch, [`end`](Group::end).

@@ -201,7 +201,7 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry())
     };
     let none = Policy::default();
-    let ten = Policy { ttl: Some(10_000), negative_ttl: None };
+    let ten = Policy { ttl: Some(10_000), ..Policy::default() };
     assert_eq!(expiry(none, None), Some(None));
     assert_eq!(expiry(none, Some(5_000)), Some(Some(5_000)));
     assert_eq!(expiry(ten, None), Some(Some(11_000)));
@@ -299,6 +299,81 @@ fn a_write_goes_on_when_its_client_leaves() {
         settle().await;
         assert_eq!(cached(&group), Some("v".into()));
     });
+}
+
+/// A fetch that the source vouches for comes back with this value.
+fn vouched(mut fetch: Fetch, value: &'static str) {
+    fetch.vouch();
+    fetch.finish(Ok(Some(Found { value: value.into(), expiry: None })), clock::now());
+}
+fn miss(group: &Group) -> Fetch {
+    let mut batch = Vec::new();
+    group.begin(group.cache.key(KEY), clock::now(), &mut batch, |_| ());
+    batch.pop().expect("a miss")
+}
+fn in_mode(coherence: Coherence) -> (Rc<Group>, Rc<Held>) {
+    group(Policy { coherence, negative_ttl: Some(60_000), ..Policy::default() })
+}
+
+#[test]
+fn coherent_copies_are_vouched_for_and_end_with_writes_and_with_what_was_seen() {
+    run(async {
+        let (group, source) = in_mode(Coherence::Coherent);
+        miss(&group).finish(Ok(Some(Found { value: "v".into(), expiry: None })), clock::now());
+        assert_eq!(cached(&group), None, "nobody vouches for it");
+        miss(&group).finish(Ok(None), clock::now());
+        vouched(miss(&group), "v");
+        assert_eq!(cached(&group), Some("v".into()));
+
+        // The first was there, the second is not kept: that is all the tier knows.
+        for stored in [Stored::Replaced(0), Stored::Created(0)] {
+            let put = put(&group, "own").await;
+            source.answer(0, None);
+            assert_eq!(put.await.expect("no panic"), Ok(stored));
+            assert_eq!(cached(&group), None);
+        }
+
+        vouched(miss(&group), "v");
+        let expire = |group: Rc<Group>| async move { group.expire(KEY, Some(clock::now() + 60_000)).await };
+        let expire = begin(&group, expire).await;
+        source.answer(0, None);
+        assert_eq!(expire.await.expect("no panic"), Ok(true));
+        assert_eq!(cached(&group), None, "Redis forgot who has read it");
+
+        vouched(miss(&group), "v");
+        group.seen(group.cache.key(KEY));
+        assert_eq!(cached(&group), None);
+        let early = miss(&group);
+        group.seen(group.cache.key(KEY));
+        vouched(early, "v");
+        assert_eq!(cached(&group), None, "fetched before it was seen");
+    });
+}
+
+#[test]
+fn an_answer_that_was_overtaken_takes_an_older_copy_with_it() {
+    let (group, _) = in_mode(Coherence::Coherent);
+    let first = miss(&group);
+    first.sent_through(1);
+    group.seen(group.cache.key(KEY));
+    let second = miss(&group);
+    second.sent_through(2);
+    vouched(second, "old");
+    assert_eq!(cached(&group), Some("old".into()));
+    // Slow on the way, this one was read after the other: who gets it must not find that one next.
+    vouched(first, "new");
+    assert_eq!(cached(&group), None);
+}
+
+#[test]
+fn modes_ttl_and_off() {
+    for (coherence, kept) in [(Coherence::Ttl, true), (Coherence::Off, false)] {
+        let (group, _) = in_mode(coherence);
+        vouched(miss(&group), "v");
+        assert_eq!(cached(&group).is_some(), kept);
+        group.seen(group.cache.key(KEY));
+        assert_eq!(cached(&group).is_some(), kept, "a copy is as old as it is");
+    }
 }
 
 /// What may happen next, in a random history of one key.

@@ -1,6 +1,6 @@
 //! Write-through: the source first, then the tier, and never an older value over a newer one.
 use super::{Group, Policy};
-use crate::{clock, source::SourceError};
+use crate::{clock, config::Coherence, source::SourceError};
 use bytes::Bytes;
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
 use parking_lot::{Mutex, MutexGuard};
@@ -67,9 +67,19 @@ pub struct Writing<'g> {
     ended: bool,
 }
 impl Writing<'_> {
+    /// Only lifetimes bound the age of copies: then what was written is one.
+    fn stores(&self) -> bool {
+        self.policy.coherence == Coherence::Ttl
+    }
     /// The source took the value, which expires at `expiry`: the tier keeps a copy for at most the group's lifetime.
-    /// Version 0 in the answer says that it keeps none (too large for the bound, or writes overlapped).
+    /// Version 0 in the answer says that it keeps none (too large for the bound, writes overlapped, or not in mode `ttl`:
+    /// the source announces changes of what was read from it after the write, not of what was written).
     pub fn put(self, value: &[u8], expiry: Option<Millis>, now: Millis) -> Stored {
+        if !self.stores() {
+            let existed = self.cache.tier().peek(self.key, now, |_| ()).is_some();
+            self.forget();
+            return if existed { Stored::Replaced(0) } else { Stored::Created(0) };
+        }
         self.settle(|this| {
             let write = Write { value, expiry: this.policy.cap(expiry, now), flags: 0, condition: Condition::Always };
             this.cache.tier().set(this.key, write, now).ok()
@@ -80,6 +90,9 @@ impl Writing<'_> {
     /// The source took a new expiry for a key that exists: the copy's life is shortened to it, never lengthened, for
     /// what counts for the copy is when it was fetched.
     pub fn expire(self, expiry: Option<Millis>, now: Millis) {
+        if !self.stores() {
+            return self.forget();
+        }
         self.settle(|this| {
             this.cache
                 .tier()

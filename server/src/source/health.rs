@@ -1,4 +1,5 @@
 //! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
+use super::Watch;
 use crate::telemetry::{Distribution, Histogram};
 use parking_lot::Mutex;
 use std::{
@@ -23,6 +24,11 @@ pub struct SourceHealth {
     errors: AtomicU64,
     reconnects: AtomicU64,
     seconds: Histogram,
+    /// Connections whose server announces changes, and those whose server refuses to.
+    tracking: AtomicUsize,
+    untracked: AtomicUsize,
+    invalidations: AtomicU64,
+    tracking_losses: AtomicU64,
     last_error: Mutex<Option<Arc<str>>>,
 }
 
@@ -61,6 +67,22 @@ impl SourceHealth {
     pub fn reconnects(&self) -> u64 {
         self.reconnects.load(Relaxed)
     }
+    /// Connections on which the source announces changes.
+    pub fn tracking(&self) -> usize {
+        self.tracking.load(Relaxed)
+    }
+    /// Connections on which it was asked to and refused.
+    pub fn untracked(&self) -> usize {
+        self.untracked.load(Relaxed)
+    }
+    /// Keys whose change it announced, each connection's counted; "all keys" counts as one.
+    pub fn invalidations(&self) -> u64 {
+        self.invalidations.load(Relaxed)
+    }
+    /// How often a connection with announcements was lost, and everything with it.
+    pub fn tracking_losses(&self) -> u64 {
+        self.tracking_losses.load(Relaxed)
+    }
     /// Why the source was last found down or a connection was lost; stays when it is up again.
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.last_error.lock().clone()
@@ -91,6 +113,9 @@ impl SourceHealth {
     }
     pub(super) fn note_error(&self, reason: &Arc<str>) {
         *self.last_error.lock() = Some(reason.clone());
+    }
+    pub(super) fn note_invalidations(&self, count: u64) {
+        self.invalidations.fetch_add(count, Relaxed);
     }
     pub(super) fn note_reconnect(&self) {
         self.reconnects.fetch_add(1, Relaxed);
@@ -146,6 +171,35 @@ impl Standing {
 impl Drop for Standing {
     fn drop(&mut self) {
         self.set(Stand::Unknown);
+    }
+}
+
+/// A connection's duty to announce changes: from the moment that it was taken on until the connection is lost, in whatever
+/// way. Then nothing that it vouched for may be served any more, so everything is forgotten.
+pub(super) struct Vouching {
+    health: Arc<SourceHealth>,
+    /// `None`: the server refused.
+    watch: Option<Watch>,
+}
+impl Vouching {
+    pub(super) fn new(health: Arc<SourceHealth>, watch: Option<Watch>) -> Vouching {
+        let count = if watch.is_some() { &health.tracking } else { &health.untracked };
+        count.fetch_add(1, Relaxed);
+        Vouching { health, watch }
+    }
+}
+impl Drop for Vouching {
+    fn drop(&mut self) {
+        match &self.watch {
+            Some(watch) => {
+                watch.to.all();
+                self.health.tracking_losses.fetch_add(1, Relaxed);
+                self.health.tracking.fetch_sub(1, Relaxed);
+            }
+            None => {
+                self.health.untracked.fetch_sub(1, Relaxed);
+            }
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! - every [`Fetch`] that is handed over is finished within `source-timeout` (or dropped, which releases its waiters too);
 //! - a write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing at the source;
 //!   one that may have been applied returns [`SourceError::Lost`];
-//! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`] and the write-through.
+//! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`], the write-through and [`Invalidations`];
+//! - a fetch is vouched for ([`Fetch::vouch`]) only if the source will say when its key changes, or that it cannot tell any more.
 pub mod health;
 pub mod none;
 mod redis;
@@ -58,12 +59,36 @@ impl SourceSetup {
     pub fn health(&self) -> &Arc<SourceHealth> {
         &self.health
     }
-    /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background.
-    pub fn open(&self) -> Rc<dyn Source> {
+    /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background. With
+    /// `watch` it announces changes of what it fetched, where it can.
+    pub fn open(&self, watch: Option<Watch>) -> Rc<dyn Source> {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
-            Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone())),
+            Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch)),
         }
+    }
+}
+
+/// Who is told what changed at a source. Called on the core that hears of it; returns when nothing older is served any more.
+pub trait Invalidations {
+    /// The key has changed, or may have.
+    fn key(&self, key: &[u8]);
+    /// Any key may have.
+    fn all(&self);
+}
+
+/// Changes of which keys a source is to announce, and to whom.
+#[derive(Clone)]
+pub struct Watch {
+    /// None: those that were fetched. Else those that begin with one of these, and no others are vouched for.
+    pub prefixes: Arc<[Box<[u8]>]>,
+    /// Who is told.
+    pub to: Rc<dyn Invalidations>,
+}
+impl Watch {
+    /// Are changes of this key announced?
+    fn covers(&self, key: &[u8]) -> bool {
+        self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
     }
 }
 

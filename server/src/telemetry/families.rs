@@ -208,6 +208,30 @@ pub const FAMILIES: &[Family] = &[
     group!("larder_source_fetches_total", Counter, source.fetches, "Keys asked of the source."),
     group!("larder_source_errors_total", Counter, source.errors, "Fetches that ended in an error."),
     group!("larder_source_reconnects_total", Counter, source.reconnects, "Connections to the source made anew."),
+    group!(
+        "larder_source_tracking_connections",
+        Gauge,
+        source.tracking,
+        "Connections on which the source announces changes (coherence)."
+    ),
+    group!(
+        "larder_source_untracked_connections",
+        Gauge,
+        source.untracked,
+        "Connections on which the source was asked to announce changes and refused: what they fetch is not kept."
+    ),
+    group!(
+        "larder_source_invalidations_total",
+        Counter,
+        source.invalidations,
+        "Changes announced by the source; that of all keys counts as one."
+    ),
+    group!(
+        "larder_source_tracking_losses_total",
+        Counter,
+        source.tracking_losses,
+        "Connections with announcements lost; each loss empties the group."
+    ),
     group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches under way."),
     Family {
         name: "larder_source_fetch_duration_seconds",

@@ -152,6 +152,10 @@ pub struct SourceSnapshot {
     pub fetches: u64,
     pub errors: u64,
     pub reconnects: u64,
+    pub tracking: u64,
+    pub untracked: u64,
+    pub invalidations: u64,
+    pub tracking_losses: u64,
     pub seconds: Distribution,
 }
 

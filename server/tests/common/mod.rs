@@ -218,6 +218,14 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Client { stream: BufReader::new(stream) })
     }
+    /// The other side has not closed it, as far as is known here; nothing is owed by it.
+    pub fn is_open(&self) -> bool {
+        let stream = self.stream.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let peeked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        matches!(peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
     /// Sends a command and reads its reply.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {

@@ -47,7 +47,7 @@ fn an_old_value_lives_for_at_most_the_ttl() {
     const TTL: Duration = Duration::from_secs(10);
     let redis = RedisServer::start();
     set(&redis, "k", "old");
-    let larder = before(&redis, &["--ttl", "10s"]);
+    let larder = before(&redis, &["--coherence", "ttl", "--ttl", "10s"]);
     let start = Instant::now();
     assert_eq!(lookup(&larder, "k"), (200, json!("old")));
     let filled = Instant::now();
@@ -71,7 +71,7 @@ fn the_key_after_the_last_evicts_one() {
     let pairs = keys.iter().flat_map(|key| [key.as_str(), "v"]);
     assert_eq!(redis.command(&["MSET"].into_iter().chain(pairs).collect::<Vec<_>>()), Reply::ok());
     // The source's end shows what the tier holds: the rest is unavailable.
-    let larder = before(&redis, &["--max-keys", "1000", "--source-timeout", "100ms"]);
+    let larder = before(&redis, &["--coherence", "ttl", "--max-keys", "1000", "--source-timeout", "100ms"]);
     for key in &keys[..1000] {
         assert_eq!(lookup(&larder, key), (200, json!("v")));
     }
@@ -89,7 +89,7 @@ fn the_key_after_the_last_evicts_one() {
 fn a_source_that_dies_and_returns() {
     let mut redis = RedisServer::start();
     set(&redis, "cached", "1");
-    let mut larder = before(&redis, &["--max-keys", "1000", "--ttl", "1h"]);
+    let mut larder = before(&redis, &["--coherence", "ttl", "--max-keys", "1000", "--ttl", "1h"]);
     assert_eq!(lookup(&larder, "cached"), (200, json!("1")));
     assert_eq!(get(&larder, "/readyz").0, 200);
     redis.kill();

@@ -110,7 +110,7 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
     let mut server = RedisServer::start();
     run(async {
         let limits = Limits { timeout: Duration::from_millis(500), ..LIMITS };
-        let group = redis_with(&server, limits, Policy { ttl: Some(1), negative_ttl: None });
+        let group = redis_with(&server, limits, Policy { ttl: Some(1), ..Policy::default() });
         group.until_up().await;
         let stop = Rc::new(std::cell::Cell::new(false));
         let clients: Vec<_> = (0..50)

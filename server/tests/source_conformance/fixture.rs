@@ -2,8 +2,8 @@
 use crate::common::{PATIENCE, RedisServer};
 use larder::{
     clock,
-    config::{RedisAddress, RedisUrl, SourceUrl},
-    read::{Begun, Group, Policy},
+    config::{Coherence, RedisAddress, RedisUrl, SourceUrl},
+    read::{Begun, Group, Policy, watch},
     source::{Limits, SourceError, SourceHealth, SourceSetup},
 };
 use larder_engine::{Cache, Config};
@@ -36,9 +36,15 @@ impl std::ops::Deref for Fixture {
     }
 }
 pub(crate) fn open(url: &SourceUrl, limits: Limits, policy: Policy) -> Fixture {
+    open_with(url, limits, policy, &[])
+}
+/// In mode `coherent`, with these `tracking-prefixes`.
+pub(crate) fn open_with(url: &SourceUrl, limits: Limits, policy: Policy, prefixes: &[&str]) -> Fixture {
     let setup = SourceSetup::new(url, limits).expect("a source");
     let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
-    let group = Rc::new(Group { name: "default".into(), cache, source: setup.open(), policy, writes: Arc::default() });
+    let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&cache, prefixes));
+    let source = setup.open(watch);
+    let group = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });
     Fixture { group, health: setup.health().clone() }
 }
 pub(crate) fn tcp(port: u16) -> RedisUrl {

@@ -7,10 +7,10 @@ mod fixture;
 mod redis_only;
 
 use common::{RedisServer, Reply, free_port};
-use fixture::{Fixture, LIMITS, open, reason, redis, redis_with, run, some, tcp};
+use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
     clock,
-    config::{RedisAddress, RedisUrl, SourceUrl, TlsUrl},
+    config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsUrl},
     read::Policy,
     source::{Limits, SourceSetup},
 };
@@ -86,6 +86,20 @@ fn conformance_redis() {
     run(async {
         conformance(&redis(&server), true).await;
         assert!(server.command(&["CLIENT", "LIST"]) != Reply::nil());
+    });
+}
+
+#[test]
+fn conformance_coherent() {
+    let server = RedisServer::start();
+    run(async {
+        let policy = Policy { coherence: Coherence::Coherent, negative_ttl: Some(60_000), ..Policy::default() };
+        for prefixes in [&[][..], &["t", "e", "l"]] {
+            for connections in [1, 3] {
+                let (url, limits) = (SourceUrl::Redis(tcp(server.port())), Limits { connections, ..LIMITS });
+                conformance(&open_with(&url, limits, policy, prefixes), true).await;
+            }
+        }
     });
 }
 

@@ -14,7 +14,7 @@ use larder::{
 fn origin_expiry_shortens_and_group_ttl_caps() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy { ttl: Some(60_000), negative_ttl: None };
+        let policy = Policy { ttl: Some(60_000), ..Policy::default() };
         let group = redis_with(&server, LIMITS, policy);
         let before = clock::now();
         server.command(&["SET", "short", "v", "PX", "20000"]);
@@ -43,7 +43,7 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
         within("put", 60_000);
         assert!(server.command(&["PTTL", "put"]).int() > 3_500_000);
 
-        let policy = Policy { ttl: Some(50), negative_ttl: None };
+        let policy = Policy { ttl: Some(50), ..Policy::default() };
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("ever").await, some("v"));
         server.command(&["SET", "ever", "w"]);
@@ -55,7 +55,7 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
 fn absences_are_remembered_for_the_negative_ttl_only() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy { ttl: None, negative_ttl: Some(300) };
+        let policy = Policy { negative_ttl: Some(300), ..Policy::default() };
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("k").await, Ok(None));
         assert_eq!(group.get("k").await, Ok(None));

@@ -1,10 +1,12 @@
 //! Commands in front of a real Redis: what goes there, what stays here, and that the copies never lie.
 use super::support::{Client, Redis, Server};
 use crate::{
-    config::SourceUrl,
+    config::{Coherence, SourceUrl},
+    read::{Group, Policy},
     source::{Limits, SourceSetup},
 };
-use std::{future::Future, time::Duration};
+use larder_engine::Write;
+use std::{future::Future, rc::Rc, time::Duration};
 
 fn setup(redis: &Redis) -> SourceSetup {
     let url = format!("unix://{}", redis.socket().display());
@@ -19,7 +21,7 @@ fn with_redis<F: Future<Output = ()>>(test: impl FnOnce(Redis, Server) -> F) {
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime");
     runtime.block_on(async {
         let redis = Redis::start();
-        let source = setup(&redis).open();
+        let source = setup(&redis).open(None);
         source.ping().await.expect("it is there");
         let server = Server::with_source(&[], source);
         let test = test(redis, server);
@@ -257,6 +259,35 @@ fn overlapping_writes_leave_no_stale_copy() {
             tokio::join!(a.ask(&set), b.ask(&other), c.ask("GET k"), d.ask("DEL k"));
             let truth = direct.say("GET k");
             assert_eq!(a.ask("GET k").await, truth, "round {round}");
+        }
+    });
+}
+
+#[test]
+fn what_was_read_at_the_source_leaves_no_older_copy_where_copies_are_coherent() {
+    with_redis(|redis, mut server| async move {
+        redis.connect().say("SET a 1");
+        for (coherence, kept) in [(Coherence::Ttl, true), (Coherence::Coherent, false)] {
+            let group = &server.worker.groups[0];
+            server.worker.groups[0] = Rc::new(Group {
+                name: group.name.clone(),
+                cache: group.cache.clone(),
+                source: group.source.clone(),
+                policy: Policy { coherence, ..Policy::default() },
+                writes: group.writes.clone(),
+            });
+            let mut client = server.client();
+            for commands in
+                [&["TTL a"][..], &["EXISTS b a"], &["MULTI", "GET a", "EXEC"], &["WATCH a", "GET a", "UNWATCH"]]
+            {
+                let cache = &client.server.worker.groups[0].cache;
+                let stored = cache.tier().set(cache.key(b"a"), Write::new(b"0"), crate::clock::now());
+                stored.expect("it fits");
+                for command in commands {
+                    client.ask(command).await;
+                }
+                assert_eq!(copy(&client, "a").is_some(), kept, "{coherence:?} {commands:?}");
+            }
         }
     });
 }

@@ -1,6 +1,7 @@
 //! What is said first on a connection: who we are, which protocol, which database.
 use super::{Settings, connect::Stream};
 use crate::proto::resp::{self, Scanner};
+use crate::source::Watch;
 use bytes::{Buf, BytesMut};
 use std::{io, sync::Arc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,48 +11,103 @@ const MAX_REPLY: usize = 64 * 1024;
 /// The name that `CLIENT LIST` shows.
 const NAME: &[u8] = b"larder";
 
+/// What a connection is to be.
+#[derive(Clone)]
+pub(super) enum Hello {
+    Resp2,
+    Resp3,
+    /// RESP3 on which the server announces changes.
+    Tracking(Watch),
+}
+
+/// What the handshake came to.
+pub(super) struct Shaken {
+    /// What was read beyond it (nothing, as a rule).
+    pub(super) input: BytesMut,
+    /// Why the server does not announce changes, if it was asked to; its own words.
+    pub(super) untracked: Option<Arc<str>>,
+}
+
+/// Why there was no handshake.
+pub(super) enum Unshaken {
+    /// The server is of no use: its own words, where it has any.
+    Failed(Arc<str>),
+    /// It would not take HELLO.
+    NoHello(Arc<str>),
+}
+impl From<Arc<str>> for Unshaken {
+    fn from(reason: Arc<str>) -> Unshaken {
+        Unshaken::Failed(reason)
+    }
+}
+
 /// One command of the handshake.
 struct Step {
     command: Vec<u8>,
-    /// An error reply ends the attempt.
-    required: bool,
+    on_error: OnError,
+}
+/// What an error reply means.
+#[derive(Clone, Copy, PartialEq)]
+enum OnError {
+    /// The end of the attempt.
+    Fail,
+    /// RESP2 may be tried.
+    NoHello,
+    /// No announcements.
+    Untracked,
+    /// Nothing.
+    Ignore,
 }
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
-fn steps(settings: &Settings, resp3: bool) -> Vec<Step> {
+fn steps(settings: &Settings, hello: &Hello) -> Vec<Step> {
+    use OnError::{Fail, Ignore, NoHello, Untracked};
     let url = &settings.url;
-    let mut commands: Vec<(Vec<&[u8]>, bool)> = Vec::new();
+    let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
+    let resp3 = !matches!(hello, Hello::Resp2);
+    let no_hello = if matches!(hello, Hello::Tracking(_)) { NoHello } else { Fail };
     let password = url.password.as_deref().map(str::as_bytes);
     let user = url.user.as_deref().map(str::as_bytes);
     match (resp3, password) {
         (true, Some(password)) => {
-            commands.push((vec![b"HELLO", b"3", b"AUTH", user.unwrap_or(b"default"), password], true))
+            commands.push((vec![b"HELLO", b"3", b"AUTH", user.unwrap_or(b"default"), password], no_hello))
         }
-        (true, None) => commands.push((vec![b"HELLO", b"3"], true)),
+        (true, None) => commands.push((vec![b"HELLO", b"3"], no_hello)),
         (false, Some(password)) => {
             let mut auth: Vec<&[u8]> = vec![b"AUTH"];
             auth.extend(user);
             auth.push(password);
-            commands.push((auth, true));
+            commands.push((auth, Fail));
         }
         (false, None) => {}
     }
     let database = url.database.to_string();
     if url.database != 0 {
-        commands.push((vec![b"SELECT", database.as_bytes()], true));
+        commands.push((vec![b"SELECT", database.as_bytes()], Fail));
     }
-    commands.push((vec![b"CLIENT", b"SETNAME", NAME], false));
+    commands.push((vec![b"CLIENT", b"SETNAME", NAME], Ignore));
+    if let Hello::Tracking(watch) = hello {
+        let mut tracking: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
+        if !watch.prefixes.is_empty() {
+            tracking.push(b"BCAST");
+        }
+        for prefix in &watch.prefixes[..] {
+            tracking.extend([&b"PREFIX"[..], prefix]);
+        }
+        commands.push((tracking, Untracked));
+    }
     // A server that is loading its data, or wants a password, takes all of the above and says so now.
-    commands.push((vec![b"PING"], true));
-    commands.into_iter().map(|(parts, required)| Step { command: resp::encode(&parts), required }).collect()
+    commands.push((vec![b"PING"], Fail));
+    commands.into_iter().map(|(parts, on_error)| Step { command: resp::encode(&parts), on_error }).collect()
 }
 
-/// Shakes hands and returns what was read beyond (nothing, as a rule).
+/// Shakes hands.
 ///
 /// # Errors
-/// Why the server is of no use: its own words, where it has any.
-pub(super) async fn shake_hands(stream: &mut Stream, settings: &Settings, resp3: bool) -> Result<BytesMut, Arc<str>> {
-    let steps = steps(settings, resp3);
+/// See [`Unshaken`].
+pub(super) async fn shake_hands(stream: &mut Stream, settings: &Settings, hello: &Hello) -> Result<Shaken, Unshaken> {
+    let steps = steps(settings, hello);
+    let mut untracked = None;
     let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
     stream.write_all(&request).await.map_err(reason)?;
     stream.flush().await.map_err(reason)?;
@@ -60,21 +116,29 @@ pub(super) async fn shake_hands(stream: &mut Stream, settings: &Settings, resp3:
         let mut scanner = Scanner::new(MAX_REPLY);
         let len = loop {
             match scanner.scan(&input) {
-                Err(error) => return Err(error.to_string().into()),
+                Err(error) => return Err(Unshaken::Failed(error.to_string().into())),
+                // A change of something that was not fetched here yet.
+                Ok(Some(len)) if input[0] == b'>' => input.advance(len),
                 Ok(Some(len)) => break len,
                 Ok(None) => {
                     if stream.read_buf(&mut input).await.map_err(reason)? == 0 {
-                        return Err("connection closed by the source".into());
+                        return Err(Unshaken::Failed("connection closed by the source".into()));
                     }
                 }
             }
         };
-        if step.required && input[0] == b'-' {
-            return Err(String::from_utf8_lossy(input[1..len].trim_ascii_end()).into());
+        if input[0] == b'-' {
+            let text: Arc<str> = String::from_utf8_lossy(input[1..len].trim_ascii_end()).into();
+            match step.on_error {
+                OnError::Fail => return Err(Unshaken::Failed(text)),
+                OnError::NoHello => return Err(Unshaken::NoHello(text)),
+                OnError::Untracked => untracked = Some(text),
+                OnError::Ignore => {}
+            }
         }
         input.advance(len);
     }
-    Ok(input)
+    Ok(Shaken { input, untracked })
 }
 
 /// An I/O error in words: `connection refused`, without the system's number.

@@ -11,7 +11,7 @@
 use super::{
     Settings,
     connect::{Stream, connect},
-    handshake::{reason, shake_hands},
+    handshake::{Hello, Shaken, Unshaken, reason, shake_hands},
     pipeline::{Answer, CONFUSED, Call, Pipeline, Request, Waiting, timed_out},
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     read::Fetch,
     source::{
         SourceError,
-        health::{Stand, Standing},
+        health::{Stand, Standing, Vouching},
     },
 };
 use bytes::{BufMut, Bytes, BytesMut};
@@ -50,6 +50,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// After so much silence the server is asked whether it is there, so that readiness does not depend on traffic.
 const PROBE: Duration = Duration::from_secs(5);
+/// The same where the server announces changes: in a network that has gone silent nothing is announced, and what was
+/// fetched may be served for so long and `source-timeout`, the probe's deadline. docs/coherence.md promises it.
+const TRACKING_PROBE: Duration = Duration::from_secs(1);
 /// Read buffer, and how little room in it calls for more.
 const INPUT: (usize, usize) = (64 * 1024, 4 * 1024);
 /// An emptied read buffer larger than this is given back.
@@ -64,7 +67,9 @@ pub(super) struct Link {
 }
 struct Inner {
     settings: Arc<Settings>,
-    resp3: bool,
+    hello: Hello,
+    /// Its name as a queue; see [`Fetch::sent_through`].
+    number: u32,
     queue: RefCell<VecDeque<Request>>,
     /// The task, when it has seen the queue empty.
     waker: Cell<Option<Waker>>,
@@ -73,23 +78,28 @@ struct Inner {
 }
 
 impl Link {
-    /// A connection that is made now and made again whenever it is lost. Those of RESP2 make up the source's health.
+    /// A connection that is made now and made again whenever it is lost, for fetches: these make up the source's health.
+    pub(super) fn fetching(settings: Arc<Settings>, hello: Hello) -> Link {
+        let standing = Some(Standing::new(settings.health.clone()));
+        Link::spawn(settings, hello, move |inner| keep(inner, standing))
+    }
+    /// The same for anything else.
     pub(super) fn shared(settings: Arc<Settings>, resp3: bool) -> Link {
-        let standing = (!resp3).then(|| Standing::new(settings.health.clone()));
-        Link::spawn(settings, resp3, move |inner| keep(inner, standing))
+        Link::spawn(settings, untracked(resp3), |inner| keep(inner, None))
     }
     /// A connection that is made once.
     pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, resp3, once)
+        Link::spawn(settings, untracked(resp3), once)
     }
     fn spawn<F: Future<Output = ()> + 'static>(
         settings: Arc<Settings>,
-        resp3: bool,
+        hello: Hello,
         run: impl FnOnce(Rc<Inner>) -> F,
     ) -> Link {
         let inner = Rc::new(Inner {
+            number: settings.queue(),
             settings,
-            resp3,
+            hello,
             queue: RefCell::default(),
             waker: Cell::default(),
             down: RefCell::default(),
@@ -113,7 +123,8 @@ impl Link {
     pub(super) fn fetch(&self, batch: impl Iterator<Item = Fetch>) {
         let since = Instant::now();
         let deadline = since + self.inner.settings.limits.timeout;
-        let waiting = batch.map(|fetch| Waiting { fetch, since, deadline, retried: false });
+        let queue = self.inner.number;
+        let waiting = batch.map(|fetch| Waiting { fetch, queue, since, deadline, retried: false });
         if let Err(error) = self.check() {
             let now = clock::now();
             for waiting in waiting {
@@ -147,6 +158,9 @@ impl Link {
             answer.await.unwrap_or_else(gone)
         }
     }
+}
+fn untracked(resp3: bool) -> Hello {
+    if resp3 { Hello::Resp3 } else { Hello::Resp2 }
 }
 impl Drop for Link {
     fn drop(&mut self) {
@@ -222,28 +236,47 @@ impl Inner {
         .await
     }
 
-    async fn attempt(&self) -> Result<(Stream, BytesMut), Arc<str>> {
+    async fn attempt(&self) -> Result<(Stream, Shaken), Arc<str>> {
         let limit = self.settings.limits.timeout.max(ATTEMPT);
         let attempt = timeout(limit, async {
-            let mut stream = connect(&self.settings).await.map_err(reason)?;
-            let input = shake_hands(&mut stream, &self.settings, self.resp3).await?;
-            Ok((stream, input))
+            match self.connect(&self.hello).await {
+                // A server from before RESP3 announces nothing, yet it can be read.
+                Err(Unshaken::NoHello(refusal)) => match self.connect(&Hello::Resp2).await {
+                    Ok((stream, shaken)) => Ok((stream, Shaken { untracked: Some(refusal), ..shaken })),
+                    Err(error) => Err(error),
+                },
+                outcome => outcome,
+            }
         });
         match self.meanwhile(attempt).await {
-            Ok(outcome) => outcome,
+            Ok(Ok(connected)) => Ok(connected),
+            Ok(Err(Unshaken::Failed(reason) | Unshaken::NoHello(reason))) => Err(reason),
             Err(_) => Err(format!("could not connect within {limit:?}").into()),
         }
     }
 
+    async fn connect(&self, hello: &Hello) -> Result<(Stream, Shaken), Unshaken> {
+        let mut stream = connect(&self.settings).await.map_err(reason)?;
+        let shaken = shake_hands(&mut stream, &self.settings, hello).await?;
+        Ok((stream, shaken))
+    }
+
     /// Talks until the connection is lost, and says why. A panic on the way ends the connection, not the task.
-    async fn talk(&self, stream: Stream, input: BytesMut) -> Arc<str> {
+    async fn talk(&self, stream: Stream, shaken: Shaken) -> Arc<str> {
+        let watch = match &self.hello {
+            Hello::Tracking(watch) if shaken.untracked.is_none() => Some(watch.clone()),
+            _ => None,
+        };
+        let tracking_wanted = matches!(self.hello, Hello::Tracking(_));
+        let vouching = tracking_wanted.then(|| Vouching::new(self.settings.health.clone(), watch.clone()));
         let mut talk = Talk {
             link: self,
             stream,
-            input,
+            input: shaken.input,
             out: Output::default(),
             unflushed: false,
-            pipeline: Pipeline::new(self.settings.clone()),
+            silence: if watch.is_some() { TRACKING_PROBE } else { PROBE },
+            pipeline: Pipeline::new(self.settings.clone(), watch),
             alarm: Alarm::new(),
             heard: Instant::now(),
         };
@@ -254,6 +287,8 @@ impl Inner {
             })
         })
         .await;
+        // Before anybody hears of the loss, and before anything else is fetched.
+        drop(vouching);
         self.settings.health.note_error(&reason);
         let mut queue = self.queue.borrow_mut();
         talk.pipeline.lost(&reason, Instant::now(), &mut queue);
@@ -274,9 +309,10 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
     let mut stand = |next| standing.as_mut().is_some_and(|standing| standing.set(next));
     let mut pauses = Pauses::default();
     let mut connections = 0u64;
+    let mut refused = false;
     loop {
         match link.attempt().await {
-            Ok((stream, input)) => {
+            Ok((stream, shaken)) => {
                 connections += 1;
                 if connections > 1 {
                     link.settings.health.note_reconnect();
@@ -285,8 +321,15 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
                 if stand(Stand::Up) {
                     tracing::info!(source = %name, "source connected");
                 }
+                if let (Some(refusal), false) = (&shaken.untracked, refused) {
+                    tracing::warn!(
+                        source = %name, %refusal,
+                        "the source does not announce changes (CLIENT TRACKING): nothing is kept; coherence = ttl keeps copies for their lifetimes"
+                    );
+                }
+                refused = shaken.untracked.is_some();
                 let since = Instant::now();
-                let reason = link.talk(stream, input).await;
+                let reason = link.talk(stream, shaken).await;
                 tracing::warn!(source = %name, %reason, "source connection lost");
                 stand(Stand::Unknown);
                 if since.elapsed() > PAUSE.1 {
@@ -310,7 +353,7 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
 /// Connects and talks, once.
 async fn once(link: Rc<Inner>) {
     let reason = match link.attempt().await {
-        Ok((stream, input)) => link.talk(stream, input).await,
+        Ok((stream, shaken)) => link.talk(stream, shaken).await,
         Err(reason) => reason,
     };
     link.go_down(&reason);
@@ -370,6 +413,8 @@ struct Talk<'l> {
     unflushed: bool,
     pipeline: Pipeline,
     alarm: Alarm,
+    /// After this long without a word the server is asked.
+    silence: Duration,
     /// When the server was last heard, or asked.
     heard: Instant,
 }
@@ -400,7 +445,7 @@ impl Talk<'_> {
             let next = [
                 self.pipeline.deadline(),
                 self.link.deadline(),
-                (!self.pipeline.is_owed()).then(|| self.heard + PROBE),
+                (!self.pipeline.is_owed()).then(|| self.heard + self.silence),
             ];
             let next = next.into_iter().flatten().min();
             ready!(self.alarm.poll(cx, next));
@@ -409,7 +454,7 @@ impl Talk<'_> {
             if self.pipeline.deadline().is_some_and(|at| at <= now) {
                 return Poll::Ready(timed_out(self.link.settings.limits.timeout));
             }
-            if !self.pipeline.is_owed() && self.heard + PROBE <= now {
+            if !self.pipeline.is_owed() && self.heard + self.silence <= now {
                 self.probe(now);
             }
         }

@@ -16,6 +16,8 @@
 //!   the one that is late. Fetches that were owed are sent once more on the next connection; writes are not.
 //! - A user of the server needs `+ping +get +pttl` to read (and `+multi +exec` for value and expiry to be of one moment), and
 //!   `+set +del +pexpire +persist +exists` for our own writes.
+//! - With a [`Watch`], the connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`); writes and verbatim
+//!   commands go on one without, of RESP2, made when first used: their replies are for clients, byte for byte.
 //! - RESP3 commands that go through verbatim have a connection of their own, made when first used.
 mod connect;
 mod handshake;
@@ -23,7 +25,7 @@ mod link;
 mod pipeline;
 mod tls;
 
-use super::{Limits, Local, Relay, Source, SourceError, SourceHealth};
+use super::{Limits, Local, Relay, Source, SourceError, SourceHealth, Watch};
 use crate::{
     clock,
     config::{RedisAddress, RedisUrl},
@@ -31,11 +33,15 @@ use crate::{
     read::Fetch,
 };
 use bytes::Bytes;
+use handshake::Hello;
 use larder_engine::Millis;
 use link::Link;
 use std::{
     cell::{Cell, OnceCell},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
 /// What the connections of all cores have in common.
@@ -44,6 +50,7 @@ pub(super) struct Settings {
     tls: Option<tls::Tls>,
     limits: Limits,
     health: Arc<SourceHealth>,
+    queues: AtomicU32,
 }
 impl Settings {
     /// Checks the URL's files.
@@ -55,7 +62,11 @@ impl Settings {
             (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
             (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
-        Ok(Settings { url: url.clone(), tls, limits, health })
+        Ok(Settings { url: url.clone(), tls, limits, health, queues: AtomicU32::new(0) })
+    }
+    /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
+    fn queue(&self) -> u32 {
+        self.queues.fetch_add(1, Relaxed).wrapping_add(1).max(1)
     }
     /// The server's address, for logs: no user, no password.
     fn name(&self) -> String {
@@ -69,26 +80,45 @@ impl Settings {
 /// One core's connections to a Redis server.
 pub(super) struct RedisSource {
     settings: Arc<Settings>,
-    /// RESP2: fetches, writes and verbatim commands; at least one.
+    /// Fetches; unless they are tracking, writes and verbatim commands of RESP2 as well. At least one.
     links: Vec<Link>,
+    tracking: bool,
     next: Cell<usize>,
+    /// Writes and verbatim commands, where the fetches' connections are tracking.
+    resp2: OnceCell<Link>,
     resp3: OnceCell<Link>,
 }
 
 impl RedisSource {
     /// Starts connecting. Call it on the core's own runtime.
-    pub(super) fn new(settings: Arc<Settings>) -> RedisSource {
-        let links = (0..settings.limits.connections.max(1)).map(|_| Link::shared(settings.clone(), false)).collect();
-        RedisSource { settings, links, next: Cell::new(0), resp3: OnceCell::new() }
+    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>) -> RedisSource {
+        let tracking = watch.is_some();
+        let hello = watch.map_or(Hello::Resp2, Hello::Tracking);
+        let links = (0..settings.limits.connections.max(1)).map(|_| Link::fetching(settings.clone(), hello.clone()));
+        RedisSource {
+            links: links.collect(),
+            settings,
+            tracking,
+            next: Cell::new(0),
+            resp2: OnceCell::new(),
+            resp3: OnceCell::new(),
+        }
     }
     fn link(&self) -> &Link {
         let turn = self.next.get() % self.links.len();
         self.next.set(turn + 1);
         &self.links[turn]
     }
+    /// The connection for commands whose replies are of RESP2.
+    fn resp2(&self) -> &Link {
+        match self.tracking {
+            true => self.resp2.get_or_init(|| Link::shared(self.settings.clone(), false)),
+            false => self.link(),
+        }
+    }
     /// Sends commands of ours and returns the last reply, unless it is an error.
     async fn ask(&self, commands: Vec<u8>, count: usize) -> Result<Bytes, SourceError> {
-        let replies = self.link().relay(commands.into(), count).await?;
+        let replies = self.resp2().relay(commands.into(), count).await?;
         let last = replies.into_iter().last().unwrap_or_default();
         match last.strip_prefix(b"-") {
             Some(text) => Err(refusal(text)),
@@ -186,7 +216,7 @@ impl Source for RedisSource {
 impl Relay for RedisSource {
     fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
         let link =
-            if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.link() };
+            if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
         Box::pin(link.relay(commands, count))
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {

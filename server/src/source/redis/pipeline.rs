@@ -4,10 +4,10 @@ use crate::{
     clock,
     proto::{
         output::Output,
-        resp::{Malformed, Reply, Scanner, parse_i64},
+        resp::{Malformed, Reply, Scanner, View, parse_i64, view},
     },
     read::Fetch,
-    source::{Found, SourceError, SourceHealth},
+    source::{Found, SourceError, SourceHealth, Watch},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
@@ -50,6 +50,8 @@ impl Request {
 /// A fetch that waits for its answer.
 pub(super) struct Waiting {
     pub(super) fetch: Fetch,
+    /// The queue that it goes through.
+    pub(super) queue: u32,
     /// When it was handed over.
     pub(super) since: Instant,
     pub(super) deadline: Instant,
@@ -123,6 +125,8 @@ struct Body {
 /// The state of one connection.
 pub(super) struct Pipeline {
     settings: Arc<Settings>,
+    /// On this connection the server announces changes.
+    watch: Option<Watch>,
     owed: VecDeque<Owed>,
     /// Fetches of the batches in `owed`, in order.
     sent: VecDeque<Waiting>,
@@ -143,10 +147,11 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
 }
 
 impl Pipeline {
-    pub(super) fn new(settings: Arc<Settings>) -> Pipeline {
+    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>) -> Pipeline {
         let max_reply = settings.limits.max_value.saturating_add(REPLY_MARGIN);
         Pipeline {
             settings,
+            watch,
             owed: VecDeque::new(),
             sent: VecDeque::new(),
             body: None,
@@ -199,6 +204,7 @@ impl Pipeline {
             Reply::new(out, false).bulk(key);
             out.put(b"*2\r\n$4\r\nPTTL\r\n");
             Reply::new(out, false).bulk(key);
+            waiting.fetch.sent_through(waiting.queue);
             self.sent.push_back(waiting);
             left += 1;
             if left < BATCH
@@ -239,11 +245,11 @@ impl Pipeline {
 
     /// Takes one reply, or one part of a batch's; false when there is not enough input.
     fn step(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
-        if input.first() == Some(&b'>') && !matches!(self.owed.front(), Some(Owed::Batch(_))) {
-            // A push message of RESP3 stands between replies and answers none.
+        if input.first() == Some(&b'>') && self.is_between_replies() {
             let Some(len) = self.scanner.scan(input)? else {
                 return Ok(false);
             };
+            self.pushed(&input[..len])?;
             input.advance(len);
             return Ok(true);
         }
@@ -263,6 +269,47 @@ impl Pipeline {
                 Ok(true)
             }
             Some(Owed::Batch(_)) => self.step_batch(input, now),
+        }
+    }
+
+    /// Is the next byte the first of a reply, or of what a transaction's reply consists of?
+    fn is_between_replies(&self) -> bool {
+        match self.owed.front() {
+            Some(Owed::Batch(batch)) => self.body.is_none() && !matches!(batch.stage, Stage::Expiry(_, true)),
+            // Whole replies only.
+            Some(Owed::Call { .. }) | None => true,
+        }
+    }
+
+    /// A push message of RESP3 stands between replies and answers none. Handled here and now: what it says about a key
+    /// concerns the replies before it, whose fills are stored, and none of those behind it.
+    fn pushed(&self, message: &[u8]) -> Result<(), Malformed> {
+        let (Some(watch), View::Push(mut parts)) = (&self.watch, view(message)?) else {
+            return Ok(());
+        };
+        let mut part = || parts.next_raw().map(view).transpose();
+        if part()? != Some(View::Bulk(b"invalidate")) {
+            return Ok(());
+        }
+        match part()?.ok_or(Malformed)? {
+            View::Array(mut keys) => {
+                self.settings.health.note_invalidations(keys.len() as u64);
+                while let Some(key) = keys.next_raw() {
+                    let View::Bulk(key) = view(key)? else {
+                        return Err(Malformed);
+                    };
+                    watch.to.key(key);
+                }
+                Ok(())
+            }
+            // All of them: FLUSHALL, FLUSHDB.
+            View::Null => {
+                self.settings.health.note_invalidations(1);
+                watch.to.all();
+                Ok(())
+            }
+            // Not understood: with the connection ends what it vouched for.
+            _ => Err(Malformed),
         }
     }
 
@@ -303,6 +350,8 @@ impl Pipeline {
                 Some(_) => return Err(Malformed),
             }
             input.advance(2);
+            // An announcement may come before the expiry, where there is no transaction.
+            return Ok(true);
         }
         let Some((head, len)) = line(input)? else {
             return Ok(false);
@@ -341,6 +390,8 @@ impl Pipeline {
                 self.begin_value(size, input)?;
                 return Ok(true);
             }
+            // RESP3's null.
+            (Stage::Value, None) if kind == b'_' => batch.stage = Stage::Expiry(Ok(None), false),
             (Stage::Expiry(value, _), error) => {
                 let value = std::mem::replace(value, Ok(None));
                 let expiry = match error {
@@ -419,7 +470,10 @@ impl Pipeline {
         } else {
             self.owed.pop_front();
         }
-        if let Some(waiting) = self.sent.pop_front() {
+        if let Some(mut waiting) = self.sent.pop_front() {
+            if self.watch.as_ref().is_some_and(|watch| watch.covers(waiting.fetch.key())) {
+                waiting.fetch.vouch();
+            }
             waiting.finish(answer, now, &self.settings.health);
         }
     }
@@ -452,7 +506,9 @@ impl Pipeline {
 
     /// Puts the fetches that are to be sent again before all others.
     pub(super) fn requeue(&mut self, queue: &mut VecDeque<Request>) {
-        while let Some(waiting) = self.again.pop() {
+        while let Some(mut waiting) = self.again.pop() {
+            // Fetches that began later may have been sent before it is now.
+            waiting.queue = self.settings.queue();
             queue.push_front(Request::Fetch(waiting));
         }
     }

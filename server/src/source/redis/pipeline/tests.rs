@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    config::{RedisAddress, RedisUrl},
-    read::{Group, Policy, Writes},
+    config::{Coherence, RedisAddress, RedisUrl},
+    read::{Group, Policy, Writes, watch},
     source::{Limits, Local, Source},
 };
 use larder_engine::{Cache, Config, Wait};
@@ -40,16 +40,21 @@ struct Sent {
     pipeline: Pipeline,
     queue: VecDeque<Request>,
     waits: Vec<Wait>,
-    _group: Group,
+    group: Group,
 }
 fn sent(count: usize) -> Sent {
+    sent_in(count, Coherence::Ttl, &[])
+}
+/// In mode `coherent` on a connection with announcements.
+fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let group = Group {
         name: "test".into(),
         cache: Cache::new(Config { max_memory: 8 * 1024 * 1024, ..Config::default() }),
         source: Rc::new(Unasked),
-        policy: Policy::default(),
+        policy: Policy { coherence, ..Policy::default() },
         writes: Arc::new(Writes::default()),
     };
+    let watch = (coherence == Coherence::Coherent).then(|| watch(&group.cache, prefixes));
     let url =
         RedisUrl { address: RedisAddress::Unix("/nowhere".into()), tls: None, user: None, password: None, database: 0 };
     let timeout = Duration::from_secs(1);
@@ -66,12 +71,12 @@ fn sent(count: usize) -> Sent {
     }
     let since = Instant::now();
     let deadline = since + timeout;
-    let waiting = |fetch| Request::Fetch(Waiting { fetch, since, deadline, retried: false });
+    let waiting = |fetch| Request::Fetch(Waiting { fetch, queue: 1, since, deadline, retried: false });
     let mut queue: VecDeque<Request> = batch.into_iter().map(waiting).collect();
-    let mut pipeline = Pipeline::new(Arc::new(settings));
+    let mut pipeline = Pipeline::new(Arc::new(settings), watch);
     pipeline.send(&mut queue, &mut Output::default());
     assert!(queue.is_empty());
-    Sent { pipeline, queue, waits, _group: group }
+    Sent { pipeline, queue, waits, group }
 }
 impl Sent {
     /// Feeds bytes as a socket would that has `sizes` of them ready at a time, going round.
@@ -95,6 +100,11 @@ impl Sent {
         }
         self.pipeline.requeue(&mut self.queue);
         Ok(())
+    }
+    /// Is there a copy of the key?
+    fn kept(&self, key: &str) -> bool {
+        let key = self.group.cache.key(key.as_bytes());
+        self.group.cache.tier().peek(key, clock::now(), |_| ()).is_some()
     }
     /// What each fetch ended with; `None`: it has not.
     fn answers(self) -> Vec<Option<Result<Option<Bytes>, SourceError>>> {
@@ -155,6 +165,92 @@ fn only_values_within_the_limit_get_a_buffer() {
         let head = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n${size}\r\n");
         assert_eq!(sent.feed(head.as_bytes(), &[usize::MAX]), Ok(()));
         assert_eq!(sent.pipeline.direct().is_some(), held);
+    }
+}
+
+fn invalidate(keys: &[&str]) -> String {
+    let mut push = format!(">2\r\n$10\r\ninvalidate\r\n*{}\r\n", keys.len());
+    keys.iter().for_each(|key| push += &format!("${}\r\n{key}\r\n", key.len()));
+    push
+}
+/// RESP3 replies to a transaction of three reads, of which the second finds nothing, in their smallest parts.
+const PARTS: [&str; 14] = [
+    "+OK\r\n",
+    "+QUEUED\r\n",
+    "+QUEUED\r\n",
+    "+QUEUED\r\n",
+    "+QUEUED\r\n",
+    "+QUEUED\r\n",
+    "+QUEUED\r\n",
+    "*6\r\n",
+    "$1\r\na\r\n",
+    ":-1\r\n",
+    "_\r\n",
+    ":-2\r\n",
+    "$1\r\nc\r\n",
+    ":60000\r\n",
+];
+
+#[test]
+fn an_announcement_anywhere_between_replies_ends_the_copies_that_came_before() {
+    for at in 0..=PARTS.len() {
+        for size in [1, 7, usize::MAX] {
+            let mut sent = sent_in(3, Coherence::Coherent, &[]);
+            let push = invalidate(&["0", "another"]);
+            let bytes = [PARTS[..at].concat(), push, PARTS[at..].concat()].concat();
+            assert_eq!(sent.feed(bytes.as_bytes(), &[size]), Ok(()), "before part {at}");
+            assert!(!sent.pipeline.is_owed());
+            assert!(!sent.kept("0"), "fenced, or stored and forgotten: before part {at}");
+            assert!(sent.kept("2"));
+            assert_eq!(sent.pipeline.settings.health.invalidations(), 2);
+            let found = |value: &'static str| Some(Ok(Some(Bytes::from(value))));
+            assert_eq!(sent.answers(), [found("a"), Some(Ok(None)), found("c")]);
+        }
+    }
+}
+
+#[test]
+fn only_what_is_announced_is_kept() {
+    let replies = PARTS.concat();
+    for (coherence, prefixes, kept) in [
+        (Coherence::Coherent, &[][..], [true, true]),
+        (Coherence::Coherent, &["1", "2"], [false, true]),
+        (Coherence::Ttl, &[], [true, true]),
+        (Coherence::Off, &[], [false, false]),
+    ] {
+        let mut sent = sent_in(3, coherence, prefixes);
+        assert_eq!(sent.feed(replies.as_bytes(), &[usize::MAX]), Ok(()));
+        assert_eq!(["0", "2"].map(|key| sent.kept(key)), kept, "{coherence:?} {prefixes:?}");
+    }
+    // The server refused to track.
+    let mut sent = sent_in(3, Coherence::Coherent, &[]);
+    sent.pipeline.watch = None;
+    assert_eq!(sent.feed(replies.as_bytes(), &[usize::MAX]), Ok(()));
+    assert_eq!(["0", "2"].map(|key| sent.kept(key)), [false, false]);
+}
+
+#[test]
+fn a_flush_is_announced_without_keys_and_other_messages_mean_nothing() {
+    let mut sent = sent_in(3, Coherence::Coherent, &[]);
+    let after = ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n2\r\n>1\r\n+x\r\n";
+    assert_eq!(sent.feed([&PARTS.concat(), after].concat().as_bytes(), &[3]), Ok(()));
+    assert!(sent.kept("0") && sent.kept("2"));
+    assert_eq!(sent.feed(b">2\r\n$10\r\ninvalidate\r\n_\r\n", &[4]), Ok(()));
+    assert!(!sent.kept("0") && !sent.kept("2"));
+}
+
+#[test]
+fn an_announcement_that_is_not_understood_ends_the_connection() {
+    for wrong in [
+        ">2\r\n$10\r\ninvalidate\r\n:1\r\n",
+        ">2\r\n$10\r\ninvalidate\r\n*1\r\n:1\r\n",
+        ">1\r\n$10\r\ninvalidate\r\n",
+        ">2\r\n$10\r\ninvalidate\r\n$99999999999\r\n",
+        ">99999999999\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n0\r\n$-9\r\n",
+    ] {
+        let mut sent = sent_in(3, Coherence::Coherent, &[]);
+        assert_eq!(sent.feed(PARTS.concat().as_bytes(), &[usize::MAX]), Ok(()));
+        assert_eq!(sent.feed(wrong.as_bytes(), &[usize::MAX]), Err(Malformed), "{wrong:?}");
     }
 }
 
@@ -243,7 +339,7 @@ proptest! {
         // Malformed or not.
         let _ = sent.feed(&bytes, &[size]);
         let health = sent.pipeline.settings.health.clone();
-        let Sent { pipeline, mut queue, waits, _group } = sent;
+        let Sent { pipeline, mut queue, waits, group: _group } = sent;
         pipeline.lost(&"gone".into(), Instant::now(), &mut queue);
         for request in queue {
             if let Request::Fetch(waiting) = request {

@@ -1,0 +1,264 @@
+//! The checker: writers raise numbers, readers read them through Larder by several ways at once, and chaos kills
+//! connections and Redis. It fails on a session that sees a number go back, and on a read that is older than allowed.
+//!
+//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test coherence checker` runs it for longer than the suite does.
+use super::{BOUND, before, http, kill_tracking, source_metric};
+use crate::{
+    common::{Client, PATIENCE, RedisServer, Reply},
+    larder::Larder,
+};
+use std::{
+    sync::{
+        Mutex, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::{scope, sleep},
+    time::{Duration, Instant},
+};
+
+const KEYS: usize = 48;
+/// Keys from here on are written through Larder, the others directly.
+const THROUGH: usize = 32;
+const READERS: u64 = 4;
+
+/// What Redis has acknowledged.
+struct World {
+    /// For each key its numbers, rising, and when each was acknowledged.
+    acknowledged: Vec<Mutex<Vec<(u64, Instant)>>>,
+    /// The last number of each key that was sent, acknowledged or not.
+    sent: Vec<AtomicU64>,
+    /// From the beginning of each loss of all data until every key was written again.
+    losses: Mutex<Vec<(Instant, Option<Instant>)>>,
+    /// Writers hold it to read while they write; who loses the data holds it alone.
+    calm: RwLock<()>,
+    over: AtomicBool,
+    reads: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            acknowledged: (0..KEYS).map(|_| Mutex::default()).collect(),
+            sent: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
+            losses: Mutex::default(),
+            calm: RwLock::default(),
+            over: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+        }
+    }
+    /// Raises a key's number; the one that was acknowledged.
+    fn write(&self, key: usize, client: &mut Client) -> Option<u64> {
+        let number = self.sent[key].fetch_add(1, Relaxed) + 1;
+        match client.command(&["SET", &name(key), &number.to_string()]) {
+            Reply::Error(_) => None,
+            reply => {
+                assert_eq!(reply, Reply::ok());
+                self.acknowledged[key].lock().unwrap().push((number, Instant::now()));
+                Some(number)
+            }
+        }
+    }
+    /// The least number that a read may see that began at `began`.
+    fn floor(&self, key: usize, began: Instant) -> u64 {
+        let acknowledged = self.acknowledged[key].lock().unwrap();
+        let old = acknowledged.partition_point(|(_, at)| *at + BOUND <= began);
+        old.checked_sub(1).map_or(0, |last| acknowledged[last].0)
+    }
+    /// May a read between these moments have found nothing?
+    fn may_be_absent(&self, began: Instant, ended: Instant) -> bool {
+        let losses = self.losses.lock().unwrap();
+        losses.iter().any(|(from, to)| *from <= ended && to.is_none_or(|to| began <= to + BOUND))
+    }
+    /// Loses all data, and writes every key anew.
+    fn lose(&self, redis: &mut RedisServer, how: impl FnOnce(&mut RedisServer)) {
+        let _alone = self.calm.write().unwrap();
+        self.losses.lock().unwrap().push((Instant::now(), None));
+        how(redis);
+        let mut client = redis.client();
+        for key in 0..KEYS {
+            assert!(self.write(key, &mut client).is_some(), "Redis takes it");
+        }
+        self.losses.lock().unwrap().last_mut().unwrap().1 = Some(Instant::now());
+    }
+}
+fn name(key: usize) -> String {
+    format!("key:{key}")
+}
+
+/// A small generator of pseudo-random numbers: a run can be repeated, as far as threads allow.
+struct Random(u64);
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// One user who reads now here, now there: whatever was seen once must not be followed by anything older.
+fn session(world: &World, larder: &Larder, seed: u64) {
+    let mut random = Random(seed);
+    let mut doors = [larder.client(), larder.client(), larder.client()];
+    let mut seen = [0u64; KEYS];
+    while !world.over.load(Relaxed) {
+        let mut keys: Vec<usize> = (0..1 + random.below(3)).map(|_| random.below(KEYS)).collect();
+        // Reads of one command are of one moment: none is later than another.
+        keys.sort_unstable();
+        keys.dedup();
+        let door = random.below(doors.len());
+        let client = &mut doors[door];
+        let began = Instant::now();
+        let (way, answers) = match random.below(400) {
+            1..=20 => ("HTTP", vec![http(larder, &name(keys[0]))]),
+            // Seldom: it drops the copy, and with it a change that was missed.
+            0 => ("EXEC", exec(client, &name(keys[0]))),
+            21..=100 => {
+                let command: Vec<String> =
+                    std::iter::once("MGET".into()).chain(keys.iter().map(|k| name(*k))).collect();
+                match client.command(&command) {
+                    Reply::Array(Some(answers)) => ("MGET", answers),
+                    error => ("MGET", vec![error]),
+                }
+            }
+            _ => ("GET", vec![client.command(&["GET", &name(keys[0])])]),
+        };
+        let ended = Instant::now();
+        assert!(ended - began < PATIENCE, "a read hangs");
+        for (key, answer) in keys.into_iter().zip(answers) {
+            world.reads.fetch_add(1, Relaxed);
+            let number: u64 = match answer {
+                Reply::Bulk(Some(text)) => String::from_utf8(text).unwrap().parse().unwrap(),
+                Reply::Bulk(None) => {
+                    assert!(world.may_be_absent(began, ended), "{way}: key {key} is absent");
+                    continue;
+                }
+                _ => {
+                    world.errors.fetch_add(1, Relaxed);
+                    continue;
+                }
+            };
+            assert!(number >= seen[key], "{way}: key {key} went back from {} to {number}", seen[key]);
+            seen[key] = number;
+            let floor = world.floor(key, began);
+            assert!(number >= floor, "{way}: key {key} is {number}, {floor} was acknowledged long before");
+        }
+    }
+}
+/// A read that goes straight to Redis.
+fn exec(client: &mut Client, key: &str) -> Vec<Reply> {
+    [&["MULTI"][..], &["GET", key], &["EXEC"]].iter().for_each(|command| client.send(command).unwrap());
+    let mut replies = (0..3).map(|_| client.read().unwrap());
+    match replies.by_ref().last() {
+        Some(Reply::Array(Some(values))) => values,
+        other => vec![other.unwrap()],
+    }
+}
+
+fn writer(world: &World, larder: &Larder, redis_port: u16, through: bool, seed: u64) {
+    let mut random = Random(seed);
+    let connect = || if through { larder.client() } else { Client::connect(redis_port).unwrap() };
+    let mut client = None;
+    while !world.over.load(Relaxed) {
+        sleep(Duration::from_micros(200 * random.below(5) as u64));
+        let _calm = world.calm.read().unwrap();
+        let key = match through {
+            true => THROUGH + random.below(KEYS - THROUGH),
+            false => random.below(THROUGH),
+        };
+        // Redis may have been restarted since the last write.
+        let known = client.take().filter(|client: &Client| through || alive(client));
+        let client = client.insert(known.unwrap_or_else(connect));
+        if let (Some(number), true) = (world.write(key, client), through) {
+            // Its own write, at once.
+            match client.command(&["GET", &name(key)]) {
+                Reply::Bulk(Some(text)) => assert_eq!(String::from_utf8(text).unwrap(), number.to_string()),
+                Reply::Error(_) => {}
+                other => panic!("key {key}: {other:?} after {number} was written"),
+            }
+        }
+    }
+}
+fn alive(client: &Client) -> bool {
+    client.is_open()
+}
+
+/// Storms, and calms between them that are longer than the bound: each loss empties the group, which would hide a change that
+/// was missed.
+fn chaos(world: &World, redis: &mut RedisServer, length: Duration) {
+    const CALM: Duration = Duration::from_millis(1200);
+    const STORM: Duration = Duration::from_millis(800);
+    let start = Instant::now();
+    let mut random = Random(7);
+    let goes_on = || start.elapsed() < length && !world.over.load(Relaxed);
+    while goes_on() {
+        let calm = Instant::now();
+        while calm.elapsed() < CALM && goes_on() {
+            sleep(Duration::from_millis(20));
+        }
+        let storm = Instant::now();
+        while storm.elapsed() < STORM && goes_on() {
+            sleep(Duration::from_millis(10 + random.below(80) as u64));
+            match random.below(12) {
+                0 => world.lose(redis, RedisServer::restart),
+                1 | 2 => world.lose(redis, |redis| assert_eq!(redis.command(&["FLUSHALL"]), Reply::ok())),
+                _ => drop(kill_tracking(redis)),
+            }
+        }
+    }
+}
+
+/// Ends the others when its thread ends, by a panic too.
+struct Over<'w>(&'w World);
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Relaxed);
+    }
+}
+
+fn check(larder_args: &[&str], length: Duration) {
+    let mut redis = RedisServer::start();
+    let larder = before(&redis, &[&["--threads", "2", "--source-connections", "2"], larder_args].concat());
+    let world = &World::new();
+    let port = redis.port();
+    world.lose(&mut redis, |_| ());
+    scope(|scope| {
+        let larder = &larder;
+        for (through, seed) in [(false, 1), (true, 2)] {
+            scope.spawn(move || {
+                let _over = Over(world);
+                writer(world, larder, port, through, seed);
+            });
+        }
+        for seed in 0..READERS {
+            scope.spawn(move || {
+                let _over = Over(world);
+                session(world, larder, 100 + seed);
+            });
+        }
+        let _over = Over(world);
+        chaos(world, &mut redis, length);
+    });
+    let (reads, errors) = (world.reads.load(Relaxed), world.errors.load(Relaxed));
+    let hits = larder.metric("larder_cache_hits_total{group=\"default\"}");
+    let counts = ["tracking_losses_total", "invalidations_total"].map(|name| source_metric(&larder, name));
+    println!("{reads} reads, {errors} errors, {hits} hits; losses, invalidations: {counts:?}");
+    assert!(hits > 100.0 && errors < reads / 2, "it was a cache that was tried");
+    assert!(counts[0] > 0.0 && counts[1] > 0.0, "and its faults");
+}
+
+/// How long each run takes.
+fn length() -> Duration {
+    let seconds = std::env::var("LARDER_COHERENCE_SECONDS").ok();
+    Duration::from_secs(seconds.map_or(5, |seconds| seconds.parse().expect("a number of seconds")))
+}
+
+#[test]
+fn checker_finds_nothing() {
+    check(&["--negative-ttl", "1h"], length());
+}
+
+#[test]
+fn checker_finds_nothing_with_prefixes() {
+    check(&["--negative-ttl", "1h", "--tracking-prefixes", "key:"], length());
+}

@@ -1,0 +1,319 @@
+//! Copies of what Redis has: never older than docs/coherence.md promises, whatever happens to Redis and the connections.
+#![expect(clippy::unwrap_used)]
+
+mod checker;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/larder.rs"]
+mod larder;
+
+use common::{Client, RedisServer, Reply, wait_until};
+use larder::Larder;
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// How soon after its acknowledgement by Redis a change must be visible, on a machine with more to do than two cores can.
+const BOUND: Duration = Duration::from_millis(500);
+
+fn before(redis: &RedisServer, more: &[&str]) -> Larder {
+    let larder = Larder::start(&[&["--source", &redis.url()], more].concat());
+    wait_until("the source to be connected", || larder.metric("larder_source_up{group=\"default\"}") == 1.0);
+    larder
+}
+fn source_metric(larder: &Larder, name: &str) -> f64 {
+    larder.metric(&format!("larder_source_{name}{{group=\"default\"}}"))
+}
+fn set(redis: &RedisServer, key: &str, value: &str) {
+    assert_eq!(redis.command(&["SET", key, value]), Reply::ok());
+}
+/// `GET /v1/kv/{key}`: the value, or none.
+fn http(larder: &Larder, key: &str) -> Reply {
+    let (status, _, body) = larder.http(&format!("GET /v1/kv/{key} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
+    match status {
+        200 => Reply::bulk(body),
+        404 => Reply::nil(),
+        other => Reply::Error(other.to_string()),
+    }
+}
+/// Reads until the answer comes from the tier: Redis is not asked for it.
+fn until_kept(redis: &RedisServer, client: &mut Client, key: &str, value: &Reply) {
+    wait_until("the answer to be kept", || {
+        assert_eq!(client.command(&["GET", key]), *value);
+        let before = redis.calls("get");
+        assert_eq!(client.command(&["GET", key]), *value);
+        redis.calls("get") == before
+    });
+}
+/// The ids of the connections that track, by CLIENT LIST.
+fn tracking(redis: &RedisServer) -> Vec<String> {
+    let Reply::Bulk(Some(list)) = redis.command(&["CLIENT", "LIST"]) else { panic!("CLIENT LIST has no text") };
+    let list = String::from_utf8(list).unwrap();
+    let field = |line: &str, name: &str| {
+        let value = line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_default().to_owned()
+    };
+    list.lines().filter(|line| field(line, "flags").contains('t')).map(|line| field(line, "id")).collect()
+}
+fn kill_tracking(redis: &RedisServer) -> usize {
+    let ids = tracking(redis);
+    ids.iter().for_each(|id| drop(redis.command(&["CLIENT", "KILL", "ID", id])));
+    ids.len()
+}
+
+#[test]
+fn what_changes_in_redis_is_seen_at_both_doors() {
+    let redis = RedisServer::start();
+    set(&redis, "k", "0");
+    let larder = before(&redis, &["--negative-ttl", "1h", "--threads", "2"]);
+    let mut client = larder.client();
+    let mut other = redis.client();
+    until_kept(&redis, &mut client, "k", &Reply::bulk("0"));
+    let changes: [(&[&str], Option<&str>); 11] = [
+        (&["SET", "k", "1"], Some("1")),
+        (&["APPEND", "k", "2"], Some("12")),
+        (&["DEL", "k"], None),
+        (&["SET", "k", "3"], Some("3")),
+        (&["PEXPIRE", "k", "30"], None),
+        (&["SETEX", "k", "1000", "4"], Some("4")),
+        (&["FLUSHALL"], None),
+        (&["MSET", "k", "5", "l", "6"], Some("5")),
+        (&["RENAME", "l", "k"], Some("6")),
+        (&["EVAL", "return redis.call('INCR', KEYS[1])", "1", "k"], Some("7")),
+        (&["FLUSHDB", "ASYNC"], None),
+    ];
+    for (change, value) in changes {
+        let wanted = value.map_or(Reply::nil(), Reply::bulk);
+        assert!(!matches!(other.command(change), Reply::Error(_)), "{change:?}");
+        wait_until("the change to be seen over HTTP", || http(&larder, "k") == wanted);
+        wait_until("the change to be seen over RESP", || client.command(&["GET", "k"]) == wanted);
+        until_kept(&redis, &mut client, "k", &wanted);
+    }
+    assert!(source_metric(&larder, "invalidations_total") >= changes.len() as f64);
+    assert_eq!(source_metric(&larder, "tracking_connections"), 2.0);
+    assert_eq!(source_metric(&larder, "untracked_connections"), 0.0);
+    assert_eq!(source_metric(&larder, "tracking_losses_total"), 0.0);
+    assert!(larder.get("/v1/stats").contains("source_tracking_connections"));
+}
+
+#[test]
+fn what_was_written_through_larder_is_seen_and_watched() {
+    let redis = RedisServer::start();
+    let larder = before(&redis, &["--ttl", "1h"]);
+    let mut client = larder.client();
+    for round in 0..50 {
+        let (value, later) = (format!("own {round}"), format!("direct {round}"));
+        assert_eq!(client.command(&["SET", "k", &value]), Reply::ok());
+        assert_eq!(client.command(&["GET", "k"]), Reply::bulk(&value), "its own write, at once");
+        assert_eq!(http(&larder, "k"), Reply::bulk(&value), "and at every door");
+        // Redis forgot the key's readers with our write: a copy made of that would stay.
+        set(&redis, "k", &later);
+        wait_until("the change after it", || client.command(&["GET", "k"]) == Reply::bulk(&later));
+        assert_eq!(client.command(&["PEXPIRE", "k", "100000"]), Reply::Int(1));
+        assert_eq!(redis.command(&["PERSIST", "k"]), Reply::Int(1));
+        set(&redis, "k", "again");
+        wait_until("the change after that", || client.command(&["GET", "k"]) == Reply::bulk("again"));
+    }
+}
+
+#[test]
+fn what_a_client_saw_at_the_source_is_not_followed_by_an_older_copy() {
+    let redis = RedisServer::start();
+    let larder = before(&redis, &["--threads", "2"]);
+    let (mut client, mut direct) = (larder.client(), redis.client());
+    for round in 0..300 {
+        let value = round.to_string();
+        // A copy of the value before.
+        client.command(&["GET", "k"]);
+        assert_eq!(direct.command(&["SET", "k", &value]), Reply::ok());
+        for command in [&["MULTI"][..], &["GET", "k"], &["EXEC"]] {
+            client.send(command).unwrap();
+        }
+        assert_eq!(client.read().unwrap(), Reply::ok());
+        client.read().unwrap();
+        assert_eq!(client.read().unwrap(), Reply::Array(Some(vec![Reply::bulk(&value)])), "straight from Redis");
+        assert_eq!(client.command(&["GET", "k"]), Reply::bulk(&value), "round {round}");
+    }
+}
+
+#[test]
+fn a_lost_tracking_connection_empties_the_group() {
+    let redis = RedisServer::start();
+    let larder = before(&redis, &["--threads", "2", "--source-connections", "2"]);
+    let mut client = larder.client();
+    for round in 1..=5 {
+        let value = format!("{round}");
+        set(&redis, "k", &value);
+        wait_until("the change to be seen", || client.command(&["GET", "k"]) == Reply::bulk(&value));
+        until_kept(&redis, &mut client, "k", &Reply::bulk(&value));
+        wait_until("four connections to track", || tracking(&redis).len() == 4);
+        // Nobody is left to be told.
+        assert_eq!(kill_tracking(&redis), 4);
+        set(&redis, "k", "changed meanwhile");
+        let start = Instant::now();
+        while client.command(&["GET", "k"]) != Reply::bulk("changed meanwhile") {
+            assert!(start.elapsed() < BOUND, "still old");
+        }
+        assert_eq!(source_metric(&larder, "tracking_losses_total"), f64::from(4 * round));
+    }
+}
+
+#[test]
+fn a_redis_that_is_killed_and_comes_back_with_other_data() {
+    let mut redis = RedisServer::start();
+    let larder = before(&redis, &["--threads", "2"]);
+    let mut client = larder.client();
+    for round in 0..3 {
+        let old = Reply::bulk(format!("old {round}"));
+        set(&redis, "k", &format!("old {round}"));
+        wait_until("the value to be seen", || client.command(&["GET", "k"]) == old);
+        until_kept(&redis, &mut client, "k", &old);
+        redis.kill();
+        let killed = Instant::now();
+        wait_until("the loss to be noticed", || {
+            let answer = client.command(&["GET", "k"]);
+            assert!(answer != old || killed.elapsed() < BOUND, "still old");
+            answer != old
+        });
+        redis.restart();
+        let new = Reply::bulk(format!("new {round}"));
+        set(&redis, "k", &format!("new {round}"));
+        wait_until("service to return", || {
+            for answer in [client.command(&["GET", "k"]), http(&larder, "k")] {
+                assert_ne!(answer, old, "once gone, it stays gone");
+            }
+            client.command(&["GET", "k"]) == new && http(&larder, "k") == new
+        });
+    }
+}
+
+#[test]
+fn a_redis_that_falls_silent_vouches_for_a_second_and_the_deadline() {
+    let redis = RedisServer::start();
+    set(&redis, "k", "v");
+    let larder = before(&redis, &["--source-timeout", "300ms", "--threads", "2"]);
+    let mut client = larder.client();
+    until_kept(&redis, &mut client, "k", &Reply::bulk("v"));
+    redis.stop();
+    let start = Instant::now();
+    // Hits only, which tell the connections nothing.
+    while client.command(&["GET", "k"]) == Reply::bulk("v") {
+        assert!(start.elapsed() < Duration::from_millis(1300) + BOUND, "still served");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    redis.cont();
+    wait_until("service to return", || client.command(&["GET", "k"]) == Reply::bulk("v"));
+    until_kept(&redis, &mut client, "k", &Reply::bulk("v"));
+}
+
+#[test]
+fn a_larder_that_was_paused_catches_up_before_the_bound() {
+    let redis = RedisServer::start();
+    set(&redis, "k", "0");
+    let larder = before(&redis, &["--threads", "2"]);
+    let mut client = larder.client();
+    for round in 1..=4 {
+        let (old, new) = (Reply::bulk((round - 1).to_string()), Reply::bulk(round.to_string()));
+        wait_until("the value to be seen", || client.command(&["GET", "k"]) == old);
+        until_kept(&redis, &mut client, "k", &old);
+        larder.signal(Signal::STOP);
+        // The news, or the end of the connection, waits in the socket; so does a read.
+        if round % 2 == 0 {
+            kill_tracking(&redis);
+        }
+        set(&redis, "k", &round.to_string());
+        client.send(&["GET", "k"]).unwrap();
+        larder.signal(Signal::CONT);
+        client.read().unwrap();
+        let start = Instant::now();
+        while client.command(&["GET", "k"]) != new {
+            assert!(start.elapsed() < BOUND, "still old");
+        }
+    }
+}
+
+#[test]
+fn prefixes_are_broadcast_and_the_rest_is_not_kept() {
+    let redis = RedisServer::start();
+    let keys = ["user:1", "session:1", "other:1"];
+    keys.iter().for_each(|key| set(&redis, key, "0"));
+    let larder = before(&redis, &["--tracking-prefixes", "user:,session:"]);
+    let mut client = larder.client();
+    for round in 1..=3 {
+        let (old, new) = ((round - 1).to_string(), round.to_string());
+        for key in &keys[..2] {
+            until_kept(&redis, &mut client, key, &Reply::bulk(&old));
+            set(&redis, key, &new);
+            wait_until("the change to be seen", || client.command(&["GET", key]) == Reply::bulk(&new));
+        }
+        let calls = redis.calls("get");
+        for key in [keys[2]; 5] {
+            assert_eq!(client.command(&["GET", key]), Reply::bulk(&old));
+        }
+        assert_eq!(redis.calls("get"), calls + 5, "a key that nobody announces is asked for each time");
+        set(&redis, keys[2], &new);
+        assert_eq!(client.command(&["GET", keys[2]]), Reply::bulk(&new), "at once");
+    }
+    // Written by others and never read here: announced all the same.
+    let before = source_metric(&larder, "invalidations_total");
+    set(&redis, "user:never read", "x");
+    wait_until("the announcement", || source_metric(&larder, "invalidations_total") > before);
+}
+
+/// Nothing is kept, and every answer is right, at once.
+fn keeps_nothing(redis: &RedisServer, larder: &Larder) {
+    let (mut client, mut direct) = (larder.client(), redis.client());
+    let calls = redis.calls("get");
+    for round in 0..20 {
+        let value = round.to_string();
+        assert_eq!(direct.command(&["SET", "k", &value]), Reply::ok());
+        assert_eq!(client.command(&["GET", "k"]), Reply::bulk(&value));
+        assert_eq!(http(larder, "k"), Reply::bulk(&value));
+        assert_eq!(client.command(&["GET", "absent"]), Reply::nil());
+        assert_eq!(client.command(&["SET", "own", &value]), Reply::ok());
+        assert_eq!(client.command(&["GET", "own"]), Reply::bulk(&value));
+    }
+    assert_eq!(redis.calls("get"), calls + 80);
+    assert_eq!(larder.metric("larder_cache_entries{group=\"default\"}"), 0.0);
+    assert_eq!(larder.metric("larder_cache_negative_entries{group=\"default\"}"), 0.0);
+}
+
+#[test]
+fn a_server_that_refuses_to_track() {
+    let user = RedisServer::start();
+    let acl = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", "-client|tracking"];
+    assert_eq!(user.command(&acl), Reply::ok());
+    // As before Redis 6.
+    let old = RedisServer::with(&["--rename-command", "HELLO", "NO-SUCH-HELLO"]);
+    let app = user.url().replace("redis://", "redis://app:pw@");
+    for (redis, url, why) in [(&user, app, "client|tracking"), (&old, old.url(), "unknown command")] {
+        let args = ["--source", &url, "--threads", "1", "--negative-ttl", "1h", "--ttl", "1h"];
+        let mut larder = Larder::start(&args);
+        wait_until("the connection", || source_metric(&larder, "untracked_connections") == 1.0);
+        assert_eq!(source_metric(&larder, "tracking_connections"), 0.0);
+        keeps_nothing(redis, &larder);
+        larder.signal(Signal::TERM);
+        assert!(larder.wait().0.success());
+        let log = larder.stderr();
+        assert_eq!(log.matches("does not announce changes").count(), 1, "{log}");
+        assert!(log.contains(why), "{log}");
+    }
+}
+
+#[test]
+fn off_keeps_nothing_and_ttl_needs_no_tracking() {
+    let redis = RedisServer::start();
+    keeps_nothing(&redis, &before(&redis, &["--coherence", "off", "--negative-ttl", "1h"]));
+    let larder = before(&redis, &["--coherence", "ttl", "--ttl", "1h"]);
+    let mut client = larder.client();
+    set(&redis, "k", "old");
+    until_kept(&redis, &mut client, "k", &Reply::bulk("old"));
+    assert_eq!(tracking(&redis), [""; 0]);
+    kill_tracking(&redis);
+    set(&redis, "k", "new");
+    assert_eq!(client.command(&["GET", "k"]), Reply::bulk("old"), "as old as the lifetime");
+    // Written through, the copy is the new value.
+    assert_eq!(client.command(&["SET", "k", "own"]), Reply::ok());
+    let calls = redis.calls("get");
+    assert_eq!(client.command(&["GET", "k"]), Reply::bulk("own"));
+    assert_eq!(redis.calls("get"), calls);
+}

@@ -10,6 +10,7 @@ use crate::{
     tier::Tier,
     write::SCRATCH,
 };
+use bytes::Bytes;
 use foldhash::quality::FixedState;
 use std::{
     hash::BuildHasher,
@@ -188,6 +189,18 @@ impl Cache {
         drop(shard);
         self.tier().balance(number, now);
         stored
+    }
+
+    /// Everything that is held is out of date from now on: reads miss it, as if it had been removed, until it is fetched
+    /// or written again, and no fetch in flight will be stored. Only [`Lead::last_known`] still finds it.
+    pub fn mark_stale(&self) {
+        for slot in &self.shards {
+            lock(&slot.0).mark_stale(&self.rules);
+        }
+    }
+
+    pub(crate) fn last_known(&self, key: Key<'_>, now: Millis) -> Option<Option<Bytes>> {
+        lock(self.mutex(self.shard_of(key.hash))).last_known(key, now, |entry| entry.value.to_bytes())
     }
 
     /// See [`Lead::overtake`].

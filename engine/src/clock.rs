@@ -50,6 +50,11 @@ impl Clock {
         self.notes = kept;
     }
 
+    /// The number of the latest write; 0 before the first.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The whole number behind a record's low bits.
     pub(crate) fn widen(&self, low: u32) -> u64 {
         self.version - u64::from((self.version as u32).wrapping_sub(low))

@@ -15,7 +15,7 @@
 //! Lock order: shard, then flight; wakers run under neither.
 
 use crate::{
-    Cache, Expiry, Millis,
+    Cache, Expiry, Key, Millis,
     sync::{Arc, Mutex, lock},
 };
 use bytes::Bytes;
@@ -168,6 +168,18 @@ impl Lead {
     /// through another queue), so that is forgotten as well. What begins from now on is newer.
     pub fn overtake(&self) {
         self.cache.overtake(&self.flight);
+    }
+
+    /// Forgets the key: for an answer that is not to be stored, but is newer than what is held.
+    pub fn forget(&self) {
+        self.cache.invalidate(Key { bytes: &self.flight.key, hash: self.flight.hash });
+    }
+
+    /// What was last known of the key, for when it cannot be fetched: a copy that may be out of date ([`Cache::mark_stale`]), but
+    /// has not expired. `Some(None)` is a remembered absence.
+    #[expect(clippy::option_option, reason = "a value, a remembered absence, or nothing")]
+    pub fn last_known(&self, now: Millis) -> Option<Option<Bytes>> {
+        self.cache.last_known(Key { bytes: &self.flight.key, hash: self.flight.hash }, now)
     }
 
     /// A handle that resolves when this flight ends, for the leader's own client.

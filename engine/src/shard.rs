@@ -67,6 +67,8 @@ impl Rules {
 #[repr(C)]
 pub(crate) struct Shard {
     pub(crate) index: Index,
+    /// Entries of this version and below are out of date.
+    stale: u64,
     /// Where the entry being written lies: it is not evicted to make room for itself.
     pub(crate) newest: u32,
     /// Entries that are remembered absences.
@@ -87,6 +89,7 @@ impl Shard {
     pub(crate) fn new(segment: usize) -> Shard {
         Shard {
             index: Index::new(),
+            stale: 0,
             log: Log::new(segment),
             policy: Policy::new(),
             flights: Flights::default(),
@@ -189,6 +192,10 @@ impl Shard {
             self.drop_expired(rules, key, position);
             return None;
         }
+        if self.is_stale(&entry) {
+            self.stats.misses += 1;
+            return None;
+        }
         let meta = entry.meta;
         let answer = (!meta.is_absent()).then(|| read(entry));
         match answer {
@@ -207,19 +214,50 @@ impl Shard {
         now: Millis,
         read: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
-        let (position, meta) = self.live(rules, key, now)?;
-        (!meta.is_absent()).then(|| read(self.entry(position)))
+        let (position, _) = self.live(rules, key, now)?;
+        self.is_present(position).then(|| read(self.entry(position)))
+    }
+
+    /// What was last known of a key, out of date or not; `Some(None)` is a remembered absence. Counts nothing.
+    #[expect(clippy::option_option, reason = "three outcomes, as in `read`")]
+    pub(crate) fn last_known<R>(
+        &self,
+        key: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<Option<R>> {
+        let (_, entry) = self.find(key).filter(|(_, entry)| !entry.is_expired(now))?;
+        Some((!entry.meta.is_absent()).then(|| read(entry)))
+    }
+
+    /// From now on what is held is out of date, until it is written again, and nothing that is in flight will be stored.
+    pub(crate) fn mark_stale(&mut self, rules: &Rules) {
+        self.stale = self.clock.version();
+        self.flights = Flights::default();
+        self.settle(&rules.budget);
+    }
+
+    #[inline(always)]
+    fn is_stale(&self, entry: &Entry<'_>) -> bool {
+        self.stale > 0 && entry.version() <= self.stale
+    }
+
+    /// Is the record at a position an entry as callers see them: neither a remembered absence nor out of date?
+    pub(crate) fn is_present(&self, position: u32) -> bool {
+        let entry = self.entry(position);
+        !entry.meta.is_absent() && !self.is_stale(&entry)
     }
 
     /// True if there was an entry.
     pub(crate) fn delete(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> bool {
         self.flights.fence(key.hash, key.bytes);
         let old = self.live(rules, key, now);
+        let present = old.is_some_and(|(position, _)| self.is_present(position));
         if let Some((position, _)) = old {
             self.drop_entry(key.hash, position);
         }
         self.settle(&rules.budget);
-        old.is_some_and(|(_, meta)| !meta.is_absent())
+        present
     }
 
     /// Forgets everything but the version count and the counters.
@@ -289,7 +327,7 @@ impl Shard {
         self.index.scan(at, count, |position| {
             let record = self.log.record(position);
             let meta = Meta::read(record);
-            if !meta.is_absent() && record::expiry(record, meta).is_none_or(|at| at > now) {
+            if self.is_present(position) && record::expiry(record, meta).is_none_or(|at| at > now) {
                 visit(self.entry(position));
             }
         })
@@ -302,7 +340,7 @@ impl Shard {
             let position = self.index.random(mixed ^ mixed >> 29)?;
             let record = self.log.record(position);
             let meta = Meta::read(record);
-            if !meta.is_absent() && record::expiry(record, meta).is_none_or(|at| at > now) {
+            if self.is_present(position) && record::expiry(record, meta).is_none_or(|at| at > now) {
                 return Some(read(self.entry(position)));
             }
         }

@@ -512,3 +512,49 @@ fn a_fenced_flight_overtakes_what_may_be_older_than_its_answer() {
     first.overtake();
     assert!(!cached());
 }
+
+#[test]
+fn what_is_out_of_date_is_missed_but_known() {
+    use crate::{Fill, Lookup, Outcome};
+    let cache = Cache::new(Config { shards: Some(2), ..Config::default() });
+    let lead = |name: &[u8]| match cache.lookup(cache.key(name), 10, |_| ()) {
+        Lookup::Lead(lead) => lead,
+        other => panic!("not a miss: {other:?}"),
+    };
+    let mut tier = cache.tier();
+    let names: Vec<[u8; 4]> = (0..20_u32).map(u32::to_le_bytes).collect();
+    for name in &names {
+        tier.set(cache.key(name), Write { expiry: Expiry::At(100), ..Write::new(b"old") }, 0).expect("it fits");
+    }
+    let fenced = lead(b"in flight");
+    cache.mark_stale();
+    assert!(!fenced.finish(Outcome::Value("old".into()), Fill::Store(Expiry::Never), 10), "fenced");
+    for name in &names {
+        assert!(tier.peek(cache.key(name), 10, |_| ()).is_none());
+        assert!(tier.get(cache.key(name), 10, |_| ()).is_none());
+    }
+    let mut seen = 0;
+    tier.scan(0, 1000, 10, |_| seen += 1);
+    assert_eq!(seen, 0);
+    assert_eq!(tier.random(7, 10, |_| ()), None);
+    // Known until it expires; a fill makes it fresh, an answer that is not stored drops it, as does a write.
+    let first = lead(&names[0]);
+    assert_eq!(first.last_known(10), Some(Some("old".into())));
+    assert_eq!(first.last_known(100), None);
+    assert!(first.finish(Outcome::Value("new".into()), Fill::Store(Expiry::Never), 10));
+    assert_eq!(tier.get(cache.key(&names[0]), 10, |e| e.value.to_bytes()), Some("new".into()));
+    let second = lead(&names[1]);
+    second.forget();
+    assert_eq!(second.last_known(10), None);
+    let third = lead(&names[2]);
+    assert!(!third.finish(Outcome::Value("new".into()), Fill::Store(Expiry::At(5)), 10), "expired on the way");
+    assert_eq!(lead(&names[2]).last_known(10), None);
+    let set = |condition| Write { condition, ..Write::new(b"new") };
+    assert_eq!(tier.set(cache.key(&names[3]), set(Condition::IfPresent), 10), Ok(Stored::Unmet));
+    assert!(matches!(tier.set(cache.key(&names[3]), set(Condition::IfAbsent), 10), Ok(Stored::Created(_))));
+    assert!(!tier.delete(cache.key(&names[4]), 10), "as if it were not there");
+    assert_eq!(lead(&names[4]).last_known(10), None);
+    for number in 0..cache.shards() {
+        lock(cache.mutex(number)).check();
+    }
+}

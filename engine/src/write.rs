@@ -35,7 +35,7 @@ impl Shard {
     ) -> Result<Stored, TooLarge> {
         self.fits(rules, key.bytes.len(), write.value.len())?;
         let old = self.live(rules, key, now);
-        let present = old.is_some_and(|(_, meta)| !meta.is_absent());
+        let present = old.is_some_and(|(position, _)| self.is_present(position));
         let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
         let met = match write.condition {
             Condition::Always => true,
@@ -62,11 +62,12 @@ impl Shard {
         now: Millis,
     ) -> bool {
         let bytes = value.unwrap_or_default();
-        if self.fits(rules, key.bytes.len(), bytes.len()).is_err() {
-            return false;
-        }
+        let fits = self.fits(rules, key.bytes.len(), bytes.len()).is_ok();
         let old = self.live(rules, key, now);
-        let Some(expiry) = self.resolve(rules, key, expiry, old.map(|o| o.0), now) else {
+        let expiry = self.resolve(rules, key, expiry, old.map(|o| o.0), now).filter(|_| fits);
+        let Some(expiry) = expiry else {
+            // What is there is older.
+            self.delete(rules, key, now);
             return false;
         };
         let new = New { value: bytes, expiry, flags: 0, absent: value.is_none() };
@@ -83,7 +84,7 @@ impl Shard {
         change: impl FnOnce(Option<&Entry<'_>>, &mut Vec<u8>) -> (Change<'c>, R),
     ) -> Result<R, TooLarge> {
         let old = self.live(rules, key, now).map(|o| o.0);
-        let present = old.filter(|p| !Meta::read(self.log.record(*p)).is_absent());
+        let present = old.filter(|p| self.is_present(*p));
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let (change, result) = change(present.map(|p| self.entry(p)).as_ref(), &mut scratch);
@@ -265,7 +266,7 @@ impl Shard {
         now: Millis,
     ) -> u64 {
         // A remembered absence has no expiry to keep.
-        let kept = old.filter(|p| !Meta::read(self.log.record(*p)).is_absent());
+        let kept = old.filter(|p| self.is_present(*p));
         let Some(expiry) = self.resolve(rules, key, expiry, kept, now) else {
             if let Some(position) = old {
                 self.drop_entry(key.hash, position);

@@ -134,8 +134,8 @@ impl Worker {
             .map(|(index, settings)| {
                 let cache = app.caches[index].clone();
                 let policy = policy(settings);
-                let watch =
-                    (policy.coherence == Coherence::Coherent).then(|| watch(&cache, &settings.tracking_prefixes));
+                let watch = (policy.coherence == Coherence::Coherent)
+                    .then(|| watch(&cache, policy, &settings.tracking_prefixes));
                 Rc::new(Group {
                     name: settings.name.as_str().into(),
                     cache,

@@ -3,25 +3,35 @@
 //! Each connection announces changes in order with its own replies. A fill is stored when its reply is handled, so an
 //! announcement that belongs to a stored copy always finds it; one that comes too early for that fences the flight. A copy that
 //! some other connection fetched is forgotten needlessly, never kept wrongly.
+use super::Policy;
 use crate::source::{Invalidations, Watch};
 use larder_engine::Cache;
 use std::{rc::Rc, sync::Arc};
 
 /// The copies of one group, as its source may forget them.
 #[derive(Debug)]
-pub struct Copies(Arc<Cache>);
+pub struct Copies {
+    cache: Arc<Cache>,
+    policy: Policy,
+}
 
 impl Invalidations for Copies {
     fn key(&self, key: &[u8]) {
-        self.0.invalidate(self.0.key(key));
+        self.cache.invalidate(self.cache.key(key));
     }
     fn all(&self) {
-        self.0.tier().clear();
+        self.cache.tier().clear();
+    }
+    fn lost(&self) {
+        match self.policy.serves_stale() {
+            true => self.cache.mark_stale(),
+            false => self.all(),
+        }
     }
 }
 
 /// Has a source announce changes of what is in `cache`; see [`Watch::prefixes`].
-pub fn watch<P: AsRef<[u8]>>(cache: &Arc<Cache>, prefixes: &[P]) -> Watch {
+pub fn watch<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> Watch {
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
-    Watch { prefixes, to: Rc::new(Copies(cache.clone())) }
+    Watch { prefixes, to: Rc::new(Copies { cache: cache.clone(), policy }) }
 }

@@ -15,7 +15,8 @@
 //! - A fill never brings back what a write replaced: every write that the source may have taken ends in a change or an
 //!   invalidation of its key in the tier, which fences the fetches begun before.
 //! - In mode `coherent` only fills are stored, and only those that the source vouches for ([`Fetch::vouch`]): it announces
-//!   their change, in order with its replies, or the loss of that promise, which empties the group (`coherence`). Writes and what a client saw at the source itself forget
+//!   their change, in order with its replies, or the loss of that promise, after which nothing counts as fresh
+//!   (`coherence`). Writes and what a client saw at the source itself forget
 //!   the key, and a fenced flight overtakes what took its place, so that no client reads an older value after a newer one.
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
 mod coherence;
@@ -47,6 +48,11 @@ pub struct Policy {
     pub coherence: Coherence,
 }
 impl Policy {
+    /// In mode `coherent`: may a copy that nobody vouches for any more be given while the source cannot be asked? A lifetime says
+    /// how old a copy may be; without one, none may.
+    fn serves_stale(&self) -> bool {
+        self.coherence == Coherence::Coherent && self.ttl.is_some()
+    }
     /// The expiry of a copy of something that itself expires at `own`: the earlier of that and the group's lifetime from now.
     fn cap(&self, own: Option<Millis>, now: Millis) -> Expiry {
         match (own, self.ttl) {
@@ -108,7 +114,7 @@ impl Fetch {
         if self.policy.coherence != Coherence::Ttl && answer.is_ok() {
             self.lead.overtake();
         }
-        let keep = self.keep();
+        let answered = answer.is_ok();
         let (outcome, fill) = match answer {
             Ok(Some(found)) => {
                 // Expired on the way: the clients that wait may have it, the next one asks again.
@@ -125,9 +131,22 @@ impl Fetch {
                 };
                 (Outcome::Absent, fill)
             }
-            Err(error) => (Outcome::Failed(failure(error)), Fill::Skip),
+            Err(error) => {
+                let stale = self.policy.serves_stale() && error.is_unavailable();
+                let outcome = match stale.then(|| self.lead.last_known(now)).flatten() {
+                    Some(Some(value)) => Outcome::Value(value),
+                    Some(None) => Outcome::Absent,
+                    None => Outcome::Failed(failure(error)),
+                };
+                (outcome, Fill::Skip)
+            }
         };
-        self.lead.finish(outcome, if keep { fill } else { Fill::Skip }, now);
+        let fill = if self.keep() { fill } else { Fill::Skip };
+        if answered && fill == Fill::Skip && self.policy.serves_stale() {
+            // A copy that is out of date must not be given to a client that has seen this.
+            self.lead.forget();
+        }
+        self.lead.finish(outcome, fill, now);
     }
 }
 

@@ -175,7 +175,7 @@ impl Drop for Standing {
 }
 
 /// A connection's duty to announce changes: from the moment that it was taken on until the connection is lost, in whatever
-/// way. Then nothing that it vouched for may be served any more, so everything is forgotten.
+/// way. Nothing that it vouched for may be taken for fresh any more.
 pub(super) struct Vouching {
     health: Arc<SourceHealth>,
     /// `None`: the server refused.
@@ -192,7 +192,7 @@ impl Drop for Vouching {
     fn drop(&mut self) {
         match &self.watch {
             Some(watch) => {
-                watch.to.all();
+                watch.to.lost();
                 self.health.tracking_losses.fetch_add(1, Relaxed);
                 self.health.tracking.fetch_sub(1, Relaxed);
             }

@@ -75,6 +75,8 @@ pub trait Invalidations {
     fn key(&self, key: &[u8]);
     /// Any key may have.
     fn all(&self);
+    /// Changes are not announced any more.
+    fn lost(&self);
 }
 
 /// Changes of which keys a source is to announce, and to whom.

@@ -230,7 +230,7 @@ pub const FAMILIES: &[Family] = &[
         "larder_source_tracking_losses_total",
         Counter,
         source.tracking_losses,
-        "Connections with announcements lost; each loss empties the group."
+        "Connections with announcements lost; after each nothing counts as fresh."
     ),
     group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches under way."),
     Family {

@@ -187,6 +187,41 @@ fn a_redis_that_is_killed_and_comes_back_with_other_data() {
 }
 
 #[test]
+fn with_a_lifetime_copies_outlast_redis_but_not_its_return() {
+    let mut redis = RedisServer::start();
+    let larder = before(&redis, &["--threads", "2", "--ttl", "1h", "--negative-ttl", "1h"]);
+    let mut client = larder.client();
+    for round in 0..3 {
+        let old = Reply::bulk(format!("old {round}"));
+        set(&redis, "k", &format!("old {round}"));
+        wait_until("the value to be seen", || client.command(&["GET", "k"]) == old);
+        until_kept(&redis, &mut client, "k", &old);
+        until_kept(&redis, &mut client, "absent", &Reply::nil());
+        // Written and not read since: what the copy was is not to be seen again.
+        until_kept(&redis, &mut client, "written", &Reply::nil());
+        assert_eq!(client.command(&["SET", "written", "x"]), Reply::ok());
+        redis.kill();
+        wait_until("the loss to be noticed", || source_metric(&larder, "up") == 0.0);
+        for _ in 0..20 {
+            assert_eq!(client.command(&["GET", "k"]), old);
+            assert_eq!(http(&larder, "k"), old);
+            assert_eq!(client.command(&["GET", "absent"]), Reply::nil());
+            assert!(matches!(client.command(&["GET", "written"]), Reply::Error(_)));
+            assert!(matches!(client.command(&["GET", "never read"]), Reply::Error(_)));
+            assert!(matches!(client.command(&["STRLEN", "k"]), Reply::Error(_)), "of the source alone");
+        }
+        redis.restart();
+        let new = Reply::bulk(format!("new {round}"));
+        set(&redis, "k", &format!("new {round}"));
+        wait_until("service to return", || client.command(&["GET", "k"]) == new && http(&larder, "k") == new);
+        for _ in 0..20 {
+            assert_eq!(client.command(&["GET", "k"]), new, "once seen, for good");
+            assert_eq!(http(&larder, "k"), new);
+        }
+    }
+}
+
+#[test]
 fn a_redis_that_falls_silent_vouches_for_a_second_and_the_deadline() {
     let redis = RedisServer::start();
     set(&redis, "k", "v");

@@ -100,7 +100,7 @@ fn lookups_through_a_redis_that_comes_and_goes() {
     redis.command(&["SET", "a", "1"]);
     redis.command(&["SET", "b", "2"]);
     redis.command(&["LPUSH", "list", "x"]);
-    let larder = Larder::start(&["--source", &redis.url(), "--coherence", "ttl", "--ttl", "1h"]);
+    let larder = Larder::start(&["--source", &redis.url(), "--ttl", "1h"]);
     let url = |path: &str| format!("http://127.0.0.1:{}{path}", larder.http);
     wait_until("ready", || curl(&[&url("/readyz")]).status == 200);
 

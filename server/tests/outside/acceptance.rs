@@ -71,7 +71,7 @@ fn the_key_after_the_last_evicts_one() {
     let pairs = keys.iter().flat_map(|key| [key.as_str(), "v"]);
     assert_eq!(redis.command(&["MSET"].into_iter().chain(pairs).collect::<Vec<_>>()), Reply::ok());
     // The source's end shows what the tier holds: the rest is unavailable.
-    let larder = before(&redis, &["--coherence", "ttl", "--max-keys", "1000", "--source-timeout", "100ms"]);
+    let larder = before(&redis, &["--ttl", "1h", "--max-keys", "1000", "--source-timeout", "100ms"]);
     for key in &keys[..1000] {
         assert_eq!(lookup(&larder, key), (200, json!("v")));
     }
@@ -89,7 +89,7 @@ fn the_key_after_the_last_evicts_one() {
 fn a_source_that_dies_and_returns() {
     let mut redis = RedisServer::start();
     set(&redis, "cached", "1");
-    let mut larder = before(&redis, &["--coherence", "ttl", "--max-keys", "1000", "--ttl", "1h"]);
+    let mut larder = before(&redis, &["--max-keys", "1000", "--ttl", "1h"]);
     assert_eq!(lookup(&larder, "cached"), (200, json!("1")));
     assert_eq!(get(&larder, "/readyz").0, 200);
     redis.kill();

@@ -54,7 +54,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         policy: Policy { coherence, ..Policy::default() },
         writes: Arc::new(Writes::default()),
     };
-    let watch = (coherence == Coherence::Coherent).then(|| watch(&group.cache, prefixes));
+    let watch = (coherence == Coherence::Coherent).then(|| watch(&group.cache, group.policy, prefixes));
     let url =
         RedisUrl { address: RedisAddress::Unix("/nowhere".into()), tls: None, user: None, password: None, database: 0 };
     let timeout = Duration::from_secs(1);

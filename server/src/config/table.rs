@@ -262,7 +262,7 @@ pub const TABLE: &[Setting] = &[
         default: Is("coherent"),
         per_group: true,
         example: "ttl",
-        help: "How old a copy of what a Redis source has may be. `coherent`: Redis announces every change (`CLIENT TRACKING`), and what it would not announce is not kept; `ttl`: as old as `ttl` allows; `off`: nothing is kept. See docs/coherence.md.",
+        help: "How old a copy of what a Redis source has may be. `coherent`: Redis announces every change (`CLIENT TRACKING`), and what it would not announce is not kept; while Redis cannot be asked, copies are served up to their `ttl`, and none without one; `ttl`: as old as `ttl` allows; `off`: nothing is kept. See docs/coherence.md.",
         ..ROW
     },
     Setting {

@@ -47,6 +47,8 @@ pub(super) enum Run {
     MultiGet,
     /// What the session's transaction does next.
     Transaction(Transaction),
+    /// Is unknown here, and goes to a Redis source verbatim.
+    Forward,
     /// Only has subcommands.
     Container,
 }
@@ -155,7 +157,7 @@ impl Command {
     /// Touches keys, or the keyspace.
     #[inline]
     pub(super) fn is_data(&self) -> bool {
-        matches!(self.run, Run::Tier(_) | Run::Get | Run::MultiGet)
+        matches!(self.run, Run::Tier(_) | Run::Get | Run::MultiGet | Run::Forward)
     }
 }
 

@@ -4,6 +4,7 @@
 //! Args ─► find ─► arity, password, MULTI? ─► begin ─┬─ on the tier, under its locks ─► reply
 //!                                                   ├─ GET, MGET: the group; misses ─► Pending
 //!                                                   └─ Redis source: Alone ─► run ─► relayed, reply passed on
+//!            └─ unknown here, Redis source: forwarded ─► Alone ─► …
 //! ```
 //!
 //! Invariants:
@@ -17,6 +18,7 @@ mod calls;
 mod command;
 mod commands;
 mod fault;
+mod forward;
 pub(crate) mod glob;
 mod longdouble;
 mod multi;
@@ -44,6 +46,7 @@ use crate::{
 use call::Call;
 use command::{Run, Transaction};
 use fault::{Fault, NO_AUTH, c_str};
+use forward::{FORWARDED, is_forwarded};
 use larder_engine::Millis;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -89,8 +92,10 @@ pub fn begin(
 
 /// Runs a command for which [`begin`] said [`Flow::Alone`].
 pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &mut Output) -> Flow {
-    let Found::Command(command) = find_for(*args) else {
-        return Flow::Done; // `begin` has said so
+    let command = match find_for(*args) {
+        Found::Command(command) => command,
+        // `begin` has said so.
+        Found::Unknown | Found::UnknownSub(_) => &FORWARDED,
     };
     let silent = session.is_silent();
     let mark = out.mark();
@@ -146,6 +151,7 @@ impl Call<'_> {
             }
             Run::Local(function) => function(self),
             Run::Transaction(step) => multi::step(self, step),
+            Run::Forward => Ok(Flow::Alone),
             Run::Container => Err(arity(self.command)),
         }
     }
@@ -163,6 +169,10 @@ fn unusual(
     batch: &mut Vec<Fetch>,
 ) -> Flow {
     let mark = out.mark();
+    let found = match found {
+        Found::Unknown | Found::UnknownSub(_) if is_forwarded(worker, args) => Found::Command(&FORWARDED),
+        found => found,
+    };
     let checked = match found {
         Found::Unknown if is_http(&args[0]) => return Flow::Close,
         Found::Unknown => Err(unknown(args)),
@@ -243,9 +253,12 @@ fn fail_early(worker: &Worker, session: &mut Session, found: Found, fault: &Faul
 /// Notes a command that is carried out.
 #[inline]
 fn count(worker: &Worker, session: &Session, command: &Command) {
-    worker.app.calls.count(worker.id, command);
     worker.counters.redis_commands.add(1);
-    session.client.command.store(command.index, Relaxed);
+    // Those that are forwarded are the source's to count.
+    if !matches!(command.run, Run::Forward) {
+        worker.app.calls.count(worker.id, command);
+        session.client.command.store(command.index, Relaxed);
+    }
 }
 
 /// What a browser that was lured here would say: Redis hangs up.

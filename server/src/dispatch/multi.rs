@@ -182,6 +182,7 @@ fn exec(call: &mut Call<'_>) -> Flow {
             }
             Run::Transaction(around) => step(call, around),
             Run::Container => Err(super::arity(command)),
+            Run::Forward => Err(super::unknown(&call.args)),
         });
         close |= matches!(flow, Flow::Close);
     }

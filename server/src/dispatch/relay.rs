@@ -3,18 +3,21 @@
 use super::{
     Flow,
     call::Call,
-    command::{Flags, Run, Transaction},
+    command::{Command, Flags, Run, Transaction},
     commands::strings,
     fault::{Answer, Fault},
+    forward::{self, Touched},
 };
 use crate::{
     clock,
-    proto::resp::{View, view, write_command},
+    net::clients::Client,
+    proto::resp::{Args, View, view, write_command},
     read::Writing,
     source::{Relay, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Tier;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A reply from this length on is linked rather than copied.
 const SHARED_FROM: usize = 16 * 1024;
@@ -46,14 +49,14 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 async fn command(call: &mut Call<'_>) -> Answer {
     let group = call.group();
-    let keys = call.command.keys.of(call.args);
-    let writings: Vec<Writing<'_>> = match call.command.flags.has(Flags::WRITE) {
-        true => keys.map(|key| group.writing(group.cache.key(key))).collect(),
-        false => Vec::new(),
-    };
+    let touched = touched(call, call.command, call.args).await?;
+    let writings: Vec<Writing<'_>> = touched.written.iter().map(|key| group.writing(group.cache.key(key))).collect();
     let mut encoded = Vec::new();
     write_command(&mut encoded, call.args.from(0));
-    let sent = send(call, encoded, 1).await;
+    let sent = match touched.blocks && call.session.pinned.is_none() {
+        true => block(call, encoded).await,
+        false => send(call, encoded, 1).await,
+    };
     let taken = match &sent {
         Ok(replies) => replies.first().filter(|reply| !is_error(reply)),
         Err(_) => None,
@@ -66,12 +69,14 @@ async fn command(call: &mut Call<'_>) -> Answer {
             None => forget(writings),
         },
         Some(_) => forget(writings),
+        // A script that fails may have written before.
+        None if matches!(call.command.run, Run::Forward) && sent.is_ok() => forget(writings),
         None => not_taken(writings, &sent),
     }
-    if sent.is_ok() && !call.command.flags.has(Flags::WRITE) {
-        call.command.keys.of(call.args).for_each(|key| group.seen(group.cache.key(key)));
+    if sent.is_ok() {
+        touched.read.iter().for_each(|key| group.seen(group.cache.key(key)));
     }
-    if call.command.flags.has(Flags::FLUSH) && (taken.is_some() || is_lost(&sent)) {
+    if touched.everything && (taken.is_some() || is_lost(&sent)) {
         group.flushed();
     }
     for reply in sent? {
@@ -86,15 +91,21 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let data = queue.iter().filter(|(command, _)| command.is_data()).count();
     let mut flushes = false;
     let mut writings = Vec::new();
+    let mut seen = Vec::new();
     let mut encoded = Vec::new();
     write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
     for (command, args) in queue.iter().filter(|(command, _)| command.is_data()) {
         write_command(&mut encoded, args.from(0));
-        flushes |= command.flags.has(Flags::FLUSH);
-        if command.flags.has(Flags::WRITE) {
-            let keys = command.keys.of(args);
-            writings.extend(keys.map(|key| group.writing(group.cache.key(key))));
-        }
+        let touched = match touched(call, command, args).await {
+            Ok(touched) => touched,
+            Err(error) => {
+                call.session.end_transaction();
+                return Err(error.into());
+            }
+        };
+        flushes |= touched.everything;
+        writings.extend(touched.written.iter().map(|key| group.writing(group.cache.key(key))));
+        seen.extend(touched.read.iter().map(|key| group.cache.key(key)));
     }
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
     let sent = match data == 0 && call.session.pinned.is_none() {
@@ -125,9 +136,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
         return Ok(Flow::Done);
     };
     forget(writings);
-    for (command, args) in queue.iter().filter(|(command, _)| command.is_data() && !command.flags.has(Flags::WRITE)) {
-        command.keys.of(args).for_each(|key| group.seen(group.cache.key(key)));
-    }
+    seen.into_iter().for_each(|key| group.seen(key));
     if flushes {
         group.flushed();
     }
@@ -171,6 +180,32 @@ async fn watch(call: &mut Call<'_>) -> Answer {
         }
     }
     Ok(())
+}
+
+/// What a command touches: by our table, or by the source's.
+async fn touched<'a>(call: &Call<'_>, command: &Command, args: Args<'a>) -> Result<Touched<'a>, SourceError> {
+    if matches!(command.run, Run::Forward) {
+        return Ok(forward::touched(&*shared(call)?.commands().await?, args));
+    }
+    let keys = command.keys.of(args).collect();
+    let everything = command.flags.has(Flags::FLUSH);
+    Ok(match command.flags.has(Flags::WRITE) {
+        true => Touched { written: keys, everything, ..Touched::default() },
+        false => Touched { read: keys, everything, ..Touched::default() },
+    })
+}
+
+/// Sends a command that may wait for something to happen, and waits with it: on a connection of its own.
+async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Vec<Bytes>, SourceError> {
+    struct Blocked<'c>(&'c Client);
+    impl Drop for Blocked<'_> {
+        fn drop(&mut self) {
+            self.0.blocked.store(false, Relaxed);
+        }
+    }
+    call.session.client.blocked.store(true, Relaxed);
+    let _until_it_ends = Blocked(&call.session.client);
+    shared(call)?.relay_patiently(command.into(), call.session.resp3).await
 }
 
 /// Sends encoded commands over the pinned connection if there is one, else over the worker's.

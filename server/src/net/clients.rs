@@ -9,7 +9,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::Waker,
 };
@@ -32,6 +32,8 @@ pub struct Client {
     pub connected: Millis,
     /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by dispatch.
     pub command: AtomicU16,
+    /// Its command waits for something to happen at the source (BLPOP): when the client is gone or to go, so is the command.
+    pub blocked: AtomicBool,
     /// What the client said about itself.
     pub about: Mutex<About>,
     active: AtomicU64,
@@ -70,6 +72,7 @@ impl Client {
             command: AtomicU16::new(u16::MAX),
             about: Mutex::new(About { protocol: 2, ..About::default() }),
             active: AtomicU64::new(now),
+            blocked: AtomicBool::new(false),
             closing: AtomicU8::new(0),
             waker,
         }

@@ -11,6 +11,7 @@ pub mod none;
 mod redis;
 
 pub use health::SourceHealth;
+pub use redis::{Commands, Known, Upstream};
 
 use crate::{config::SourceUrl, read::Fetch};
 use bytes::Bytes;
@@ -168,6 +169,11 @@ pub trait Relay {
     /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies, one `Bytes` each
     /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol).
     fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
+    /// Sends one encoded command that may take any time (BLPOP) on a connection of its own, and waits as long as it takes. Dropping the
+    /// future ends that connection.
+    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
+    /// The server's table of commands; asks for it when it is needed first, and again after a reconnect.
+    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
     /// A connection of its own, for state that lasts (WATCH).
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
 }

@@ -16,7 +16,7 @@ fn setup(redis: &Redis) -> SourceSetup {
 }
 
 /// Runs a test with a Redis and a server in front of it, on a runtime like a worker's.
-fn with_redis<F: Future<Output = ()>>(test: impl FnOnce(Redis, Server) -> F) {
+pub(super) fn with_redis<F: Future<Output = ()>>(test: impl FnOnce(Redis, Server) -> F) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime");
     runtime.block_on(async {

@@ -14,16 +14,20 @@ use crate::{app::Worker, clock};
 use conn::{Conn, Step};
 use spare::Spare;
 use std::{
-    future::poll_fn,
+    future::{Future, poll_fn},
     io::{self, IoSlice},
     mem,
     net::SocketAddr,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
+    sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{io::AsyncWrite, net::TcpStream};
+use tokio::{
+    io::{AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
 
 /// Pieces of output that leave in one write.
 const PIECES: usize = 64;
@@ -127,12 +131,28 @@ impl Loop<'_> {
                 }
                 State::Alone if !self.conn.is_waiting() => {
                     self.flush()?;
-                    let step = self.conn.run_alone(self.worker).await;
+                    let step = self.run_alone().await?;
                     self.follow(step);
                 }
                 _ => return self.flush(),
             }
         }
+    }
+
+    /// Runs the next command to its end. One that waits for something to happen ends with its client.
+    async fn run_alone(&mut self) -> io::Result<Step> {
+        let (client, stream) = (self.conn.client.clone(), &*self.stream);
+        let mut run = pin!(self.conn.run_alone(self.worker));
+        poll_fn(|cx| {
+            if let Poll::Ready(step) = run.as_mut().poll(cx) {
+                return Poll::Ready(Ok(step));
+            }
+            if client.blocked.load(Relaxed) && (client.closing().is_some() || is_gone(stream, cx)) {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Processes what has been read, up to a turn's worth.
@@ -273,6 +293,15 @@ impl Loop<'_> {
             self.spare.put_output(mem::take(&mut self.conn.out));
             self.lent = false;
         }
+    }
+}
+
+/// Has the client ended the connection? More input that waits hides it.
+fn is_gone(stream: &TcpStream, cx: &mut Context<'_>) -> bool {
+    let mut byte = [0];
+    match stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+        Poll::Ready(Ok(0) | Err(_)) => true,
+        Poll::Ready(Ok(_)) | Poll::Pending => false,
     }
 }
 

@@ -233,7 +233,7 @@ impl<'a> Head<'a> {
 }
 
 /// The values of an aggregate reply, in order. Iteration ends early if they are malformed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Values<'a> {
     bytes: &'a [u8],
     left: u64,

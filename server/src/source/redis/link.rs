@@ -138,13 +138,17 @@ impl Link {
 
     /// Queues `count` encoded commands, now, whatever becomes of the future that awaits their replies.
     pub(super) fn relay(&self, commands: Bytes, count: usize) -> impl Future<Output = Answer> + use<> {
+        self.relay_within(commands, count, self.inner.settings.limits.timeout)
+    }
+    /// The same with another deadline than `source-timeout`.
+    pub(super) fn relay_within(
+        &self,
+        commands: Bytes,
+        count: usize,
+        limit: Duration,
+    ) -> impl Future<Output = Answer> + use<> {
         let (sender, answer) = oneshot::channel();
-        let call = Call {
-            commands,
-            count,
-            deadline: Instant::now() + self.inner.settings.limits.timeout,
-            answer: Some(sender),
-        };
+        let call = Call { commands, count, deadline: Instant::now() + limit, answer: Some(sender) };
         match self.check() {
             Err(error) => call.finish(Err(error)),
             Ok(()) if count == 0 => call.finish(Ok(Vec::new())),

@@ -19,11 +19,14 @@
 //! - With a [`Watch`], the connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`); writes and verbatim
 //!   commands go on one without, of RESP2, made when first used: their replies are for clients, byte for byte.
 //! - RESP3 commands that go through verbatim have a connection of their own, made when first used.
+mod commands;
 mod connect;
 mod handshake;
 mod link;
 mod pipeline;
 mod tls;
+
+pub use commands::{Commands, Known, Upstream};
 
 use super::{Limits, Local, Relay, Source, SourceError, SourceHealth, Watch};
 use crate::{
@@ -36,12 +39,14 @@ use bytes::Bytes;
 use handshake::Hello;
 use larder_engine::Millis;
 use link::Link;
+use parking_lot::Mutex;
 use std::{
     cell::{Cell, OnceCell},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 /// What the connections of all cores have in common.
@@ -51,6 +56,8 @@ pub(super) struct Settings {
     limits: Limits,
     health: Arc<SourceHealth>,
     queues: AtomicU32,
+    /// The server's table of commands, and how many reconnects there had been when it was asked for.
+    commands: Mutex<Option<(u64, Arc<Commands>)>>,
 }
 impl Settings {
     /// Checks the URL's files.
@@ -62,7 +69,7 @@ impl Settings {
             (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
             (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
-        Ok(Settings { url: url.clone(), tls, limits, health, queues: AtomicU32::new(0) })
+        Ok(Settings { url: url.clone(), tls, limits, health, queues: AtomicU32::new(0), commands: Mutex::default() })
     }
     /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
     fn queue(&self) -> u32 {
@@ -76,6 +83,9 @@ impl Settings {
         }
     }
 }
+
+/// The deadline of what has none: longer than any process runs.
+const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
 
 /// One core's connections to a Redis server.
 pub(super) struct RedisSource {
@@ -219,6 +229,33 @@ impl Relay for RedisSource {
             if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
         Box::pin(link.relay(commands, count))
     }
+    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+        Box::pin(async move {
+            self.links[0].check()?;
+            let link = Link::single(self.settings.clone(), resp3);
+            link.relay_within(command, 1, FOREVER).await
+        })
+    }
+    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
+        Box::pin(async {
+            // Another connection may lead to another server.
+            let now = self.settings.health.reconnects();
+            if let Some((_, known)) = self.settings.commands.lock().as_ref().filter(|(then, _)| *then == now) {
+                return Ok(known.clone());
+            }
+            let commands = match self.ask(resp::encode(&[b"COMMAND"]), 1).await {
+                Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
+                Err(SourceError::Refused(reason)) => {
+                    tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
+                    Commands::default()
+                }
+                Err(error) => return Err(error),
+            };
+            let commands = Arc::new(commands);
+            *self.settings.commands.lock() = Some((now, commands.clone()));
+            Ok(commands)
+        })
+    }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
         Box::pin(async move {
             self.links[0].check()?;
@@ -233,6 +270,12 @@ struct Pinned(Link);
 impl Relay for Pinned {
     fn relay<'a>(&'a self, commands: Bytes, count: usize, _resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
         Box::pin(self.0.relay(commands, count))
+    }
+    fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+        Box::pin(self.0.relay_within(command, 1, FOREVER))
+    }
+    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
+        Box::pin(async { Err(SourceError::Unavailable("a pinned connection keeps no table of commands".into())) })
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
         Box::pin(async move {

@@ -1,0 +1,81 @@
+//! Commands that wait for something to happen at the source: as long as it takes, on connections of their own.
+use crate::{
+    common::{Client, RedisServer, Reply, wait_until},
+    larder::Larder,
+};
+use rustix::process::Signal;
+use std::time::Duration;
+
+fn before(redis: &RedisServer) -> Larder {
+    Larder::start(&["--source", &redis.url(), "--source-timeout", "300ms", "--grace", "10s", "--threads", "1"])
+}
+/// Clients that Redis has blocked.
+fn blocked(redis: &RedisServer) -> usize {
+    let Reply::Bulk(Some(info)) = redis.command(&["INFO", "clients"]) else { panic!("INFO has no text") };
+    let info = String::from_utf8(info).unwrap();
+    info.lines().find_map(|line| line.strip_prefix("blocked_clients:")).unwrap().trim().parse().unwrap()
+}
+fn wait_blocked(redis: &RedisServer, clients: usize) {
+    wait_until(&format!("{clients} blocked clients"), || blocked(redis) == clients);
+}
+fn popped(value: &str) -> Reply {
+    Reply::Array(Some(vec![Reply::bulk("queue"), Reply::bulk(value)]))
+}
+
+#[test]
+fn a_blocking_pop_waits_longer_than_the_deadline_and_holds_nobody_up() {
+    let redis = RedisServer::start();
+    let larder = before(&redis);
+    let (mut waits, mut other) = (larder.client(), larder.client());
+    waits.send(&["BLPOP", "queue", "0"]).unwrap();
+    wait_blocked(&redis, 1);
+    // Longer than `source-timeout`, while others are served.
+    let start = std::time::Instant::now();
+    while start.elapsed() < Duration::from_millis(600) {
+        assert_eq!(other.command(&["INCR", "n"]), other_counts(&redis));
+    }
+    assert_eq!(other.command(&["RPUSH", "queue", "a", "b"]), Reply::Int(2));
+    assert_eq!(waits.read().unwrap(), popped("a"));
+    assert_eq!(waits.command(&["BLPOP", "queue", "0"]), popped("b"));
+    assert_eq!(waits.command(&["BLPOP", "queue", "0.01"]), Reply::Array(None), "the client's own limit");
+    let nothing = waits.command(&["XREAD", "BLOCK", "10", "STREAMS", "stream", "$"]);
+    assert_eq!(nothing, Reply::Array(None));
+    wait_blocked(&redis, 0);
+}
+fn other_counts(redis: &RedisServer) -> Reply {
+    let Reply::Bulk(Some(text)) = redis.command(&["GET", "n"]) else { panic!("n is there") };
+    Reply::Int(String::from_utf8(text).unwrap().parse().unwrap())
+}
+
+#[test]
+fn what_waits_ends_with_its_client_and_with_the_process() {
+    let redis = RedisServer::start();
+    let mut larder = before(&redis);
+    let wait = || -> Client {
+        let mut client = larder.client();
+        client.send(&["BRPOP", "queue", "0"]).unwrap();
+        client
+    };
+    let leaves = wait();
+    wait_blocked(&redis, 1);
+    drop(leaves);
+    wait_blocked(&redis, 0);
+    let mut killed = wait();
+    wait_blocked(&redis, 1);
+    let mut other = larder.client();
+    let Reply::Bulk(Some(list)) = other.command(&["CLIENT", "LIST"]) else { panic!("CLIENT LIST has no text") };
+    assert!(!list.is_empty());
+    assert_eq!(other.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]), Reply::Int(1));
+    assert!(killed.read().is_err());
+    wait_blocked(&redis, 0);
+    // Nothing was taken by those who left.
+    assert_eq!(other.command(&["LPUSH", "queue", "kept"]), Reply::Int(1));
+    assert_eq!(other.command(&["LLEN", "queue"]), Reply::Int(1));
+    assert_eq!(other.command(&["DEL", "queue"]), Reply::Int(1));
+    let mut drained = wait();
+    wait_blocked(&redis, 1);
+    larder.signal(Signal::TERM);
+    assert!(drained.read().is_err());
+    let (status, took) = larder.wait();
+    assert!(status.success() && took < Duration::from_secs(5), "{status} after {took:?}");
+}

@@ -177,7 +177,6 @@ impl Lead {
 
     /// What was last known of the key, for when it cannot be fetched: a copy that may be out of date ([`Cache::mark_stale`]), but
     /// has not expired. `Some(None)` is a remembered absence.
-    #[expect(clippy::option_option, reason = "a value, a remembered absence, or nothing")]
     pub fn last_known(&self, now: Millis) -> Option<Option<Bytes>> {
         self.cache.last_known(Key { bytes: &self.flight.key, hash: self.flight.hash }, now)
     }

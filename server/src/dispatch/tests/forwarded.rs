@@ -1,5 +1,12 @@
 //! Commands that only the source knows, in front of a real Redis.
-use super::{relayed::with_redis, support::Redis};
+use super::{
+    relayed::with_redis,
+    support::{Redis, words},
+};
+use crate::{
+    dispatch::forward::{Touched, touched},
+    proto::resp::Args,
+};
 
 #[test]
 fn everything_else_is_redis_s_to_answer() {
@@ -94,5 +101,52 @@ fn what_would_change_the_shared_connection_is_not_forwarded() {
             assert!(client.ask(line).await.starts_with("-ERR unknown"), "{line}");
         }
         assert_eq!(client.ask("LLEN l").await, ":0\r\n", "and the connection is as it was");
+    });
+}
+
+#[test]
+fn the_keys_are_those_that_redis_names() {
+    with_redis(|redis, server| async move {
+        let mut direct = redis.connect();
+        let relay = server.worker.groups[0].source.as_redis().expect("it is a Redis");
+        let commands = relay.commands().await.expect("it shows them");
+        for line in [
+            "HSET h f v",
+            "LMPOP 2 a b LEFT",
+            "BLPOP a b 0",
+            "ZUNIONSTORE to 2 a b WEIGHTS 1 2",
+            "ZINTERCARD 2 a b LIMIT 1",
+            "EVAL return(1) 3 a b c argument",
+            "EVALSHA_RO ff 1 a x",
+            "FCALL f 2 a b x",
+            "XREAD COUNT 2 BLOCK 5 STREAMS a b 0 0",
+            "XREADGROUP GROUP g c STREAMS a b > >",
+            "GEORADIUS g 1 2 3 km STORE to",
+            "GEOSEARCHSTORE to from FROMLONLAT 1 2 BYRADIUS 3 km",
+            "SORT from BY nosort STORE to",
+            "BITOP AND to a b c",
+            "PFMERGE to a b",
+            "XGROUP CREATE st g $ MKSTREAM",
+            "OBJECT ENCODING k",
+            "MIGRATE host 1 k 0 10",
+        ] {
+            let parts = words(line);
+            let input = parts.concat();
+            let mut end = 0;
+            let ranges: Vec<_> = (parts.iter())
+                .map(|part| {
+                    let begin = end;
+                    end += part.len() as u32;
+                    begin..end
+                })
+                .collect();
+            let Touched { written, read, .. } = touched(&commands, Args::new(&input, &ranges));
+            let mut ours: Vec<_> = written.into_iter().chain(read).map(String::from_utf8_lossy).collect();
+            ours.sort_unstable();
+            let theirs = direct.say(&format!("COMMAND GETKEYS {line}"));
+            let mut theirs: Vec<_> = theirs.lines().skip(2).step_by(2).collect();
+            theirs.sort_unstable();
+            assert_eq!(ours, theirs, "{line}");
+        }
     });
 }

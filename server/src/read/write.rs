@@ -72,19 +72,21 @@ impl Writing<'_> {
         self.policy.coherence == Coherence::Ttl
     }
     /// The source took the value, which expires at `expiry`: the tier keeps a copy for at most the group's lifetime.
-    /// Version 0 in the answer says that it keeps none (too large for the bound, writes overlapped, or not in mode `ttl`:
+    /// The copy's version, or 0 if it keeps none (too large for the bound, writes overlapped, or not in mode `ttl`:
     /// the source announces changes of what was read from it after the write, not of what was written).
-    pub fn put(self, value: &[u8], expiry: Option<Millis>, now: Millis) -> Stored {
+    pub fn put(self, value: &[u8], expiry: Option<Millis>, now: Millis) -> u64 {
         if !self.stores() {
-            let existed = self.cache.tier().peek(self.key, now, |_| ()).is_some();
             self.forget();
-            return if existed { Stored::Replaced(0) } else { Stored::Created(0) };
+            return 0;
         }
         self.settle(|this| {
             let write = Write { value, expiry: this.policy.cap(expiry, now), flags: 0, condition: Condition::Always };
-            this.cache.tier().set(this.key, write, now).ok()
+            match this.cache.tier().set(this.key, write, now) {
+                Ok(Stored::Created(version) | Stored::Replaced(version)) => Some(version),
+                Ok(Stored::Unmet) | Err(_) => None,
+            }
         })
-        .unwrap_or(Stored::Replaced(0))
+        .unwrap_or(0)
     }
 
     /// The source took a new expiry for a key that exists: the copy's life is shortened to it, never lengthened, for
@@ -153,7 +155,7 @@ impl Group {
         self.cache.tier().clear();
     }
 
-    /// Stores a value, which expires at `expiry` (`None`: as the group has it). `Created` and `Replaced` are as the tier sees it.
+    /// Stores a value, which expires at `expiry` (`None`: as the group has it). Version 0 in the answer: the tier keeps no copy.
     ///
     /// # Errors
     /// What the source said, and then nothing has changed (`Lost`: it may have); without a source, `Refused` for an entry larger than the bound.
@@ -172,7 +174,10 @@ impl Group {
         self.detached(move |group| async move {
             let writing = group.writing(group.cache.key(&key));
             match group.source.put(&key, &value, expiry).await {
-                Ok(()) => Ok(writing.put(&value, expiry, clock::now())),
+                Ok(replaced) => {
+                    let version = writing.put(&value, expiry, clock::now());
+                    Ok(if replaced { Stored::Replaced(version) } else { Stored::Created(version) })
+                }
                 Err(error) => Err(failed(writing, error)),
             }
         })

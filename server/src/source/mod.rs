@@ -146,8 +146,13 @@ pub(crate) const UNAVAILABLE: &str = "source unavailable: ";
 pub trait Source {
     /// Takes a batch of fetches over; each is finished with what the source said.
     fn fetch(&self, batch: &mut Vec<Fetch>);
-    /// Stores a value.
-    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<(), SourceError>>;
+    /// Stores a value; true if it replaced one.
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> Local<'a, Result<bool, SourceError>>;
     /// Deletes; true if there was something.
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>>;
     /// Changes the expiry (`None`: never); true if the key exists.

@@ -19,8 +19,8 @@ impl Source for NoneSource {
         _key: &'a [u8],
         _value: &'a [u8],
         _expiry: Option<Millis>,
-    ) -> Local<'a, Result<(), SourceError>> {
-        Box::pin(std::future::ready(Ok(())))
+    ) -> Local<'a, Result<bool, SourceError>> {
+        Box::pin(std::future::ready(Ok(false)))
     }
     fn delete<'a>(&'a self, _key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Ok(false)))

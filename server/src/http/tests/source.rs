@@ -54,11 +54,10 @@ impl Source for Fake {
             }
         });
     }
-    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], _: Option<Millis>) -> Local<'a, Result<(), SourceError>> {
+    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
         Box::pin(async move {
             self.check()?;
-            self.values.borrow_mut().insert(key.to_vec(), Bytes::copy_from_slice(value));
-            Ok(())
+            Ok(self.values.borrow_mut().insert(key.to_vec(), Bytes::copy_from_slice(value)).is_some())
         })
     }
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {

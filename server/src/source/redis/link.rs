@@ -8,6 +8,8 @@
 //!            ▼
 //!   ( down: requests fail at once; tries again, 50 ms to 2 s apart ) ── success ──► talking
 //! ```
+//!
+//! Where one connection gets through, all others of the source try at once: a client that has read again can write.
 use super::{
     Settings,
     connect::{Stream, connect},
@@ -314,9 +316,12 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
     let mut pauses = Pauses::default();
     let mut connections = 0u64;
     let mut refused = false;
+    let mut others = link.settings.connected.subscribe();
     loop {
+        others.mark_unchanged();
         match link.attempt().await {
             Ok((stream, shaken)) => {
+                link.settings.connected.send_modify(|count| *count += 1);
                 connections += 1;
                 if connections > 1 {
                     link.settings.health.note_reconnect();
@@ -348,7 +353,9 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
                 if stand(Stand::Down) {
                     tracing::warn!(source = %name, %reason, "source is down");
                 }
-                sleep(pauses.next()).await;
+                if timeout(pauses.next(), others.changed()).await.is_ok() {
+                    link.go_up();
+                }
             }
         }
     }

@@ -48,6 +48,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::watch;
 
 /// What the connections of all cores have in common.
 pub(super) struct Settings {
@@ -56,6 +57,8 @@ pub(super) struct Settings {
     limits: Limits,
     health: Arc<SourceHealth>,
     queues: AtomicU32,
+    /// Counts connections made: where one gets through, the others need not wait longer.
+    connected: watch::Sender<u64>,
     /// The server's table of commands, and how many reconnects there had been when it was asked for.
     commands: Mutex<Option<(u64, Arc<Commands>)>>,
 }
@@ -69,7 +72,15 @@ impl Settings {
             (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
             (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
-        Ok(Settings { url: url.clone(), tls, limits, health, queues: AtomicU32::new(0), commands: Mutex::default() })
+        Ok(Settings {
+            url: url.clone(),
+            tls,
+            limits,
+            health,
+            queues: AtomicU32::new(0),
+            connected: watch::Sender::default(),
+            commands: Mutex::default(),
+        })
     }
     /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
     fn queue(&self) -> u32 {
@@ -177,16 +188,25 @@ impl Source for RedisSource {
         }
     }
 
-    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<(), SourceError>> {
-        let command = match expiry.map(remaining) {
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> Local<'a, Result<bool, SourceError>> {
+        let mut commands = resp::encode(&[b"EXISTS", key]);
+        commands.extend(match expiry.map(remaining) {
             None => resp::encode(&[b"SET", key, value]),
             Some(Some(left)) => resp::encode(&[b"SET", key, value, b"PX", left.to_string().as_bytes()]),
             // Stored for no time at all: Redis refuses such a SET.
             Some(None) => resp::encode(&[b"DEL", key]),
-        };
+        });
         Box::pin(async move {
-            match self.ask(command, 1).await?.first() {
-                Some(b'+' | b':') => Ok(()),
+            let replies = self.resp2().relay(commands.into(), 2).await?;
+            let [existed, taken] = &*replies else { return Err(unexpected()) };
+            match taken.split_first() {
+                Some((b'+' | b':', _)) => positive(existed),
+                Some((b'-', text)) => Err(refusal(text)),
                 _ => Err(unexpected()),
             }
         })

@@ -21,7 +21,7 @@ impl Source for Unasked {
     fn fetch(&self, _batch: &mut Vec<Fetch>) {
         unreachable!("the batch is taken");
     }
-    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<(), SourceError>> {
+    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
         unreachable!("nothing is written");
     }
     fn delete<'a>(&'a self, _: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {

@@ -35,7 +35,7 @@ impl Shard {
     ) -> Result<Stored, TooLarge> {
         self.fits(rules, key.bytes.len(), write.value.len())?;
         let old = self.live(rules, key, now);
-        let present = old.is_some_and(|(position, _)| self.is_present(position));
+        let present = old.is_some_and(|(position, meta)| self.is_present(position, meta));
         let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
         let met = match write.condition {
             Condition::Always => true,
@@ -84,7 +84,7 @@ impl Shard {
         change: impl FnOnce(Option<&Entry<'_>>, &mut Vec<u8>) -> (Change<'c>, R),
     ) -> Result<R, TooLarge> {
         let old = self.live(rules, key, now).map(|o| o.0);
-        let present = old.filter(|p| self.is_present(*p));
+        let present = old.filter(|p| self.is_present(*p, Meta::read(self.log.record(*p))));
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let (change, result) = change(present.map(|p| self.entry(p)).as_ref(), &mut scratch);
@@ -266,7 +266,7 @@ impl Shard {
         now: Millis,
     ) -> u64 {
         // A remembered absence has no expiry to keep.
-        let kept = old.filter(|p| self.is_present(*p));
+        let kept = old.filter(|p| self.is_present(*p, Meta::read(self.log.record(*p))));
         let Some(expiry) = self.resolve(rules, key, expiry, kept, now) else {
             if let Some(position) = old {
                 self.drop_entry(key.hash, position);

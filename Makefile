@@ -13,7 +13,10 @@ FUZZ_SECONDS ?= 60
 # Seconds that `make check-coherence` tries each mode of tracking.
 COHERENCE_SECONDS ?= 60
 
-.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench soak check-coherence FORCE
+# Seconds that `make check-differential` sends random commands.
+DIFFERENTIAL_SECONDS ?= 60
+
+.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench soak check-coherence check-differential FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -55,10 +58,13 @@ deny:
 	    echo "deny: not checked. Type: cargo install --locked cargo-deny"; \
 	fi
 
-check-deep: check acceptance docker-check check-coherence miri fuzz ## The gate and what takes longer: release binary, image, Miri, fuzzing
+check-deep: check acceptance docker-check check-coherence check-differential miri fuzz ## The gate and what takes longer: release binary, image, Miri, fuzzing
 
 check-coherence: ## The coherence checker for COHERENCE_SECONDS (60)
 	LARDER_COHERENCE_SECONDS=$(COHERENCE_SECONDS) $(CARGO) test --package larder --test coherence checker -- --nocapture
+
+check-differential: ## Random commands to Redis and to Larder before Redis for DIFFERENTIAL_SECONDS (60): the same replies?
+	LARDER_DIFFERENTIAL_SECONDS=$(DIFFERENTIAL_SECONDS) $(CARGO) test --package larder --test differential -- --nocapture
 
 acceptance: tools ## What Larder promises from outside, on the release binary
 	$(CARGO) build --release --package larder

@@ -90,6 +90,8 @@ impl Flags {
     pub const COPY_WILL_DO: Flags = Flags(1 << 19);
     /// Empties the keyspace.
     pub const FLUSH: Flags = Flags(1 << 20);
+    /// With a Redis source it is Redis's to answer, as if it were unknown here.
+    pub const AT_SOURCE: Flags = Flags(1 << 21);
 
     /// Both.
     pub const fn with(self, other: Flags) -> Flags {

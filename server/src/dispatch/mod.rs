@@ -106,9 +106,9 @@ pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, relayed: &m
 
 fn known_or_forwarded(args: &Args<'_>) -> &'static Command {
     match find_for(*args) {
-        Found::Command(command) => command,
+        Found::Command(command) if !command.flags.has(Flags::AT_SOURCE) => command,
         // `begin` has said so.
-        Found::Unknown | Found::UnknownSub(_) => &FORWARDED,
+        _ => &FORWARDED,
     }
 }
 
@@ -167,10 +167,13 @@ impl Call<'_> {
                 function(self, &mut self.lock())?;
                 Ok(Flow::Done)
             }
+            Run::Local(_) if self.command.flags.has(Flags::AT_SOURCE) && self.group().source.as_redis().is_some() => {
+                Ok(Flow::Relay)
+            }
             Run::Local(function) => function(self),
             Run::Transaction(step) => multi::step(self, step),
             Run::Forward => Ok(Flow::Relay),
-            Run::Container => Err(arity(self.command)),
+            Run::Container => Err(arity(self.command.name)),
         }
     }
 }
@@ -188,14 +191,15 @@ fn unusual(
 ) -> Flow {
     let mark = out.mark();
     let found = match found {
-        Found::Unknown | Found::UnknownSub(_) if is_forwarded(worker, args) => Found::Command(&FORWARDED),
+        Found::Command(command) if !command.flags.has(Flags::AT_SOURCE) => found,
+        _ if is_forwarded(worker, args) => Found::Command(&FORWARDED),
         found => found,
     };
     let checked = match found {
         Found::Unknown if is_http(&args[0]) => return Flow::Close,
         Found::Unknown => Err(unknown(args)),
         Found::UnknownSub(parent) => Err(unknown_sub(parent, &args[1])),
-        Found::Command(command) if !command.takes(args.len()) => Err(arity(command)),
+        Found::Command(command) if !command.takes(args.len()) => Err(arity(command.name)),
         Found::Command(command) => match command.flags {
             flags if !session.authenticated() && !flags.has(Flags::NO_AUTH) => Err(NO_AUTH),
             flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => {
@@ -289,8 +293,8 @@ fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-fn arity(command: &Command) -> Fault {
-    Fault::Told(format!("ERR wrong number of arguments for '{}' command", command.name).into_bytes())
+fn arity(name: &str) -> Fault {
+    Fault::Told(format!("ERR wrong number of arguments for '{name}' command").into_bytes())
 }
 
 fn unknown(args: &Args<'_>) -> Fault {

@@ -1,7 +1,7 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH without a source: EXEC locks everything that its commands and watched keys touch
 //! and runs them as they would run alone. With a Redis source the queue goes there as it is (`relay`).
 use super::{
-    Flow,
+    Flow, arity,
     call::Call,
     command::{Command, Flags, Run, Transaction},
     fault::{EXEC_ABORT, Fault},
@@ -64,10 +64,10 @@ pub(super) fn queue(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let limit = call.worker.app.settings.max_value.saturating_add(MAX_QUEUED).min(u32::MAX as usize);
     let size: usize = call.args.from(0).map(<[u8]>::len).sum();
     let fits = |multi: &Transacting| multi.queue.size() + size <= limit;
-    let keys = call.check_keys();
+    let checked = call.check_keys().and_then(|()| check_forwarded(call));
     let session = &mut *call.session;
     let multi = session.multi.as_mut().expect("queued within MULTI");
-    if let Err(fault) = keys {
+    if let Err(fault) = checked {
         multi.spoil();
         return Err(fault);
     }
@@ -83,6 +83,19 @@ pub(super) fn queue(call: &mut Call<'_>) -> Result<Flow, Fault> {
     session.client.about.lock().queued = Some(multi.queue.len());
     call.reply.simple("QUEUED");
     Ok(Flow::Done)
+}
+
+/// Refuses what the source would not queue for its number of parts. A command that its table does not have may be a module's that
+/// was loaded since: EXEC will tell.
+fn check_forwarded(call: &Call<'_>) -> Result<(), Fault> {
+    if !matches!(call.command.run, Run::Forward) {
+        return Ok(());
+    }
+    let known = call.group().source.as_redis().and_then(|relay| relay.known_commands());
+    match known.as_deref().and_then(|known| known.find(call.args)) {
+        Some(row) if !row.takes(call.args.len()) => Err(arity(&row.name)),
+        _ => Ok(()),
+    }
 }
 
 /// EXEC was refused before it began.
@@ -181,7 +194,7 @@ fn exec(call: &mut Call<'_>) -> Flow {
                 function(call)
             }
             Run::Transaction(around) => step(call, around),
-            Run::Container => Err(super::arity(command)),
+            Run::Container => Err(arity(command.name)),
             Run::Forward => Err(super::unknown(&call.args)),
         });
         close |= matches!(flow, Flow::Close);

@@ -48,6 +48,7 @@ impl Pending {
     pub fn reply(self, session: &mut Session, out: &mut Output) {
         let mut reply = Reply::new(out, self.resp3);
         let mark = reply.output().mark();
+        let of_many = self.head.is_some();
         if let Some(mut head) = self.head {
             reply.output().append(&mut head);
         }
@@ -59,6 +60,8 @@ impl Pending {
             match known {
                 Ok(Some(value)) => reply.shared(value),
                 Ok(None) => reply.null(),
+                // MGET takes what is no string for nothing.
+                Err(SourceError::Refused(why)) if of_many && why.starts_with("WRONGTYPE ") => reply.null(),
                 Err(error) => {
                     reply.output().truncate(mark);
                     session.counters.redis_errors.add(1);

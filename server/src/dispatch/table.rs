@@ -68,7 +68,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "object" -2 [] (0 0 0) "2.2.3" Container, "What a value is made of";
     "object|encoding" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::encoding), "Returns the name of a value's representation";
     "object|freq" 3 [READONLY] (2 2 1) "4.0.0" Tier(object::freq), "Returns how often a key was read, as the eviction policy counts";
-    "object|help" 2 [LOADING STALE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
+    "object|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "object|idletime" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::idletime), "Returns the seconds since a key was written";
     "object|refcount" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::refcount), "Returns the number of references to a value";
     "persist" 2 [WRITE FAST] (1 1 1) "2.2.0" Tier(expire::persist), "Removes a key's expiry";
@@ -124,8 +124,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
 }
 "scripting" {
     "function" -2 [] (0 0 0) "7.0.0" Container, "Functions, of which there are none";
-    "function|flush" -2 [NOSCRIPT] (0 0 0) "7.0.0" Local(server::nothing_to_do), "Deletes all functions";
-    "function|help" 2 [LOADING STALE] (0 0 0) "7.0.0" Local(introspection::help), "Lists the subcommands";
+    "function|flush" -2 [NOSCRIPT AT_SOURCE] (0 0 0) "7.0.0" Local(server::nothing_to_do), "Deletes all functions";
+    "function|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(introspection::help), "Lists the subcommands";
 }
 "server" {
     "command" -1 [LOADING STALE] (0 0 0) "2.8.13" Local(introspection::all), "Describes commands";
@@ -142,26 +142,26 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "config|rewrite" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.0" Local(config::rewrite), "Says that there is no file to rewrite";
     "config|set" -4 [ADMIN NOSCRIPT LOADING STALE UNLOCKED] (0 0 0) "2.0.0" Local(config::set), "Changes settings";
     "dbsize" 1 [READONLY FAST KEYSPACE] (0 0 0) "1.0.0" Tier(keys::dbsize), "Counts the keys";
-    "debug" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" Local(server::debug), "Is refused";
+    "debug" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(server::debug), "Is refused";
     "flushall" -1 [WRITE KEYSPACE FLUSH] (0 0 0) "1.0.0" Tier(keys::flush), "Deletes all keys";
     "flushdb" -1 [WRITE KEYSPACE FLUSH] (0 0 0) "1.0.0" Tier(keys::flush), "Deletes all keys";
     "info" -1 [LOADING STALE UNLOCKED] (0 0 0) "1.0.0" Local(info::info), "Describes the server";
     "latency" -2 [] (0 0 0) "2.8.13" Container, "Events that took long, which are not recorded";
-    "latency|help" 2 [LOADING STALE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
-    "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
-    "latency|latest" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
-    "latency|reset" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(server::zero), "Returns zero";
+    "latency|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
+    "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
+    "latency|latest" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
+    "latency|reset" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::zero), "Returns zero";
     "memory" -2 [] (0 0 0) "4.0.0" Container, "Memory";
-    "memory|help" 2 [LOADING STALE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
-    "memory|purge" 2 [] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: memory is given back as it is freed";
+    "memory|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
+    "memory|purge" 2 [AT_SOURCE] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: memory is given back as it is freed";
     "memory|usage" -3 [READONLY] (2 2 1) "4.0.0" Tier(object::memory_usage), "Returns the bytes that a key and its value occupy";
     "role" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "2.8.12" Local(server::role), "Says that this is no replica";
     "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Commands that took long, which are not recorded";
-    "slowlog|get" -2 [ADMIN LOADING STALE] (0 0 0) "2.2.12" Local(server::empty), "Returns an empty list";
-    "slowlog|help" 2 [LOADING STALE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
-    "slowlog|len" 2 [ADMIN LOADING STALE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
-    "slowlog|reset" 2 [ADMIN LOADING STALE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";
-    "time" 1 [LOADING STALE FAST] (0 0 0) "2.6.0" Local(server::time), "Returns the time";
+    "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::empty), "Returns an empty list";
+    "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
+    "slowlog|len" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
+    "slowlog|reset" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";
+    "time" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "2.6.0" Local(server::time), "Returns the time";
 }
 };
 

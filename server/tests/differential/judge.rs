@@ -3,7 +3,7 @@ use super::resp::Reply;
 
 /// How replies are compared. Each rule but the first says why it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// Byte for byte.
     Exact,
     /// Members of a set, or keys, come in the order of a hash table, whose seed each process draws anew.
@@ -19,10 +19,12 @@ pub enum Rule {
 }
 
 /// The rule for a command.
-pub fn rule(args: &[Vec<u8>]) -> Rule {
+pub(crate) fn rule(args: &[Vec<u8>]) -> Rule {
     let upper = |index: usize| args.get(index).map(|arg| arg.to_ascii_uppercase()).unwrap_or_default();
     match (upper(0).as_slice(), upper(1).as_slice()) {
         (b"SMEMBERS" | b"SUNION" | b"SINTER" | b"SDIFF" | b"KEYS" | b"HKEYS" | b"HVALS", _) => Rule::Unordered,
+        // A set, unsorted.
+        (b"SORT" | b"SORT_RO", _) if args.iter().any(|arg| arg.eq_ignore_ascii_case(b"nosort")) => Rule::Unordered,
         // They are asked for all there is, in an order of chance.
         (b"SPOP" | b"SRANDMEMBER", _) => Rule::Unordered,
         (b"HGETALL", _) => Rule::UnorderedPairs,
@@ -42,7 +44,7 @@ const APART: u64 = 20_000;
 
 impl Rule {
     /// Are these replies the same?
-    pub fn same(self, a: &Reply, b: &Reply) -> bool {
+    pub(crate) fn same(self, a: &Reply, b: &Reply) -> bool {
         if a == b {
             return true;
         }

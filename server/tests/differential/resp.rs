@@ -3,17 +3,17 @@ use std::io::{BufRead, Result};
 
 /// A reply: its kind is the first byte on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reply {
-    pub kind: u8,
+pub(crate) struct Reply {
+    pub(crate) kind: u8,
     /// What the line says, or the string; empty for what contains others.
-    pub text: Vec<u8>,
+    pub(crate) text: Vec<u8>,
     /// Children of an array, a set, a push; of a map keys and values by turns.
-    pub children: Vec<Reply>,
+    pub(crate) children: Vec<Reply>,
 }
 
 impl Reply {
     /// Reads one, and appends the bytes that it took to `raw`.
-    pub fn read(from: &mut impl BufRead, raw: &mut Vec<u8>) -> Result<Reply> {
+    pub(crate) fn read(from: &mut impl BufRead, raw: &mut Vec<u8>) -> Result<Reply> {
         let begin = raw.len();
         if from.read_until(b'\n', raw)? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
@@ -40,7 +40,7 @@ impl Reply {
     }
 
     /// The number that it is.
-    pub fn number(&self) -> Option<i64> {
+    pub(crate) fn number(&self) -> Option<i64> {
         (self.kind == b':').then(|| std::str::from_utf8(&self.text).ok()?.parse().ok()).flatten()
     }
 }

@@ -16,7 +16,7 @@ pub(in crate::dispatch) fn ping(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.args.len() {
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.arg(1)),
-        _ => return Err(crate::dispatch::arity(call.command)),
+        _ => return Err(crate::dispatch::arity(call.command.name)),
     }
     Ok(Flow::Done)
 }

@@ -317,7 +317,7 @@ pub(in crate::dispatch) fn msetnx(call: &mut Call<'_>, tier: &mut Tier<'_>) -> A
 
 fn check_pairs(call: &Call<'_>) -> Answer {
     if call.args.len().is_multiple_of(2) {
-        return Err(crate::dispatch::arity(call.command));
+        return Err(crate::dispatch::arity(call.command.name));
     }
     call.args.from(2).step_by(2).try_for_each(|value| call.check_len(value.len()))
 }

@@ -97,11 +97,11 @@ pub fn begin(
 }
 
 /// Adds a command for which [`begin`] said [`Flow::Relay`] to others; false if it must run alone instead.
-pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, relayed: &mut Relayed) -> bool {
+pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> bool {
     let command = known_or_forwarded(args);
     let mut unused = Output::default();
     let reply = Reply::new(&mut unused, session.resp3);
-    relayed.join(&Call { worker, command, args: *args, now: clock::now(), reply, session })
+    relayed.join(&Call { worker, command, args: *args, now, reply, session })
 }
 
 fn known_or_forwarded(args: &Args<'_>) -> &'static Command {

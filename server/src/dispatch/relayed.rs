@@ -29,13 +29,14 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A reply from this length on is linked rather than copied.
-const SHARED_FROM: usize = 16 * 1024;
+/// Room for the commands of a pipeline, so that it need not grow often.
+const ROOM: usize = 1024;
 
 /// The commands, first put together, then on their way.
 pub struct Relayed {
     effects: Effects,
     encoded: Vec<u8>,
+    len: usize,
     resp3: bool,
     /// Once they are sent.
     answer: Option<Local<'static, Answer>>,
@@ -66,7 +67,14 @@ struct Touched {
 impl Relayed {
     /// None yet, from this client.
     pub fn new(session: &Session) -> Relayed {
-        Relayed { effects: Effects::default(), encoded: Vec::new(), resp3: session.resp3, answer: None, answered: None }
+        Relayed {
+            effects: Effects::default(),
+            encoded: Vec::with_capacity(ROOM),
+            len: 0,
+            resp3: session.resp3,
+            answer: None,
+            answered: None,
+        }
     }
 
     /// May more join?
@@ -76,11 +84,11 @@ impl Relayed {
 
     /// Bytes of commands that have joined.
     pub fn len(&self) -> usize {
-        self.encoded.len()
+        self.len
     }
     /// Has none joined?
     pub fn is_empty(&self) -> bool {
-        self.encoded.is_empty()
+        self.len == 0
     }
 
     /// Adds a command; false if it must run by itself instead.
@@ -134,13 +142,14 @@ impl Relayed {
         effects.count += 1;
         effects.group.get_or_insert_with(|| group.clone());
         write_command(&mut self.encoded, call.args.from(0));
+        self.len = self.encoded.len();
         true
     }
 
     /// Sends them.
     pub fn send(&mut self, worker: &Worker, session: &Session) {
         if let Some(relay) = relay::way(worker, session) {
-            let commands = Bytes::copy_from_slice(&self.encoded);
+            let commands = mem::take(&mut self.encoded).into();
             self.answer = Some(relay.relay(commands, self.effects.count as usize, self.resp3));
         }
     }
@@ -168,7 +177,7 @@ impl Relayed {
             Ok(replies) => {
                 let errors = replies.iter().filter(|reply| relay::is_error(reply)).count();
                 session.counters.redis_errors.add(errors as u64);
-                pass_on(session, &replies, out);
+                session.pass_replies(&replies, out);
             }
             Err(error) => {
                 session.counters.redis_errors.add(effects.count.into());
@@ -176,13 +185,6 @@ impl Relayed {
                 (0..effects.count).for_each(|_| fault.reply(&mut Reply::new(out, self.resp3)));
             }
         }
-    }
-}
-
-fn pass_on(_session: &mut Session, replies: &Replies, out: &mut Output) {
-    match replies.bytes().len() {
-        SHARED_FROM.. => out.put_shared(replies.bytes().clone()),
-        _ => out.put(replies.bytes()),
     }
 }
 

@@ -168,7 +168,7 @@ impl Client<'_> {
             if matches!(flow, Flow::Relay) {
                 let mut relayed = Relayed::new(&self.session);
                 flow = Flow::Alone;
-                if dispatch::join(worker, &mut self.session, &args, &mut relayed) {
+                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) {
                     relayed.send(worker, &self.session);
                     poll_fn(|cx| relayed.poll(cx)).await;
                     relayed.reply(&mut self.session, &mut out);

@@ -20,6 +20,7 @@ use crate::{
         resp::{self, Limits, Parsed, Parser},
     },
     read::Fetch,
+    source::SourceError,
 };
 use larder_engine::Millis;
 use std::{
@@ -168,7 +169,7 @@ impl Conn {
                     self.input.consume(consumed);
                     self.wait_for(read);
                 }
-                Flow::Relay if self.relay(worker) => self.input.consume(consumed),
+                Flow::Relay if self.relay(worker, now) => self.input.consume(consumed),
                 Flow::Relay | Flow::Alone => {
                     self.alone = consumed;
                     return Step::Alone;
@@ -205,16 +206,16 @@ impl Conn {
     }
 
     /// Adds the command at the front of the input to those that are relayed; false if it must run alone.
-    fn relay(&mut self, worker: &Worker) -> bool {
+    fn relay(&mut self, worker: &Worker, now: Millis) -> bool {
         let args = self.parser.args(self.input.unread());
         if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut()
             && relayed.is_open()
             && after.is_empty()
         {
-            return dispatch::join(worker, &mut self.session, &args, relayed);
+            return dispatch::join(worker, &mut self.session, &args, now, relayed);
         }
         let mut relayed = Relayed::new(&self.session);
-        let joined = dispatch::join(worker, &mut self.session, &args, &mut relayed);
+        let joined = dispatch::join(worker, &mut self.session, &args, now, &mut relayed);
         if joined {
             self.queue.push_back(Waiting { what: What::Relayed(relayed), after: Output::default() });
             self.session.hold(Held::Relayed);
@@ -274,6 +275,18 @@ impl Conn {
             }
         }
         progress
+    }
+
+    /// Has the client connections to the source of its own, where something may come unasked?
+    pub fn is_attached(&self) -> bool {
+        self.session.is_attached()
+    }
+    /// Moves what came there to [`Conn::out`]. Ready if something did.
+    ///
+    /// # Errors
+    /// Such a connection is lost, and the client's must end.
+    pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+        self.session.poll_unasked(cx, &mut self.out)
     }
 
     /// Is too much due to the client, or do too many reads wait?

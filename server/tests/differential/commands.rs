@@ -106,7 +106,7 @@ const FAMILIES: &[Family] = &[
         "BZMPOP 0.01 1 %z MIN", "XREAD BLOCK 5 STREAMS %x $", "XREADGROUP GROUP %G %C BLOCK 5 STREAMS %x >", "BLPOP %l -1", "BLPOP %l x", "BLPOP %l",
     ]),
     ("connection", &[
-        "PING", "PING %v", "ECHO %v", "ECHO", "SELECT 0", "SELECT x", "HELLO 2", "HELLO 3", "HELLO 9", "UNWATCH", "WATCH %k %k", "WATCH %k", "WATCH %s", "DISCARD", "EXEC",
+        "PING", "PING %v", "ECHO %v", "ECHO", "SELECT 0", "SELECT 0", "SELECT 1", "SELECT x", "SELECT 99", "MOVE %k !0|1|x", "SWAPDB 0 1", "HELLO 2", "HELLO 3", "HELLO 9", "UNWATCH", "WATCH %k %k", "WATCH %k", "WATCH %s", "DISCARD", "EXEC",
         "MULTI", "MULTI", "MULTI", "RESET", "QUERY\r\nme", "PUBLISH channel %v",
     ]),
 ];
@@ -170,7 +170,13 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// The next one.
+    /// One that a copy may answer.
+    pub(crate) fn read(&mut self) -> Vec<Vec<u8>> {
+        let template = self.random.pick(&["GET %s", "GET %s", "MGET %s %s %k", "STRLEN %s", "GETRANGE %s 0 5"]);
+        template.split(' ').map(|word| self.word(word)).collect()
+    }
+
+    /// Any one.
     pub(crate) fn command(&mut self) -> Vec<Vec<u8>> {
         let all: usize = FAMILIES.iter().map(|(name, _)| weight(name)).sum();
         let mut at = self.random.below(all);

@@ -77,7 +77,7 @@ fn sorted(replies: &[Reply], at_a_time: usize) -> Vec<&[Reply]> {
 
 fn close(a: &Reply, b: &Reply) -> bool {
     match (a.number(), b.number()) {
-        (Some(x), Some(y)) => x == y || x > 0 && y >= 0 && x.abs_diff(y) <= APART,
+        (Some(x), Some(y)) => x == y || x >= 0 && y >= 0 && x.abs_diff(y) <= APART,
         _ => {
             a.kind == b.kind
                 && a.text == b.text

@@ -189,6 +189,35 @@ fn tracking_tells_of_changes_in_their_place() {
 }
 
 #[test]
+fn connections_that_are_as_new_are_used_again() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "1"]);
+    let made = || {
+        let crate::common::Reply::Bulk(Some(info)) = redis.command(&["INFO", "stats"]) else {
+            panic!("INFO has no text")
+        };
+        let info = String::from_utf8(info).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        // Each question is one.
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let mut stream = connect(larder.redis);
+    send(&mut stream, &["HSET h f v"]);
+    expect(&mut stream, b":1\r\n");
+    let before = made();
+    for _ in 0..20 {
+        send(&mut stream, &["LPUSH l x", "BLPOP l 0", "WATCH k", "SET k 1", "MULTI", "GET k", "EXEC"]);
+        expect(&mut stream, b":1\r\n*2\r\n$1\r\nl\r\n$1\r\nx\r\n+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n");
+        send(
+            &mut stream,
+            &["WATCH k", "MULTI", "GET k", "EXEC", "SELECT 1", "GET k", "SELECT 0", "WATCH k", "UNWATCH"],
+        );
+        expect(&mut stream, b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n$1\r\n1\r\n+OK\r\n$-1\r\n+OK\r\n+OK\r\n+OK\r\n");
+    }
+    assert_eq!(made() - before, 2, "one of Larder's and this question's own");
+}
+
+#[test]
 fn own_connections_end_with_their_clients_and_clients_with_them() {
     let mut redis = RedisServer::start();
     let larder = Larder::start(&["--source", &redis.url(), "--threads", "1"]);

@@ -7,7 +7,7 @@
 use super::{
     Flow,
     call::Call,
-    fault::{DB_INDEX, Fault, int},
+    fault::{DB_INDEX, Fault, SYNTAX, int},
     relay,
     session::Session,
 };
@@ -85,7 +85,8 @@ pub(super) fn tracking(call: &mut Call<'_>) -> Result<Flow, Fault> {
         "client|tracking" if starts => {
             return Err(Fault::Said("ERR Client tracking needs a Redis source (setting source)"));
         }
-        "client|tracking" => call.reply.ok(),
+        "client|tracking" if call.arg(2).eq_ignore_ascii_case(b"off") => call.reply.ok(),
+        "client|tracking" => return Err(SYNTAX),
         "client|caching" => {
             return Err(Fault::Said(
                 "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",

@@ -113,9 +113,14 @@ pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis
     relayed.join(&Call { worker, command, args: *args, now, nested: false, reply, session })
 }
 
+/// Is it Redis's to answer, if there is one?
+fn at_source(command: &Command, args: Args<'_>) -> bool {
+    command.flags.has(Flags::AT_SOURCE) && !(command.name.starts_with("config|") && commands::config::is_ours(args))
+}
+
 fn known_or_forwarded(args: &Args<'_>) -> &'static Command {
     match find_for(*args) {
-        Found::Command(command) if !command.flags.has(Flags::AT_SOURCE) => command,
+        Found::Command(command) if !at_source(command, *args) => command,
         // `begin` has said so.
         _ => &FORWARDED,
     }
@@ -183,7 +188,7 @@ impl Call<'_> {
                 function(self, &mut self.lock())?;
                 Ok(Flow::Done)
             }
-            Run::Local(_) if self.command.flags.has(Flags::AT_SOURCE) && self.group().source.as_redis().is_some() => {
+            Run::Local(_) if at_source(self.command, self.args) && self.group().source.as_redis().is_some() => {
                 Ok(Flow::Relay)
             }
             Run::Local(function) => function(self),
@@ -207,7 +212,7 @@ fn unusual(
 ) -> Flow {
     let mark = out.mark();
     let found = match found {
-        Found::Command(command) if !command.flags.has(Flags::AT_SOURCE) => found,
+        Found::Command(command) if !at_source(command, *args) => found,
         _ if is_forwarded(worker, args) => Found::Command(&FORWARDED),
         found => found,
     };

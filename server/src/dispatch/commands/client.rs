@@ -208,7 +208,10 @@ impl<'a> Filter<'a> {
                         _ => return Err(SYNTAX),
                     };
                 }
-                b"maxage" => filter.max_age = positive(value, "ERR maxage should be greater than 0")?,
+                b"maxage" => {
+                    integer(value)?;
+                    filter.max_age = positive(value, "ERR maxage should be greater than 0")?;
+                }
                 _ => return Err(SYNTAX),
             }
         }

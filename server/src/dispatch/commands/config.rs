@@ -1,4 +1,5 @@
-//! CONFIG: Larder's settings under the names that Redis has for them, for clients and tools that ask.
+//! CONFIG: Larder's settings under the names that Redis has for them, for clients and tools that ask. With a Redis source, those that
+//! are not [ours](is_ours) are Redis's to give and to change.
 use crate::{
     config::LogLevel,
     dispatch::{
@@ -7,6 +8,7 @@ use crate::{
         fault::{Fault, SYNTAX},
         glob,
     },
+    proto::resp::Args,
 };
 
 type Done = Result<Flow, Fault>;
@@ -50,6 +52,8 @@ const PARAMETERS: &[Parameter] = &[
         get: |call| call.worker.app.settings.idle_timeout.map_or(0, |t| t.as_secs()).to_string(),
     },
 ];
+/// What this process has whatever its source.
+const OURS: [&str; 7] = ["bind", "io-threads", LOG_LEVEL, "maxclients", MAX_MEMORY, "port", "timeout"];
 const MAX_MEMORY: &str = "maxmemory";
 const LOG_LEVEL: &str = "loglevel";
 
@@ -77,6 +81,12 @@ fn addresses(call: &Call<'_>) -> String {
 
 fn find(name: &[u8]) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|p| p.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Does CONFIG GET or SET name a parameter that is this process's own, in front of Redis, too? A pattern does not.
+pub(in crate::dispatch) fn is_ours(args: Args<'_>) -> bool {
+    let step = if args.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"set")) { 2 } else { 1 };
+    args.from(2).step_by(step).any(|name| OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes())))
 }
 
 /// CONFIG GET pattern [pattern …]

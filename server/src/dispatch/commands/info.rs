@@ -5,6 +5,7 @@ use crate::{
     telemetry::Process,
 };
 use larder_engine::Stats;
+use std::sync::atomic::Ordering::Relaxed;
 use std::fmt::Write as _;
 
 /// Writes a section's lines.
@@ -86,9 +87,10 @@ fn server(info: &mut Info<'_, '_>) {
 
 fn clients(info: &mut Info<'_, '_>) {
     let clients = &info.call.worker.app.clients;
-    info.line("connected_clients", clients.list().len());
+    let connected = clients.list();
+    info.line("connected_clients", connected.len());
     info.line("maxclients", clients.limit());
-    info.line("blocked_clients", 0);
+    info.line("blocked_clients", connected.iter().filter(|client| client.blocked.load(Relaxed)).count());
     info.line("tracking_clients", 0);
 }
 

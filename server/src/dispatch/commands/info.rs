@@ -5,8 +5,8 @@ use crate::{
     telemetry::Process,
 };
 use larder_engine::Stats;
-use std::sync::atomic::Ordering::Relaxed;
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Writes a section's lines.
 type Section = fn(&mut Info<'_, '_>);

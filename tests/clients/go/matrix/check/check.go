@@ -27,13 +27,18 @@ type failure string
 
 // Fail ends a check.
 func Fail(format string, args ...any) {
-	lines := ""
-	for skip := 1; skip < 8; skip++ {
-		if _, file, line, ok := runtime.Caller(skip); ok && strings.HasSuffix(file, "main.go") {
-			lines = fmt.Sprintf("line %d: ", line)
+	// The outermost line of the check itself: the frame before this package's again.
+	where := ""
+	for skip := 1; ; skip++ {
+		_, file, line, ok := runtime.Caller(skip)
+		if !ok || where != "" && !strings.HasSuffix(file, "main.go") {
+			break
+		}
+		if strings.HasSuffix(file, "main.go") {
+			where = fmt.Sprintf("line %d: ", line)
 		}
 	}
-	panic(failure(lines + fmt.Sprintf(format, args...)))
+	panic(failure(where + fmt.Sprintf(format, args...)))
 }
 
 // Equal demands a value and no error.

@@ -12,9 +12,9 @@ import termios
 import time
 
 HOST, PORT = sys.argv[1].rsplit(":", 1)
-# What the line editor draws around a line that waits for input, after the prompt.
-WAITS = re.compile(rf"\r{re.escape(HOST)}:{PORT}(\(TX\))?> \x1b\[0K\r\x1b\[\d+C$")
-PATIENCE = 20
+# The prompt at the beginning of a line, with nothing behind it but where the cursor goes.
+WAITS = rf"(?:^|[\r\n])(?:\x1b\[0K)?{re.escape(HOST)}:{PORT}(?:\(TX\))?> (?:\r\x1b\[\d+C)?$"
+PATIENCE = 3
 
 
 class Terminal:
@@ -44,10 +44,9 @@ class Terminal:
         self.type(line + "\r")
 
     def answer(self):
-        shown = self.until(WAITS)
         # The line itself was drawn anew with each letter; the answer begins on the next one.
-        lines = WAITS.sub("", shown).replace("\r", "").split("\n")[1:]
-        return "\n".join(lines).rstrip("\n")
+        shown = self.until(rf"\n(?s:.*){WAITS}")
+        return re.sub(WAITS, "", shown[shown.index("\n") :]).replace("\r", "").strip("\n")
 
     def ask(self, line):
         self.start(line)
@@ -74,9 +73,7 @@ class Matrix:
             self.redis.until(rf"{command} \x1b\[[0-9;]*m{hint}")
             self.redis.type("\x15")  # Ctrl-U: the line is empty again
             self.redis.until(WAITS)
-        assert "Returns the string value of a key" in " ".join(self.redis.ask("HELP GET").split()).replace(
-            "Get the value of a key", "Returns the string value of a key"
-        )
+        assert "since:" in self.redis.ask("HELP GET")
 
     def strings(self):
         ask, k = self.redis.ask, self.key("string")

@@ -3,8 +3,8 @@
 //! ```text
 //! Args ─► find ─► arity, password, MULTI? ─► begin ─┬─ on the tier, under its locks ─► reply
 //!                                                   ├─ GET, MGET: the group; misses ─► Pending
-//!                                                   └─ Redis source: Alone ─► run ─► relayed, reply passed on
-//!            └─ unknown here, Redis source: forwarded ─► Alone ─► …
+//!                                                   └─ Redis source: Relay ─► Relayed, with those before and behind it
+//!            └─ unknown here, Redis source: forwarded ─► Relay ─► …      (EXEC, WATCH, what blocks: Alone ─► run)
 //! ```
 //!
 //! Invariants:
@@ -25,13 +25,15 @@ mod multi;
 mod password;
 mod pending;
 mod relay;
+mod relayed;
 mod session;
 mod table;
 
 pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pending::Pending;
-pub use session::Session;
+pub use relayed::Relayed;
+pub use session::{Held, Session};
 pub use table::COMMANDS;
 
 use crate::{
@@ -56,6 +58,10 @@ pub enum Flow {
     Done,
     /// A read that waits for flights; its reply comes when [`Pending::poll`] says so.
     Pending(Pending),
+    /// It goes to the source as it is: let it [`join`] others with the same arguments. If it does not, it runs [`Alone`](Flow::Alone).
+    Relay,
+    /// What the session [holds](Session::hold) must be answered first: begin it again then.
+    Behind,
     /// It must run alone, once everything before it is answered: call [`run`] with the same arguments.
     Alone,
     /// Its reply is in the output; close after sending it.
@@ -90,13 +96,25 @@ pub fn begin(
     }
 }
 
-/// Runs a command for which [`begin`] said [`Flow::Alone`].
-pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &mut Output) -> Flow {
-    let command = match find_for(*args) {
+/// Adds a command for which [`begin`] said [`Flow::Relay`] to others; false if it must run alone instead.
+pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> bool {
+    let command = known_or_forwarded(args);
+    let mut unused = Output::default();
+    let reply = Reply::new(&mut unused, session.resp3);
+    relayed.join(&Call { worker, command, args: *args, now, reply, session })
+}
+
+fn known_or_forwarded(args: &Args<'_>) -> &'static Command {
+    match find_for(*args) {
         Found::Command(command) => command,
         // `begin` has said so.
         Found::Unknown | Found::UnknownSub(_) => &FORWARDED,
-    };
+    }
+}
+
+/// Runs a command for which [`begin`] said [`Flow::Alone`].
+pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &mut Output) -> Flow {
+    let command = known_or_forwarded(args);
     let silent = session.is_silent();
     let mark = out.mark();
     let mut call =
@@ -151,7 +169,7 @@ impl Call<'_> {
             }
             Run::Local(function) => function(self),
             Run::Transaction(step) => multi::step(self, step),
-            Run::Forward => Ok(Flow::Alone),
+            Run::Forward => Ok(Flow::Relay),
             Run::Container => Err(arity(self.command)),
         }
     }
@@ -191,6 +209,7 @@ fn unusual(
             fail_early(worker, session, found, &fault, out);
             Flow::Done
         }
+        Ok(command) if !session.may_begin(command) => return Flow::Behind,
         Ok(command) => {
             count(worker, session, command);
             let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
@@ -198,9 +217,10 @@ fn unusual(
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return multi::queue(call);
                 }
-                if call.session.pinned.is_some() && call.command.is_data() {
+                let relayed = call.session.pinned.is_some() || call.session.holds(Held::Relayed);
+                if relayed && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
-                    return Ok(Flow::Alone);
+                    return Ok(Flow::Relay);
                 }
                 call.begin(batch)
             })
@@ -208,7 +228,10 @@ fn unusual(
     };
     match flow {
         // Not over yet.
-        Flow::Alone => return flow,
+        Flow::Alone | Flow::Behind => return flow,
+        // Whose reply will not be wanted is not worth the company.
+        Flow::Relay if session.is_silent() => return Flow::Alone,
+        Flow::Relay => {}
         Flow::Pending(_) if session.is_silent() => {
             out.truncate(mark);
             session.command_over();

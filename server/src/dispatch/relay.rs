@@ -7,13 +7,15 @@ use super::{
     commands::strings,
     fault::{Answer, Fault},
     forward::{self, Touched},
+    session::Session,
 };
 use crate::{
+    app::Worker,
     clock,
     net::clients::Client,
     proto::resp::{Args, View, view, write_command},
     read::Writing,
-    source::{Relay, SourceError},
+    source::{Relay, Replies, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Tier;
@@ -35,7 +37,7 @@ pub(super) fn copy_will_do(
             return Ok(Flow::Done);
         }
     }
-    Ok(Flow::Alone)
+    Ok(if call.command.flags.has(Flags::FLUSH) { Flow::Alone } else { Flow::Relay })
 }
 
 /// Runs a command that goes to the source.
@@ -58,11 +60,11 @@ async fn command(call: &mut Call<'_>) -> Answer {
         false => send(call, encoded, 1).await,
     };
     let taken = match &sent {
-        Ok(replies) => replies.first().filter(|reply| !is_error(reply)),
+        Ok(replies) => replies.iter().next().filter(|reply| !is_error(reply)),
         Err(_) => None,
     };
     match taken {
-        Some(reply) if *reply == b"+OK\r\n"[..] => match strings::stored(call) {
+        Some(b"+OK\r\n") => match strings::stored(call) {
             Some((value, expiry)) => writings.into_iter().for_each(|writing| {
                 writing.put(value, expiry, clock::now());
             }),
@@ -79,9 +81,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     if touched.everything && (taken.is_some() || is_lost(&sent)) {
         group.flushed();
     }
-    for reply in sent? {
-        pass_on(call, reply);
-    }
+    pass_on(call, sent?.bytes().clone());
     Ok(())
 }
 
@@ -110,12 +110,12 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
     let sent = match data == 0 && call.session.pinned.is_none() {
         // Nothing in it concerns the source.
-        true => Ok(vec![Bytes::from_static(b"*0\r\n")]),
-        false => send(call, encoded, data + 2).await,
+        true => Ok(Bytes::from_static(b"*0\r\n")),
+        false => send(call, encoded, data + 2).await.map(|replies| replies.last()),
     };
     call.session.end_transaction();
     let result = match &sent {
-        Ok(replies) => replies.last().filter(|reply| !is_error(reply)),
+        Ok(reply) => Some(reply).filter(|reply| !is_error(reply)),
         Err(_) => None,
     };
     let Some(reply) = result else {
@@ -124,8 +124,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
             group.flushed();
         }
         // An error of EXEC's own.
-        let reply = sent?.pop();
-        pass_on(call, reply.unwrap_or_default());
+        pass_on(call, sent?);
         return Ok(Flow::Done);
     };
     let Ok(View::Array(mut values)) = view(reply) else {
@@ -173,7 +172,7 @@ async fn watch(call: &mut Call<'_>) -> Answer {
     let mut encoded = Vec::new();
     write_command(&mut encoded, call.args.from(0));
     match send(call, encoded, 1).await {
-        Ok(replies) => replies.into_iter().for_each(|reply| pass_on(call, reply)),
+        Ok(replies) => pass_on(call, replies.bytes().clone()),
         Err(error) => {
             call.session.unwatch();
             return Err(error.into());
@@ -196,7 +195,7 @@ async fn touched<'a>(call: &Call<'_>, command: &Command, args: Args<'a>) -> Resu
 }
 
 /// Sends a command that may wait for something to happen, and waits with it: on a connection of its own.
-async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Vec<Bytes>, SourceError> {
+async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Replies, SourceError> {
     struct Blocked<'c>(&'c Client);
     impl Drop for Blocked<'_> {
         fn drop(&mut self) {
@@ -209,18 +208,26 @@ async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Vec<Bytes>, SourceEr
 }
 
 /// Sends encoded commands over the pinned connection if there is one, else over the worker's.
-async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Result<Vec<Bytes>, SourceError> {
+async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Result<Replies, SourceError> {
     let resp3 = call.session.resp3;
-    let relay = match &call.session.pinned {
-        Some(pinned) => &**pinned,
-        None => shared(call)?,
-    };
+    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
     relay.relay(commands.into(), count, resp3).await
+}
+
+/// The connection for a client's commands: its own, if it has one, else its worker's.
+pub(super) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
+    match &session.pinned {
+        Some(pinned) => Some(&**pinned),
+        None => worker.groups[0].source.as_redis(),
+    }
 }
 
 fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
     let group = call.group();
-    group.source.as_redis().ok_or_else(|| SourceError::Unavailable("it is no Redis".into()))
+    group.source.as_redis().ok_or_else(no_redis)
+}
+fn no_redis() -> SourceError {
+    SourceError::Unavailable("it is no Redis".into())
 }
 
 fn pass_on(call: &mut Call<'_>, reply: Bytes) {
@@ -233,10 +240,10 @@ fn pass_on(call: &mut Call<'_>, reply: Bytes) {
     }
 }
 
-fn is_error(reply: &[u8]) -> bool {
+pub(super) fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!') | None)
 }
-fn is_lost(sent: &Result<Vec<Bytes>, SourceError>) -> bool {
+fn is_lost<T>(sent: &Result<T, SourceError>) -> bool {
     matches!(sent, Err(SourceError::Lost(_)))
 }
 /// The source took a write of which we do not know the result.
@@ -244,7 +251,7 @@ fn forget(writings: Vec<Writing<'_>>) {
     writings.into_iter().for_each(Writing::forget);
 }
 /// The source refused, was not reached, or did not say.
-fn not_taken(writings: Vec<Writing<'_>>, sent: &Result<Vec<Bytes>, SourceError>) {
+fn not_taken<T>(writings: Vec<Writing<'_>>, sent: &Result<T, SourceError>) {
     match is_lost(sent) {
         true => forget(writings),
         false => writings.into_iter().for_each(Writing::refused),

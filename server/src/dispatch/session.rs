@@ -1,5 +1,9 @@
 //! The state of one connection of the Redis protocol.
-use super::{multi::Transacting, password};
+use super::{
+    command::{Command, Run},
+    multi::Transacting,
+    password,
+};
 use crate::{app::Worker, net::clients::Client, source::Relay, telemetry::Counters};
 use std::sync::Arc;
 
@@ -13,6 +17,7 @@ pub struct Session {
     pub(super) resp3: bool,
     authenticated: bool,
     replies: Replies,
+    held: Held,
     /// Commands queued by MULTI.
     pub(super) multi: Option<Transacting>,
     /// WATCHed keys and the versions that they had (0: absent), without a source.
@@ -22,6 +27,17 @@ pub struct Session {
     /// State of the generator behind RANDOMKEY.
     random: u64,
     unusual: bool,
+}
+
+/// What a connection has begun that is not answered yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing.
+    Nothing,
+    /// Reads that wait for flights.
+    Reads,
+    /// Commands that were relayed to the source.
+    Relayed,
 }
 
 /// CLIENT REPLY.
@@ -45,6 +61,7 @@ impl Session {
             resp3: false,
             authenticated: !password::is_required(&worker.app.settings),
             replies: Replies::On,
+            held: Held::Nothing,
             multi: None,
             watched: Vec::new(),
             pinned: None,
@@ -67,10 +84,39 @@ impl Session {
         self.unusual
     }
 
+    /// Says what the connection holds from now on.
+    pub fn hold(&mut self, held: Held) {
+        self.held = held;
+        self.settle();
+    }
+    pub(super) fn holds(&self, held: Held) -> bool {
+        self.held == held
+    }
+    /// May this command be begun before what is held is answered? Reads of the tier and relayed commands travel on different
+    /// connections and must not overtake each other.
+    pub(super) fn may_begin(&self, command: &Command) -> bool {
+        let reads = matches!(command.run, Run::Get | Run::MultiGet);
+        match self.held {
+            Held::Nothing => true,
+            Held::Reads => reads || !command.is_data(),
+            // Even what does not concern the source may concern the connection to it.
+            Held::Relayed if self.multi.is_some() || self.is_silent() => false,
+            Held::Relayed => command.is_data() && (self.pinned.is_some() || !reads),
+        }
+    }
+
+    /// In the database that the memory tier has copies of?
+    pub(super) fn is_at_home(&self) -> bool {
+        true
+    }
+
     /// To be called after any change of the fields that others may write.
     pub(super) fn settle(&mut self) {
-        self.unusual =
-            !self.authenticated || self.replies != Replies::On || self.multi.is_some() || self.pinned.is_some();
+        self.unusual = !self.authenticated
+            || self.replies != Replies::On
+            || self.multi.is_some()
+            || self.pinned.is_some()
+            || self.held != Held::Nothing;
     }
 
     pub(super) fn authenticate(&mut self, authenticated: bool) {

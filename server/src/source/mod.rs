@@ -169,15 +169,49 @@ pub trait Source {
     }
 }
 
+/// Raw replies, in the order of their commands.
+#[derive(Debug, Default)]
+pub struct Replies {
+    bytes: Bytes,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+impl Replies {
+    /// All of them, as they came.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+    /// Each by itself.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|at| &self[at])
+    }
+    /// The last; empty if there is none.
+    pub fn last(&self) -> Bytes {
+        self.bytes.slice(self.begin(self.ends.len().saturating_sub(1))..)
+    }
+    fn begin(&self, at: usize) -> usize {
+        at.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+}
+impl std::ops::Index<usize> for Replies {
+    type Output = [u8];
+    fn index(&self, at: usize) -> &[u8] {
+        &self.bytes[self.begin(at)..self.ends[at]]
+    }
+}
+
 /// A source that takes whole Redis commands.
 pub trait Relay {
-    /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies, one `Bytes` each
-    /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol).
-    fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
+    /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies
+    /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol). They are queued when this returns, behind
+    /// all that was relayed before in the same protocol, whatever becomes of the future.
+    fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
     /// Sends one encoded command that may take any time (BLPOP) on a connection of its own, and waits as long as it takes. Dropping the
     /// future ends that connection.
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
-    /// The server's table of commands; asks for it when it is needed first, and again after a reconnect.
+    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>>;
+    /// The server's table of commands, if it has been asked for.
+    fn known_commands(&self) -> Option<Arc<Commands>>;
+    /// The same; asks for it when it is needed first, and again after a reconnect.
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
     /// A connection of its own, for state that lasts (WATCH).
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;

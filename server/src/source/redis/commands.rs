@@ -4,6 +4,7 @@
 //! From version 7 on the table describes key positions in full (<https://redis.io/docs/latest/develop/reference/key-specs/>);
 //! for older servers the few commands that need it are described here.
 use crate::proto::resp::{Args, Malformed, Values, View, parse_i64, view};
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// Longest name that is looked up, `parent|sub` included.
@@ -12,7 +13,7 @@ const MAX_NAME: usize = 128;
 /// The table. Empty if the server would not tell.
 #[derive(Debug, Default)]
 pub struct Commands {
-    rows: HashMap<Box<[u8]>, Upstream>,
+    rows: HashMap<Box<[u8]>, Upstream, RandomState>,
 }
 
 /// A command of the server.

@@ -21,7 +21,7 @@ use crate::{
     proto::output::Output,
     read::Fetch,
     source::{
-        SourceError,
+        Replies, SourceError,
         health::{Stand, Standing, Vouching},
     },
 };
@@ -153,7 +153,7 @@ impl Link {
         let call = Call { commands, count, deadline: Instant::now() + limit, answer: Some(sender) };
         match self.check() {
             Err(error) => call.finish(Err(error)),
-            Ok(()) if count == 0 => call.finish(Ok(Vec::new())),
+            Ok(()) if count == 0 => call.finish(Ok(Replies::default())),
             Ok(()) => {
                 self.inner.queue.borrow_mut().push_back(Request::Call(call));
                 self.inner.wake();

@@ -28,7 +28,7 @@ mod tls;
 
 pub use commands::{Commands, Known, Upstream};
 
-use super::{Limits, Local, Relay, Source, SourceError, SourceHealth, Watch};
+use super::{Limits, Local, Relay, Replies, Source, SourceError, SourceHealth, Watch};
 use crate::{
     clock,
     config::{RedisAddress, RedisUrl},
@@ -41,7 +41,7 @@ use larder_engine::Millis;
 use link::Link;
 use parking_lot::Mutex;
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{Cell, OnceCell, RefCell},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -60,8 +60,9 @@ pub(super) struct Settings {
     /// Counts connections made: where one gets through, the others need not wait longer.
     connected: watch::Sender<u64>,
     /// The server's table of commands, and how many reconnects there had been when it was asked for.
-    commands: Mutex<Option<(u64, Arc<Commands>)>>,
+    commands: Mutex<Option<Learnt>>,
 }
+type Learnt = (u64, Arc<Commands>);
 impl Settings {
     /// Checks the URL's files.
     ///
@@ -108,6 +109,8 @@ pub(super) struct RedisSource {
     /// Writes and verbatim commands, where the fetches' connections are tracking.
     resp2: OnceCell<Link>,
     resp3: OnceCell<Link>,
+    /// This core's copy of the table of commands.
+    commands: RefCell<Option<Learnt>>,
 }
 
 impl RedisSource {
@@ -123,6 +126,7 @@ impl RedisSource {
             next: Cell::new(0),
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
+            commands: RefCell::default(),
         }
     }
     fn link(&self) -> &Link {
@@ -130,17 +134,16 @@ impl RedisSource {
         self.next.set(turn + 1);
         &self.links[turn]
     }
-    /// The connection for commands whose replies are of RESP2.
+    /// The connection for commands whose replies are of RESP2: always the same, for commands of one client must not overtake each other.
     fn resp2(&self) -> &Link {
         match self.tracking {
             true => self.resp2.get_or_init(|| Link::shared(self.settings.clone(), false)),
-            false => self.link(),
+            false => &self.links[0],
         }
     }
     /// Sends commands of ours and returns the last reply, unless it is an error.
     async fn ask(&self, commands: Vec<u8>, count: usize) -> Result<Bytes, SourceError> {
-        let replies = self.resp2().relay(commands.into(), count).await?;
-        let last = replies.into_iter().last().unwrap_or_default();
+        let last = self.resp2().relay(commands.into(), count).await?.last();
         match last.strip_prefix(b"-") {
             Some(text) => Err(refusal(text)),
             None => Ok(last),
@@ -157,7 +160,7 @@ fn refusal(text: &[u8]) -> SourceError {
 }
 
 /// The answer to a command whose reply is an integer.
-fn positive(reply: &Bytes) -> Result<bool, SourceError> {
+fn positive(reply: &[u8]) -> Result<bool, SourceError> {
     match reply.strip_prefix(b":").map(<[u8]>::trim_ascii_end) {
         Some(digits) => Ok(resp::parse_i64(digits).is_some_and(|count| count > 0)),
         None => Err(unexpected()),
@@ -203,7 +206,8 @@ impl Source for RedisSource {
         });
         Box::pin(async move {
             let replies = self.resp2().relay(commands.into(), 2).await?;
-            let [existed, taken] = &*replies else { return Err(unexpected()) };
+            let mut replies = replies.iter();
+            let (Some(existed), Some(taken)) = (replies.next(), replies.next()) else { return Err(unexpected()) };
             match taken.split_first() {
                 Some((b'+' | b':', _)) => positive(existed),
                 Some((b'-', text)) => Err(refusal(text)),
@@ -244,25 +248,34 @@ impl Source for RedisSource {
 }
 
 impl Relay for RedisSource {
-    fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         let link =
             if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
         Box::pin(link.relay(commands, count))
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         Box::pin(async move {
             self.links[0].check()?;
             let link = Link::single(self.settings.clone(), resp3);
             link.relay_within(command, 1, FOREVER).await
         })
     }
+    fn known_commands(&self) -> Option<Arc<Commands>> {
+        // Another connection may lead to another server.
+        let now = self.settings.health.reconnects();
+        let mine = self.commands.borrow().as_ref().filter(|(then, _)| *then == now).map(|(_, known)| known.clone());
+        mine.or_else(|| {
+            let of_all = self.settings.commands.lock().clone().filter(|(then, _)| *then == now);
+            *self.commands.borrow_mut() = of_all.clone();
+            of_all.map(|(_, known)| known)
+        })
+    }
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
         Box::pin(async {
-            // Another connection may lead to another server.
-            let now = self.settings.health.reconnects();
-            if let Some((_, known)) = self.settings.commands.lock().as_ref().filter(|(then, _)| *then == now) {
-                return Ok(known.clone());
+            if let Some(known) = self.known_commands() {
+                return Ok(known);
             }
+            let now = self.settings.health.reconnects();
             let commands = match self.ask(resp::encode(&[b"COMMAND"]), 1).await {
                 Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
                 Err(SourceError::Refused(reason)) => {
@@ -288,11 +301,14 @@ impl Relay for RedisSource {
 /// A connection for one client alone. Once lost it stays lost, for the state that it was there for is gone.
 struct Pinned(Link);
 impl Relay for Pinned {
-    fn relay<'a>(&'a self, commands: Bytes, count: usize, _resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         Box::pin(self.0.relay(commands, count))
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         Box::pin(self.0.relay_within(command, 1, FOREVER))
+    }
+    fn known_commands(&self) -> Option<Arc<Commands>> {
+        None
     }
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
         Box::pin(async { Err(SourceError::Unavailable("a pinned connection keeps no table of commands".into())) })

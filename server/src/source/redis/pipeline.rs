@@ -7,7 +7,7 @@ use crate::{
         resp::{Malformed, Reply, Scanner, View, parse_i64, view},
     },
     read::Fetch,
-    source::{Found, SourceError, SourceHealth, Watch},
+    source::{Found, Replies, SourceError, SourceHealth, Watch},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
@@ -73,7 +73,7 @@ pub(super) struct Call {
     /// `None`: nobody wants to know (a probe).
     pub(super) answer: Option<oneshot::Sender<Answer>>,
 }
-pub(super) type Answer = Result<Vec<Bytes>, SourceError>;
+pub(super) type Answer = Result<Replies, SourceError>;
 impl Call {
     pub(super) fn finish(self, answer: Answer) {
         if let Some(sender) = self.answer {
@@ -86,7 +86,7 @@ impl Call {
 /// What the next replies belong to.
 enum Owed {
     Batch(Batch),
-    Call { call: Call, replies: Vec<Bytes> },
+    Call { call: Call, replies: BytesMut, ends: Vec<usize> },
 }
 
 /// A transaction whose fetches are the next `left` of [`Pipeline::sent`].
@@ -186,8 +186,8 @@ impl Pipeline {
                     } else {
                         out.put_shared(commands);
                     }
-                    let replies = Vec::with_capacity(call.count.min(BATCH));
-                    self.owed.push_back(Owed::Call { call, replies });
+                    let ends = Vec::with_capacity(call.count.min(BATCH));
+                    self.owed.push_back(Owed::Call { call, replies: BytesMut::new(), ends });
                 }
             }
         }
@@ -256,15 +256,22 @@ impl Pipeline {
         match self.owed.front_mut() {
             None if input.is_empty() => Ok(false),
             None => Err(Malformed),
-            Some(Owed::Call { call, replies }) => {
+            Some(Owed::Call { call, replies, ends }) => {
                 let Some(len) = self.scanner.scan(input)? else {
                     return Ok(false);
                 };
-                replies.push(take(input, len));
-                if replies.len() == call.count
-                    && let Some(Owed::Call { call, replies }) = self.owed.pop_front()
+                ends.push(replies.len() + len);
+                if len >= LINKED && replies.is_empty() {
+                    *replies = input.split_to(len);
+                } else {
+                    // Copied: small ones do not hold on to the buffer, and those of one call lie together.
+                    replies.extend_from_slice(&input[..len]);
+                    input.advance(len);
+                }
+                if ends.len() == call.count
+                    && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front()
                 {
-                    call.finish(Ok(replies));
+                    call.finish(Ok(Replies { bytes: replies.freeze(), ends }));
                 }
                 Ok(true)
             }
@@ -552,17 +559,6 @@ impl Drop for Pipeline {
 /// Why a request failed that its deadline overtook.
 pub(super) fn timed_out(timeout: Duration) -> Arc<str> {
     format!("timed out after {timeout:?} (source-timeout)").into()
-}
-
-/// Takes a reply out of the input: small ones are copied so that they do not hold on to the buffer.
-fn take(input: &mut BytesMut, len: usize) -> Bytes {
-    if len < LINKED {
-        let reply = Bytes::copy_from_slice(&input[..len]);
-        input.advance(len);
-        reply
-    } else {
-        input.split_to(len).freeze()
-    }
 }
 
 #[cfg(test)]

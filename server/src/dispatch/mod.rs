@@ -13,6 +13,7 @@
 //! - A command's function sees the tier under locks that cover all its keys; it never takes locks itself.
 //!
 //! A new command is a row in [`table`] and a function in one of the files of `commands`.
+mod attached;
 mod call;
 mod calls;
 mod command;
@@ -85,7 +86,15 @@ pub fn begin(
     match find_for(*args) {
         Found::Command(command) if !session.is_unusual() && command.takes(args.len()) => {
             count(worker, session, command);
-            let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
+            let call = &mut Call {
+                worker,
+                command,
+                args: *args,
+                now,
+                nested: false,
+                reply: Reply::new(out, session.resp3),
+                session,
+            };
             let flow = call.answering(|call| call.begin(batch));
             if call.session.is_unusual() {
                 call.session.command_over();
@@ -101,7 +110,7 @@ pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis
     let command = known_or_forwarded(args);
     let mut unused = Output::default();
     let reply = Reply::new(&mut unused, session.resp3);
-    relayed.join(&Call { worker, command, args: *args, now, reply, session })
+    relayed.join(&Call { worker, command, args: *args, now, nested: false, reply, session })
 }
 
 fn known_or_forwarded(args: &Args<'_>) -> &'static Command {
@@ -117,8 +126,15 @@ pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &
     let command = known_or_forwarded(args);
     let silent = session.is_silent();
     let mark = out.mark();
-    let mut call =
-        Call { worker, command, args: *args, now: clock::now(), reply: Reply::new(out, session.resp3), session };
+    let mut call = Call {
+        worker,
+        command,
+        args: *args,
+        now: clock::now(),
+        nested: false,
+        reply: Reply::new(out, session.resp3),
+        session,
+    };
     let flow = match relay::run(&mut call).await {
         Ok(flow) => flow,
         Err(fault) => {
@@ -201,6 +217,12 @@ fn unusual(
             flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => {
                 Err(Fault::Said("ERR Command not allowed inside a transaction"))
             }
+            flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => {
+                Err(Fault::Told(format!(
+                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                    command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
+                ).into_bytes()))
+            }
             _ => Ok(command),
         },
     };
@@ -212,7 +234,15 @@ fn unusual(
         Ok(command) if !session.may_begin(command) => return Flow::Behind,
         Ok(command) => {
             count(worker, session, command);
-            let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
+            let call = &mut Call {
+                worker,
+                command,
+                args: *args,
+                now,
+                nested: false,
+                reply: Reply::new(out, session.resp3),
+                session,
+            };
             call.answering(|call| {
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return multi::queue(call);

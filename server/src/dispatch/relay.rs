@@ -1,7 +1,7 @@
 //! Commands on a Redis source: sent as they came, the reply passed on as it came. What writes is registered with the group
 //! first, so that neither a fetch nor another write that overlaps it leaves an older value in the tier.
 use super::{
-    Flow,
+    Flow, attached,
     call::Call,
     command::{Command, Flags, Run, Transaction},
     commands::strings,
@@ -45,6 +45,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.run {
         Run::Transaction(Transaction::Exec) => exec(call).await,
         Run::Transaction(_) => watch(call).await.map(|()| Flow::Done),
+        Run::Local(_) => attached::run(call).await,
         _ => command(call).await.map(|()| Flow::Done),
     }
 }
@@ -55,7 +56,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let writings: Vec<Writing<'_>> = touched.written.iter().map(|key| group.writing(group.cache.key(key))).collect();
     let mut encoded = Vec::new();
     write_command(&mut encoded, call.args.from(0));
-    let sent = match touched.blocks && call.session.pinned.is_none() {
+    let sent = match touched.blocks {
         true => block(call, encoded).await,
         false => send(call, encoded, 1).await,
     };
@@ -64,7 +65,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
         Err(_) => None,
     };
     match taken {
-        Some(b"+OK\r\n") => match strings::stored(call) {
+        Some(b"+OK\r\n") => match strings::stored(call).filter(|_| call.session.is_at_home()) {
             Some((value, expiry)) => writings.into_iter().for_each(|writing| {
                 writing.put(value, expiry, clock::now());
             }),
@@ -81,7 +82,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     if touched.everything && (taken.is_some() || is_lost(&sent)) {
         group.flushed();
     }
-    pass_on(call, sent?.bytes().clone());
+    pass_on(call, &sent?);
     Ok(())
 }
 
@@ -111,7 +112,11 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let sent = match data == 0 && call.session.pinned.is_none() {
         // Nothing in it concerns the source.
         true => Ok(Bytes::from_static(b"*0\r\n")),
-        false => send(call, encoded, data + 2).await.map(|replies| replies.last()),
+        false => {
+            let sent = send(call, encoded, data + 2).await;
+            call.session.skip_replies(data + 1, call.reply.output());
+            sent.map(|replies| replies.last())
+        }
     };
     call.session.end_transaction();
     let result = match &sent {
@@ -124,14 +129,14 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
             group.flushed();
         }
         // An error of EXEC's own.
-        pass_on(call, sent?);
+        pass_part(call, sent?);
         return Ok(Flow::Done);
     };
     let Ok(View::Array(mut values)) = view(reply) else {
         // A watched key was written.
         writings.into_iter().for_each(Writing::refused);
         let reply = reply.clone();
-        pass_on(call, reply);
+        pass_part(call, reply);
         return Ok(Flow::Done);
     };
     forget(writings);
@@ -152,7 +157,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
                 call.nested(command, args, |call| super::multi::step(call, around));
             }
             _ => match values.next_raw() {
-                Some(raw) => pass_on(call, reply.slice_ref(raw)),
+                Some(raw) => pass_part(call, reply.slice_ref(raw)),
                 None => return Err(Fault::Said("ERR source unavailable: short reply to EXEC")),
             },
         }
@@ -164,15 +169,12 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
 }
 
 async fn watch(call: &mut Call<'_>) -> Answer {
-    if call.session.pinned.is_none() {
-        let pinned = shared(call)?.pin(call.session.resp3).await?;
-        call.session.pinned = Some(pinned);
-        call.session.settle();
-    }
+    pin(call).await?;
+    call.session.watching = true;
     let mut encoded = Vec::new();
     write_command(&mut encoded, call.args.from(0));
     match send(call, encoded, 1).await {
-        Ok(replies) => pass_on(call, replies.bytes().clone()),
+        Ok(replies) => pass_on(call, &replies),
         Err(error) => {
             call.session.unwatch();
             return Err(error.into());
@@ -204,11 +206,12 @@ async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Replies, SourceError
     }
     call.session.client.blocked.store(true, Relaxed);
     let _until_it_ends = Blocked(&call.session.client);
-    shared(call)?.relay_patiently(command.into(), call.session.resp3).await
+    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
+    relay.relay_patiently(command.into(), call.session.resp3).await
 }
 
 /// Sends encoded commands over the pinned connection if there is one, else over the worker's.
-async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Result<Replies, SourceError> {
+pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Result<Replies, SourceError> {
     let resp3 = call.session.resp3;
     let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
     relay.relay(commands.into(), count, resp3).await
@@ -222,7 +225,17 @@ pub(super) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dy
     }
 }
 
-fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
+/// Gives the client a connection of its own, unless it has one.
+pub(super) async fn pin(call: &mut Call<'_>) -> Answer {
+    if call.session.pinned.is_none() {
+        let pinned = shared(call)?.pin(call.session.resp3).await?;
+        call.session.pinned = Some(pinned);
+        call.session.settle();
+    }
+    Ok(())
+}
+
+pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
     let group = call.group();
     group.source.as_redis().ok_or_else(no_redis)
 }
@@ -230,7 +243,13 @@ fn no_redis() -> SourceError {
     SourceError::Unavailable("it is no Redis".into())
 }
 
-fn pass_on(call: &mut Call<'_>, reply: Bytes) {
+pub(super) fn pass_on(call: &mut Call<'_>, replies: &Replies) {
+    let errors = replies.iter().filter(|reply| is_error(reply)).count();
+    call.session.counters.redis_errors.add(errors as u64);
+    call.session.pass_replies(replies, call.reply.output());
+}
+/// A reply, or a part of one.
+fn pass_part(call: &mut Call<'_>, reply: Bytes) {
     if is_error(&reply) {
         call.session.counters.redis_errors.add(1);
     }

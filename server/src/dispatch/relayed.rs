@@ -29,8 +29,6 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A reply from this length on is linked rather than copied.
-const SHARED_FROM: usize = 16 * 1024;
 /// Room for the commands of a pipeline, so that it need not grow often.
 const ROOM: usize = 1024;
 
@@ -179,7 +177,7 @@ impl Relayed {
             Ok(replies) => {
                 let errors = replies.iter().filter(|reply| relay::is_error(reply)).count();
                 session.counters.redis_errors.add(errors as u64);
-                pass_on(session, &replies, out);
+                session.pass_replies(&replies, out);
             }
             Err(error) => {
                 session.counters.redis_errors.add(effects.count.into());
@@ -187,13 +185,6 @@ impl Relayed {
                 (0..effects.count).for_each(|_| fault.reply(&mut Reply::new(out, self.resp3)));
             }
         }
-    }
-}
-
-fn pass_on(_session: &mut Session, replies: &Replies, out: &mut Output) {
-    match replies.bytes().len() {
-        SHARED_FROM.. => out.put_shared(replies.bytes().clone()),
-        _ => out.put(replies.bytes()),
     }
 }
 

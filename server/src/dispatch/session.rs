@@ -1,11 +1,13 @@
 //! The state of one connection of the Redis protocol.
 use super::{
+    attached::Attached,
     command::{Command, Run},
     multi::Transacting,
     password,
 };
 use crate::{app::Worker, net::clients::Client, source::Relay, telemetry::Counters};
-use std::sync::Arc;
+use bytes::Bytes;
+use std::{mem, sync::Arc};
 
 /// What a connection has said so far: protocol, password, transaction, reply mode.
 pub struct Session {
@@ -22,8 +24,11 @@ pub struct Session {
     pub(super) multi: Option<Transacting>,
     /// WATCHed keys and the versions that they had (0: absent), without a source.
     pub(super) watched: Vec<(Box<[u8]>, u64)>,
-    /// WATCH on a Redis source: everything goes over this connection until the transaction is over.
+    /// On a Redis source, with WATCH and what [`attached`](super::attached) says: everything goes over this connection.
     pub(super) pinned: Option<Box<dyn Relay>>,
+    /// WATCH, until the transaction is over.
+    pub(super) watching: bool,
+    pub(super) attached: Attached,
     /// State of the generator behind RANDOMKEY.
     random: u64,
     unusual: bool,
@@ -65,6 +70,8 @@ impl Session {
             multi: None,
             watched: Vec::new(),
             pinned: None,
+            watching: false,
+            attached: Attached::default(),
             unusual: false,
         };
         session.client.about.lock().user = password::USER_NAME.into();
@@ -107,7 +114,7 @@ impl Session {
 
     /// In the database that the memory tier has copies of?
     pub(super) fn is_at_home(&self) -> bool {
-        true
+        self.attached.database.is_none()
     }
 
     /// To be called after any change of the fields that others may write.
@@ -116,6 +123,7 @@ impl Session {
             || self.replies != Replies::On
             || self.multi.is_some()
             || self.pinned.is_some()
+            || self.is_attached()
             || self.held != Held::Nothing;
     }
 
@@ -162,13 +170,23 @@ impl Session {
 
     pub(super) fn unwatch(&mut self) {
         self.watched.clear();
-        self.pinned = None;
-        self.settle();
+        let watching = mem::take(&mut self.watching);
+        if watching
+            && self.is_attached()
+            && let Some(pinned) = &self.pinned
+        {
+            // Sent when this returns; nobody waits for the reply.
+            drop(pinned.relay(Bytes::from_static(b"*1\r\n$7\r\nUNWATCH\r\n"), 1, self.resp3));
+            self.skip_reply();
+        }
+        self.unpin();
     }
 
     /// As if newly connected (RESET).
     pub(super) fn reset(&mut self, worker: &Worker) {
+        self.attached = Attached::default();
         self.end_transaction();
+        self.client.about.lock().database = 0;
         self.set_resp3(false);
         self.replies = Replies::On;
         self.client.about.lock().name = "".into();

@@ -9,9 +9,11 @@
 pub mod health;
 pub mod none;
 mod redis;
+mod unasked;
 
 pub use health::SourceHealth;
 pub use redis::{Commands, Known, Upstream};
+pub use unasked::Unasked;
 
 use crate::{config::SourceUrl, read::Fetch};
 use bytes::Bytes;
@@ -213,6 +215,13 @@ pub trait Relay {
     fn known_commands(&self) -> Option<Arc<Commands>>;
     /// The same; asks for it when it is needed first, and again after a reconnect.
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
-    /// A connection of its own, for state that lasts (WATCH).
+    /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING).
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
+    /// On a pinned connection: sends one command, of which it is not known how many replies it has: until the answer to a `PING`
+    /// behind it (`marked`), or one.
+    fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
+    /// On a pinned connection: what the server says unasked.
+    fn unasked(&self) -> Option<&Unasked>;
+    /// The database of the URL.
+    fn database(&self) -> u32;
 }

@@ -20,6 +20,7 @@ use crate::{
         resp::{self, Limits, Parsed, Parser},
     },
     read::Fetch,
+    source::SourceError,
 };
 use larder_engine::Millis;
 use std::{
@@ -274,6 +275,18 @@ impl Conn {
             }
         }
         progress
+    }
+
+    /// Has the client connections to the source of its own, where something may come unasked?
+    pub fn is_attached(&self) -> bool {
+        self.session.is_attached()
+    }
+    /// Moves what came there to [`Conn::out`]. Ready if something did.
+    ///
+    /// # Errors
+    /// Such a connection is lost, and the client's must end.
+    pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+        self.session.poll_unasked(cx, &mut self.out)
     }
 
     /// Is too much due to the client, or do too many reads wait?

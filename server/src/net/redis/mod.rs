@@ -193,6 +193,16 @@ impl Loop<'_> {
                 return Poll::Ready(Ok(Event::Progress));
             }
         }
+        if self.conn.is_attached() && !self.conn.is_full() {
+            self.borrow_output();
+            let unasked = self.conn.poll_unasked(cx);
+            self.return_output();
+            match unasked {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
+                Poll::Ready(Err(_lost)) => return Poll::Ready(Ok(Event::End(End::Ours))),
+                Poll::Pending => {}
+            }
+        }
         if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
             return Poll::Ready(Ok(Event::Progress));
         }

@@ -21,7 +21,7 @@ use crate::{
     proto::output::Output,
     read::Fetch,
     source::{
-        Replies, SourceError,
+        Replies, SourceError, Unasked,
         health::{Stand, Standing, Vouching},
     },
 };
@@ -73,6 +73,8 @@ struct Inner {
     /// Its name as a queue; see [`Fetch::sent_through`].
     number: u32,
     queue: RefCell<VecDeque<Request>>,
+    /// On the connection of a single client.
+    unasked: Rc<Unasked>,
     /// The task, when it has seen the queue empty.
     waker: Cell<Option<Waker>>,
     /// Why there is no connection, once an attempt has failed.
@@ -93,6 +95,10 @@ impl Link {
     pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
         Link::spawn(settings, untracked(resp3), once)
     }
+    /// What the server says unasked there.
+    pub(super) fn unasked(&self) -> &Unasked {
+        &self.inner.unasked
+    }
     fn spawn<F: Future<Output = ()> + 'static>(
         settings: Arc<Settings>,
         hello: Hello,
@@ -103,6 +109,7 @@ impl Link {
             settings,
             hello,
             queue: RefCell::default(),
+            unasked: Rc::default(),
             waker: Cell::default(),
             down: RefCell::default(),
         });
@@ -282,7 +289,7 @@ impl Inner {
             out: Output::default(),
             unflushed: false,
             silence: if watch.is_some() { TRACKING_PROBE } else { PROBE },
-            pipeline: Pipeline::new(self.settings.clone(), watch),
+            pipeline: Pipeline::new(self.settings.clone(), watch, self.unasked.clone()),
             alarm: Alarm::new(),
             heard: Instant::now(),
         };
@@ -368,6 +375,7 @@ async fn once(link: Rc<Inner>) {
         Err(reason) => reason,
     };
     link.go_down(&reason);
+    link.unasked.note_loss();
 }
 
 /// Growing pauses, each shortened at random by up to half so that many Larders do not come back in step.

@@ -28,7 +28,7 @@ mod tls;
 
 pub use commands::{Commands, Known, Upstream};
 
-use super::{Limits, Local, Relay, Replies, Source, SourceError, SourceHealth, Watch};
+use super::{Limits, Local, Relay, Replies, Source, SourceError, SourceHealth, Unasked, Watch};
 use crate::{
     clock,
     config::{RedisAddress, RedisUrl},
@@ -40,6 +40,7 @@ use handshake::Hello;
 use larder_engine::Millis;
 use link::Link;
 use parking_lot::Mutex;
+use pipeline::UNTIL_PONG;
 use std::{
     cell::{Cell, OnceCell, RefCell},
     sync::{
@@ -296,6 +297,15 @@ impl Relay for RedisSource {
             Ok(Box::new(Pinned(link)) as Box<dyn Relay>)
         })
     }
+    fn ask(&self, command: Vec<u8>, _marked: bool) -> Local<'static, Result<Replies, SourceError>> {
+        self.relay(command.into(), 1, false)
+    }
+    fn unasked(&self) -> Option<&Unasked> {
+        None
+    }
+    fn database(&self) -> u32 {
+        self.settings.url.database
+    }
 }
 
 /// A connection for one client alone. Once lost it stays lost, for the state that it was there for is gone.
@@ -318,5 +328,17 @@ impl Relay for Pinned {
             let link = Link::single(self.0.settings().clone(), resp3);
             Ok(Box::new(Pinned(link)) as Box<dyn Relay>)
         })
+    }
+    fn ask(&self, mut command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>> {
+        if marked {
+            command.extend_from_slice(&resp::encode(&[b"PING"]));
+        }
+        Box::pin(self.0.relay(command.into(), if marked { UNTIL_PONG } else { 1 }))
+    }
+    fn unasked(&self) -> Option<&Unasked> {
+        Some(self.0.unasked())
+    }
+    fn database(&self) -> u32 {
+        self.0.settings().url.database
     }
 }

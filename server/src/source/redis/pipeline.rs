@@ -7,11 +7,11 @@ use crate::{
         resp::{Malformed, Reply, Scanner, View, parse_i64, view},
     },
     read::Fetch,
-    source::{Found, Replies, SourceError, SourceHealth, Watch},
+    source::{Found, Replies, SourceError, SourceHealth, Unasked, Watch},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 
 /// Fetches per transaction: enough to make MULTI and EXEC cheap, few enough that Redis serves others in between.
@@ -29,6 +29,9 @@ const QUEUED: &[u8] = b"+QUEUED\r\n";
 const MAX_LINE: usize = 64 * 1024;
 /// What a reply to a verbatim command may measure beyond `max-value`.
 const REPLY_MARGIN: usize = 64 * 1024 * 1024;
+
+/// A call whose replies end with that to a `PING`.
+pub(super) const UNTIL_PONG: usize = usize::MAX;
 
 /// The other end does not speak the protocol, or not in this order.
 pub(super) const CONFUSED: &str = "the source's replies are not those of a Redis server";
@@ -127,6 +130,8 @@ pub(super) struct Pipeline {
     settings: Arc<Settings>,
     /// On this connection the server announces changes.
     watch: Option<Watch>,
+    /// What it says to a client whose own it is.
+    unasked: Rc<Unasked>,
     owed: VecDeque<Owed>,
     /// Fetches of the batches in `owed`, in order.
     sent: VecDeque<Waiting>,
@@ -147,11 +152,12 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
 }
 
 impl Pipeline {
-    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>) -> Pipeline {
+    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>, unasked: Rc<Unasked>) -> Pipeline {
         let max_reply = settings.limits.max_value.saturating_add(REPLY_MARGIN);
         Pipeline {
             settings,
             watch,
+            unasked,
             owed: VecDeque::new(),
             sent: VecDeque::new(),
             body: None,
@@ -245,7 +251,12 @@ impl Pipeline {
 
     /// Takes one reply, or one part of a batch's; false when there is not enough input.
     fn step(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
-        if input.first() == Some(&b'>') && self.is_between_replies() {
+        let unasked = match input.first() {
+            Some(b'>') => self.is_between_replies(),
+            Some(b'+') => self.unasked.are_lines_expected() && input.get(1).is_some_and(u8::is_ascii_digit),
+            _ => false,
+        };
+        if unasked {
             let Some(len) = self.scanner.scan(input)? else {
                 return Ok(false);
             };
@@ -268,9 +279,16 @@ impl Pipeline {
                     replies.extend_from_slice(&input[..len]);
                     input.advance(len);
                 }
-                if ends.len() == call.count
-                    && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front()
-                {
+                let over = match call.count {
+                    UNTIL_PONG => {
+                        replies.ends_with(b"+PONG\r\n") && replies.len() - ends.iter().rev().nth(1).unwrap_or(&0) == 7
+                    }
+                    count => ends.len() == count,
+                };
+                if call.answer.is_some() {
+                    self.unasked.note_reply();
+                }
+                if over && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front() {
                     call.finish(Ok(Replies { bytes: replies.freeze(), ends }));
                 }
                 Ok(true)
@@ -292,7 +310,7 @@ impl Pipeline {
     /// concerns the replies before it, whose fills are stored, and none of those behind it.
     fn pushed(&self, message: &[u8]) -> Result<(), Malformed> {
         let (Some(watch), View::Push(mut parts)) = (&self.watch, view(message)?) else {
-            return Ok(());
+            return if self.unasked.push(message) { Ok(()) } else { Err(Malformed) };
         };
         let mut part = || parts.next_raw().map(view).transpose();
         if part()? != Some(View::Bulk(b"invalidate")) {

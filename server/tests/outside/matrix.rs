@@ -92,7 +92,7 @@ impl Server {
     }
 }
 
-fn run(program: &Program, mut server: Server, more: &[&str]) {
+fn run(program: &Program, mut server: Server) {
     let deps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps").canonicalize().unwrap_or_default();
     assert!(deps.join(program.installed).exists(), "{} is not installed. Type: make tools", program.command);
     let address = format!("127.0.0.1:{}", server.port());
@@ -103,7 +103,6 @@ fn run(program: &Program, mut server: Server, more: &[&str]) {
     let mut child = Command::new(path)
         .args(words)
         .args([&address, "m"])
-        .args(more)
         .current_dir(&deps)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -141,29 +140,28 @@ fn run(program: &Program, mut server: Server, more: &[&str]) {
 }
 
 macro_rules! matrix {
-    ($($name:ident: $program:ident, $more:expr;)*) => {
+    ($($name:ident: $program:ident;)*) => {
         mod redis_itself {
             use super::*;
-            $(#[test] fn $name() { run(&$program, Server::redis(), &[]); })*
+            $(#[test] fn $name() { run(&$program, Server::redis()); })*
         }
         mod through_larder {
             use super::*;
-            $(#[test] fn $name() { run(&$program, Server::larder(), &$more); })*
+            $(#[test] fn $name() { run(&$program, Server::larder()); })*
         }
     };
 }
 matrix! {
-    redis_py: REDIS_PY, [];
-    redis_py_with_hiredis: REDIS_PY_HIREDIS, [];
-    go_redis: GO_REDIS, [];
-    // With its default settings it demands CLIENT TRACKING, which Larder does not have yet.
-    rueidis: RUEIDIS, ["no-cache"];
-    ioredis: IOREDIS, [];
-    node_redis: NODE_REDIS, [];
-    jedis: JEDIS, [];
-    lettuce: LETTUCE, [];
-    redis_rs: REDIS_RS, [];
-    redis_cli: REDIS_CLI, [];
+    redis_py: REDIS_PY;
+    redis_py_with_hiredis: REDIS_PY_HIREDIS;
+    go_redis: GO_REDIS;
+    rueidis: RUEIDIS;
+    ioredis: IOREDIS;
+    node_redis: NODE_REDIS;
+    jedis: JEDIS;
+    lettuce: LETTUCE;
+    redis_rs: REDIS_RS;
+    redis_cli: REDIS_CLI;
 }
 
 /// All of its own tests, which end it at the first error; in both protocols, with and without pipelines.

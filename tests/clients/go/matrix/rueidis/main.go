@@ -1,10 +1,8 @@
-// rueidis through the script of the matrix (../../../README.md): with its default settings, which need CLIENT TRACKING, or with
-// `no-cache` as the third argument without client-side caching.
+// rueidis with its default settings, client-side caching among them, through the script of the matrix (../../../README.md).
 package main
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +39,7 @@ func get(k string) rueidis.RedisResult { return ask(db.B().Get().Key(k).Build())
 
 func set(k, value string) { isText("OK", ask(db.B().Set().Key(k).Value(value).Build())) }
 
-// cached reads through the client-side cache, if there is one.
+// cached reads through the client-side cache, which hears of changes a moment after they were answered.
 func cached(k string) rueidis.RedisResult {
 	return db.DoCache(ctx, db.B().Get().Key(k).Cache(), time.Minute)
 }
@@ -238,10 +236,7 @@ func reconnect() {
 
 func main() {
 	var err error
-	db, err = rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:  []string{Address()},
-		DisableCache: len(os.Args) > 3 && os.Args[3] == "no-cache",
-	})
+	db, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{Address()}})
 	if err != nil {
 		panic(err)
 	}

@@ -250,7 +250,7 @@ impl Shard {
     /// Is the record at a position an entry as callers see them: neither a remembered absence nor out of date?
     #[inline]
     pub(crate) fn is_present(&self, position: u32, meta: Meta) -> bool {
-        !meta.is_absent() && !(self.has_stale && self.is_stale(position))
+        !(meta.is_absent() || self.has_stale && self.is_stale(position))
     }
 
     /// True if there was an entry.

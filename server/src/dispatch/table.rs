@@ -140,13 +140,13 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "function|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(introspection::help), "Lists the subcommands";
 }
 "server" {
-    "command" -1 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::all), "Describes commands";
-    "command|count" 2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::count), "Counts commands";
-    "command|docs" -2 [LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(introspection::docs), "Explains commands";
-    "command|getkeys" -3 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::getkeys), "Returns the keys of a command";
-    "command|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
-    "command|info" -2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::info), "Describes some commands";
-    "command|list" -2 [LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(introspection::list), "Lists the names of commands";
+    "command" -1 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::all), "Describes commands";
+    "command|count" 2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::count), "Counts commands";
+    "command|docs" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::docs), "Explains commands";
+    "command|getkeys" -3 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::getkeys), "Returns the keys of a command";
+    "command|help" 2 [LOADING STALE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
+    "command|info" -2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::info), "Describes some commands";
+    "command|list" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::list), "Lists the names of commands";
     "config" -2 [] (0 0 0) "2.0.0" Container, "Settings";
     "config|get" -3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.0.0" Local(config::get), "Returns settings that match patterns";
     "config|help" 2 [LOADING STALE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";

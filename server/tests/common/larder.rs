@@ -23,7 +23,24 @@ pub struct Larder {
 impl Larder {
     /// Starts `larder serve` with one listener of each kind and these arguments; 128 MiB unless they say otherwise.
     pub fn start(args: &[&str]) -> Larder {
-        let listeners = ["http", "redis", "admin"].map(|name| format!("--{name}=127.0.0.1:0"));
+        Larder::with_redis_on(0, args)
+            .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
+    }
+    /// Starts another in the place of this one, which has ended: on the same port for the Redis protocol.
+    pub fn start_again(&mut self, args: &[&str]) {
+        let mut started = None;
+        // Meanwhile somebody else's connection may have had the port for its own end.
+        wait_until("larder to start again", || {
+            started = Larder::with_redis_on(self.redis, args).ok();
+            started.is_some()
+        });
+        *self = started.unwrap();
+    }
+
+    /// Or what it said on standard error instead of a ready line.
+    fn with_redis_on(redis: u16, args: &[&str]) -> Result<Larder, String> {
+        let listeners = [("http", 0), ("redis", redis), ("admin", 0)];
+        let listeners = listeners.map(|(name, port)| format!("--{name}=127.0.0.1:{port}"));
         let mut child = command().args(listeners).args(args).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -32,19 +49,20 @@ impl Larder {
             let mut errors = String::new();
             let mut stderr = child.stderr.take().unwrap();
             stderr.read_to_string(&mut errors).unwrap();
-            panic!("larder {args:?} ends without a ready line: {errors}");
+            child.wait().unwrap();
+            return Err(errors);
         }
         let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(ready["ready"], true, "{line}");
         assert_eq!(ready["pid"], child.id(), "{line}");
-        Larder {
+        Ok(Larder {
             stderr: child.stderr.take(),
             child,
             stdout,
             http: port(&ready["http"][0]),
             redis: port(&ready["redis"][0]),
             admin: port(&ready["admin"]),
-        }
+        })
     }
 
     /// A client of the Redis protocol.

@@ -218,6 +218,26 @@ fn connections_that_are_as_new_are_used_again() {
 }
 
 #[test]
+fn many_clients_share_a_handful_of_connections() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
+    let mut clients: Vec<TcpStream> = (0..500).map(|_| connect(larder.redis)).collect();
+    for (number, stream) in clients.iter_mut().enumerate() {
+        send(
+            stream,
+            &[&format!("SET k{number} {number:03}"), &format!("GET k{number}"), &format!("HSET h f {number}")],
+        );
+    }
+    for (number, stream) in clients.iter_mut().enumerate() {
+        expect(stream, format!("+OK\r\n$3\r\n{number:03}\r\n:").as_bytes());
+        skip_until(stream, b"\r\n");
+    }
+    let crate::common::Reply::Bulk(Some(list)) = redis.command(&["CLIENT", "LIST"]) else { panic!("a list") };
+    let connections = list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+    assert!(connections <= 8, "{connections} for 500 clients");
+}
+
+#[test]
 fn own_connections_end_with_their_clients_and_clients_with_them() {
     let mut redis = RedisServer::start();
     let larder = Larder::start(&["--source", &redis.url(), "--threads", "1"]);

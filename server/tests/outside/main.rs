@@ -10,5 +10,6 @@ mod common;
 mod guide;
 #[path = "../common/larder.rs"]
 mod larder;
+mod matrix;
 mod reference;
 mod web;

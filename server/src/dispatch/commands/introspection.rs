@@ -1,15 +1,17 @@
-//! COMMAND: the table of commands as clients and people read it. And HELP of every command that has subcommands.
+//! COMMAND: the table of commands as clients and people read it; a Redis source has its own, which has more. And HELP of every command
+//! that has subcommands.
 use crate::{
     dispatch::{
         Flow,
         call::Call,
         command::{Command, Found, find_for},
-        fault::{Fault, SYNTAX},
+        fault::{Answer, Fault, SYNTAX},
         glob,
         table::COMMANDS,
     },
     proto::resp::Reply,
 };
+use larder_engine::Tier;
 
 type Done = Result<Flow, Fault>;
 
@@ -23,23 +25,23 @@ fn by_name(name: &[u8]) -> Option<&'static Command> {
 }
 
 /// COMMAND
-pub(in crate::dispatch) fn all(call: &mut Call<'_>) -> Done {
+pub(in crate::dispatch) fn all(call: &mut Call<'_>, _: &mut Tier<'_>) -> Answer {
     call.reply.array(top_level().count());
     top_level().for_each(|command| info_of(&mut call.reply, command));
-    Ok(Flow::Done)
+    Ok(())
 }
 
 /// COMMAND COUNT
-pub(in crate::dispatch) fn count(call: &mut Call<'_>) -> Done {
+pub(in crate::dispatch) fn count(call: &mut Call<'_>, _: &mut Tier<'_>) -> Answer {
     call.reply.integer(top_level().count() as i64);
-    Ok(Flow::Done)
+    Ok(())
 }
 
 /// COMMAND INFO [name …]
-pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Done {
+pub(in crate::dispatch) fn info(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
     let names = call.args.from(2);
     if names.len() == 0 {
-        return all(call);
+        return all(call, tier);
     }
     call.reply.array(names.len());
     for name in names {
@@ -48,7 +50,7 @@ pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Done {
             None => call.reply.null(),
         }
     }
-    Ok(Flow::Done)
+    Ok(())
 }
 
 fn info_of(reply: &mut Reply<'_>, command: &Command) {
@@ -70,7 +72,7 @@ fn info_of(reply: &mut Reply<'_>, command: &Command) {
 }
 
 /// COMMAND DOCS [name …]
-pub(in crate::dispatch) fn docs(call: &mut Call<'_>) -> Done {
+pub(in crate::dispatch) fn docs(call: &mut Call<'_>, _: &mut Tier<'_>) -> Answer {
     let commands: Vec<&Command> = match call.args.len() {
         2 => top_level().collect(),
         _ => call.args.from(2).filter_map(by_name).collect(),
@@ -79,7 +81,7 @@ pub(in crate::dispatch) fn docs(call: &mut Call<'_>) -> Done {
     for command in commands {
         docs_of(&mut call.reply, command);
     }
-    Ok(Flow::Done)
+    Ok(())
 }
 
 fn docs_of(reply: &mut Reply<'_>, command: &Command) {
@@ -99,7 +101,7 @@ fn docs_of(reply: &mut Reply<'_>, command: &Command) {
 }
 
 /// COMMAND LIST [FILTERBY MODULE m | ACLCAT c | PATTERN p]
-pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
+pub(in crate::dispatch) fn list(call: &mut Call<'_>, _: &mut Tier<'_>) -> Answer {
     let is =
         |index: usize, name: &str| call.args.get(index).is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()));
     let pattern = match call.args.len() {
@@ -114,11 +116,11 @@ pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
     let names: Vec<&Command> = COMMANDS.iter().filter(matching).collect();
     call.reply.array(names.len());
     names.iter().for_each(|command| call.reply.bulk(command.name.as_bytes()));
-    Ok(Flow::Done)
+    Ok(())
 }
 
 /// COMMAND GETKEYS command [argument …]
-pub(in crate::dispatch) fn getkeys(call: &mut Call<'_>) -> Done {
+pub(in crate::dispatch) fn getkeys(call: &mut Call<'_>, _: &mut Tier<'_>) -> Answer {
     let args = call.args.skip(2);
     let Found::Command(command) = find_for(args) else {
         return Err(Fault::Said("ERR Invalid command specified"));
@@ -132,7 +134,7 @@ pub(in crate::dispatch) fn getkeys(call: &mut Call<'_>) -> Done {
     let keys = command.keys.of(args);
     call.reply.array(keys.len());
     keys.for_each(|key| call.reply.bulk(key));
-    Ok(Flow::Done)
+    Ok(())
 }
 
 /// HELP of any command that has subcommands.

@@ -144,7 +144,7 @@ const COMMANDS: &[&str] = &[
     "CLIENT LIST ID BAD",
     "CLUSTER INFO",
     "UNWATCH",
-    "SLOWLOG LEN",
+    "SLOWLOG BAD",
     "ROLE",
 ];
 

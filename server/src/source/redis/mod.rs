@@ -113,6 +113,7 @@ pub(super) struct RedisSource {
     resp3: OnceCell<Link>,
     /// This core's copy of the table of commands.
     commands: RefCell<Option<Learnt>>,
+    asking: tokio::sync::Mutex<()>,
     pool: Rc<Pool>,
 }
 
@@ -130,6 +131,7 @@ impl RedisSource {
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
             commands: RefCell::default(),
+            asking: tokio::sync::Mutex::default(),
             pool: Rc::default(),
         }
     }
@@ -282,6 +284,8 @@ impl Relay for RedisSource {
     }
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
         Box::pin(async {
+            // It is long, and many may come for it at once: one asks.
+            let _asking = self.asking.lock().await;
             if let Some(known) = self.known_commands() {
                 return Ok(known);
             }

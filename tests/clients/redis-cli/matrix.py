@@ -1,0 +1,209 @@
+"""redis-cli on a terminal, as a person types, through the script of the matrix (../README.md)."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+HOST, PORT = sys.argv[1].rsplit(":", 1)
+# The prompt at the beginning of a line, with nothing behind it but where the cursor goes.
+WAITS = rf"(?:^|[\r\n])(?:\x1b\[0K)?(?:{re.escape(HOST)}:{PORT}(?:\(TX\))?|not connected)> (?:\r\x1b\[\d+C)?$"
+PATIENCE = 20
+
+
+class Terminal:
+    def __init__(self):
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            # Before it asks: a terminal without a size is asked where its cursor is.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 500, 0, 0))
+            env = {"PATH": os.environ["PATH"], "TERM": "xterm", "HOME": "/nonexistent"}
+            os.execvpe("redis-cli", ["redis-cli", "-h", HOST, "-p", PORT], env)
+        self.seen = ""
+        self.until(WAITS)
+
+    def until(self, pattern):
+        """Everything that is shown until the pattern is, and forgets it."""
+        end = time.monotonic() + PATIENCE
+        while not (match := re.search(pattern, self.seen)):
+            ready, _, _ = select.select([self.file], [], [], max(0, end - time.monotonic()))
+            assert ready, f"waited too long for {pattern!r}, shown is {self.seen!r}"
+            self.seen += os.read(self.file, 65536).decode(errors="replace")
+        shown, self.seen = self.seen[: match.end()], self.seen[match.end() :]
+        return shown
+
+    def type(self, text):
+        os.write(self.file, text.encode())
+
+    def start(self, line):
+        self.type(line + "\r")
+
+    def answer(self):
+        # The line itself was drawn anew with each letter; the answer begins on the next one.
+        shown = self.until(rf"\n(?s:.*){WAITS}")
+        return re.sub(WAITS, "", shown[shown.index("\n") :]).replace("\r", "").strip("\n")
+
+    def ask(self, line):
+        self.start(line)
+        return self.answer()
+
+    def close(self):
+        # Not Ctrl-C, which is not heard between two messages.
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.file)
+
+
+class Matrix:
+    def __init__(self):
+        self.redis = Terminal()
+
+    def key(self, name):
+        return f"{sys.argv[2]}:{name}"
+
+    def connect(self):
+        assert self.redis.ask("PING") == "PONG"
+        # What to type next, in grey, is from COMMAND DOCS.
+        for command, hint in ("get", "key"), ("lrange", "key start stop"), ("hget", "key field"):
+            self.redis.type(command + " ")
+            self.redis.until(rf"{command} \x1b\[[0-9;]*m{hint}")
+            self.redis.type("\x15")  # Ctrl-U: the line is empty again
+            self.redis.until(WAITS)
+        assert "since:" in self.redis.ask("HELP GET")
+
+    def strings(self):
+        ask, k = self.redis.ask, self.key("string")
+        assert ask(f"GET {k}") == "(nil)"
+        assert ask(f'SET {k} "a value"') == "OK"
+        assert ask(f"GET {k}") == '"a value"'
+        assert ask(f"APPEND {k} !") == "(integer) 8"
+        assert ask(f"GET {k}") == '"a value!"'
+        assert ask(f"MGET {k} {self.key('absent')}") == '1) "a value!"\n2) (nil)'
+        assert ask(f"DEL {k}") == "(integer) 1"
+        assert ask(f"GET {k}") == "(nil)"
+
+    def expiry(self):
+        ask, k = self.redis.ask, self.key("expiry")
+        assert ask(f"SET {k} 1 EX 100") == "OK"
+        assert ask(f"TTL {k}") in ("(integer) 100", "(integer) 99", "(integer) 98")
+        assert ask(f"PEXPIRE {k} 60") == "(integer) 1"
+        end = time.monotonic() + PATIENCE
+        while ask(f"GET {k}") != "(nil)":
+            assert time.monotonic() < end, "does not expire"
+        assert ask(f"TTL {k}") == "(integer) -2"
+
+    def pipeline(self):
+        k = self.key("pipe")
+        commands = [["SET", f"{k}{i}", str(i)] for i in range(200)]
+        commands += [["RPUSH", k, "a", "b"], ["INCR", k], ["LRANGE", k, "0", "-1"]]
+        protocol = "".join(f"*{len(c)}\r\n" + "".join(f"${len(a)}\r\n{a}\r\n" for a in c) for c in commands)
+        piped = subprocess.run(
+            ["redis-cli", "-h", HOST, "-p", PORT, "--pipe"], input=protocol, capture_output=True, text=True, timeout=60
+        )
+        assert "errors: 1, replies: 203" in piped.stdout, piped
+        assert "WRONGTYPE" in piped.stderr, piped
+        assert self.redis.ask(f"GET {k}199") == '"199"'
+
+    def transaction(self):
+        ask, k = self.redis.ask, self.key("balance")
+        assert ask(f"SET {k} 10") == "OK"
+        assert ask("MULTI") == "OK"
+        assert ask(f"INCRBY {k} 5") == "QUEUED"
+        assert ask(f"GET {k}") == "QUEUED"
+        assert ask("EXEC") == '1) (integer) 15\n2) "15"'
+        other = Terminal()
+        for meanwhile in True, False:
+            assert ask(f"WATCH {k}") == "OK"
+            if meanwhile:
+                assert other.ask(f"SET {k} 100") == "OK"
+            assert ask("MULTI") == "OK"
+            assert ask(f"SET {k} 200") == "QUEUED"
+            assert ask("EXEC") == ("(nil)" if meanwhile else "1) OK")
+        assert ask(f"GET {k}") == '"200"'
+        other.close()
+
+    def pubsub(self):
+        ask, channel = self.redis.ask, self.key("channel")
+        subscriber = Terminal()
+        subscriber.start(f"SUBSCRIBE {channel}")
+        subscriber.until(rf'1\) "subscribe"\s+2\) "{channel}"\s+3\) \(integer\) 1')
+        assert ask(f'PUBLISH {channel} "hello\\x00"') == "(integer) 1"
+        subscriber.until(rf'1\) "message"\s+2\) "{channel}"\s+3\) "hello\\x00"')
+        subscriber.close()
+        end = time.monotonic() + PATIENCE
+        while ask(f"PUBLISH {channel} nobody") != "(integer) 0":
+            assert time.monotonic() < end, "still subscribed"
+
+    def blocking_pop(self):
+        ask, list = self.redis.ask, self.key("ask")
+        other = Terminal()
+        assert other.ask(f"BLPOP {list} 0.05").startswith("(nil)")
+        for i in range(5):
+            other.start(f"BRPOP {list} 20")
+            assert ask(f"LPUSH {list} {i}") == "(integer) 1"
+            assert other.answer().startswith(f'1) "{list}"\n2) "{i}"')
+        other.close()
+
+    def hash(self):
+        ask, k = self.redis.ask, self.key("hash")
+        assert ask(f"HSET {k} name Ada age 36") == "(integer) 2"
+        assert ask(f"HGET {k} name") == '"Ada"'
+        assert ask(f"HGETALL {k}") == '1) "name"\n2) "Ada"\n3) "age"\n4) "36"'
+        assert ask(f"HINCRBY {k} age 1") == "(integer) 37"
+        assert ask(f"HDEL {k} name") == "(integer) 1"
+        assert ask(f"HGETALL {k}") == '1) "age"\n2) "37"'
+
+    def script(self):
+        ask, k = self.redis.ask, self.key("script")
+        assert ask(f"SET {k} 1") == "OK"
+        assert ask(f"GET {k}") == '"1"'
+        script = "\"return redis.call('INCRBY', KEYS[1], ARGV[1])\""
+        assert ask(f"EVAL {script} 1 {k} 2") == "(integer) 3"
+        assert ask(f"GET {k}") == '"3"'
+        assert ask(f"EVALSHA {'0' * 40} 1 {k} 4").startswith("(error) NOSCRIPT")
+        sha = ask(f"SCRIPT LOAD {script}").strip('"')
+        assert ask(f"EVALSHA {sha} 1 {k} 4") == "(integer) 7"
+        assert ask(f"GET {k}") == '"7"'
+
+    def reconnect(self):
+        ask, k = self.redis.ask, self.key("after")
+        for how in "restart", "crash":
+            print(how, flush=True)
+            assert sys.stdin.readline() == "done\n"
+            answer = ask(f"SET {k} {how}")
+            # Said once, or nothing at all; the next command connects again.
+            if answer == "Error: Server closed the connection":
+                answer = ask(f"SET {k} {how}")
+            assert answer == "OK", answer
+            assert ask(f"GET {k}") == f'"{how}"'
+
+
+def main():
+    matrix = Matrix()
+    names = [name for name in vars(Matrix) if not name.startswith("_") and name != "key"]
+    failed = 0
+    for name in names:
+        try:
+            getattr(matrix, name)()
+            print(f"ok {name}")
+        except Exception as error:  # each check is reported, whatever stopped it
+            failed += 1
+            line = error.__traceback__
+            while line.tb_frame.f_code.co_name != name:
+                line = line.tb_next
+            print(f"FAILED {name}, line {line.tb_lineno}: {type(error).__name__}: {error}")
+    matrix.redis.close()
+    version = subprocess.run(["redis-cli", "--version"], capture_output=True, text=True).stdout.strip()
+    print(f"{version}: {len(names) - failed} passed, {failed} failed")
+    sys.exit(failed != 0)
+
+
+if __name__ == "__main__":
+    main()

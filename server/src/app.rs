@@ -111,6 +111,7 @@ fn policy(group: &GroupSettings) -> Policy {
             SourceUrl::None => Coherence::Ttl,
             SourceUrl::Redis(_) => group.coherence,
         },
+        max_reply: group.cache_replies.unwrap_or(0),
     }
 }
 

@@ -25,6 +25,7 @@ mod multi;
 mod password;
 mod pending;
 mod relay;
+mod replies;
 mod session;
 mod table;
 
@@ -144,14 +145,17 @@ impl Call<'_> {
             Run::Tier(function) => {
                 self.check_keys()?;
                 if self.group().source.as_redis().is_some() {
-                    return relay::copy_will_do(self, function);
+                    return match relay::copy_will_do(self, function)? {
+                        Flow::Alone if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
+                        flow => Ok(flow),
+                    };
                 }
                 function(self, &mut self.lock())?;
                 Ok(Flow::Done)
             }
             Run::Local(function) => function(self),
             Run::Transaction(step) => multi::step(self, step),
-            Run::Forward => Ok(Flow::Alone),
+            Run::Forward => replies::begin(self, batch),
             Run::Container => Err(arity(self.command)),
         }
     }

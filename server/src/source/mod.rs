@@ -13,7 +13,7 @@ mod redis;
 pub use health::SourceHealth;
 pub use redis::{Commands, Known, Upstream};
 
-use crate::{config::SourceUrl, read::Fetch};
+use crate::{config::SourceUrl, proto::resp::Args, read::Fetch};
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::{fmt, future::Future, pin::Pin, rc::Rc, sync::Arc, time::Duration};
@@ -107,6 +107,32 @@ pub struct Found {
     pub expiry: Option<Millis>,
 }
 
+/// The whole reply to a command, and how long its key lives; read together.
+#[derive(Debug, Clone)]
+pub struct FoundReply {
+    /// Byte for byte, in the protocol that was asked for; it may be an error.
+    pub reply: Bytes,
+    /// How long the key lives.
+    pub key: KeyLife,
+}
+impl FoundReply {
+    /// Is it an error?
+    pub fn is_error(&self) -> bool {
+        matches!(self.reply.first(), Some(b'-' | b'!') | None)
+    }
+}
+
+/// How long a key lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyLife {
+    /// It does not exist.
+    Absent,
+    /// Until then.
+    Until(Millis),
+    /// It does not expire.
+    Unbounded,
+}
+
 /// Why a source gave no answer. [`Display`](fmt::Display) is the whole text for a client, to follow `-` or `-ERR ` (see each variant).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceError {
@@ -179,6 +205,11 @@ pub trait Relay {
     fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
     /// The server's table of commands; asks for it when it is needed first, and again after a reconnect.
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
+    /// If the whole reply to this command can be fetched and kept, in this protocol: which of the parts is the one key that it reads.
+    /// Never waits; says `None` as long as the server's table of commands has not been asked for.
+    fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<usize> {
+        None
+    }
     /// A connection of its own, for state that lasts (WATCH).
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
 }

@@ -14,7 +14,7 @@ use super::{
     Settings,
     connect::{Stream, connect},
     handshake::{Hello, Shaken, Unshaken, reason, shake_hands},
-    pipeline::{Answer, CONFUSED, Call, Pipeline, Request, Waiting, timed_out},
+    pipeline::{Answer, CONFUSED, Call, Pipeline, Protocol, Request, Waiting, timed_out},
 };
 use crate::{
     clock,
@@ -70,6 +70,8 @@ pub(super) struct Link {
 struct Inner {
     settings: Arc<Settings>,
     hello: Hello,
+    /// It carries fetches.
+    fetches: bool,
     /// Its name as a queue; see [`Fetch::sent_through`].
     number: u32,
     queue: RefCell<VecDeque<Request>>,
@@ -83,25 +85,27 @@ impl Link {
     /// A connection that is made now and made again whenever it is lost, for fetches: these make up the source's health.
     pub(super) fn fetching(settings: Arc<Settings>, hello: Hello) -> Link {
         let standing = Some(Standing::new(settings.health.clone()));
-        Link::spawn(settings, hello, move |inner| keep(inner, standing))
+        Link::spawn(settings, hello, true, move |inner| keep(inner, standing))
     }
     /// The same for anything else.
     pub(super) fn shared(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, untracked(resp3), |inner| keep(inner, None))
+        Link::spawn(settings, untracked(resp3), false, |inner| keep(inner, None))
     }
     /// A connection that is made once.
     pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, untracked(resp3), once)
+        Link::spawn(settings, untracked(resp3), false, once)
     }
     fn spawn<F: Future<Output = ()> + 'static>(
         settings: Arc<Settings>,
         hello: Hello,
+        fetches: bool,
         run: impl FnOnce(Rc<Inner>) -> F,
     ) -> Link {
         let inner = Rc::new(Inner {
             number: settings.queue(),
             settings,
             hello,
+            fetches,
             queue: RefCell::default(),
             waker: Cell::default(),
             down: RefCell::default(),
@@ -263,7 +267,7 @@ impl Inner {
 
     async fn connect(&self, hello: &Hello) -> Result<(Stream, Shaken), Unshaken> {
         let mut stream = connect(&self.settings).await.map_err(reason)?;
-        let shaken = shake_hands(&mut stream, &self.settings, hello).await?;
+        let shaken = shake_hands(&mut stream, &self.settings, hello, self.fetches).await?;
         Ok((stream, shaken))
     }
 
@@ -274,6 +278,12 @@ impl Inner {
             _ => None,
         };
         let tracking_wanted = matches!(self.hello, Hello::Tracking(_));
+        if self.fetches {
+            // Where changes ought to be announced and are not, there is nothing to be kept.
+            let any = watch.is_some() || !tracking_wanted;
+            let form = |resp3| any && (shaken.switches || shaken.resp3 == resp3);
+            self.settings.forms.set(form(false), form(true));
+        }
         let vouching = tracking_wanted.then(|| Vouching::new(self.settings.health.clone(), watch.clone()));
         let mut talk = Talk {
             link: self,
@@ -282,7 +292,7 @@ impl Inner {
             out: Output::default(),
             unflushed: false,
             silence: if watch.is_some() { TRACKING_PROBE } else { PROBE },
-            pipeline: Pipeline::new(self.settings.clone(), watch),
+            pipeline: Pipeline::new(self.settings.clone(), watch, Protocol { resp3: shaken.resp3, switches: shaken.switches }),
             alarm: Alarm::new(),
             heard: Instant::now(),
         };

@@ -22,8 +22,10 @@
 mod commands;
 mod connect;
 mod handshake;
+mod homes;
 mod link;
 mod pipeline;
+mod replies;
 mod tls;
 
 pub use commands::{Commands, Known, Upstream};
@@ -32,19 +34,21 @@ use super::{Limits, Local, Relay, Source, SourceError, SourceHealth, Watch};
 use crate::{
     clock,
     config::{RedisAddress, RedisUrl},
-    proto::resp,
+    proto::resp::{self, Args},
     read::Fetch,
 };
 use bytes::Bytes;
 use handshake::Hello;
+use homes::AtHome;
 use larder_engine::Millis;
 use link::Link;
 use parking_lot::Mutex;
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{Cell, OnceCell, RefCell},
+    rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -61,6 +65,9 @@ pub(super) struct Settings {
     connected: watch::Sender<u64>,
     /// The server's table of commands, and how many reconnects there had been when it was asked for.
     commands: Mutex<Option<(u64, Arc<Commands>)>>,
+    /// In which protocols replies can be fetched to be kept, as the latest handshake showed.
+    forms: Forms,
+    homes: homes::Homes,
 }
 impl Settings {
     /// Checks the URL's files.
@@ -80,6 +87,8 @@ impl Settings {
             queues: AtomicU32::new(0),
             connected: watch::Sender::default(),
             commands: Mutex::default(),
+            forms: Forms::default(),
+            homes: homes::Homes::default(),
         })
     }
     /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
@@ -95,6 +104,22 @@ impl Settings {
     }
 }
 
+/// A bit for each version of the protocol.
+#[derive(Debug, Default)]
+struct Forms(AtomicU8);
+impl Forms {
+    fn bit(resp3: bool) -> u8 {
+        1 << u8::from(resp3)
+    }
+    fn set(&self, resp2: bool, resp3: bool) {
+        let bits = u8::from(resp2) * Forms::bit(false) | u8::from(resp3) * Forms::bit(true);
+        self.0.store(bits, Relaxed);
+    }
+    fn has(&self, resp3: bool) -> bool {
+        self.0.load(Relaxed) & Forms::bit(resp3) != 0
+    }
+}
+
 /// The deadline of what has none: longer than any process runs.
 const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
 
@@ -102,8 +127,12 @@ const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
 pub(super) struct RedisSource {
     settings: Arc<Settings>,
     /// Fetches; unless they are tracking, writes and verbatim commands of RESP2 as well. At least one.
-    links: Vec<Link>,
-    tracking: bool,
+    links: Rc<[Link]>,
+    /// Which keys' changes they announce.
+    watch: Option<Watch>,
+    home: AtHome,
+    /// What [`Settings::commands`] was when it was last looked at, so that nobody waits for its lock.
+    commands: RefCell<Option<(u64, Arc<Commands>)>>,
     next: Cell<usize>,
     /// Writes and verbatim commands, where the fetches' connections are tracking.
     resp2: OnceCell<Link>,
@@ -113,13 +142,15 @@ pub(super) struct RedisSource {
 impl RedisSource {
     /// Starts connecting. Call it on the core's own runtime.
     pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>) -> RedisSource {
-        let tracking = watch.is_some();
-        let hello = watch.map_or(Hello::Resp2, Hello::Tracking);
+        let hello = watch.clone().map_or(Hello::Resp2, Hello::Tracking);
         let links = (0..settings.limits.connections.max(1)).map(|_| Link::fetching(settings.clone(), hello.clone()));
+        let links: Rc<[Link]> = links.collect();
         RedisSource {
-            links: links.collect(),
+            home: homes::settle(&settings, &links),
+            links,
             settings,
-            tracking,
+            watch,
+            commands: RefCell::default(),
             next: Cell::new(0),
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
@@ -132,7 +163,7 @@ impl RedisSource {
     }
     /// The connection for commands whose replies are of RESP2.
     fn resp2(&self) -> &Link {
-        match self.tracking {
+        match self.watch.is_some() {
             true => self.resp2.get_or_init(|| Link::shared(self.settings.clone(), false)),
             false => self.link(),
         }
@@ -183,7 +214,12 @@ impl Source for RedisSource {
                 fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
             }
         }
-        if admitted > 0 {
+        if batch.iter().any(|fetch| fetch.asked().is_some()) {
+            for fetch in batch.extract_if(.., |fetch| fetch.asked().is_some()) {
+                self.home.send(fetch, &self.links);
+            }
+        }
+        if !batch.is_empty() {
             self.link().fetch(batch.drain(..));
         }
     }
@@ -275,6 +311,25 @@ impl Relay for RedisSource {
             *self.settings.commands.lock() = Some((now, commands.clone()));
             Ok(commands)
         })
+    }
+    fn keeps_reply(&self, args: Args<'_>, resp3: bool) -> Option<usize> {
+        if !self.settings.forms.has(resp3) {
+            return None;
+        }
+        let now = self.settings.health.reconnects();
+        let known = self.commands.borrow();
+        let at = match &*known {
+            Some((then, commands)) if *then == now => commands.keeps_reply(args)?,
+            _ => {
+                drop(known);
+                let shared = self.settings.commands.lock().clone();
+                let at = shared.as_ref().filter(|(then, _)| *then == now)?.1.keeps_reply(args);
+                *self.commands.borrow_mut() = shared;
+                at?
+            }
+        };
+        let announced = |key| self.watch.as_ref().is_none_or(|watch| watch.covers(key));
+        args.get(at).is_some_and(announced).then_some(at)
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
         Box::pin(async move {

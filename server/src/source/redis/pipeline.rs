@@ -7,7 +7,7 @@ use crate::{
         resp::{Malformed, Reply, Scanner, View, parse_i64, view},
     },
     read::Fetch,
-    source::{Found, SourceError, SourceHealth, Watch},
+    source::{Found, FoundReply, KeyLife, SourceError, SourceHealth, Watch},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
@@ -83,6 +83,14 @@ impl Call {
     }
 }
 
+/// What a connection speaks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Protocol {
+    pub(super) resp3: bool,
+    /// The other version can be had within a transaction.
+    pub(super) switches: bool,
+}
+
 /// What the next replies belong to.
 enum Owed {
     Batch(Batch),
@@ -99,17 +107,37 @@ struct Batch {
     refused: Vec<(usize, SourceError)>,
     /// `MULTI` itself was refused: the replies come one by one, without transaction.
     direct: bool,
+    /// The fetches are of whole replies.
+    whole: bool,
+    /// They are of the protocol that the connection does not speak: HELLO goes before them and after them, inside the transaction, where
+    /// no announcement can fall between.
+    switched: bool,
+}
+impl Batch {
+    /// Commands between MULTI and EXEC.
+    fn commands(&self) -> usize {
+        2 * self.left + if self.switched { 2 } else { 0 }
+    }
+    /// The fetch that the queued command with this position belongs to. HELLO is nobody's.
+    fn fetch_of(&self, command: usize) -> Option<usize> {
+        let at = command.checked_sub(usize::from(self.switched))? / 2;
+        (at < self.left).then_some(at)
+    }
 }
 enum Stage {
     Multi,
     /// This many commands are queued (two a fetch).
     Queued(usize),
     Exec,
+    /// HELLO's reply, before the first value or (`true`) after the last.
+    Switch(bool),
     Value,
     /// A large value is being read: [`Pipeline::body`].
     Body,
     /// The value is known, its expiry comes next; `true`: after the value's line end.
     Expiry(Result<Option<Bytes>, SourceError>, bool),
+    /// The same for a whole reply.
+    ReplyExpiry(Bytes),
     /// Direct replies: EXEC's error.
     Trailer,
 }
@@ -127,6 +155,7 @@ pub(super) struct Pipeline {
     settings: Arc<Settings>,
     /// On this connection the server announces changes.
     watch: Option<Watch>,
+    protocol: Protocol,
     owed: VecDeque<Owed>,
     /// Fetches of the batches in `owed`, in order.
     sent: VecDeque<Waiting>,
@@ -146,12 +175,22 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     }
 }
 
+/// The protocol in which a whole reply is to be fetched; `None` for a value.
+fn form(waiting: &Waiting) -> Option<bool> {
+    waiting.fetch.asked().map(|asked| asked.resp3)
+}
+
+fn hello(resp3: bool) -> &'static [u8] {
+    if resp3 { b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n" } else { b"*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n" }
+}
+
 impl Pipeline {
-    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>) -> Pipeline {
+    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>, protocol: Protocol) -> Pipeline {
         let max_reply = settings.limits.max_value.saturating_add(REPLY_MARGIN);
         Pipeline {
             settings,
             watch,
+            protocol,
             owed: VecDeque::new(),
             sent: VecDeque::new(),
             body: None,
@@ -195,24 +234,45 @@ impl Pipeline {
 
     /// Sends `first` and the fetches queued right behind it as one transaction.
     fn send_batch(&mut self, first: Waiting, queue: &mut VecDeque<Request>, out: &mut Output) {
+        let form = form(&first);
+        let switched = form.is_some_and(|resp3| resp3 != self.protocol.resp3);
+        if switched && !self.protocol.switches {
+            // It was handed over when another server was there.
+            let error = SourceError::Unavailable("it does not speak the client's protocol".into());
+            return first.finish(Err(error), clock::now(), &self.settings.health);
+        }
         out.put(b"*1\r\n$5\r\nMULTI\r\n");
+        if switched {
+            out.put(hello(!self.protocol.resp3));
+        }
         let mut left = 0;
         let mut next = Some(first);
         while let Some(waiting) = next.take() {
             let key = waiting.fetch.key();
-            out.put(b"*2\r\n$3\r\nGET\r\n");
-            Reply::new(out, false).bulk(key);
+            match waiting.fetch.asked() {
+                None => {
+                    out.put(b"*2\r\n$3\r\nGET\r\n");
+                    Reply::new(out, false).bulk(key);
+                }
+                Some(asked) => {
+                    Reply::new(out, false).array(asked.parts().count());
+                    asked.parts().for_each(|part| Reply::new(out, false).bulk(part));
+                }
+            }
             out.put(b"*2\r\n$4\r\nPTTL\r\n");
             Reply::new(out, false).bulk(key);
             waiting.fetch.sent_through(waiting.queue);
             self.sent.push_back(waiting);
             left += 1;
             if left < BATCH
-                && matches!(queue.front(), Some(Request::Fetch(_)))
+                && matches!(queue.front(), Some(Request::Fetch(other)) if self::form(other) == form)
                 && let Some(Request::Fetch(waiting)) = queue.pop_front()
             {
                 next = Some(waiting);
             }
+        }
+        if switched {
+            out.put(hello(self.protocol.resp3));
         }
         out.put(b"*1\r\n$4\r\nEXEC\r\n");
         self.owed.push_back(Owed::Batch(Batch {
@@ -221,6 +281,8 @@ impl Pipeline {
             stage: Stage::Multi,
             refused: Vec::new(),
             direct: false,
+            whole: form.is_some(),
+            switched,
         }));
     }
 
@@ -333,13 +395,28 @@ impl Pipeline {
             }
             return Ok(true);
         }
+        let commands = batch.commands();
         if let Stage::Queued(done) = &mut batch.stage
             && input.starts_with(QUEUED)
         {
             input.advance(QUEUED.len());
             *done += 1;
-            if *done == batch.left * 2 {
+            if *done == commands {
                 batch.stage = Stage::Exec;
+            }
+            return Ok(true);
+        }
+        if batch.whole && matches!(batch.stage, Stage::Switch(_) | Stage::Value) {
+            let Some(len) = self.scanner.scan(input)? else {
+                return Ok(false);
+            };
+            let reply = take(input, len);
+            match batch.stage {
+                Stage::Value => batch.stage = Stage::ReplyExpiry(reply),
+                // Then there is no telling which protocol this is.
+                _ if reply.starts_with(b"-") => return Err(Malformed),
+                Stage::Switch(false) => batch.stage = Stage::Value,
+                _ => drop(self.owed.pop_front()),
             }
             return Ok(true);
         }
@@ -360,23 +437,28 @@ impl Pipeline {
         let error = (kind == b'-').then(|| refusal(text));
         match (&mut batch.stage, error) {
             (Stage::Multi, None) => batch.stage = Stage::Queued(0),
+            // Announcements would be lost while the other protocol is spoken.
+            (Stage::Multi, Some(_)) if batch.switched => return Err(Malformed),
             (Stage::Multi, Some(_)) => {
                 batch.direct = true;
                 batch.stage = Stage::Value;
             }
             (Stage::Queued(done), Some(error)) => {
-                batch.refused.push((*done / 2, error));
+                let refused = *done;
                 *done += 1;
-                if *done == batch.left * 2 {
+                if *done == commands {
                     batch.stage = Stage::Exec;
+                }
+                if let Some(at) = batch.fetch_of(refused) {
+                    batch.refused.push((at, error));
                 }
             }
             (Stage::Exec, None) => {
-                let expected = i64::try_from(batch.left * 2).ok();
+                let expected = i64::try_from(commands).ok();
                 if kind != b'*' || parse_i64(text) != expected {
                     return Err(Malformed);
                 }
-                batch.stage = Stage::Value;
+                batch.stage = if batch.switched { Stage::Switch(false) } else { Stage::Value };
             }
             (Stage::Exec, Some(error)) => {
                 input.advance(len);
@@ -403,10 +485,21 @@ impl Pipeline {
                 self.finish_fetch(value, expiry, now);
                 return Ok(true);
             }
+            (Stage::ReplyExpiry(reply), error) => {
+                let reply = std::mem::take(reply);
+                let left = match error {
+                    Some(error) => Err(error),
+                    None if kind == b':' => Ok(parse_i64(text).ok_or(Malformed)?),
+                    None => return Err(Malformed),
+                };
+                input.advance(len);
+                self.finish_reply(reply, left, now);
+                return Ok(true);
+            }
             (Stage::Trailer, _) => {
                 self.owed.pop_front();
             }
-            (Stage::Queued(_) | Stage::Value | Stage::Body, _) => return Err(Malformed),
+            (Stage::Queued(_) | Stage::Switch(_) | Stage::Value | Stage::Body, _) => return Err(Malformed),
         }
         input.advance(len);
         Ok(true)
@@ -462,20 +555,55 @@ impl Pipeline {
                 },
             })),
         };
+        if let Some(waiting) = self.next_done() {
+            waiting.finish(answer, now, &self.settings.health);
+        }
+    }
+
+    /// A whole reply and its key's expiry are known.
+    fn finish_reply(&mut self, reply: Bytes, left: Result<i64, SourceError>, now: Millis) {
+        let Some(Owed::Batch(Batch { sent_at, direct, .. })) = self.owed.front() else {
+            return;
+        };
+        let (sent_at, direct) = (*sent_at, *direct);
+        let key = match left {
+            Ok(left) => match u64::try_from(left) {
+                Ok(left) => KeyLife::Until(sent_at.saturating_add(left)),
+                Err(_) if left == NO_EXPIRY => KeyLife::Unbounded,
+                // Outside a transaction it may have gone since.
+                Err(_) if direct => KeyLife::Until(sent_at),
+                Err(_) => KeyLife::Absent,
+            },
+            // Given to those who wait, not kept.
+            Err(_) => KeyLife::Until(sent_at),
+        };
+        if let Some(waiting) = self.next_done() {
+            let found = FoundReply { reply, key };
+            self.settings.health.finished(found.is_error(), waiting.since.elapsed());
+            waiting.fetch.finish_reply(found, now);
+        }
+    }
+
+    /// Takes the fetch whose replies have all come, vouched for if so it is.
+    fn next_done(&mut self) -> Option<Waiting> {
+        let Some(Owed::Batch(batch)) = self.owed.front_mut() else {
+            return None;
+        };
         batch.left -= 1;
         if batch.left > 0 {
             batch.stage = Stage::Value;
+        } else if batch.switched {
+            batch.stage = Stage::Switch(true);
         } else if batch.direct {
             batch.stage = Stage::Trailer;
         } else {
             self.owed.pop_front();
         }
-        if let Some(mut waiting) = self.sent.pop_front() {
-            if self.watch.as_ref().is_some_and(|watch| watch.covers(waiting.fetch.key())) {
-                waiting.fetch.vouch();
-            }
-            waiting.finish(answer, now, &self.settings.health);
+        let mut waiting = self.sent.pop_front()?;
+        if self.watch.as_ref().is_some_and(|watch| watch.covers(waiting.fetch.key())) {
+            waiting.fetch.vouch();
         }
+        Some(waiting)
     }
 
     /// EXEC failed. Fetches whose own commands were refused get that error; the others had no fault and go again, unless

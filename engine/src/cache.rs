@@ -144,12 +144,7 @@ impl Cache {
     }
 
     /// Leads or joins the flight for a key, or for what is derived from it under `name`.
-    pub(crate) fn join<R>(
-        self: &Arc<Self>,
-        mut shard: MutexGuard<'_, Shard>,
-        key: Key<'_>,
-        name: &[u8],
-    ) -> Lookup<R> {
+    pub(crate) fn join<R>(self: &Arc<Self>, mut shard: MutexGuard<'_, Shard>, key: Key<'_>, name: &[u8]) -> Lookup<R> {
         let (flight, begun) = shard.flights.join(key.hash, key.bytes, name);
         if !begun {
             return Lookup::Wait(Wait::new(flight));
@@ -173,13 +168,7 @@ impl Cache {
     }
 
     /// The end of a flight: the fill is stored only if the fence still stands.
-    pub(crate) fn land(
-        &self,
-        flight: &Arc<Flight>,
-        now: Millis,
-        value: Option<&[u8]>,
-        expiry: Option<Expiry>,
-    ) -> bool {
+    pub(crate) fn land(&self, flight: &Arc<Flight>, now: Millis, value: Option<&[u8]>, expiry: Option<Expiry>) -> bool {
         let key = Key { bytes: &flight.key, hash: flight.hash };
         let number = self.shard_of(flight.hash);
         let mut shard = lock(self.mutex(number));

@@ -177,10 +177,7 @@ impl Shard {
         let old = self.live(rules, key, now).map(|old| old.0);
         if let Some(position) = old {
             let entry = self.entry(position);
-            if is_anchor(&entry)
-                && entry.value.as_bytes() == queue
-                && !(self.has_stale && self.is_stale(position))
-            {
+            if is_anchor(&entry) && entry.value.as_bytes() == queue && !(self.has_stale && self.is_stale(position)) {
                 return Some(entry.version());
             }
         }

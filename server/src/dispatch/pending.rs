@@ -89,9 +89,7 @@ pub(super) fn get(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, F
             reply.null();
             Ok(Flow::Done)
         }
-        Begun::Wait(wait) => {
-            Ok(Flow::Pending(Pending::one(wait, reply.is_resp3(), false)))
-        }
+        Begun::Wait(wait) => Ok(Flow::Pending(Pending::one(wait, reply.is_resp3(), false))),
     }
 }
 
@@ -136,7 +134,13 @@ pub(super) fn mget(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, 
     if slots.is_empty() {
         return Ok(Flow::Done);
     }
-    Ok(Flow::Pending(Pending { resp3: reply.is_resp3(), whole: false, head: Some(reply.output().split_off(mark)), slots, next: 0 }))
+    Ok(Flow::Pending(Pending {
+        resp3: reply.is_resp3(),
+        whole: false,
+        head: Some(reply.output().split_off(mark)),
+        slots,
+        next: 0,
+    }))
 }
 
 /// MGET on the tier alone.

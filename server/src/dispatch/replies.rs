@@ -13,13 +13,14 @@ const SHARED_FROM: usize = 16 * 1024;
 pub(super) fn begin(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, Fault> {
     let (group, args) = (call.group(), call.args);
     let resp3 = call.reply.is_resp3();
-    let at = group.source.as_redis().and_then(|source| source.keeps_reply(args, resp3));
+    let keepable = group.source.as_redis().and_then(|source| source.keeps_reply(args, resp3));
     let max_key = call.worker.app.settings.max_key;
-    let Some(key) = at.and_then(|at| args.get(at)).filter(|key| (1..=max_key).contains(&key.len())) else {
+    let fits = |at| args.get(at).is_some_and(|key| (1..=max_key).contains(&key.len()));
+    let Some(keepable) = keepable.filter(|keepable| fits(keepable.key)) else {
         return Ok(Flow::Alone);
     };
     let out = call.reply.output();
-    let begun = group.begin_reply(key, args, resp3, call.now, batch, |reply| match reply.share() {
+    let begun = group.begin_reply(args, keepable, resp3, call.now, batch, |reply| match reply.share() {
         Some(large) => out.put_shared(large),
         None => out.put(reply.as_bytes()),
     });

@@ -7,12 +7,15 @@ use super::{Begun, Fetch, Group, Policy};
 use crate::{
     config::Coherence,
     proto::resp::Args,
-    source::{FoundReply, KeyLife},
+    source::{FoundReply, Keepable, KeyLife},
 };
 use larder_engine::{Derived, Expiry, Fill, Lookup, Millis, Outcome};
 
 /// Names up to this length are put together without an allocation.
 const SHORT: usize = 256;
+/// Bits of a name's first byte.
+const RESP3: u8 = 1;
+const UNLESS_FIELDS_EXPIRE: u8 = 2;
 /// How long an argument's length is in a name.
 const LEN: usize = size_of::<u32>();
 
@@ -21,13 +24,15 @@ const LEN: usize = size_of::<u32>();
 pub struct Asked<'a> {
     /// The reply is to be of RESP3, else of RESP2.
     pub resp3: bool,
+    /// See [`Keepable::unless_fields_expire`].
+    pub unless_fields_expire: bool,
     parts: &'a [u8],
 }
 impl<'a> Asked<'a> {
     /// Reads what [`write_name`] wrote; `None` for a fetch of a value, which has no name.
     fn of(name: &'a [u8]) -> Option<Asked<'a>> {
-        let (&resp3, parts) = name.split_first()?;
-        Some(Asked { resp3: resp3 == 1, parts })
+        let (&how, parts) = name.split_first()?;
+        Some(Asked { resp3: how & RESP3 != 0, unless_fields_expire: how & UNLESS_FIELDS_EXPIRE != 0, parts })
     }
     /// The parts of the command, its name first, in lower case.
     pub fn parts(self) -> impl Iterator<Item = &'a [u8]> {
@@ -44,9 +49,9 @@ impl<'a> Asked<'a> {
 fn name_len(command: Args<'_>) -> usize {
     1 + command.from(0).map(|part| LEN + part.len()).sum::<usize>()
 }
-/// Fills `name`, which has [`name_len`] bytes: the protocol, then each part after its length.
-fn write_name(command: Args<'_>, resp3: bool, name: &mut [u8]) {
-    name[0] = u8::from(resp3);
+/// Fills `name`, which has [`name_len`] bytes: how it is to be fetched, then each part after its length.
+fn write_name(command: Args<'_>, how: u8, name: &mut [u8]) {
+    name[0] = how;
     let mut at = 1;
     for part in command.from(0) {
         name[at..at + LEN].copy_from_slice(&(part.len() as u32).to_le_bytes());
@@ -67,12 +72,12 @@ impl Policy {
 }
 
 impl Group {
-    /// Begins a read of the whole reply to `command`, which reads `key` and nothing else; otherwise as [`begin`](Group::begin), never
+    /// Begins a read of the whole reply to `command`, as the source says that it can be kept; otherwise as [`begin`](Group::begin), never
     /// [`Begun::Absent`]. `None` if replies are not kept, or one with such arguments would not be.
     pub fn begin_reply<R>(
         &self,
-        key: &[u8],
         command: Args<'_>,
+        keepable: Keepable,
         resp3: bool,
         now: Millis,
         batch: &mut Vec<Fetch>,
@@ -90,8 +95,9 @@ impl Group {
                 &mut long[..]
             }
         };
-        write_name(command, resp3, name);
-        let (key, name) = (self.cache.key(key), self.cache.key(name));
+        let unless = if keepable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
+        write_name(command, u8::from(resp3) * RESP3 | unless, name);
+        let (key, name) = (self.cache.key(command.get(keepable.key)?), self.cache.key(name));
         Some(match self.cache.lookup_derived(key, name, now, read) {
             Lookup::Hit(answer) => Begun::Hit(answer),
             Lookup::Absent => Begun::Absent,
@@ -145,7 +151,7 @@ mod tests {
         let named = |ranges: &[std::ops::Range<u32>], resp3| {
             let command = Args::new(text, ranges);
             let mut name = vec![0xff; name_len(command)];
-            write_name(command, resp3, &mut name);
+            write_name(command, u8::from(resp3), &mut name);
             name
         };
         let name = named(&[0..4, 4..7, 7..8], true);

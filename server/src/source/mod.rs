@@ -122,6 +122,15 @@ impl FoundReply {
     }
 }
 
+/// A command whose whole reply can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepable {
+    /// Which of its parts is the one key that it reads.
+    pub key: usize,
+    /// Only as long as no fields of hashes expire by themselves, for then the reply may change unannounced.
+    pub unless_fields_expire: bool,
+}
+
 /// How long a key lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyLife {
@@ -205,9 +214,9 @@ pub trait Relay {
     fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
     /// The server's table of commands; asks for it when it is needed first, and again after a reconnect.
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
-    /// If the whole reply to this command can be fetched and kept, in this protocol: which of the parts is the one key that it reads.
+    /// If the whole reply to this command can be fetched and kept, in this protocol: what is to be known for it.
     /// Never waits; says `None` as long as the server's table of commands has not been asked for.
-    fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<usize> {
+    fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
         None
     }
     /// A connection of its own, for state that lasts (WATCH).

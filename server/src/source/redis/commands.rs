@@ -4,7 +4,10 @@
 //! From version 7 on the table describes key positions in full (<https://redis.io/docs/latest/develop/reference/key-specs/>);
 //! for older servers the few commands that need it are described here.
 use super::replies::{is_fickle, may_be_kept};
-use crate::proto::resp::{Args, Malformed, Values, View, parse_i64, view};
+use crate::{
+    proto::resp::{Args, Malformed, Values, View, parse_i64, view},
+    source::Keepable,
+};
 use std::collections::HashMap;
 
 /// Longest name that is looked up, `parent|sub` included.
@@ -14,6 +17,8 @@ const MAX_NAME: usize = 128;
 #[derive(Debug, Default)]
 pub struct Commands {
     rows: HashMap<Box<[u8]>, Upstream>,
+    /// The server lets single fields of hashes expire.
+    fields_expire: bool,
 }
 
 /// A command of the server.
@@ -32,6 +37,7 @@ pub struct Upstream {
     specs: Vec<Spec>,
     /// Its whole reply may be kept, if the arguments name one key.
     keeps_reply: bool,
+    /// The reply may tell of a hash.
     of_hashes: bool,
 }
 
@@ -73,10 +79,7 @@ impl Commands {
         };
         let mut commands = Commands::default();
         rows.for_each(|row| commands.add(row, true));
-        // Where fields of hashes expire by themselves, replies change while nobody writes, and nothing is announced.
-        if commands.rows.contains_key(&b"hpttl"[..]) {
-            commands.rows.values_mut().filter(|row| row.of_hashes).for_each(|row| row.keeps_reply = false);
-        }
+        commands.fields_expire = commands.rows.contains_key(&b"hpttl"[..]);
         Ok(commands)
     }
 
@@ -97,7 +100,7 @@ impl Commands {
             _ => 0,
         };
         let legacy = (number(), number(), number());
-        flags.of_hashes = values(row.next()).any(|category| text_of(&category) == b"@hash");
+        flags.of_hashes = values(row.next()).any(|category| matches!(text_of(&category), b"@hash" | b"@keyspace"));
         let fickle = values(row.next()).any(|tip| is_fickle(text_of(&tip)));
         let mut specs: Vec<Spec> = values(row.next()).filter_map(Spec::parse).collect();
         let mut has_subs = false;
@@ -147,15 +150,17 @@ impl Commands {
         self.rows.get(&*whole).or(Some(row))
     }
 
-    /// If the whole reply to `args` may be kept: which of them is the one key that it is about.
-    pub(super) fn keeps_reply(&self, args: Args<'_>) -> Option<usize> {
+    /// If the whole reply to `args` may be kept.
+    pub(super) fn keeps_reply(&self, args: Args<'_>) -> Option<Keepable> {
         let row = self.find(args).filter(|row| row.keeps_reply && row.takes(args.len()))?;
         let (mut first, mut count) = (None, 0);
         let known = row.keys(args, |at, _| {
             first.get_or_insert(at);
             count += 1;
         });
-        first.filter(|_| count == 1 && known == Known::Keys && row.keys_are_certain(args))
+        let certain = count == 1 && known == Known::Keys && row.keys_are_certain(args);
+        let unless_fields_expire = self.fields_expire && row.of_hashes;
+        Some(Keepable { key: first.filter(|_| certain)?, unless_fields_expire })
     }
 
     /// Would the server not tell?

@@ -30,6 +30,8 @@ pub(super) struct Shaken {
     pub(super) resp3: bool,
     /// The server changes the protocol within a transaction, and back.
     pub(super) switches: bool,
+    /// It answers `INFO keyspace`.
+    pub(super) informs: bool,
 }
 
 /// Why there was no handshake.
@@ -61,13 +63,15 @@ enum OnError {
     Untracked,
     /// The protocol is what it is.
     NoSwitch,
+    /// Nobody knows whether fields of hashes expire.
+    NoInfo,
     /// Nothing.
     Ignore,
 }
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
 fn steps(settings: &Settings, hello: &Hello, fetches: bool) -> Vec<Step> {
-    use OnError::{Fail, Ignore, NoHello, NoSwitch, Untracked};
+    use OnError::{Fail, Ignore, NoHello, NoInfo, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
     let resp3 = !matches!(hello, Hello::Resp2);
@@ -97,6 +101,7 @@ fn steps(settings: &Settings, hello: &Hello, fetches: bool) -> Vec<Step> {
         let (other, ours): (&[u8], &[u8]) = if resp3 { (b"2", b"3") } else { (b"3", b"2") };
         let tried: [Vec<&[u8]>; 4] = [vec![b"MULTI"], vec![b"HELLO", other], vec![b"HELLO", ours], vec![b"EXEC"]];
         commands.extend(tried.map(|command| (command, NoSwitch)));
+        commands.push((vec![b"INFO", b"keyspace"], NoInfo));
     }
     if let Hello::Tracking(watch) = hello {
         let mut tracking: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
@@ -124,7 +129,7 @@ pub(super) async fn shake_hands(
     fetches: bool,
 ) -> Result<Shaken, Unshaken> {
     let steps = steps(settings, hello, fetches);
-    let (mut untracked, mut switches) = (None, fetches);
+    let (mut untracked, mut switches, mut informs) = (None, fetches, fetches);
     let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
     stream.write_all(&request).await.map_err(reason)?;
     stream.flush().await.map_err(reason)?;
@@ -151,12 +156,13 @@ pub(super) async fn shake_hands(
                 OnError::NoHello => return Err(Unshaken::NoHello(text)),
                 OnError::Untracked => untracked = Some(text),
                 OnError::NoSwitch => switches = false,
+                OnError::NoInfo => informs = false,
                 OnError::Ignore => {}
             }
         }
         input.advance(len);
     }
-    Ok(Shaken { input, untracked, resp3: !matches!(hello, Hello::Resp2), switches })
+    Ok(Shaken { input, untracked, resp3: !matches!(hello, Hello::Resp2), switches, informs })
 }
 
 /// An I/O error in words: `connection refused`, without the system's number.

@@ -282,7 +282,7 @@ impl Inner {
             // Where changes ought to be announced and are not, there is nothing to be kept.
             let any = watch.is_some() || !tracking_wanted;
             let form = |resp3| any && (shaken.switches || shaken.resp3 == resp3);
-            self.settings.forms.set(form(false), form(true));
+            self.settings.forms.set(form(false), form(true), shaken.informs);
         }
         let vouching = tracking_wanted.then(|| Vouching::new(self.settings.health.clone(), watch.clone()));
         let mut talk = Talk {
@@ -292,7 +292,11 @@ impl Inner {
             out: Output::default(),
             unflushed: false,
             silence: if watch.is_some() { TRACKING_PROBE } else { PROBE },
-            pipeline: Pipeline::new(self.settings.clone(), watch, Protocol { resp3: shaken.resp3, switches: shaken.switches }),
+            pipeline: Pipeline::new(
+                self.settings.clone(),
+                watch,
+                Protocol { resp3: shaken.resp3, switches: shaken.switches },
+            ),
             alarm: Alarm::new(),
             heard: Instant::now(),
         };

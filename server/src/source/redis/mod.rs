@@ -30,7 +30,7 @@ mod tls;
 
 pub use commands::{Commands, Known, Upstream};
 
-use super::{Limits, Local, Relay, Source, SourceError, SourceHealth, Watch};
+use super::{Keepable, Limits, Local, Relay, Source, SourceError, SourceHealth, Watch};
 use crate::{
     clock,
     config::{RedisAddress, RedisUrl},
@@ -111,9 +111,15 @@ impl Forms {
     fn bit(resp3: bool) -> u8 {
         1 << u8::from(resp3)
     }
-    fn set(&self, resp2: bool, resp3: bool) {
-        let bits = u8::from(resp2) * Forms::bit(false) | u8::from(resp3) * Forms::bit(true);
+    /// The server says whether any fields of hashes expire.
+    const FIELDS: u8 = 4;
+    fn set(&self, resp2: bool, resp3: bool, fields: bool) {
+        let bits =
+            u8::from(resp2) * Forms::bit(false) | u8::from(resp3) * Forms::bit(true) | u8::from(fields) * Forms::FIELDS;
         self.0.store(bits, Relaxed);
+    }
+    fn tells_expiring_fields(&self) -> bool {
+        self.0.load(Relaxed) & Forms::FIELDS != 0
     }
     fn has(&self, resp3: bool) -> bool {
         self.0.load(Relaxed) & Forms::bit(resp3) != 0
@@ -312,24 +318,27 @@ impl Relay for RedisSource {
             Ok(commands)
         })
     }
-    fn keeps_reply(&self, args: Args<'_>, resp3: bool) -> Option<usize> {
+    fn keeps_reply(&self, args: Args<'_>, resp3: bool) -> Option<Keepable> {
         if !self.settings.forms.has(resp3) {
             return None;
         }
         let now = self.settings.health.reconnects();
         let known = self.commands.borrow();
-        let at = match &*known {
+        let keepable = match &*known {
             Some((then, commands)) if *then == now => commands.keeps_reply(args)?,
             _ => {
                 drop(known);
                 let shared = self.settings.commands.lock().clone();
-                let at = shared.as_ref().filter(|(then, _)| *then == now)?.1.keeps_reply(args);
+                let keepable = shared.as_ref().filter(|(then, _)| *then == now)?.1.keeps_reply(args);
                 *self.commands.borrow_mut() = shared;
-                at?
+                keepable?
             }
         };
+        if keepable.unless_fields_expire && !self.settings.forms.tells_expiring_fields() {
+            return None;
+        }
         let announced = |key| self.watch.as_ref().is_none_or(|watch| watch.covers(key));
-        args.get(at).is_some_and(announced).then_some(at)
+        args.get(keepable.key).is_some_and(announced).then_some(keepable)
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
         Box::pin(async move {

@@ -112,15 +112,27 @@ struct Batch {
     /// They are of the protocol that the connection does not speak: HELLO goes before them and after them, inside the transaction, where
     /// no announcement can fall between.
     switched: bool,
+    /// Their replies hold only where no fields of hashes expire: what the server says of that comes first.
+    guarded: bool,
+    /// They do, or may.
+    fields_expire: bool,
 }
 impl Batch {
     /// Commands between MULTI and EXEC.
     fn commands(&self) -> usize {
-        2 * self.left + if self.switched { 2 } else { 0 }
+        2 * self.left + usize::from(self.guarded) + if self.switched { 2 } else { 0 }
     }
-    /// The fetch that the queued command with this position belongs to. HELLO is nobody's.
+    /// The first thing in EXEC's reply.
+    fn first_stage(&self) -> Stage {
+        match (self.guarded, self.switched) {
+            (true, _) => Stage::Guard,
+            (false, true) => Stage::Switch(false),
+            (false, false) => Stage::Value,
+        }
+    }
+    /// The fetch that the queued command with this position belongs to. HELLO and INFO are nobody's.
     fn fetch_of(&self, command: usize) -> Option<usize> {
-        let at = command.checked_sub(usize::from(self.switched))? / 2;
+        let at = command.checked_sub(usize::from(self.guarded) + usize::from(self.switched))? / 2;
         (at < self.left).then_some(at)
     }
 }
@@ -129,6 +141,8 @@ enum Stage {
     /// This many commands are queued (two a fetch).
     Queued(usize),
     Exec,
+    /// INFO's reply.
+    Guard,
     /// HELLO's reply, before the first value or (`true`) after the last.
     Switch(bool),
     Value,
@@ -175,9 +189,22 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     }
 }
 
-/// The protocol in which a whole reply is to be fetched; `None` for a value.
-fn form(waiting: &Waiting) -> Option<bool> {
-    waiting.fetch.asked().map(|asked| asked.resp3)
+/// The protocol in which a whole reply is to be fetched, and whether under a guard; `None` for a value.
+fn form(waiting: &Waiting) -> Option<(bool, bool)> {
+    waiting.fetch.asked().map(|asked| (asked.resp3, asked.unless_fields_expire))
+}
+
+/// From `INFO keyspace`: may fields of hashes expire in this database? Redis counts such hashes as `subexpiry`, Valkey as
+/// `keys_with_volatile_items`. A database without keys is not listed.
+fn fields_expire(info: &[u8], database: u32) -> bool {
+    let info = String::from_utf8_lossy(info);
+    let ours = format!("db{database}:");
+    let Some(line) = info.lines().find_map(|line| line.strip_prefix(&*ours)) else {
+        return !info.contains("# Keyspace");
+    };
+    let count = line.split(',').filter_map(|field| field.split_once('='));
+    let mut count = count.filter(|(name, _)| matches!(*name, "subexpiry" | "keys_with_volatile_items"));
+    count.next().is_none_or(|(_, count)| count != "0")
 }
 
 fn hello(resp3: bool) -> &'static [u8] {
@@ -235,13 +262,17 @@ impl Pipeline {
     /// Sends `first` and the fetches queued right behind it as one transaction.
     fn send_batch(&mut self, first: Waiting, queue: &mut VecDeque<Request>, out: &mut Output) {
         let form = form(&first);
-        let switched = form.is_some_and(|resp3| resp3 != self.protocol.resp3);
+        let switched = form.is_some_and(|(resp3, _)| resp3 != self.protocol.resp3);
+        let guarded = form.is_some_and(|(_, guarded)| guarded);
         if switched && !self.protocol.switches {
             // It was handed over when another server was there.
             let error = SourceError::Unavailable("it does not speak the client's protocol".into());
             return first.finish(Err(error), clock::now(), &self.settings.health);
         }
         out.put(b"*1\r\n$5\r\nMULTI\r\n");
+        if guarded {
+            out.put(b"*2\r\n$4\r\nINFO\r\n$8\r\nkeyspace\r\n");
+        }
         if switched {
             out.put(hello(!self.protocol.resp3));
         }
@@ -283,6 +314,9 @@ impl Pipeline {
             direct: false,
             whole: form.is_some(),
             switched,
+            guarded,
+            // Without a transaction what INFO says may be over.
+            fields_expire: false,
         }));
     }
 
@@ -406,13 +440,17 @@ impl Pipeline {
             }
             return Ok(true);
         }
-        if batch.whole && matches!(batch.stage, Stage::Switch(_) | Stage::Value) {
+        if batch.whole && matches!(batch.stage, Stage::Guard | Stage::Switch(_) | Stage::Value) {
             let Some(len) = self.scanner.scan(input)? else {
                 return Ok(false);
             };
             let reply = take(input, len);
             match batch.stage {
                 Stage::Value => batch.stage = Stage::ReplyExpiry(reply),
+                Stage::Guard => {
+                    batch.fields_expire |= fields_expire(&reply, self.settings.url.database);
+                    batch.stage = if batch.switched { Stage::Switch(false) } else { Stage::Value };
+                }
                 // Then there is no telling which protocol this is.
                 _ if reply.starts_with(b"-") => return Err(Malformed),
                 Stage::Switch(false) => batch.stage = Stage::Value,
@@ -441,7 +479,8 @@ impl Pipeline {
             (Stage::Multi, Some(_)) if batch.switched => return Err(Malformed),
             (Stage::Multi, Some(_)) => {
                 batch.direct = true;
-                batch.stage = Stage::Value;
+                batch.fields_expire = batch.guarded;
+                batch.stage = batch.first_stage();
             }
             (Stage::Queued(done), Some(error)) => {
                 let refused = *done;
@@ -458,7 +497,7 @@ impl Pipeline {
                 if kind != b'*' || parse_i64(text) != expected {
                     return Err(Malformed);
                 }
-                batch.stage = if batch.switched { Stage::Switch(false) } else { Stage::Value };
+                batch.stage = batch.first_stage();
             }
             (Stage::Exec, Some(error)) => {
                 input.advance(len);
@@ -499,7 +538,9 @@ impl Pipeline {
             (Stage::Trailer, _) => {
                 self.owed.pop_front();
             }
-            (Stage::Queued(_) | Stage::Switch(_) | Stage::Value | Stage::Body, _) => return Err(Malformed),
+            (Stage::Queued(_) | Stage::Guard | Stage::Switch(_) | Stage::Value | Stage::Body, _) => {
+                return Err(Malformed);
+            }
         }
         input.advance(len);
         Ok(true)
@@ -562,11 +603,12 @@ impl Pipeline {
 
     /// A whole reply and its key's expiry are known.
     fn finish_reply(&mut self, reply: Bytes, left: Result<i64, SourceError>, now: Millis) {
-        let Some(Owed::Batch(Batch { sent_at, direct, .. })) = self.owed.front() else {
+        let Some(Owed::Batch(Batch { sent_at, direct, fields_expire, .. })) = self.owed.front() else {
             return;
         };
         let (sent_at, direct) = (*sent_at, *direct);
         let key = match left {
+            _ if *fields_expire => KeyLife::Until(sent_at),
             Ok(left) => match u64::try_from(left) {
                 Ok(left) => KeyLife::Until(sent_at.saturating_add(left)),
                 Err(_) if left == NO_EXPIRY => KeyLife::Unbounded,

@@ -19,6 +19,8 @@ pub(super) struct Call<'c> {
     pub(super) command: &'static Command,
     pub(super) args: Args<'c>,
     pub(super) now: Millis,
+    /// Within EXEC.
+    pub(super) nested: bool,
     pub(super) reply: Reply<'c>,
 }
 

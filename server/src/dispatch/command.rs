@@ -90,6 +90,9 @@ impl Flags {
     pub const COPY_WILL_DO: Flags = Flags(1 << 19);
     /// Empties the keyspace.
     pub const FLUSH: Flags = Flags(1 << 20);
+    /// May be said by a client of RESP2 that has subscribed to something.
+    pub const SUBSCRIBER: Flags = Flags(1 << 21);
+    pub const PUBSUB: Flags = Flags(1 << 11);
 
     /// Both.
     pub const fn with(self, other: Flags) -> Flags {
@@ -102,11 +105,12 @@ impl Flags {
     }
     /// The names that COMMAND INFO shows, in Redis's order.
     pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
-        const NAMES: [(Flags, &str); 11] = [
+        const NAMES: [(Flags, &str); 12] = [
             (Flags::WRITE, "write"),
             (Flags::READONLY, "readonly"),
             (Flags::DENYOOM, "denyoom"),
             (Flags::ADMIN, "admin"),
+            (Flags::PUBSUB, "pubsub"),
             (Flags::NOSCRIPT, "noscript"),
             (Flags::LOADING, "loading"),
             (Flags::STALE, "stale"),

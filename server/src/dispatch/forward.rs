@@ -23,22 +23,7 @@ pub(super) static FORWARDED: Command = Command {
 };
 
 /// What changes the connection that they are sent on, which is not the client's own.
-const NOT_FORWARDED: [&[u8]; 14] = [
-    b"asking",
-    b"client",
-    b"config",
-    b"monitor",
-    b"psubscribe",
-    b"psync",
-    b"punsubscribe",
-    b"replconf",
-    b"ssubscribe",
-    b"subscribe",
-    b"sunsubscribe",
-    b"sync",
-    b"unsubscribe",
-    b"command",
-];
+const NOT_FORWARDED: [&[u8]; 7] = [b"asking", b"client", b"config", b"psync", b"replconf", b"sync", b"command"];
 
 /// Does this command, which Larder does not know, go to the source?
 pub(super) fn is_forwarded(worker: &Worker, args: &Args<'_>) -> bool {

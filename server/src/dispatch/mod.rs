@@ -3,8 +3,8 @@
 //! ```text
 //! Args ─► find ─► arity, password, MULTI? ─► begin ─┬─ on the tier, under its locks ─► reply
 //!                                                   ├─ GET, MGET: the group; misses ─► Pending
-//!                                                   └─ Redis source: Alone ─► run ─► relayed, reply passed on
-//!            └─ unknown here, Redis source: forwarded ─► Alone ─► …
+//!                                                   └─ Redis source: Relay ─► Relayed, with those before and behind it
+//!            └─ unknown here, Redis source: forwarded ─► Relay ─► …      (EXEC, WATCH, what blocks: Alone ─► run)
 //! ```
 //!
 //! Invariants:
@@ -13,6 +13,7 @@
 //! - A command's function sees the tier under locks that cover all its keys; it never takes locks itself.
 //!
 //! A new command is a row in [`table`] and a function in one of the files of `commands`.
+mod attached;
 mod call;
 mod calls;
 mod command;
@@ -25,6 +26,7 @@ mod multi;
 mod password;
 mod pending;
 mod relay;
+mod relayed;
 mod replies;
 mod session;
 mod table;
@@ -32,7 +34,8 @@ mod table;
 pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pending::Pending;
-pub use session::Session;
+pub use relayed::Relayed;
+pub use session::{Held, Session};
 pub use table::COMMANDS;
 
 use crate::{
@@ -57,6 +60,10 @@ pub enum Flow {
     Done,
     /// A read that waits for flights; its reply comes when [`Pending::poll`] says so.
     Pending(Pending),
+    /// It goes to the source as it is: let it [`join`] others with the same arguments. If it does not, it runs [`Alone`](Flow::Alone).
+    Relay,
+    /// What the session [holds](Session::hold) must be answered first: begin it again then.
+    Behind,
     /// It must run alone, once everything before it is answered: call [`run`] with the same arguments.
     Alone,
     /// Its reply is in the output; close after sending it.
@@ -80,7 +87,15 @@ pub fn begin(
     match find_for(*args) {
         Found::Command(command) if !session.is_unusual() && command.takes(args.len()) => {
             count(worker, session, command);
-            let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
+            let call = &mut Call {
+                worker,
+                command,
+                args: *args,
+                now,
+                nested: false,
+                reply: Reply::new(out, session.resp3),
+                session,
+            };
             let flow = call.answering(|call| call.begin(batch));
             if call.session.is_unusual() {
                 call.session.command_over();
@@ -91,17 +106,36 @@ pub fn begin(
     }
 }
 
-/// Runs a command for which [`begin`] said [`Flow::Alone`].
-pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &mut Output) -> Flow {
-    let command = match find_for(*args) {
+/// Adds a command for which [`begin`] said [`Flow::Relay`] to others; false if it must run alone instead.
+pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> bool {
+    let command = known_or_forwarded(args);
+    let mut unused = Output::default();
+    let reply = Reply::new(&mut unused, session.resp3);
+    relayed.join(&Call { worker, command, args: *args, now, nested: false, reply, session })
+}
+
+fn known_or_forwarded(args: &Args<'_>) -> &'static Command {
+    match find_for(*args) {
         Found::Command(command) => command,
         // `begin` has said so.
         Found::Unknown | Found::UnknownSub(_) => &FORWARDED,
-    };
+    }
+}
+
+/// Runs a command for which [`begin`] said [`Flow::Alone`].
+pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &mut Output) -> Flow {
+    let command = known_or_forwarded(args);
     let silent = session.is_silent();
     let mark = out.mark();
-    let mut call =
-        Call { worker, command, args: *args, now: clock::now(), reply: Reply::new(out, session.resp3), session };
+    let mut call = Call {
+        worker,
+        command,
+        args: *args,
+        now: clock::now(),
+        nested: false,
+        reply: Reply::new(out, session.resp3),
+        session,
+    };
     let flow = match relay::run(&mut call).await {
         Ok(flow) => flow,
         Err(fault) => {
@@ -146,7 +180,7 @@ impl Call<'_> {
                 self.check_keys()?;
                 if self.group().source.as_redis().is_some() {
                     return match relay::copy_will_do(self, function)? {
-                        Flow::Alone if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
+                        Flow::Relay if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
                         flow => Ok(flow),
                     };
                 }
@@ -187,6 +221,12 @@ fn unusual(
             flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => {
                 Err(Fault::Said("ERR Command not allowed inside a transaction"))
             }
+            flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => {
+                Err(Fault::Told(format!(
+                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                    command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
+                ).into_bytes()))
+            }
             _ => Ok(command),
         },
     };
@@ -195,16 +235,28 @@ fn unusual(
             fail_early(worker, session, found, &fault, out);
             Flow::Done
         }
+        Ok(command) if !session.may_begin(command) && !replies::joins_reads(worker, session, command, *args) => {
+            return Flow::Behind;
+        }
         Ok(command) => {
             count(worker, session, command);
-            let call = &mut Call { worker, command, args: *args, now, reply: Reply::new(out, session.resp3), session };
+            let call = &mut Call {
+                worker,
+                command,
+                args: *args,
+                now,
+                nested: false,
+                reply: Reply::new(out, session.resp3),
+                session,
+            };
             call.answering(|call| {
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return multi::queue(call);
                 }
-                if call.session.pinned.is_some() && call.command.is_data() {
+                let relayed = call.session.pinned.is_some() || call.session.holds(Held::Relayed);
+                if relayed && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
-                    return Ok(Flow::Alone);
+                    return Ok(Flow::Relay);
                 }
                 call.begin(batch)
             })
@@ -212,7 +264,10 @@ fn unusual(
     };
     match flow {
         // Not over yet.
-        Flow::Alone => return flow,
+        Flow::Alone | Flow::Behind => return flow,
+        // Whose reply will not be wanted is not worth the company.
+        Flow::Relay if session.is_silent() => return Flow::Alone,
+        Flow::Relay => {}
         Flow::Pending(_) if session.is_silent() => {
             out.truncate(mark);
             session.command_over();

@@ -220,6 +220,7 @@ impl Call<'_> {
             command,
             args,
             now: self.now,
+            nested: true,
             reply: Reply::new(self.reply.output(), resp3),
         };
         call.answering(run)

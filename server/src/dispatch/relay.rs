@@ -1,19 +1,21 @@
 //! Commands on a Redis source: sent as they came, the reply passed on as it came. What writes is registered with the group
 //! first, so that neither a fetch nor another write that overlaps it leaves an older value in the tier.
 use super::{
-    Flow,
+    Flow, attached,
     call::Call,
     command::{Command, Flags, Run, Transaction},
     commands::strings,
     fault::{Answer, Fault},
     forward::{self, Touched},
+    session::Session,
 };
 use crate::{
+    app::Worker,
     clock,
     net::clients::Client,
     proto::resp::{Args, View, view, write_command},
     read::Writing,
-    source::{Relay, SourceError},
+    source::{Relay, Replies, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Tier;
@@ -35,7 +37,7 @@ pub(super) fn copy_will_do(
             return Ok(Flow::Done);
         }
     }
-    Ok(Flow::Alone)
+    Ok(if call.command.flags.has(Flags::FLUSH) { Flow::Alone } else { Flow::Relay })
 }
 
 /// Runs a command that goes to the source.
@@ -43,6 +45,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.run {
         Run::Transaction(Transaction::Exec) => exec(call).await,
         Run::Transaction(_) => watch(call).await.map(|()| Flow::Done),
+        Run::Local(_) => attached::run(call).await,
         _ => command(call).await.map(|()| Flow::Done),
     }
 }
@@ -53,16 +56,16 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let writings: Vec<Writing<'_>> = touched.written.iter().map(|key| group.writing(group.cache.key(key))).collect();
     let mut encoded = Vec::new();
     write_command(&mut encoded, call.args.from(0));
-    let sent = match touched.blocks && call.session.pinned.is_none() {
+    let sent = match touched.blocks {
         true => block(call, encoded).await,
         false => send(call, encoded, 1).await,
     };
     let taken = match &sent {
-        Ok(replies) => replies.first().filter(|reply| !is_error(reply)),
+        Ok(replies) => replies.iter().next().filter(|reply| !is_error(reply)),
         Err(_) => None,
     };
     match taken {
-        Some(reply) if *reply == b"+OK\r\n"[..] => match strings::stored(call) {
+        Some(b"+OK\r\n") => match strings::stored(call).filter(|_| call.session.is_at_home()) {
             Some((value, expiry)) => writings.into_iter().for_each(|writing| {
                 writing.put(value, expiry, clock::now());
             }),
@@ -79,9 +82,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     if touched.everything && (taken.is_some() || is_lost(&sent)) {
         group.flushed();
     }
-    for reply in sent? {
-        pass_on(call, reply);
-    }
+    pass_on(call, &sent?);
     Ok(())
 }
 
@@ -110,12 +111,16 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
     let sent = match data == 0 && call.session.pinned.is_none() {
         // Nothing in it concerns the source.
-        true => Ok(vec![Bytes::from_static(b"*0\r\n")]),
-        false => send(call, encoded, data + 2).await,
+        true => Ok(Bytes::from_static(b"*0\r\n")),
+        false => {
+            let sent = send(call, encoded, data + 2).await;
+            call.session.skip_replies(data + 1, call.reply.output());
+            sent.map(|replies| replies.last())
+        }
     };
     call.session.end_transaction();
     let result = match &sent {
-        Ok(replies) => replies.last().filter(|reply| !is_error(reply)),
+        Ok(reply) => Some(reply).filter(|reply| !is_error(reply)),
         Err(_) => None,
     };
     let Some(reply) = result else {
@@ -124,15 +129,14 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
             group.flushed();
         }
         // An error of EXEC's own.
-        let reply = sent?.pop();
-        pass_on(call, reply.unwrap_or_default());
+        pass_part(call, sent?);
         return Ok(Flow::Done);
     };
     let Ok(View::Array(mut values)) = view(reply) else {
         // A watched key was written.
         writings.into_iter().for_each(Writing::refused);
         let reply = reply.clone();
-        pass_on(call, reply);
+        pass_part(call, reply);
         return Ok(Flow::Done);
     };
     forget(writings);
@@ -153,7 +157,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
                 call.nested(command, args, |call| super::multi::step(call, around));
             }
             _ => match values.next_raw() {
-                Some(raw) => pass_on(call, reply.slice_ref(raw)),
+                Some(raw) => pass_part(call, reply.slice_ref(raw)),
                 None => return Err(Fault::Said("ERR source unavailable: short reply to EXEC")),
             },
         }
@@ -165,15 +169,12 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
 }
 
 async fn watch(call: &mut Call<'_>) -> Answer {
-    if call.session.pinned.is_none() {
-        let pinned = shared(call)?.pin(call.session.resp3).await?;
-        call.session.pinned = Some(pinned);
-        call.session.settle();
-    }
+    pin(call).await?;
+    call.session.watching = true;
     let mut encoded = Vec::new();
     write_command(&mut encoded, call.args.from(0));
     match send(call, encoded, 1).await {
-        Ok(replies) => replies.into_iter().for_each(|reply| pass_on(call, reply)),
+        Ok(replies) => pass_on(call, &replies),
         Err(error) => {
             call.session.unwatch();
             return Err(error.into());
@@ -196,7 +197,7 @@ async fn touched<'a>(call: &Call<'_>, command: &Command, args: Args<'a>) -> Resu
 }
 
 /// Sends a command that may wait for something to happen, and waits with it: on a connection of its own.
-async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Vec<Bytes>, SourceError> {
+async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Replies, SourceError> {
     struct Blocked<'c>(&'c Client);
     impl Drop for Blocked<'_> {
         fn drop(&mut self) {
@@ -205,25 +206,50 @@ async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Vec<Bytes>, SourceEr
     }
     call.session.client.blocked.store(true, Relaxed);
     let _until_it_ends = Blocked(&call.session.client);
-    shared(call)?.relay_patiently(command.into(), call.session.resp3).await
+    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
+    relay.relay_patiently(command.into(), call.session.resp3).await
 }
 
 /// Sends encoded commands over the pinned connection if there is one, else over the worker's.
-async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Result<Vec<Bytes>, SourceError> {
+pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Result<Replies, SourceError> {
     let resp3 = call.session.resp3;
-    let relay = match &call.session.pinned {
-        Some(pinned) => &**pinned,
-        None => shared(call)?,
-    };
+    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
     relay.relay(commands.into(), count, resp3).await
 }
 
-fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
-    let group = call.group();
-    group.source.as_redis().ok_or_else(|| SourceError::Unavailable("it is no Redis".into()))
+/// The connection for a client's commands: its own, if it has one, else its worker's.
+pub(super) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
+    match &session.pinned {
+        Some(pinned) => Some(&**pinned),
+        None => worker.groups[0].source.as_redis(),
+    }
 }
 
-fn pass_on(call: &mut Call<'_>, reply: Bytes) {
+/// Gives the client a connection of its own, unless it has one.
+pub(super) async fn pin(call: &mut Call<'_>) -> Answer {
+    if call.session.pinned.is_none() {
+        let pinned = shared(call)?.pin(call.session.resp3).await?;
+        call.session.pinned = Some(pinned);
+        call.session.settle();
+    }
+    Ok(())
+}
+
+pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
+    let group = call.group();
+    group.source.as_redis().ok_or_else(no_redis)
+}
+fn no_redis() -> SourceError {
+    SourceError::Unavailable("it is no Redis".into())
+}
+
+pub(super) fn pass_on(call: &mut Call<'_>, replies: &Replies) {
+    let errors = replies.iter().filter(|reply| is_error(reply)).count();
+    call.session.counters.redis_errors.add(errors as u64);
+    call.session.pass_replies(replies, call.reply.output());
+}
+/// A reply, or a part of one.
+fn pass_part(call: &mut Call<'_>, reply: Bytes) {
     if is_error(&reply) {
         call.session.counters.redis_errors.add(1);
     }
@@ -233,10 +259,10 @@ fn pass_on(call: &mut Call<'_>, reply: Bytes) {
     }
 }
 
-fn is_error(reply: &[u8]) -> bool {
+pub(super) fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!') | None)
 }
-fn is_lost(sent: &Result<Vec<Bytes>, SourceError>) -> bool {
+fn is_lost<T>(sent: &Result<T, SourceError>) -> bool {
     matches!(sent, Err(SourceError::Lost(_)))
 }
 /// The source took a write of which we do not know the result.
@@ -244,7 +270,7 @@ fn forget(writings: Vec<Writing<'_>>) {
     writings.into_iter().for_each(Writing::forget);
 }
 /// The source refused, was not reached, or did not say.
-fn not_taken(writings: Vec<Writing<'_>>, sent: &Result<Vec<Bytes>, SourceError>) {
+fn not_taken<T>(writings: Vec<Writing<'_>>, sent: &Result<T, SourceError>) {
     match is_lost(sent) {
         true => forget(writings),
         false => writings.into_iter().for_each(Writing::refused),

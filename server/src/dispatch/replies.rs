@@ -1,23 +1,53 @@
-//! Commands whose whole replies the group keeps: answered from the memory tier, or fetched for it. What is not kept goes to the source alone.
-use super::{Flow, call::Call, fault::Fault, pending::Pending, session::Session};
+//! Commands whose whole replies the group keeps: answered from the memory tier, or fetched for it. What is not kept is
+//! relayed.
+use super::{
+    Flow,
+    call::Call,
+    command::{Command, Flags, Run},
+    fault::Fault,
+    pending::Pending,
+    session::{Held, Session},
+};
 use crate::{
-    proto::resp::Reply,
+    app::Worker,
+    proto::resp::{Args, Reply},
     read::{Begun, Fetch},
+    source::Keepable,
 };
 use bytes::Bytes;
 
 /// A reply from this length on is linked rather than copied.
 const SHARED_FROM: usize = 16 * 1024;
 
+/// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
+fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
+    let group = &worker.groups[0];
+    let keepable = group.source.as_redis()?.keeps_reply(args, resp3)?;
+    let key = args.get(keepable.key)?;
+    let fits = (1..=worker.app.settings.max_key).contains(&key.len()) && group.keeps_reply_to(args);
+    fits.then_some(keepable)
+}
+
+/// May the command be begun while reads of the client wait for the source? Then it will be answered from the tier or wait with them.
+pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
+    let may_be_read = match command.run {
+        Run::Forward => true,
+        Run::Tier(_) => command.flags.has(Flags::READONLY),
+        _ => false,
+    };
+    may_be_read
+        && session.holds(Held::Reads)
+        && session.pinned.is_none()
+        && session.multi.is_none()
+        && keepable(worker, args, session.resp3).is_some()
+}
+
 /// Begins a command that goes to a Redis source.
 pub(super) fn begin(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, Fault> {
     let (group, args) = (call.group(), call.args);
     let resp3 = call.reply.is_resp3();
-    let keepable = group.source.as_redis().and_then(|source| source.keeps_reply(args, resp3));
-    let max_key = call.worker.app.settings.max_key;
-    let fits = |at| args.get(at).is_some_and(|key| (1..=max_key).contains(&key.len()));
-    let Some(keepable) = keepable.filter(|keepable| fits(keepable.key)) else {
-        return Ok(Flow::Alone);
+    let Some(keepable) = keepable(call.worker, args, resp3) else {
+        return Ok(Flow::Relay);
     };
     let out = call.reply.output();
     let begun = group.begin_reply(args, keepable, resp3, call.now, batch, |reply| match reply.share() {
@@ -25,9 +55,9 @@ pub(super) fn begin(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow,
         None => out.put(reply.as_bytes()),
     });
     Ok(match begun {
-        Some(Begun::Hit(())) => Flow::Done,
-        Some(Begun::Wait(wait)) => Flow::Pending(Pending::one(wait, resp3, true)),
-        Some(Begun::Absent) | None => Flow::Alone,
+        Begun::Hit(()) => Flow::Done,
+        Begun::Wait(wait) => Flow::Pending(Pending::one(wait, resp3, true)),
+        Begun::Absent => Flow::Relay,
     })
 }
 

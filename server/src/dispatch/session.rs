@@ -1,7 +1,13 @@
 //! The state of one connection of the Redis protocol.
-use super::{multi::Transacting, password};
+use super::{
+    attached::Attached,
+    command::{Command, Run},
+    multi::Transacting,
+    password,
+};
 use crate::{app::Worker, net::clients::Client, source::Relay, telemetry::Counters};
-use std::sync::Arc;
+use bytes::Bytes;
+use std::{mem, sync::Arc};
 
 /// What a connection has said so far: protocol, password, transaction, reply mode.
 pub struct Session {
@@ -13,15 +19,30 @@ pub struct Session {
     pub(super) resp3: bool,
     authenticated: bool,
     replies: Replies,
+    held: Held,
     /// Commands queued by MULTI.
     pub(super) multi: Option<Transacting>,
     /// WATCHed keys and the versions that they had (0: absent), without a source.
     pub(super) watched: Vec<(Box<[u8]>, u64)>,
-    /// WATCH on a Redis source: everything goes over this connection until the transaction is over.
+    /// On a Redis source, with WATCH and what [`attached`](super::attached) says: everything goes over this connection.
     pub(super) pinned: Option<Box<dyn Relay>>,
+    /// WATCH, until the transaction is over.
+    pub(super) watching: bool,
+    pub(super) attached: Attached,
     /// State of the generator behind RANDOMKEY.
     random: u64,
     unusual: bool,
+}
+
+/// What a connection has begun that is not answered yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing.
+    Nothing,
+    /// Reads that wait for flights.
+    Reads,
+    /// Commands that were relayed to the source.
+    Relayed,
 }
 
 /// CLIENT REPLY.
@@ -45,9 +66,12 @@ impl Session {
             resp3: false,
             authenticated: !password::is_required(&worker.app.settings),
             replies: Replies::On,
+            held: Held::Nothing,
             multi: None,
             watched: Vec::new(),
             pinned: None,
+            watching: false,
+            attached: Attached::default(),
             unusual: false,
         };
         session.client.about.lock().user = password::USER_NAME.into();
@@ -67,10 +91,40 @@ impl Session {
         self.unusual
     }
 
+    /// Says what the connection holds from now on.
+    pub fn hold(&mut self, held: Held) {
+        self.held = held;
+        self.settle();
+    }
+    pub(super) fn holds(&self, held: Held) -> bool {
+        self.held == held
+    }
+    /// May this command be begun before what is held is answered? Reads of the tier and relayed commands travel on different
+    /// connections and must not overtake each other.
+    pub(super) fn may_begin(&self, command: &Command) -> bool {
+        let reads = matches!(command.run, Run::Get | Run::MultiGet);
+        match self.held {
+            Held::Nothing => true,
+            Held::Reads => reads || !command.is_data(),
+            // Even what does not concern the source may concern the connection to it.
+            Held::Relayed if self.multi.is_some() || self.is_silent() => false,
+            Held::Relayed => command.is_data() && (self.pinned.is_some() || !reads),
+        }
+    }
+
+    /// In the database that the memory tier has copies of?
+    pub(super) fn is_at_home(&self) -> bool {
+        self.attached.database.is_none()
+    }
+
     /// To be called after any change of the fields that others may write.
     pub(super) fn settle(&mut self) {
-        self.unusual =
-            !self.authenticated || self.replies != Replies::On || self.multi.is_some() || self.pinned.is_some();
+        self.unusual = !self.authenticated
+            || self.replies != Replies::On
+            || self.multi.is_some()
+            || self.pinned.is_some()
+            || self.is_attached()
+            || self.held != Held::Nothing;
     }
 
     pub(super) fn authenticate(&mut self, authenticated: bool) {
@@ -116,13 +170,23 @@ impl Session {
 
     pub(super) fn unwatch(&mut self) {
         self.watched.clear();
-        self.pinned = None;
-        self.settle();
+        let watching = mem::take(&mut self.watching);
+        if watching
+            && self.is_attached()
+            && let Some(pinned) = &self.pinned
+        {
+            // Sent when this returns; nobody waits for the reply.
+            drop(pinned.relay(Bytes::from_static(b"*1\r\n$7\r\nUNWATCH\r\n"), 1, self.resp3));
+            self.skip_reply();
+        }
+        self.unpin();
     }
 
     /// As if newly connected (RESET).
     pub(super) fn reset(&mut self, worker: &Worker) {
+        self.attached = Attached::default();
         self.end_transaction();
+        self.client.about.lock().database = 0;
         self.set_resp3(false);
         self.replies = Replies::On;
         self.client.about.lock().name = "".into();

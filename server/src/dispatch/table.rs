@@ -1,5 +1,6 @@
 //! Every command there is. Subcommands follow their parent.
 use super::{
+    attached,
     command::{Command, Flags, Index, Keys, Run, Transaction, numbered},
     commands::{client, config, connection, expire, info, introspection, keys, numbers, object, scan, server, strings},
 };
@@ -30,7 +31,7 @@ macro_rules! commands {
 use Run::{Container, Get, Local, MultiGet, Tier, Transaction as Around};
 
 /// How many there are, subcommands included.
-const COUNT: usize = 115;
+const COUNT: usize = 125;
 
 /// The table of commands.
 pub static COMMANDS: [Command; COUNT] = commands! {
@@ -98,7 +99,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "client" -2 [] (0 0 0) "2.4.0" Container, "Connections";
     "client|capa" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.0.0" Local(client::accept), "Says what the client is capable of";
     "client|getname" 2 [NOSCRIPT LOADING STALE] (0 0 0) "2.6.9" Local(client::getname), "Returns the name of this connection";
-    "client|getredir" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(client::getredir), "Returns where tracking is redirected to";
+    "client|getredir" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(attached::tracking), "Returns where tracking is redirected to";
     "client|help" 2 [LOADING STALE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
     "client|id" 2 [NOSCRIPT LOADING STALE] (0 0 0) "5.0.0" Local(client::id), "Returns the number of this connection";
     "client|info" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(client::info), "Describes this connection";
@@ -108,23 +109,34 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "client|no-evict" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "7.0.0" Local(client::on_or_off), "Keeps this connection from eviction";
     "client|no-touch" 3 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::on_or_off), "Keeps this connection's reads from counting";
     "client|reply" 3 [NOSCRIPT LOADING STALE] (0 0 0) "3.2.0" Local(client::reply), "Turns replies on and off";
+    "client|caching" 3 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(attached::tracking), "Has the next command's keys tracked, or not";
+    "client|tracking" -3 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(attached::tracking), "Tells of changes of what this connection has read";
+    "client|trackinginfo" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(attached::tracking), "Says what is tracked and how";
     "client|setinfo" 4 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::setinfo), "Says which library the client uses";
     "client|setname" 3 [NOSCRIPT LOADING STALE] (0 0 0) "2.6.9" Local(client::setname), "Names this connection";
     "echo" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(connection::echo), "Returns what it is given";
     "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "6.0.0" Local(connection::hello), "Chooses the protocol";
-    "ping" -1 [FAST] (0 0 0) "1.0.0" Local(connection::ping), "Answers PONG";
-    "quit" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.0.0" Local(connection::quit), "Closes the connection";
-    "reset" 1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "6.2.0" Local(connection::reset), "Makes the connection as if new";
-    "select" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(connection::select), "Chooses the database, of which there is one";
+    "ping" -1 [SUBSCRIBER FAST] (0 0 0) "1.0.0" Local(connection::ping), "Answers PONG";
+    "quit" -1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.0.0" Local(connection::quit), "Closes the connection";
+    "reset" 1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "6.2.0" Local(connection::reset), "Makes the connection as if new";
+    "select" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(attached::select), "Chooses the database; other ones than the source's own are read past the copies";
 }
 "cluster" {
     "cluster" -2 [LOADING STALE] (0 0 0) "3.0.0" Local(server::cluster), "Says that this is no cluster";
     "readonly" 1 [LOADING STALE FAST] (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
     "readwrite" 1 [LOADING STALE FAST] (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
 }
+"pubsub" {
+    "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Subscribes to channels by pattern";
+    "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Ends subscriptions by pattern";
+    "ssubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "7.0.0" Local(attached::subscribe), "Subscribes to shard channels";
+    "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Subscribes to channels";
+    "sunsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "7.0.0" Local(attached::subscribe), "Ends subscriptions to shard channels";
+    "unsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Ends subscriptions";
+}
 "scripting" {
     "function" -2 [] (0 0 0) "7.0.0" Container, "Functions, of which there are none";
-    "function|flush" -2 [NOSCRIPT] (0 0 0) "7.0.0" Local(server::nothing_to_do), "Deletes all functions";
+    "function|flush" -2 [NOSCRIPT] (0 0 0) "7.0.0" Local(attached::function_flush), "Deletes all functions";
     "function|help" 2 [LOADING STALE] (0 0 0) "7.0.0" Local(introspection::help), "Lists the subcommands";
 }
 "server" {
@@ -161,6 +173,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "slowlog|help" 2 [LOADING STALE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "slowlog|len" 2 [ADMIN LOADING STALE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
     "slowlog|reset" 2 [ADMIN LOADING STALE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";
+    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" Local(attached::subscribe), "Shows every command that the source is sent";
     "time" 1 [LOADING STALE FAST] (0 0 0) "2.6.0" Local(server::time), "Returns the time";
 }
 };

@@ -72,8 +72,13 @@ impl Policy {
 }
 
 impl Group {
+    /// Is the reply to a command with such arguments kept, if the source says that it can be?
+    pub fn keeps_reply_to(&self, command: Args<'_>) -> bool {
+        self.policy.keeps_replies() && name_len(command) <= self.policy.max_reply
+    }
+
     /// Begins a read of the whole reply to `command`, as the source says that it can be kept; otherwise as [`begin`](Group::begin), never
-    /// [`Begun::Absent`]. `None` if replies are not kept, or one with such arguments would not be.
+    /// [`Begun::Absent`].
     pub fn begin_reply<R>(
         &self,
         command: Args<'_>,
@@ -82,11 +87,8 @@ impl Group {
         now: Millis,
         batch: &mut Vec<Fetch>,
         read: impl FnOnce(Derived<'_>) -> R,
-    ) -> Option<Begun<R>> {
+    ) -> Begun<R> {
         let len = name_len(command);
-        if !self.policy.keeps_replies() || len > self.policy.max_reply {
-            return None;
-        }
         let (mut short, mut long) = ([0; SHORT], Vec::new());
         let name = match short.get_mut(..len) {
             Some(name) => name,
@@ -97,8 +99,8 @@ impl Group {
         };
         let unless = if keepable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
         write_name(command, u8::from(resp3) * RESP3 | unless, name);
-        let (key, name) = (self.cache.key(command.get(keepable.key)?), self.cache.key(name));
-        Some(match self.cache.lookup_derived(key, name, now, read) {
+        let (key, name) = (self.cache.key(command.get(keepable.key).unwrap_or_default()), self.cache.key(name));
+        match self.cache.lookup_derived(key, name, now, read) {
             Lookup::Hit(answer) => Begun::Hit(answer),
             Lookup::Absent => Begun::Absent,
             Lookup::Wait(wait) => Begun::Wait(wait),
@@ -107,7 +109,7 @@ impl Group {
                 batch.push(Fetch::new(lead, self.policy));
                 Begun::Wait(wait)
             }
-        })
+        }
     }
 }
 

@@ -115,10 +115,17 @@ impl Writing<'_> {
         // As every write that ends without its own word: see `drop`.
     }
 
+    /// Leaves the write registered; whoever learns what became of it goes on with [`Group::resume`].
+    pub fn detach(mut self) {
+        self.ended = true;
+    }
+
     /// The source refused the write, or it was never sent: nothing changed.
     pub fn refused(mut self) {
         self.ended = true;
-        self.writes.end(self.key.hash(), |_| ());
+        if self.stores() {
+            self.writes.end(self.key.hash(), |_| ());
+        }
     }
 
     /// Ends the write with `change`; if that changes nothing, or writes of the key overlapped, the key is forgotten.
@@ -135,8 +142,10 @@ impl Writing<'_> {
 }
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        if !self.ended {
-            self.writes.end(self.key.hash(), |_| self.cache.invalidate(self.key));
+        match self.ended {
+            true => {}
+            false if self.stores() => self.writes.end(self.key.hash(), |_| self.cache.invalidate(self.key)),
+            false => self.cache.invalidate(self.key),
         }
     }
 }
@@ -145,7 +154,16 @@ impl Group {
     /// Registers a write of `key` that is about to be sent to the source; for commands that go through verbatim, one per
     /// key that they write. Not for groups without a source.
     pub fn writing<'g>(&'g self, key: Key<'g>) -> Writing<'g> {
-        self.writes.begin(key.hash());
+        let writing = self.resume(key);
+        // What stores nothing need not know of other writes.
+        if writing.stores() {
+            self.writes.begin(key.hash());
+        }
+        writing
+    }
+
+    /// The write of `key` that was begun and then [detached](Writing::detach): once for each.
+    pub fn resume<'g>(&'g self, key: Key<'g>) -> Writing<'g> {
         Writing { writes: &self.writes, cache: &self.cache, policy: self.policy, key, ended: false }
     }
 

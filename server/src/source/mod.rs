@@ -9,9 +9,11 @@
 pub mod health;
 pub mod none;
 mod redis;
+mod unasked;
 
 pub use health::SourceHealth;
 pub use redis::{Commands, Known, Upstream};
+pub use unasked::Unasked;
 
 use crate::{config::SourceUrl, proto::resp::Args, read::Fetch};
 use bytes::Bytes;
@@ -204,21 +206,62 @@ pub trait Source {
     }
 }
 
+/// Raw replies, in the order of their commands.
+#[derive(Debug, Default)]
+pub struct Replies {
+    bytes: Bytes,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+impl Replies {
+    /// All of them, as they came.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+    /// Each by itself.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|at| &self[at])
+    }
+    /// The last; empty if there is none.
+    pub fn last(&self) -> Bytes {
+        self.bytes.slice(self.begin(self.ends.len().saturating_sub(1))..)
+    }
+    fn begin(&self, at: usize) -> usize {
+        at.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+}
+impl std::ops::Index<usize> for Replies {
+    type Output = [u8];
+    fn index(&self, at: usize) -> &[u8] {
+        &self.bytes[self.begin(at)..self.ends[at]]
+    }
+}
+
 /// A source that takes whole Redis commands.
 pub trait Relay {
-    /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies, one `Bytes` each
-    /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol).
-    fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
+    /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies
+    /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol). They are queued when this returns, behind
+    /// all that was relayed before in the same protocol, whatever becomes of the future.
+    fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
     /// Sends one encoded command that may take any time (BLPOP) on a connection of its own, and waits as long as it takes. Dropping the
     /// future ends that connection.
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>>;
-    /// The server's table of commands; asks for it when it is needed first, and again after a reconnect.
+    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>>;
+    /// The server's table of commands, if it has been asked for.
+    fn known_commands(&self) -> Option<Arc<Commands>>;
+    /// The same; asks for it when it is needed first, and again after a reconnect.
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
     /// If the whole reply to this command can be fetched and kept, in this protocol: what is to be known for it.
     /// Never waits; says `None` as long as the server's table of commands has not been asked for.
     fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
         None
     }
-    /// A connection of its own, for state that lasts (WATCH).
+    /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING).
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
+    /// On a pinned connection: sends one command, of which it is not known how many replies it has: until the answer to a `PING`
+    /// behind it (`marked`), or one.
+    fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
+    /// On a pinned connection: what the server says unasked.
+    fn unasked(&self) -> Option<&Unasked>;
+    /// The database of the URL.
+    fn database(&self) -> u32;
 }

@@ -260,7 +260,7 @@ fn commands_go_through_verbatim() {
         let again = pinned.relay(watch.into(), 1, false).await;
         assert!(matches!(again, Err(SourceError::Unavailable(_))), "{again:?}");
         assert!(group.source.ping().await.is_ok());
-        assert_eq!(relay.relay("".into(), 0, false).await, Ok(Vec::new()));
+        assert!(relay.relay("".into(), 0, false).await.is_ok_and(|replies| replies.bytes().is_empty()));
     });
 }
 

@@ -23,8 +23,7 @@ pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout
         }
     };
     let replies = relay.relay(command.into(), 1, false).await.map_err(|error| format!("{url}: {error}"))?;
-    let reply = replies.first().ok_or_else(|| format!("{url}: no reply"))?;
-    match (request, view(reply).map_err(|error| format!("{url}: {error}"))?) {
+    match (request, view(replies.bytes()).map_err(|error| format!("{url}: {error}"))?) {
         (Request::Get, View::Bulk(value)) => put_out(value).map(|()| Outcome::Done),
         (Request::Get, View::Null) | (Request::Del, View::Integer(0)) => Ok(Outcome::Absent),
         (Request::Set { .. }, View::Simple(_)) | (Request::Del, View::Integer(_)) => Ok(Outcome::Done),

@@ -86,12 +86,6 @@ pub(in crate::dispatch) fn accept(call: &mut Call<'_>) -> Done {
     done(call)
 }
 
-/// CLIENT GETREDIR: tracking is off.
-pub(in crate::dispatch) fn getredir(call: &mut Call<'_>) -> Done {
-    call.reply.integer(-1);
-    Ok(Flow::Done)
-}
-
 /// CLIENT REPLY ON | OFF | SKIP
 pub(in crate::dispatch) fn reply(call: &mut Call<'_>) -> Done {
     let mode = call.arg(2);

@@ -3,7 +3,7 @@ use super::client::valid_name;
 use crate::dispatch::{
     Flow,
     call::Call,
-    fault::{DB_INDEX, Fault, SYNTAX, int},
+    fault::{Fault, SYNTAX},
     password,
 };
 use crate::proto::resp::parse_i64;
@@ -14,6 +14,11 @@ pub(super) const REDIS_VERSION: &str = "7.4.0";
 /// `PING [message]`
 pub(in crate::dispatch) fn ping(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.args.len() {
+        1 | 2 if call.session.is_subscriber() => {
+            call.reply.array(2);
+            call.reply.bulk(b"pong");
+            call.reply.bulk(call.args.get(1).unwrap_or_default());
+        }
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.arg(1)),
         _ => return Err(crate::dispatch::arity(call.command)),
@@ -38,15 +43,6 @@ pub(in crate::dispatch) fn reset(call: &mut Call<'_>) -> Result<Flow, Fault> {
     call.session.reset(call.worker);
     call.reply.set_resp3(false);
     call.reply.simple("RESET");
-    Ok(Flow::Done)
-}
-
-/// SELECT 0: there is one database.
-pub(in crate::dispatch) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
-    match int(call.arg(1))? {
-        0 => call.reply.ok(),
-        _ => return Err(DB_INDEX),
-    }
     Ok(Flow::Done)
 }
 
@@ -104,6 +100,11 @@ pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
              protocol version at the same time",
+        ));
+    }
+    if resp3.is_some_and(|resp3| resp3 != call.session.resp3) && call.session.pinned.is_some() {
+        return Err(Fault::Said(
+            "ERR the protocol cannot change while keys are watched or tracked or another database is selected",
         ));
     }
     if let Some(resp3) = resp3 {

@@ -3,7 +3,7 @@ use crate::{
     app::{App, Bound, Worker},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Flow, Session},
+    dispatch::{self, Calls, Flow, Relayed, Session},
     http,
     net::{
         clients::{Clients, Listed},
@@ -165,13 +165,23 @@ impl Client<'_> {
             if !batch.is_empty() {
                 worker.groups[0].source.fetch(&mut batch);
             }
+            if matches!(flow, Flow::Relay) {
+                let mut relayed = Relayed::new(&self.session);
+                flow = Flow::Alone;
+                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) {
+                    relayed.send(worker, &self.session);
+                    poll_fn(|cx| relayed.poll(cx)).await;
+                    relayed.reply(&mut self.session, &mut out);
+                    flow = Flow::Done;
+                }
+            }
             if matches!(flow, Flow::Alone) {
                 flow = dispatch::run(worker, &mut self.session, &args, &mut out).await;
             }
             match flow {
                 Flow::Done => {}
                 Flow::Close => self.closed = true,
-                Flow::Alone => panic!("it has run alone"),
+                Flow::Alone | Flow::Relay | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;
                     pending.reply(&mut self.session, &mut out);

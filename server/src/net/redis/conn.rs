@@ -4,12 +4,13 @@
 //! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
 //!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
 //!                          │        its fetches ─────► batch ─ end of `process` ─► source
-//!                          └─ alone ─► stops here until everything before it is answered
+//!                          ├─ relay ────────────────► queue, with others: sent at the end of `process` ─► source
+//!                          └─ alone, behind ─► stops here until everything before it is answered
 //! ```
 use super::{input::Input, spare::Spare};
 use crate::{
     app::Worker,
-    dispatch::{self, Flow, Pending, Session},
+    dispatch::{self, Flow, Held, Pending, Relayed, Session},
     net::{
         clients::Client,
         throttle::{Scope, Throttled},
@@ -19,6 +20,7 @@ use crate::{
         resp::{self, Limits, Parsed, Parser},
     },
     read::Fetch,
+    source::SourceError,
 };
 use larder_engine::Millis;
 use std::{
@@ -50,16 +52,22 @@ pub enum Step {
     Turn,
     /// Too much is due to the client, or too many reads wait: go on when that has become less.
     Full,
+    /// The next command is begun again once everything before it is answered.
+    Behind,
     /// The next command runs by itself once everything before it is answered: [`Conn::run_alone`].
     Alone,
     /// Send what is due, then close.
     Close,
 }
 
-/// A read that waits for flights, and what comes after its reply and before that of the next one.
+/// What waits for the source, and what comes after its replies and before those of the next.
 struct Waiting {
-    read: Pending,
+    what: What,
     after: Output,
+}
+enum What {
+    Read(Pending),
+    Relayed(Relayed),
 }
 
 /// One client's connection, without the socket.
@@ -106,6 +114,7 @@ impl Conn {
     pub fn process(&mut self, worker: &Worker, spare: &Spare, now: Millis) -> Step {
         let batch = &mut *spare.batch.borrow_mut();
         let step = self.begin_all(worker, now, batch);
+        self.send_relayed(worker);
         if !batch.is_empty() {
             worker.groups[0].source.fetch(batch);
         }
@@ -130,12 +139,12 @@ impl Conn {
                     (&mut last.after, Some(already))
                 }
             };
-            let flow = match self.parser.parse(self.input.unread(), &self.limits) {
+            let (flow, consumed) = match self.parser.parse(self.input.unread(), &self.limits) {
                 Ok(Parsed::Incomplete { more }) => return Step::Input { more },
                 Err(error) => {
                     worker.counters.redis_protocol_errors.add(1);
                     error.reply(out);
-                    Flow::Close
+                    (Flow::Close, 0)
                 }
                 Ok(Parsed::Command { consumed }) => {
                     let args = self.parser.args(self.input.unread());
@@ -148,22 +157,28 @@ impl Conn {
                     } else {
                         dispatch::begin(worker, &mut self.session, &args, now, out, batch)
                     };
-                    if matches!(flow, Flow::Alone) {
-                        self.alone = consumed;
-                        return Step::Alone;
-                    }
-                    self.input.consume(consumed);
-                    flow
+                    (flow, consumed)
                 }
             };
             if let Some(already) = behind {
                 self.held += out.len() - already;
             }
             match flow {
-                Flow::Done => {}
-                Flow::Close => return Step::Close,
-                Flow::Pending(read) => self.wait_for(read),
-                Flow::Alone => unreachable!("returned above"),
+                Flow::Done => self.input.consume(consumed),
+                Flow::Pending(read) => {
+                    self.input.consume(consumed);
+                    self.wait_for(read);
+                }
+                Flow::Relay if self.relay(worker, now) => self.input.consume(consumed),
+                Flow::Relay | Flow::Alone => {
+                    self.alone = consumed;
+                    return Step::Alone;
+                }
+                Flow::Behind => return Step::Behind,
+                Flow::Close => {
+                    self.input.consume(consumed);
+                    return Step::Close;
+                }
             }
         }
         Step::Turn
@@ -180,13 +195,49 @@ impl Conn {
             Flow::Done => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone => unreachable!("it is running alone"),
+            Flow::Alone | Flow::Relay | Flow::Behind => unreachable!("it is running alone"),
         }
         Step::Turn
     }
 
     fn wait_for(&mut self, read: Pending) {
-        self.queue.push_back(Waiting { read, after: Output::default() });
+        self.queue.push_back(Waiting { what: What::Read(read), after: Output::default() });
+        self.session.hold(Held::Reads);
+    }
+
+    /// Adds the command at the front of the input to those that are relayed; false if it must run alone.
+    fn relay(&mut self, worker: &Worker, now: Millis) -> bool {
+        let args = self.parser.args(self.input.unread());
+        if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut()
+            && relayed.is_open()
+            && after.is_empty()
+        {
+            return dispatch::join(worker, &mut self.session, &args, now, relayed);
+        }
+        let mut relayed = Relayed::new(&self.session);
+        let joined = dispatch::join(worker, &mut self.session, &args, now, &mut relayed);
+        if joined {
+            self.queue.push_back(Waiting { what: What::Relayed(relayed), after: Output::default() });
+            self.session.hold(Held::Relayed);
+        }
+        joined
+    }
+
+    /// Sends the commands that this turn has relayed.
+    fn send_relayed(&mut self, worker: &Worker) {
+        // From the back: those before were sent in turns before, or lie before a reply of ours in this one.
+        let unsent = self.queue.iter_mut().rev().map_while(|waiting| match &mut waiting.what {
+            What::Relayed(relayed) if relayed.is_open() => Some(relayed),
+            _ => None,
+        });
+        let count = unsent.count();
+        let first = self.queue.len() - count;
+        for waiting in self.queue.range_mut(first..) {
+            if let What::Relayed(relayed) = &mut waiting.what {
+                self.held += relayed.len();
+                relayed.send(worker, &self.session);
+            }
+        }
     }
 
     /// Does any read wait for its flight?
@@ -198,19 +249,44 @@ impl Conn {
     pub fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut progress = Poll::Pending;
         while let Some(front) = self.queue.front_mut() {
-            if front.read.poll(cx).is_pending() {
+            let ended = match &mut front.what {
+                What::Read(read) => read.poll(cx),
+                What::Relayed(relayed) => relayed.poll(cx),
+            };
+            if ended.is_pending() {
                 break;
             }
             let mut done = self.queue.pop_front().expect("its front was just polled");
-            done.read.reply(&mut self.session, &mut self.out);
+            match done.what {
+                What::Read(read) => read.reply(&mut self.session, &mut self.out),
+                What::Relayed(relayed) => {
+                    self.held -= relayed.len();
+                    relayed.reply(&mut self.session, &mut self.out);
+                }
+            }
             self.held -= done.after.len();
             self.out.append(&mut done.after);
             progress = Poll::Ready(());
         }
-        if self.queue.is_empty() && self.queue.capacity() > KEPT_QUEUE {
-            self.queue.shrink_to(KEPT_QUEUE);
+        if self.queue.is_empty() && progress.is_ready() {
+            self.session.hold(Held::Nothing);
+            if self.queue.capacity() > KEPT_QUEUE {
+                self.queue.shrink_to(KEPT_QUEUE);
+            }
         }
         progress
+    }
+
+    /// Has the client connections to the source of its own, where something may come unasked?
+    pub fn is_attached(&self) -> bool {
+        self.session.is_attached()
+    }
+    /// Moves what came there to [`Conn::out`]. Ready if something did.
+    ///
+    /// # Errors
+    /// Such a connection is lost, and the client's must end.
+    pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+        self.session.poll_unasked(cx, &mut self.out)
     }
 
     /// Is too much due to the client, or do too many reads wait?

@@ -85,6 +85,8 @@ enum State {
     Reading { more: usize },
     /// Wait until less is due, then process on.
     Full,
+    /// Wait until everything before it is answered, then process on.
+    Behind,
     /// Wait until everything before it is answered, then run the next command.
     Alone,
     /// Wait until everything is sent, then close.
@@ -129,6 +131,7 @@ impl Loop<'_> {
                         tokio::task::yield_now().await;
                     }
                 }
+                State::Behind if !self.conn.is_waiting() => self.state = State::Processing,
                 State::Alone if !self.conn.is_waiting() => {
                     self.flush()?;
                     let step = self.run_alone().await?;
@@ -170,6 +173,7 @@ impl Loop<'_> {
             Step::Input { more } => State::Reading { more },
             Step::Turn => State::Processing,
             Step::Full => State::Full,
+            Step::Behind => State::Behind,
             Step::Alone => State::Alone,
             Step::Close => State::Closing,
         };
@@ -189,6 +193,16 @@ impl Loop<'_> {
                 return Poll::Ready(Ok(Event::Progress));
             }
         }
+        if self.conn.is_attached() && !self.conn.is_full() {
+            self.borrow_output();
+            let unasked = self.conn.poll_unasked(cx);
+            self.return_output();
+            match unasked {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
+                Poll::Ready(Err(_lost)) => return Poll::Ready(Ok(Event::End(End::Ours))),
+                Poll::Pending => {}
+            }
+        }
         if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
             return Poll::Ready(Ok(Event::Progress));
         }
@@ -205,7 +219,7 @@ impl Loop<'_> {
             }
             State::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
             State::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
-            State::Full | State::Alone | State::Closing | State::Processing => {}
+            State::Full | State::Behind | State::Alone | State::Closing | State::Processing => {}
         }
         Poll::Pending
     }

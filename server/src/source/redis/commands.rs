@@ -8,6 +8,7 @@ use crate::{
     proto::resp::{Args, Malformed, Values, View, parse_i64, view},
     source::Keepable,
 };
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// Longest name that is looked up, `parent|sub` included.
@@ -16,7 +17,7 @@ const MAX_NAME: usize = 128;
 /// The table. Empty if the server would not tell.
 #[derive(Debug, Default)]
 pub struct Commands {
-    rows: HashMap<Box<[u8]>, Upstream>,
+    rows: HashMap<Box<[u8]>, Upstream, RandomState>,
     /// The server lets single fields of hashes expire.
     fields_expire: bool,
 }

@@ -21,7 +21,7 @@ use crate::{
     proto::output::Output,
     read::Fetch,
     source::{
-        SourceError,
+        Replies, SourceError, Unasked,
         health::{Stand, Standing, Vouching},
     },
 };
@@ -75,6 +75,8 @@ struct Inner {
     /// Its name as a queue; see [`Fetch::sent_through`].
     number: u32,
     queue: RefCell<VecDeque<Request>>,
+    /// On the connection of a single client.
+    unasked: Rc<Unasked>,
     /// The task, when it has seen the queue empty.
     waker: Cell<Option<Waker>>,
     /// Why there is no connection, once an attempt has failed.
@@ -95,6 +97,10 @@ impl Link {
     pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
         Link::spawn(settings, untracked(resp3), false, once)
     }
+    /// What the server says unasked there.
+    pub(super) fn unasked(&self) -> &Unasked {
+        &self.inner.unasked
+    }
     fn spawn<F: Future<Output = ()> + 'static>(
         settings: Arc<Settings>,
         hello: Hello,
@@ -107,6 +113,7 @@ impl Link {
             hello,
             fetches,
             queue: RefCell::default(),
+            unasked: Rc::default(),
             waker: Cell::default(),
             down: RefCell::default(),
         });
@@ -157,7 +164,7 @@ impl Link {
         let call = Call { commands, count, deadline: Instant::now() + limit, answer: Some(sender) };
         match self.check() {
             Err(error) => call.finish(Err(error)),
-            Ok(()) if count == 0 => call.finish(Ok(Vec::new())),
+            Ok(()) if count == 0 => call.finish(Ok(Replies::default())),
             Ok(()) => {
                 self.inner.queue.borrow_mut().push_back(Request::Call(call));
                 self.inner.wake();
@@ -295,6 +302,7 @@ impl Inner {
             pipeline: Pipeline::new(
                 self.settings.clone(),
                 watch,
+                self.unasked.clone(),
                 Protocol { resp3: shaken.resp3, switches: shaken.switches },
             ),
             alarm: Alarm::new(),
@@ -382,6 +390,7 @@ async fn once(link: Rc<Inner>) {
         Err(reason) => reason,
     };
     link.go_down(&reason);
+    link.unasked.note_loss();
 }
 
 /// Growing pauses, each shortened at random by up to half so that many Larders do not come back in step.

@@ -30,7 +30,7 @@ mod tls;
 
 pub use commands::{Commands, Known, Upstream};
 
-use super::{Keepable, Limits, Local, Relay, Source, SourceError, SourceHealth, Watch};
+use super::{Keepable, Limits, Local, Relay, Replies, Source, SourceError, SourceHealth, Unasked, Watch};
 use crate::{
     clock,
     config::{RedisAddress, RedisUrl},
@@ -43,6 +43,7 @@ use homes::AtHome;
 use larder_engine::Millis;
 use link::Link;
 use parking_lot::Mutex;
+use pipeline::UNTIL_PONG;
 use std::{
     cell::{Cell, OnceCell, RefCell},
     rc::Rc,
@@ -64,11 +65,12 @@ pub(super) struct Settings {
     /// Counts connections made: where one gets through, the others need not wait longer.
     connected: watch::Sender<u64>,
     /// The server's table of commands, and how many reconnects there had been when it was asked for.
-    commands: Mutex<Option<(u64, Arc<Commands>)>>,
+    commands: Mutex<Option<Learnt>>,
     /// In which protocols replies can be fetched to be kept, as the latest handshake showed.
     forms: Forms,
     homes: homes::Homes,
 }
+type Learnt = (u64, Arc<Commands>);
 impl Settings {
     /// Checks the URL's files.
     ///
@@ -137,12 +139,12 @@ pub(super) struct RedisSource {
     /// Which keys' changes they announce.
     watch: Option<Watch>,
     home: AtHome,
-    /// What [`Settings::commands`] was when it was last looked at, so that nobody waits for its lock.
-    commands: RefCell<Option<(u64, Arc<Commands>)>>,
     next: Cell<usize>,
     /// Writes and verbatim commands, where the fetches' connections are tracking.
     resp2: OnceCell<Link>,
     resp3: OnceCell<Link>,
+    /// This core's copy of the table of commands.
+    commands: RefCell<Option<Learnt>>,
 }
 
 impl RedisSource {
@@ -156,10 +158,10 @@ impl RedisSource {
             links,
             settings,
             watch,
-            commands: RefCell::default(),
             next: Cell::new(0),
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
+            commands: RefCell::default(),
         }
     }
     fn link(&self) -> &Link {
@@ -167,17 +169,16 @@ impl RedisSource {
         self.next.set(turn + 1);
         &self.links[turn]
     }
-    /// The connection for commands whose replies are of RESP2.
+    /// The connection for commands whose replies are of RESP2: always the same, for commands of one client must not overtake each other.
     fn resp2(&self) -> &Link {
         match self.watch.is_some() {
             true => self.resp2.get_or_init(|| Link::shared(self.settings.clone(), false)),
-            false => self.link(),
+            false => &self.links[0],
         }
     }
     /// Sends commands of ours and returns the last reply, unless it is an error.
     async fn ask(&self, commands: Vec<u8>, count: usize) -> Result<Bytes, SourceError> {
-        let replies = self.resp2().relay(commands.into(), count).await?;
-        let last = replies.into_iter().last().unwrap_or_default();
+        let last = self.resp2().relay(commands.into(), count).await?.last();
         match last.strip_prefix(b"-") {
             Some(text) => Err(refusal(text)),
             None => Ok(last),
@@ -194,7 +195,7 @@ fn refusal(text: &[u8]) -> SourceError {
 }
 
 /// The answer to a command whose reply is an integer.
-fn positive(reply: &Bytes) -> Result<bool, SourceError> {
+fn positive(reply: &[u8]) -> Result<bool, SourceError> {
     match reply.strip_prefix(b":").map(<[u8]>::trim_ascii_end) {
         Some(digits) => Ok(resp::parse_i64(digits).is_some_and(|count| count > 0)),
         None => Err(unexpected()),
@@ -245,7 +246,8 @@ impl Source for RedisSource {
         });
         Box::pin(async move {
             let replies = self.resp2().relay(commands.into(), 2).await?;
-            let [existed, taken] = &*replies else { return Err(unexpected()) };
+            let mut replies = replies.iter();
+            let (Some(existed), Some(taken)) = (replies.next(), replies.next()) else { return Err(unexpected()) };
             match taken.split_first() {
                 Some((b'+' | b':', _)) => positive(existed),
                 Some((b'-', text)) => Err(refusal(text)),
@@ -286,25 +288,34 @@ impl Source for RedisSource {
 }
 
 impl Relay for RedisSource {
-    fn relay<'a>(&'a self, commands: Bytes, count: usize, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         let link =
             if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
         Box::pin(link.relay(commands, count))
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         Box::pin(async move {
             self.links[0].check()?;
             let link = Link::single(self.settings.clone(), resp3);
             link.relay_within(command, 1, FOREVER).await
         })
     }
+    fn known_commands(&self) -> Option<Arc<Commands>> {
+        // Another connection may lead to another server.
+        let now = self.settings.health.reconnects();
+        let mine = self.commands.borrow().as_ref().filter(|(then, _)| *then == now).map(|(_, known)| known.clone());
+        mine.or_else(|| {
+            let of_all = self.settings.commands.lock().clone().filter(|(then, _)| *then == now);
+            *self.commands.borrow_mut() = of_all.clone();
+            of_all.map(|(_, known)| known)
+        })
+    }
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
         Box::pin(async {
-            // Another connection may lead to another server.
-            let now = self.settings.health.reconnects();
-            if let Some((_, known)) = self.settings.commands.lock().as_ref().filter(|(then, _)| *then == now) {
-                return Ok(known.clone());
+            if let Some(known) = self.known_commands() {
+                return Ok(known);
             }
+            let now = self.settings.health.reconnects();
             let commands = match self.ask(resp::encode(&[b"COMMAND"]), 1).await {
                 Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
                 Err(SourceError::Refused(reason)) => {
@@ -323,16 +334,10 @@ impl Relay for RedisSource {
             return None;
         }
         let now = self.settings.health.reconnects();
-        let known = self.commands.borrow();
-        let keepable = match &*known {
-            Some((then, commands)) if *then == now => commands.keeps_reply(args)?,
-            _ => {
-                drop(known);
-                let shared = self.settings.commands.lock().clone();
-                let keepable = shared.as_ref().filter(|(then, _)| *then == now)?.1.keeps_reply(args);
-                *self.commands.borrow_mut() = shared;
-                keepable?
-            }
+        let keepable = if let Some((_, known)) = self.commands.borrow().as_ref().filter(|(then, _)| *then == now) {
+            known.keeps_reply(args)?
+        } else {
+            self.known_commands()?.keeps_reply(args)?
         };
         if keepable.unless_fields_expire && !self.settings.forms.tells_expiring_fields() {
             return None;
@@ -347,16 +352,28 @@ impl Relay for RedisSource {
             Ok(Box::new(Pinned(link)) as Box<dyn Relay>)
         })
     }
+    fn ask(&self, command: Vec<u8>, _marked: bool) -> Local<'static, Result<Replies, SourceError>> {
+        self.relay(command.into(), 1, false)
+    }
+    fn unasked(&self) -> Option<&Unasked> {
+        None
+    }
+    fn database(&self) -> u32 {
+        self.settings.url.database
+    }
 }
 
 /// A connection for one client alone. Once lost it stays lost, for the state that it was there for is gone.
 struct Pinned(Link);
 impl Relay for Pinned {
-    fn relay<'a>(&'a self, commands: Bytes, count: usize, _resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         Box::pin(self.0.relay(commands, count))
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Vec<Bytes>, SourceError>> {
+    fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         Box::pin(self.0.relay_within(command, 1, FOREVER))
+    }
+    fn known_commands(&self) -> Option<Arc<Commands>> {
+        None
     }
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
         Box::pin(async { Err(SourceError::Unavailable("a pinned connection keeps no table of commands".into())) })
@@ -366,5 +383,17 @@ impl Relay for Pinned {
             let link = Link::single(self.0.settings().clone(), resp3);
             Ok(Box::new(Pinned(link)) as Box<dyn Relay>)
         })
+    }
+    fn ask(&self, mut command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>> {
+        if marked {
+            command.extend_from_slice(&resp::encode(&[b"PING"]));
+        }
+        Box::pin(self.0.relay(command.into(), if marked { UNTIL_PONG } else { 1 }))
+    }
+    fn unasked(&self) -> Option<&Unasked> {
+        Some(self.0.unasked())
+    }
+    fn database(&self) -> u32 {
+        self.0.settings().url.database
     }
 }

@@ -7,11 +7,11 @@ use crate::{
         resp::{Malformed, Reply, Scanner, View, parse_i64, view},
     },
     read::Fetch,
-    source::{Found, FoundReply, KeyLife, SourceError, SourceHealth, Watch},
+    source::{Found, FoundReply, KeyLife, Replies, SourceError, SourceHealth, Unasked, Watch},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 
 /// Fetches per transaction: enough to make MULTI and EXEC cheap, few enough that Redis serves others in between.
@@ -29,6 +29,9 @@ const QUEUED: &[u8] = b"+QUEUED\r\n";
 const MAX_LINE: usize = 64 * 1024;
 /// What a reply to a verbatim command may measure beyond `max-value`.
 const REPLY_MARGIN: usize = 64 * 1024 * 1024;
+
+/// A call whose replies end with that to a `PING`.
+pub(super) const UNTIL_PONG: usize = usize::MAX;
 
 /// The other end does not speak the protocol, or not in this order.
 pub(super) const CONFUSED: &str = "the source's replies are not those of a Redis server";
@@ -73,7 +76,7 @@ pub(super) struct Call {
     /// `None`: nobody wants to know (a probe).
     pub(super) answer: Option<oneshot::Sender<Answer>>,
 }
-pub(super) type Answer = Result<Vec<Bytes>, SourceError>;
+pub(super) type Answer = Result<Replies, SourceError>;
 impl Call {
     pub(super) fn finish(self, answer: Answer) {
         if let Some(sender) = self.answer {
@@ -94,7 +97,7 @@ pub(super) struct Protocol {
 /// What the next replies belong to.
 enum Owed {
     Batch(Batch),
-    Call { call: Call, replies: Vec<Bytes> },
+    Call { call: Call, replies: BytesMut, ends: Vec<usize> },
 }
 
 /// A transaction whose fetches are the next `left` of [`Pipeline::sent`].
@@ -170,6 +173,8 @@ pub(super) struct Pipeline {
     /// On this connection the server announces changes.
     watch: Option<Watch>,
     protocol: Protocol,
+    /// What it says to a client whose own it is.
+    unasked: Rc<Unasked>,
     owed: VecDeque<Owed>,
     /// Fetches of the batches in `owed`, in order.
     sent: VecDeque<Waiting>,
@@ -212,12 +217,18 @@ fn hello(resp3: bool) -> &'static [u8] {
 }
 
 impl Pipeline {
-    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>, protocol: Protocol) -> Pipeline {
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        watch: Option<Watch>,
+        unasked: Rc<Unasked>,
+        protocol: Protocol,
+    ) -> Pipeline {
         let max_reply = settings.limits.max_value.saturating_add(REPLY_MARGIN);
         Pipeline {
             settings,
             watch,
             protocol,
+            unasked,
             owed: VecDeque::new(),
             sent: VecDeque::new(),
             body: None,
@@ -252,8 +263,8 @@ impl Pipeline {
                     } else {
                         out.put_shared(commands);
                     }
-                    let replies = Vec::with_capacity(call.count.min(BATCH));
-                    self.owed.push_back(Owed::Call { call, replies });
+                    let ends = Vec::with_capacity(call.count.min(BATCH));
+                    self.owed.push_back(Owed::Call { call, replies: BytesMut::new(), ends });
                 }
             }
         }
@@ -341,7 +352,12 @@ impl Pipeline {
 
     /// Takes one reply, or one part of a batch's; false when there is not enough input.
     fn step(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
-        if input.first() == Some(&b'>') && self.is_between_replies() {
+        let unasked = match input.first() {
+            Some(b'>') => self.is_between_replies(),
+            Some(b'+') => self.unasked.are_lines_expected() && input.get(1).is_some_and(u8::is_ascii_digit),
+            _ => false,
+        };
+        if unasked {
             let Some(len) = self.scanner.scan(input)? else {
                 return Ok(false);
             };
@@ -352,15 +368,29 @@ impl Pipeline {
         match self.owed.front_mut() {
             None if input.is_empty() => Ok(false),
             None => Err(Malformed),
-            Some(Owed::Call { call, replies }) => {
+            Some(Owed::Call { call, replies, ends }) => {
                 let Some(len) = self.scanner.scan(input)? else {
                     return Ok(false);
                 };
-                replies.push(take(input, len));
-                if replies.len() == call.count
-                    && let Some(Owed::Call { call, replies }) = self.owed.pop_front()
-                {
-                    call.finish(Ok(replies));
+                ends.push(replies.len() + len);
+                if len >= LINKED && replies.is_empty() {
+                    *replies = input.split_to(len);
+                } else {
+                    // Copied: small ones do not hold on to the buffer, and those of one call lie together.
+                    replies.extend_from_slice(&input[..len]);
+                    input.advance(len);
+                }
+                let over = match call.count {
+                    UNTIL_PONG => {
+                        replies.ends_with(b"+PONG\r\n") && replies.len() - ends.iter().rev().nth(1).unwrap_or(&0) == 7
+                    }
+                    count => ends.len() == count,
+                };
+                if call.answer.is_some() {
+                    self.unasked.note_reply();
+                }
+                if over && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front() {
+                    call.finish(Ok(Replies { bytes: replies.freeze(), ends }));
                 }
                 Ok(true)
             }
@@ -381,7 +411,7 @@ impl Pipeline {
     /// concerns the replies before it, whose fills are stored, and none of those behind it.
     fn pushed(&self, message: &[u8]) -> Result<(), Malformed> {
         let (Some(watch), View::Push(mut parts)) = (&self.watch, view(message)?) else {
-            return Ok(());
+            return if self.unasked.push(message) { Ok(()) } else { Err(Malformed) };
         };
         let mut part = || parts.next_raw().map(view).transpose();
         if part()? != Some(View::Bulk(b"invalidate")) {

@@ -1,0 +1,321 @@
+//! Commands after which a client needs a connection to a Redis source of its own: SELECT of another database, CLIENT TRACKING, and
+//! subscriptions (on a second one, which speaks RESP3, whatever the client does).
+//!
+//! While a client has one, everything that concerns data goes over it as it is, past the memory tier's copies. What the server says
+//! unasked is passed on in its place among the replies. If the connection is lost, so is its state: the client's is closed, as
+//! a Redis that goes away would, and clients subscribe or select anew.
+use super::{
+    Flow,
+    call::Call,
+    fault::{DB_INDEX, Fault, int},
+    relay,
+    session::Session,
+};
+use crate::{
+    proto::{
+        output::Output,
+        resp::{Args, View, view, write_command},
+    },
+    source::{Relay, Replies, SourceError},
+};
+use std::task::{Context, Poll};
+
+/// What a client's own connections are for.
+#[derive(Default)]
+pub(super) struct Attached {
+    /// The database that it has selected, if it is not the source's own.
+    pub(super) database: Option<u32>,
+    /// CLIENT TRACKING ON.
+    pub(super) tracking: bool,
+    /// The connection of its subscriptions, or of MONITOR.
+    subscribed: Option<Subscribed>,
+    /// Replies that came over the pinned connection and were passed on.
+    passed: u64,
+}
+
+struct Subscribed {
+    relay: Box<dyn Relay>,
+    /// Channels and patterns; shard channels.
+    counts: [i64; 2],
+    monitor: bool,
+}
+
+/// SELECT, SUBSCRIBE, … on a Redis source: later, alone.
+pub(super) fn later(call: &Call<'_>) -> Result<Flow, Fault> {
+    match call.nested {
+        true => Err(Fault::Said("ERR Command not allowed inside a transaction")),
+        false => Ok(Flow::Alone),
+    }
+}
+
+/// SUBSCRIBE and its like, MONITOR.
+pub(super) fn subscribe(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match call.group().source.as_redis() {
+        Some(_) => later(call),
+        None => Err(Fault::Said("ERR subscriptions need a Redis source (setting source)")),
+    }
+}
+
+/// SELECT
+pub(super) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let index = int(call.arg(1))?;
+    let home = call.group().source.as_redis().map(Relay::database);
+    match (home, u32::try_from(index)) {
+        (None, Ok(0)) => {}
+        (Some(home), Ok(index)) if index == call.session.attached.database.unwrap_or(home) => {}
+        (Some(_), Ok(_)) => return later(call),
+        (_, Err(_)) | (None, Ok(_)) => return Err(DB_INDEX),
+    }
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+
+/// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: Redis tracks what a client reads on a connection of the client's own.
+pub(super) fn tracking(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let starts = call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on");
+    if call.session.attached.tracking || (starts && call.group().source.as_redis().is_some()) {
+        if starts && !call.session.resp3 {
+            return Err(Fault::Said(
+                "ERR Client tracking needs RESP3 here (HELLO 3): invalidations are not redirected to other connections",
+            ));
+        }
+        return later(call);
+    }
+    match call.command.name {
+        "client|tracking" if starts => {
+            return Err(Fault::Said("ERR Client tracking needs a Redis source (setting source)"));
+        }
+        "client|tracking" => call.reply.ok(),
+        "client|caching" => {
+            return Err(Fault::Said(
+                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+            ));
+        }
+        "client|trackinginfo" => {
+            call.reply.map(3);
+            call.reply.bulk(b"flags");
+            call.reply.set(1);
+            call.reply.bulk(b"off");
+            call.reply.bulk(b"redirect");
+            call.reply.integer(-1);
+            call.reply.bulk(b"prefixes");
+            call.reply.array(0);
+        }
+        _ => call.reply.integer(-1),
+    }
+    Ok(Flow::Done)
+}
+
+/// FUNCTION FLUSH: there are functions in a Redis source only.
+pub(super) fn function_flush(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    if call.group().source.as_redis().is_some() {
+        return later(call);
+    }
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+
+/// Runs one of these commands.
+pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match call.command.name {
+        "select" => selected(call).await?,
+        "client|tracking" | "client|caching" | "client|trackinginfo" | "client|getredir" => tracked(call).await?,
+        "function|flush" => {
+            let replies = relay::send(call, encoded(call), 1).await?;
+            relay::pass_on(call, &replies);
+        }
+        _ => subscribed(call).await?,
+    }
+    call.session.settle();
+    Ok(Flow::Done)
+}
+
+async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
+    relay::pin(call).await?;
+    let replies = relay::send(call, encoded(call), 1).await?;
+    if replies[0] == *b"+OK\r\n" {
+        let home = call.group().source.as_redis().map(Relay::database);
+        let index = u32::try_from(int(call.arg(1))?).ok();
+        call.session.attached.database = index.filter(|index| Some(*index) != home);
+        call.session.client.about.lock().database = index.unwrap_or_default();
+    }
+    relay::pass_on(call, &replies);
+    call.session.unpin();
+    Ok(())
+}
+
+async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
+    relay::pin(call).await?;
+    let replies = relay::send(call, encoded(call), 1).await?;
+    if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
+        call.session.attached.tracking = call.arg(2).eq_ignore_ascii_case(b"on");
+    }
+    relay::pass_on(call, &replies);
+    call.session.unpin();
+    Ok(())
+}
+
+async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
+    let monitor = call.command.name == "monitor";
+    if call.session.attached.subscribed.is_none() {
+        let relay = relay::shared(call)?.pin(true).await?;
+        call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 2], monitor: false });
+    }
+    let resp3 = call.session.resp3;
+    let Some(subscribed) = &mut call.session.attached.subscribed else { return Ok(()) };
+    if monitor && let Some(unasked) = subscribed.relay.unasked() {
+        unasked.expect_lines();
+    }
+    let sent = subscribed.relay.ask(encoded_of(call.args), !monitor).await;
+    let out = call.reply.output();
+    match sent {
+        Ok(replies) => {
+            subscribed.take(out, resp3);
+            // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
+            for reply in replies.iter().filter(|reply| monitor || *reply != b"+PONG\r\n") {
+                subscribed.monitor |= monitor && !relay::is_error(reply);
+                out.put(reply);
+            }
+        }
+        Err(error) => {
+            call.session.attached.subscribed = None;
+            return Err(error.into());
+        }
+    }
+    if subscribed.counts == [0; 2] && !subscribed.monitor {
+        call.session.attached.subscribed = None;
+    }
+    Ok(())
+}
+
+fn encoded(call: &Call<'_>) -> Vec<u8> {
+    encoded_of(call.args)
+}
+fn encoded_of(args: Args<'_>) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    write_command(&mut encoded, args.from(0));
+    encoded
+}
+
+impl Subscribed {
+    /// Moves what came to `out`. True if something did.
+    fn take(&mut self, out: &mut Output, resp3: bool) -> bool {
+        let mut came = false;
+        while let Some(frame) = self.relay.unasked().and_then(|unasked| unasked.next(u64::MAX)) {
+            came = true;
+            self.note(&frame);
+            if resp3 || frame.first() != Some(&b'>') {
+                out.put(&frame);
+                continue;
+            }
+            // To RESP2 a push is an array. The channel of an UNSUBSCRIBE from nothing is null.
+            out.put(b"*");
+            match frame.windows(3).position(|part| part == b"_\r\n").filter(|_| confirmed(&frame).is_some()) {
+                Some(at) => {
+                    out.put(&frame[1..at]);
+                    out.put(b"$-1\r\n");
+                    out.put(&frame[at + 3..]);
+                }
+                None => out.put(&frame[1..]),
+            }
+        }
+        came
+    }
+
+    fn note(&mut self, frame: &[u8]) {
+        if let Some((shards, count)) = confirmed(frame) {
+            self.counts[usize::from(shards)] = count;
+        }
+    }
+}
+
+/// Of a confirmation: does it concern shard channels, and how many subscriptions there are now.
+fn confirmed(frame: &[u8]) -> Option<(bool, i64)> {
+    let Ok(View::Push(mut parts)) = view(frame) else { return None };
+    let (Some(View::Bulk(kind)), Some(_), Some(View::Integer(count))) = (parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    kind.ends_with(b"subscribe").then_some((kind == b"ssubscribe" || kind == b"sunsubscribe", count))
+}
+
+impl Session {
+    /// Has the client connections of its own on which the server may speak unasked?
+    pub fn is_attached(&self) -> bool {
+        self.attached.tracking || self.attached.database.is_some() || self.attached.subscribed.is_some()
+    }
+
+    /// Only what concerns subscriptions, in RESP2.
+    pub(super) fn is_subscriber(&self) -> bool {
+        !self.resp3 && self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
+    }
+
+    /// Passes on what the server has said unasked.
+    ///
+    /// # Errors
+    /// A connection of the client's own is lost.
+    pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: &mut Output) -> Poll<Result<(), SourceError>> {
+        let mut came = false;
+        if let Some(subscribed) = &mut self.attached.subscribed {
+            if let Some(unasked) = subscribed.relay.unasked() {
+                unasked.wait(cx)?;
+            }
+            came |= subscribed.take(out, self.resp3);
+        }
+        if let Some(unasked) = self.pinned.as_ref().filter(|_| self.is_attached()).and_then(|relay| relay.unasked()) {
+            unasked.wait(cx)?;
+            came |= self.pass_unasked(out);
+        }
+        if came { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// What was said before the next reply of the pinned connection. True if there was something.
+    fn pass_unasked(&self, out: &mut Output) -> bool {
+        let Some(unasked) = self.pinned.as_ref().and_then(|relay| relay.unasked()) else { return false };
+        let mut came = false;
+        while let Some(frame) = unasked.next(self.attached.passed) {
+            out.put(&frame);
+            came = true;
+        }
+        came
+    }
+
+    /// Passes replies on, with what was said between them.
+    pub(super) fn pass_replies(&mut self, replies: &Replies, out: &mut Output) {
+        if self.pinned.is_none() || !self.attached.tracking {
+            self.attached.passed += replies.iter().len() as u64;
+            return match replies.bytes().len() {
+                SHARED_FROM.. => out.put_shared(replies.bytes().clone()),
+                _ => out.put(replies.bytes()),
+            };
+        }
+        for reply in replies.iter() {
+            self.pass_unasked(out);
+            out.put(reply);
+            self.attached.passed += 1;
+        }
+    }
+
+    /// The last reply of a transaction is about to be passed on, those before it are not: what was said before it is.
+    pub(super) fn skip_replies(&mut self, count: usize, out: &mut Output) {
+        self.attached.passed += count as u64;
+        self.pass_unasked(out);
+        self.attached.passed += 1;
+    }
+    /// A reply of the pinned connection that nobody gets to see.
+    pub(super) fn skip_reply(&mut self) {
+        self.attached.passed += 1;
+    }
+
+    /// Lets go of the pinned connection if nothing needs it any more.
+    pub(super) fn unpin(&mut self) {
+        if !self.watching && !self.attached.tracking && self.attached.database.is_none() {
+            self.pinned = None;
+            self.attached.passed = 0;
+        }
+        self.settle();
+    }
+}
+
+/// A reply from this length on is linked rather than copied.
+const SHARED_FROM: usize = 16 * 1024;

@@ -1,0 +1,240 @@
+//! Commands of one client that go to a Redis source together: in one write, their replies in one piece.
+//!
+//! Nothing of the client's that is not of this kind is begun before they are answered, and they are not begun while its reads wait for
+//! the source: so its commands take effect in the order in which it sent them, though they travel on several connections.
+use super::{
+    call::Call,
+    command::{Flags, Run},
+    commands::strings,
+    fault::Fault,
+    relay,
+    session::Session,
+};
+use crate::{
+    app::Worker,
+    clock,
+    config::Coherence,
+    proto::{
+        output::Output,
+        resp::{Reply, write_command},
+    },
+    read::Group,
+    source::{Known, Local, Replies, SourceError},
+};
+use bytes::Bytes;
+use larder_engine::Millis;
+use std::{
+    mem,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+/// Room for the commands of a pipeline, so that it need not grow often.
+const ROOM: usize = 1024;
+
+/// The commands, first put together, then on their way.
+pub struct Relayed {
+    effects: Effects,
+    encoded: Vec<u8>,
+    len: usize,
+    resp3: bool,
+    /// Once they are sent.
+    answer: Option<Local<'static, Answer>>,
+    answered: Option<Answer>,
+}
+type Answer = Result<Replies, SourceError>;
+
+/// What they do to the memory tier once the source has taken them.
+#[derive(Default)]
+struct Effects {
+    group: Option<Rc<Group>>,
+    count: u32,
+    /// The bytes of the keys, one behind the other.
+    keys: Vec<u8>,
+    touched: Vec<Touched>,
+    /// What a command has stored, if it says `+OK`.
+    stored: Vec<(u32, Bytes, Option<Millis>)>,
+}
+#[derive(Clone, Copy)]
+struct Touched {
+    command: u32,
+    len: u32,
+    written: bool,
+    /// It may have written though it says that it has failed (a script).
+    forwarded: bool,
+}
+
+impl Relayed {
+    /// None yet, from this client.
+    pub fn new(session: &Session) -> Relayed {
+        Relayed {
+            effects: Effects::default(),
+            encoded: Vec::with_capacity(ROOM),
+            len: 0,
+            resp3: session.resp3,
+            answer: None,
+            answered: None,
+        }
+    }
+
+    /// May more join?
+    pub fn is_open(&self) -> bool {
+        self.answer.is_none()
+    }
+
+    /// Bytes of commands that have joined.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Has none joined?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a command; false if it must run by itself instead.
+    pub(super) fn join(&mut self, call: &Call<'_>) -> bool {
+        let group = call.group();
+        let effects = &mut self.effects;
+        let (keys, touched) = (effects.keys.len(), effects.touched.len());
+        let forwarded = matches!(call.command.run, Run::Forward);
+        let mut touch = |key: &[u8], written| {
+            effects.keys.extend_from_slice(key);
+            let len = key.len() as u32;
+            effects.touched.push(Touched { command: effects.count, len, written, forwarded });
+        };
+        if forwarded {
+            let Some(commands) = group.source.as_redis().and_then(|relay| relay.known_commands()) else {
+                return false;
+            };
+            if commands.is_empty() {
+                return false;
+            }
+            // One that is not in the table changes nothing: the source refuses it.
+            if let Some(command) = commands.find(call.args) {
+                let known = command.keys(call.args, |at, written| {
+                    if let Some(key) = call.args.get(at) {
+                        touch(key, written);
+                    }
+                });
+                if known == Known::Everything || command.blocks(call.args) {
+                    effects.keys.truncate(keys);
+                    effects.touched.truncate(touched);
+                    return false;
+                }
+            }
+        } else {
+            let written = call.command.flags.has(Flags::WRITE);
+            call.command.keys.of(call.args).for_each(|key| touch(key, written));
+        }
+        if group.policy.coherence == Coherence::Ttl && effects.touched[touched..].iter().any(|key| key.written) {
+            let mut at = keys;
+            for key in &effects.touched[touched..] {
+                let end = at + key.len as usize;
+                if key.written {
+                    group.writing(group.cache.key(&effects.keys[at..end])).detach();
+                }
+                at = end;
+            }
+            if let Some((value, expiry)) = strings::stored(call).filter(|_| call.session.is_at_home()) {
+                effects.stored.push((effects.count, Bytes::copy_from_slice(value), expiry));
+            }
+        }
+        effects.count += 1;
+        effects.group.get_or_insert_with(|| group.clone());
+        write_command(&mut self.encoded, call.args.from(0));
+        self.len = self.encoded.len();
+        true
+    }
+
+    /// Sends them.
+    pub fn send(&mut self, worker: &Worker, session: &Session) {
+        if let Some(relay) = relay::way(worker, session) {
+            let commands = mem::take(&mut self.encoded).into();
+            self.answer = Some(relay.relay(commands, self.effects.count as usize, self.resp3));
+        }
+    }
+
+    /// Ready once they are answered.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(answer) = &mut self.answer else { return Poll::Ready(()) };
+        match answer.as_mut().poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(answered) => {
+                self.answer = None;
+                self.answered = Some(answered);
+                Poll::Ready(())
+            }
+        }
+    }
+
+    /// Writes the replies, once [`poll`](Relayed::poll) was ready.
+    pub fn reply(mut self, session: &mut Session, out: &mut Output) {
+        let effects = mem::take(&mut self.effects);
+        let answered = self.answered.take();
+        let answered = answered.unwrap_or_else(|| Err(SourceError::Unavailable("it is no Redis".into())));
+        effects.settle(&answered);
+        match answered {
+            Ok(replies) => {
+                let errors = replies.iter().filter(|reply| relay::is_error(reply)).count();
+                session.counters.redis_errors.add(errors as u64);
+                session.pass_replies(&replies, out);
+            }
+            Err(error) => {
+                session.counters.redis_errors.add(effects.count.into());
+                let fault = Fault::from(error);
+                (0..effects.count).for_each(|_| fault.reply(&mut Reply::new(out, self.resp3)));
+            }
+        }
+    }
+}
+
+impl Effects {
+    /// Ends what was begun, and forgets what clients have seen anew.
+    fn settle(&self, answered: &Answer) {
+        let Some(group) = &self.group else { return };
+        let mut replies = answered.as_ref().map(|replies| replies.iter().enumerate()).ok();
+        let mut reply = replies.as_mut().and_then(Iterator::next);
+        let lost = matches!(answered, Err(SourceError::Lost(_)));
+        let mut begin = 0;
+        for touched in &self.touched {
+            let end = begin + touched.len as usize;
+            let key = group.cache.key(&self.keys[begin..end]);
+            begin = end;
+            while reply.is_some_and(|(at, _)| at < touched.command as usize) {
+                reply = replies.as_mut().and_then(Iterator::next);
+            }
+            let taken = reply.map(|(_, reply)| reply).filter(|reply| !relay::is_error(reply));
+            if !touched.written {
+                if answered.is_ok() {
+                    group.seen(key);
+                }
+                continue;
+            }
+            let writing = group.resume(key);
+            let stored = self.stored.iter().find(|(command, ..)| *command == touched.command);
+            match (taken, stored) {
+                (Some(b"+OK\r\n"), Some((_, value, expiry))) => {
+                    writing.put(value, *expiry, clock::now());
+                }
+                (Some(_), _) => writing.forget(),
+                (None, _) if lost || (touched.forwarded && answered.is_ok()) => writing.forget(),
+                (None, _) => writing.refused(),
+            }
+        }
+    }
+}
+
+impl Drop for Relayed {
+    /// A client that goes away does not end the writes that it has sent: they are seen to their end.
+    fn drop(&mut self) {
+        let effects = mem::take(&mut self.effects);
+        if effects.count == 0 {
+            return;
+        }
+        match self.answer.take() {
+            Some(answer) => drop(tokio::task::spawn_local(async move { effects.settle(&answer.await) })),
+            // Never sent, or answered and not passed on.
+            None => effects.settle(&self.answered.take().unwrap_or(Err(SourceError::Unavailable("not sent".into())))),
+        }
+    }
+}

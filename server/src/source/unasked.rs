@@ -1,0 +1,75 @@
+//! What a Redis server says unasked on a connection that is one client's alone.
+use super::SourceError;
+use bytes::Bytes;
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    task::{Context, Waker},
+};
+
+/// A client that takes no more than this of what it has subscribed to is cut off, as by Redis's default `client-output-buffer-limit`.
+const MAX_BYTES: usize = 32 << 20;
+
+/// Messages in order, each with the number of replies that came before it: so that it is passed on in its place.
+#[derive(Debug, Default)]
+pub struct Unasked {
+    frames: RefCell<VecDeque<(u64, Bytes)>>,
+    bytes: Cell<usize>,
+    replies: Cell<u64>,
+    /// Lines that answer nothing may come (MONITOR).
+    lines: Cell<bool>,
+    lost: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Unasked {
+    /// The next message, if no more than `replies` replies came before it.
+    pub fn next(&self, replies: u64) -> Option<Bytes> {
+        let mut frames = self.frames.borrow_mut();
+        let (_, frame) = frames.pop_front_if(|(before, _)| *before <= replies)?;
+        self.bytes.set(self.bytes.get() - frame.len());
+        Some(frame)
+    }
+
+    /// Has the task woken when something comes.
+    ///
+    /// # Errors
+    /// Nothing will: the connection is lost.
+    pub fn wait(&self, cx: &Context<'_>) -> Result<(), SourceError> {
+        if self.lost.get() && self.frames.borrow().is_empty() {
+            return Err(SourceError::Lost("connection lost".into()));
+        }
+        *self.waker.borrow_mut() = Some(cx.waker().clone());
+        Ok(())
+    }
+
+    /// From now on lines that answer nothing may come.
+    pub fn expect_lines(&self) {
+        self.lines.set(true);
+    }
+    pub(super) fn are_lines_expected(&self) -> bool {
+        self.lines.get()
+    }
+
+    /// A message came; false if there is no room for it.
+    pub(super) fn push(&self, frame: &[u8]) -> bool {
+        self.bytes.set(self.bytes.get() + frame.len());
+        self.frames.borrow_mut().push_back((self.replies.get(), Bytes::copy_from_slice(frame)));
+        self.wake();
+        self.bytes.get() <= MAX_BYTES
+    }
+    /// A reply came.
+    pub(super) fn note_reply(&self) {
+        self.replies.set(self.replies.get() + 1);
+    }
+    pub(super) fn note_loss(&self) {
+        self.lost.set(true);
+        self.wake();
+    }
+    fn wake(&self) {
+        let waker = self.waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

@@ -128,7 +128,7 @@ impl Shard {
         let (position, meta) = self.live(rules, key, now)?;
         let entry = self.entry(position);
         let version = entry.version();
-        if !is_anchor(&entry) || (self.has_stale && self.is_stale(position)) {
+        if !is_anchor(&entry) || !self.is_fresh(position) {
             return None;
         }
         self.touch(position, meta);
@@ -177,7 +177,7 @@ impl Shard {
         let old = self.live(rules, key, now).map(|old| old.0);
         if let Some(position) = old {
             let entry = self.entry(position);
-            if is_anchor(&entry) && entry.value.as_bytes() == queue && !(self.has_stale && self.is_stale(position)) {
+            if is_anchor(&entry) && entry.value.as_bytes() == queue && self.is_fresh(position) {
                 return Some(entry.version());
             }
         }

@@ -70,7 +70,7 @@ pub(crate) struct Shard {
     /// Where the entry being written lies: it is not evicted to make room for itself.
     pub(crate) newest: u32,
     /// [`stale`](Shard::stale) is not 0.
-    pub(crate) has_stale: bool,
+    has_stale: bool,
     /// Entries that are remembered absences.
     pub(crate) absent: usize,
     /// Records that are neither entries nor remembered absences, but counted in `absent`.
@@ -246,14 +246,20 @@ impl Shard {
 
     /// Apart from its caller, for what is hardly ever needed there slows every hit by a tenth.
     #[cold]
-    pub(crate) fn is_stale(&self, position: u32) -> bool {
+    fn is_stale(&self, position: u32) -> bool {
         self.entry(position).version() <= self.stale
+    }
+
+    /// Is the record at a position not out of date?
+    #[inline]
+    pub(crate) fn is_fresh(&self, position: u32) -> bool {
+        !self.has_stale || !self.is_stale(position)
     }
 
     /// Is the record at a position an entry as callers see them: neither a remembered absence nor out of date?
     #[inline]
     pub(crate) fn is_present(&self, position: u32, meta: Meta) -> bool {
-        !meta.is_absent() && !(self.has_stale && self.is_stale(position))
+        !meta.is_absent() && self.is_fresh(position)
     }
 
     /// True if there was an entry.

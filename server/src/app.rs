@@ -140,7 +140,7 @@ impl Worker {
                 Rc::new(Group {
                     name: settings.name.as_str().into(),
                     cache,
-                    source: app.sources[index].open(watch),
+                    source: app.sources[index].open(watch, policy.keeps_replies()),
                     policy,
                     writes: app.writes[index].clone(),
                 })

@@ -66,7 +66,7 @@ fn write_name(command: Args<'_>, how: u8, name: &mut [u8]) {
 
 impl Policy {
     /// Are replies kept at all?
-    fn keeps_replies(&self) -> bool {
+    pub fn keeps_replies(&self) -> bool {
         self.max_reply > 0 && self.coherence != Coherence::Off
     }
 }

@@ -63,11 +63,12 @@ impl SourceSetup {
         &self.health
     }
     /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background. With
-    /// `watch` it announces changes of what it fetched, where it can.
-    pub fn open(&self, watch: Option<Watch>) -> Rc<dyn Source> {
+    /// `watch` it announces changes of what it fetched, where it can; `keeps_replies`: whole replies
+    /// will be fetched, too.
+    pub fn open(&self, watch: Option<Watch>, keeps_replies: bool) -> Rc<dyn Source> {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
-            Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch)),
+            Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch, keeps_replies)),
         }
     }
 }

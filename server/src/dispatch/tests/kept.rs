@@ -32,7 +32,7 @@ fn with_workers<F: Future<Output = ()>>(
         for server in &mut workers {
             let group = &server.worker.groups[0];
             let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&group.cache, policy, prefixes));
-            let source = setup.open(watch);
+            let source = setup.open(watch, policy.keeps_replies());
             // Once it has answered, it has shaken hands.
             let group = Rc::new(Group {
                 source,

@@ -70,7 +70,7 @@ enum OnError {
 }
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
-fn steps(settings: &Settings, hello: &Hello, fetches: bool) -> Vec<Step> {
+fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
     use OnError::{Fail, Ignore, NoHello, NoInfo, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
@@ -96,7 +96,7 @@ fn steps(settings: &Settings, hello: &Hello, fetches: bool) -> Vec<Step> {
         commands.push((vec![b"SELECT", database.as_bytes()], Fail));
     }
     commands.push((vec![b"CLIENT", b"SETNAME", NAME], Ignore));
-    if fetches {
+    if keeps_replies {
         // Tried before anything is announced. If only a part of it is refused, the last HELLO still restores what was.
         let (other, ours): (&[u8], &[u8]) = if resp3 { (b"2", b"3") } else { (b"3", b"2") };
         let tried: [Vec<&[u8]>; 4] = [vec![b"MULTI"], vec![b"HELLO", other], vec![b"HELLO", ours], vec![b"EXEC"]];
@@ -118,7 +118,7 @@ fn steps(settings: &Settings, hello: &Hello, fetches: bool) -> Vec<Step> {
     commands.into_iter().map(|(parts, on_error)| Step { command: resp::encode(&parts), on_error }).collect()
 }
 
-/// Shakes hands; `fetches`: for a connection that fetches.
+/// Shakes hands; `keeps_replies`: for a connection that fetches whole replies.
 ///
 /// # Errors
 /// See [`Unshaken`].
@@ -126,10 +126,10 @@ pub(super) async fn shake_hands(
     stream: &mut Stream,
     settings: &Settings,
     hello: &Hello,
-    fetches: bool,
+    keeps_replies: bool,
 ) -> Result<Shaken, Unshaken> {
-    let steps = steps(settings, hello, fetches);
-    let (mut untracked, mut switches, mut informs) = (None, fetches, fetches);
+    let steps = steps(settings, hello, keeps_replies);
+    let (mut untracked, mut switches, mut informs) = (None, keeps_replies, keeps_replies);
     let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
     stream.write_all(&request).await.map_err(reason)?;
     stream.flush().await.map_err(reason)?;

@@ -70,8 +70,8 @@ pub(super) struct Link {
 struct Inner {
     settings: Arc<Settings>,
     hello: Hello,
-    /// It carries fetches.
-    fetches: bool,
+    /// It fetches whole replies, too.
+    keeps_replies: bool,
     /// Its name as a queue; see [`Fetch::sent_through`].
     number: u32,
     queue: RefCell<VecDeque<Request>>,
@@ -85,9 +85,9 @@ struct Inner {
 
 impl Link {
     /// A connection that is made now and made again whenever it is lost, for fetches: these make up the source's health.
-    pub(super) fn fetching(settings: Arc<Settings>, hello: Hello) -> Link {
+    pub(super) fn fetching(settings: Arc<Settings>, hello: Hello, keeps_replies: bool) -> Link {
         let standing = Some(Standing::new(settings.health.clone()));
-        Link::spawn(settings, hello, true, move |inner| keep(inner, standing))
+        Link::spawn(settings, hello, keeps_replies, move |inner| keep(inner, standing))
     }
     /// The same for anything else.
     pub(super) fn shared(settings: Arc<Settings>, resp3: bool) -> Link {
@@ -104,14 +104,14 @@ impl Link {
     fn spawn<F: Future<Output = ()> + 'static>(
         settings: Arc<Settings>,
         hello: Hello,
-        fetches: bool,
+        keeps_replies: bool,
         run: impl FnOnce(Rc<Inner>) -> F,
     ) -> Link {
         let inner = Rc::new(Inner {
             number: settings.queue(),
             settings,
             hello,
-            fetches,
+            keeps_replies,
             queue: RefCell::default(),
             unasked: Rc::default(),
             waker: Cell::default(),
@@ -274,7 +274,7 @@ impl Inner {
 
     async fn connect(&self, hello: &Hello) -> Result<(Stream, Shaken), Unshaken> {
         let mut stream = connect(&self.settings).await.map_err(reason)?;
-        let shaken = shake_hands(&mut stream, &self.settings, hello, self.fetches).await?;
+        let shaken = shake_hands(&mut stream, &self.settings, hello, self.keeps_replies).await?;
         Ok((stream, shaken))
     }
 
@@ -285,7 +285,7 @@ impl Inner {
             _ => None,
         };
         let tracking_wanted = matches!(self.hello, Hello::Tracking(_));
-        if self.fetches {
+        if self.keeps_replies {
             // Where changes ought to be announced and are not, there is nothing to be kept.
             let any = watch.is_some() || !tracking_wanted;
             let form = |resp3| any && (shaken.switches || shaken.resp3 == resp3);

@@ -149,9 +149,10 @@ pub(super) struct RedisSource {
 
 impl RedisSource {
     /// Starts connecting. Call it on the core's own runtime.
-    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>) -> RedisSource {
+    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>, keeps_replies: bool) -> RedisSource {
         let hello = watch.clone().map_or(Hello::Resp2, Hello::Tracking);
-        let links = (0..settings.limits.connections.max(1)).map(|_| Link::fetching(settings.clone(), hello.clone()));
+        let links = (0..settings.limits.connections.max(1))
+            .map(|_| Link::fetching(settings.clone(), hello.clone(), keeps_replies));
         let links: Rc<[Link]> = links.collect();
         RedisSource {
             home: homes::settle(&settings, &links),

@@ -97,8 +97,8 @@ impl Group {
                 &mut long[..]
             }
         };
-        let unless = if keepable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
-        write_name(command, u8::from(resp3) * RESP3 | unless, name);
+        let how = if resp3 { RESP3 } else { 0 } | if keepable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
+        write_name(command, how, name);
         let (key, name) = (self.cache.key(command.get(keepable.key).unwrap_or_default()), self.cache.key(name));
         match self.cache.lookup_derived(key, name, now, read) {
             Lookup::Hit(answer) => Begun::Hit(answer),

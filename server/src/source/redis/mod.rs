@@ -116,8 +116,8 @@ impl Forms {
     /// The server says whether any fields of hashes expire.
     const FIELDS: u8 = 4;
     fn set(&self, resp2: bool, resp3: bool, fields: bool) {
-        let bits =
-            u8::from(resp2) * Forms::bit(false) | u8::from(resp3) * Forms::bit(true) | u8::from(fields) * Forms::FIELDS;
+        let bit = |holds, bit| if holds { bit } else { 0 };
+        let bits = bit(resp2, Forms::bit(false)) | bit(resp3, Forms::bit(true)) | bit(fields, Forms::FIELDS);
         self.0.store(bits, Relaxed);
     }
     fn tells_expiring_fields(&self) -> bool {

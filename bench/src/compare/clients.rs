@@ -18,25 +18,26 @@ pub(super) struct Done {
     pub(super) per_second: f64,
 }
 
-/// redis-benchmark: GET of `key:000000000000` to one below `keys`, at random, `pipeline` at a time.
+/// redis-benchmark: a command in which `__rand_int__` stands for `000000000000` to one below `keys`, at random, `pipeline` at a time.
 pub(super) fn redis_benchmark(
     core: usize,
     address: SocketAddr,
     keys: u64,
     pipeline: u32,
     requests: u64,
+    request: &[&str],
 ) -> anyhow::Result<Done> {
     let mut command = Command::new(require("redis-benchmark")?);
     command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
     command.args(["-c", CONNECTIONS, "-n", &requests.to_string(), "-r", &keys.to_string()]);
-    command.args(["-P", &pipeline.to_string(), "--csv", "-t", "get"]);
+    command.args(["-P", &pipeline.to_string(), "--csv"]).args(request);
     let text = output(core, &mut command)?;
     let per_second = parse_csv(&text).with_context(|| format!("redis-benchmark printed {text:?}"))?;
     Ok(Done { requests, per_second })
 }
 
 fn parse_csv(text: &str) -> Option<f64> {
-    let row = text.lines().find_map(|line| line.strip_prefix("\"GET\",\""))?;
+    let (_, row) = text.lines().find(|line| !line.starts_with("\"test\""))?.split_once("\",\"")?;
     row.split('"').next()?.parse().ok()
 }
 

@@ -36,6 +36,11 @@ use std::{
 /// --source-core (by default the client's, so that larder has a core to itself as with hits); compared with larder's hits. That the
 /// requests did reach redis-server is checked by its counters.
 ///
+/// Forwarded: redis-benchmark, HSET of random hashes out of 100,000. Three processes share two cores: redis-server is pinned to the first, the
+/// client to the second, larder between them may use both; compared with redis-server alone. CPU time is larder's own.
+///
+/// Coherent: GET as above, all hits, larder in front of an idle redis-server in mode coherent and in mode ttl.
+///
 /// One line for the machine, one per load and server with the medians and their range, then the ratios with their targets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -72,6 +77,10 @@ enum Load {
     MissesP1,
     /// The same, 16 commands at a time
     MissesP16,
+    /// HSET, 16 commands at a time: larder, which forwards them to a redis-server, and redis-server itself
+    ForwardedP16,
+    /// GET, 16 commands at a time: larder that redis-server tells of changes, and larder with copies of a fixed lifetime
+    CoherentP16,
 }
 
 impl Load {
@@ -84,6 +93,8 @@ impl Load {
             Load::HttpLookup => (Some(Target::AtMost(0.9)), None),
             Load::MissesP1 => (None, Some(Target::AtLeast(0.5))),
             Load::MissesP16 => (None, None),
+            Load::ForwardedP16 => (None, Some(Target::AtLeast(0.7))),
+            Load::CoherentP16 => (Some(Target::AtMost(1.05)), None),
         }
     }
 }

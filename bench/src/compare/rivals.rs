@@ -14,8 +14,10 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a server is loaded.
 pub(super) enum Way {
-    /// redis-benchmark with this pipeline.
+    /// redis-benchmark, GET with this pipeline.
     Redis(u32),
+    /// redis-benchmark, HSET with this pipeline.
+    Hashes(u32),
     /// wrk on this path.
     Http(&'static str),
 }
@@ -59,6 +61,15 @@ impl Setting<'_> {
             Load::HttpLookup => self.http("/lookup?key=key:000000000042")?,
             Load::MissesP1 => [self.misses(1)?, self.larder(Way::Redis(1))?],
             Load::MissesP16 => [self.misses(16)?, self.larder(Way::Redis(16))?],
+            Load::ForwardedP16 => {
+                let redis = servers::redis(Some(self.server_core))?;
+                let name = "redis-server";
+                [self.forwarding()?, Rival { name, server: redis, way: Way::Hashes(16), source: None }]
+            }
+            Load::CoherentP16 => [
+                self.in_front("larder, coherent", &["--coherence", "coherent"])?,
+                self.in_front("larder, ttl", &["--coherence", "ttl"])?,
+            ],
         })
     }
 
@@ -88,6 +99,26 @@ impl Setting<'_> {
         })
     }
 
+    /// A larder that forwards, on whichever core has room.
+    fn forwarding(&self) -> anyhow::Result<Rival> {
+        let source = servers::redis(Some(self.server_core))?;
+        let url = format!("redis://{}", source.address);
+        let server = servers::larder(self.larder, None, &["--source", &url])?;
+        Ok(Rival { name: "larder, forwarding", server, way: Way::Hashes(16), source: Some(source) })
+    }
+
+    /// A larder that has copies of all that its source has.
+    fn in_front(&self, name: &'static str, mode: &[&str]) -> anyhow::Result<Rival> {
+        let source = servers::redis(Some(self.source_core))?;
+        preload(&source)?;
+        let url = format!("redis://{}", source.address);
+        let arguments = [&["--source", &url, "--max-memory", "256MiB", "--ttl", "1h"], mode].concat();
+        let server = servers::larder(self.larder, Some(self.server_core), &arguments)?;
+        // Random keys: so many that all but a few are asked for.
+        clients::redis_benchmark(self.client_core, server.address, KEYS, 16, 20 * KEYS, GET)?;
+        Ok(Rival { name, server, way: Way::Redis(16), source: Some(source) })
+    }
+
     /// Larder on `path`, and nginx with the very bytes that larder answers as a file.
     fn http(&self, path: &'static str) -> anyhow::Result<[Rival; 2]> {
         let larder = self.larder(Way::Http(path))?;
@@ -109,7 +140,11 @@ impl Setting<'_> {
         let done = match rival.way {
             Way::Redis(pipeline) => {
                 let requests = FIRST * u64::from(pipeline);
-                clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests)?
+                clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests, GET)?
+            }
+            Way::Hashes(pipeline) => {
+                let requests = FIRST * u64::from(pipeline);
+                clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests, &hset())?
             }
             Way::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, 1)?,
         };
@@ -118,21 +153,27 @@ impl Setting<'_> {
 
     pub(super) fn sample(&self, rival: &Rival, requests: u64) -> anyhow::Result<Sample> {
         let process = rival.server.process();
-        let found_by = rival.source.as_ref().unwrap_or(&rival.server);
+        // Copies answer without the source.
+        let source = rival.source.as_ref().filter(|_| !matches!(rival.name, "larder, coherent" | "larder, ttl"));
+        let found_by = source.unwrap_or(&rival.server);
         let found = |way: &Way| match way {
             Way::Redis(_) => keyspace_hits(found_by),
+            Way::Hashes(_) => calls_of_hset(found_by),
             // wrk looks at every answer's status.
             Way::Http(_) => Ok(0),
         };
         let (hits_before, cpu_before) = (found(&rival.way)?, process.cpu_time()?);
         let done = match rival.way {
             Way::Redis(pipeline) => {
-                clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests)?
+                clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests, GET)?
+            }
+            Way::Hashes(pipeline) => {
+                clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests, &hset())?
             }
             Way::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, self.seconds)?,
         };
         let cpu = process.cpu_time()? - cpu_before;
-        if let Way::Redis(_) = rival.way {
+        if let Way::Redis(_) | Way::Hashes(_) = rival.way {
             let found = found(&rival.way)? - hits_before;
             // Concurrent misses of one key may share a fetch, so a source sees somewhat less.
             let expected = done.requests - done.requests / 20;
@@ -172,14 +213,28 @@ fn preload(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
+const GET: &[&str] = &["GET", "key:__rand_int__"];
+fn hset() -> [&'static str; 4] {
+    let value = std::str::from_utf8(&VALUE).unwrap_or_default();
+    ["HSET", "hash:__rand_int__", "field", value]
+}
+
 /// `keyspace_hits` of INFO: how often the server found a key.
 fn keyspace_hits(server: &Server) -> anyhow::Result<u64> {
-    let reply = Resp::connect(server.address, TIMEOUT)?.call(&[b"INFO", b"stats"])?;
+    let hits = number_of(server, "stats", "keyspace_hits:")?;
+    hits.with_context(|| format!("{}'s INFO has no keyspace_hits", server.name))
+}
+/// How often the server was sent HSET.
+fn calls_of_hset(server: &Server) -> anyhow::Result<u64> {
+    Ok(number_of(server, "commandstats", "cmdstat_hset:calls=")?.unwrap_or(0))
+}
+/// The number behind `name` in a section of INFO.
+fn number_of(server: &Server, section: &str, name: &str) -> anyhow::Result<Option<u64>> {
+    let reply = Resp::connect(server.address, TIMEOUT)?.call(&[b"INFO", section.as_bytes()])?;
     let Reply::Bulk(Some(info)) = reply else {
         bail!("{} answered INFO with {reply:?}", server.name);
     };
-    String::from_utf8_lossy(&info)
-        .lines()
-        .find_map(|line| line.strip_prefix("keyspace_hits:")?.trim().parse().ok())
-        .with_context(|| format!("{}'s INFO has no keyspace_hits", server.name))
+    let info = String::from_utf8_lossy(&info);
+    let rest = info.lines().find_map(|line| line.strip_prefix(name));
+    Ok(rest.and_then(|rest| rest.split(',').next()?.trim().parse().ok()))
 }

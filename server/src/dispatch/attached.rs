@@ -16,7 +16,7 @@ use crate::{
         output::Output,
         resp::{Args, View, view, write_command},
     },
-    source::{Relay, Replies, SourceError},
+    source::{Relay, Replies, SourceError, Unasked},
 };
 use std::task::{Context, Poll};
 
@@ -131,8 +131,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 }
 
 async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
-    relay::pin(call).await?;
-    let replies = relay::send(call, encoded(call), 1).await?;
+    let replies = ask(call).await?;
     if replies[0] == *b"+OK\r\n" {
         let home = call.group().source.as_redis().map(Relay::database);
         let index = u32::try_from(int(call.arg(1))?).ok();
@@ -145,8 +144,7 @@ async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
-    relay::pin(call).await?;
-    let replies = relay::send(call, encoded(call), 1).await?;
+    let replies = ask(call).await?;
     if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
         call.session.attached.tracking = call.arg(2).eq_ignore_ascii_case(b"on");
     }
@@ -186,6 +184,16 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
         call.session.attached.subscribed = None;
     }
     Ok(())
+}
+
+/// Sends the command over the client's own connection.
+async fn ask(call: &mut Call<'_>) -> Result<Replies, Fault> {
+    relay::pin(call).await?;
+    let sent = relay::send(call, encoded(call), 1).await;
+    if sent.is_err() && !call.session.is_attached() && !call.session.watching {
+        call.session.pinned = None;
+    }
+    Ok(sent?)
 }
 
 fn encoded(call: &Call<'_>) -> Vec<u8> {
@@ -307,11 +315,16 @@ impl Session {
         self.attached.passed += 1;
     }
 
-    /// Lets go of the pinned connection if nothing needs it any more.
+    /// Takes over a connection of its own.
+    pub(super) fn pin(&mut self, relay: Box<dyn Relay>) {
+        self.attached.passed = relay.unasked().map_or(0, Unasked::requests);
+        self.pinned = Some(relay);
+        self.settle();
+    }
+    /// Gives the pinned connection back if nothing needs it any more: it is as new then.
     pub(super) fn unpin(&mut self) {
         if !self.watching && !self.attached.tracking && self.attached.database.is_none() {
-            self.pinned = None;
-            self.attached.passed = 0;
+            self.pinned.take().into_iter().for_each(Relay::release);
         }
         self.settle();
     }

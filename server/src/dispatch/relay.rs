@@ -229,8 +229,7 @@ pub(super) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dy
 pub(super) async fn pin(call: &mut Call<'_>) -> Answer {
     if call.session.pinned.is_none() {
         let pinned = shared(call)?.pin(call.session.resp3).await?;
-        call.session.pinned = Some(pinned);
-        call.session.settle();
+        call.session.pin(pinned);
     }
     Ok(())
 }

@@ -171,10 +171,7 @@ impl Session {
     pub(super) fn unwatch(&mut self) {
         self.watched.clear();
         let watching = mem::take(&mut self.watching);
-        if watching
-            && self.is_attached()
-            && let Some(pinned) = &self.pinned
-        {
+        if watching && let Some(pinned) = &self.pinned {
             // Sent when this returns; nobody waits for the reply.
             drop(pinned.relay(Bytes::from_static(b"*1\r\n$7\r\nUNWATCH\r\n"), 1, self.resp3));
             self.skip_reply();
@@ -184,6 +181,8 @@ impl Session {
 
     /// As if newly connected (RESET).
     pub(super) fn reset(&mut self, worker: &Worker) {
+        // Not given back, for it is not as new.
+        self.pinned = None;
         self.attached = Attached::default();
         self.end_transaction();
         self.client.about.lock().database = 0;

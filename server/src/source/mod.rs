@@ -265,4 +265,6 @@ pub trait Relay {
     fn unasked(&self) -> Option<&Unasked>;
     /// The database of the URL.
     fn database(&self) -> u32;
+    /// Gives a pinned connection back, of which the caller knows that it is as new; one that is dropped instead is closed.
+    fn release(self: Box<Self>);
 }

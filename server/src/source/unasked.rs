@@ -16,6 +16,7 @@ pub struct Unasked {
     frames: RefCell<VecDeque<(u64, Bytes)>>,
     bytes: Cell<usize>,
     replies: Cell<u64>,
+    requests: Cell<u64>,
     /// Lines that answer nothing may come (MONITOR).
     lines: Cell<bool>,
     lost: Cell<bool>,
@@ -26,7 +27,8 @@ impl Unasked {
     /// The next message, if no more than `replies` replies came before it.
     pub fn next(&self, replies: u64) -> Option<Bytes> {
         let mut frames = self.frames.borrow_mut();
-        let (_, frame) = frames.pop_front_if(|(before, _)| *before <= replies)?;
+        frames.front().filter(|(before, _)| *before <= replies)?;
+        let (_, frame) = frames.pop_front()?;
         self.bytes.set(self.bytes.get() - frame.len());
         Some(frame)
     }
@@ -51,6 +53,13 @@ impl Unasked {
         self.lines.get()
     }
 
+    /// So many commands were sent before, in the connection's whole life.
+    pub fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+    pub(super) fn note_request(&self, count: usize) {
+        self.requests.set(self.requests.get() + count as u64);
+    }
     /// A message came; false if there is no room for it.
     pub(super) fn push(&self, frame: &[u8]) -> bool {
         self.bytes.set(self.bytes.get() + frame.len());

@@ -6,6 +6,7 @@ mod common;
 #[path = "../common/larder.rs"]
 mod larder;
 
+mod attached;
 mod blocking;
 mod connections;
 mod drain;

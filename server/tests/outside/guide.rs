@@ -27,6 +27,10 @@ fn getting_started() {
     run("docs/getting-started.md");
 }
 #[test]
+fn in_front_of_redis() {
+    run("docs/in-front-of-redis.md");
+}
+#[test]
 fn operations() {
     run("docs/operations.md");
 }

@@ -145,6 +145,7 @@ pub(super) struct RedisSource {
     resp3: OnceCell<Link>,
     /// This core's copy of the table of commands.
     commands: RefCell<Option<Learnt>>,
+    pool: Rc<Pool>,
 }
 
 impl RedisSource {
@@ -163,12 +164,18 @@ impl RedisSource {
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
             commands: RefCell::default(),
+            pool: Rc::default(),
         }
     }
     fn link(&self) -> &Link {
         let turn = self.next.get() % self.links.len();
         self.next.set(turn + 1);
         &self.links[turn]
+    }
+    /// A connection for one client alone.
+    fn single(&self, resp3: bool) -> Result<Link, SourceError> {
+        self.links[0].check()?;
+        Ok(self.pool.take(resp3).unwrap_or_else(|| Link::single(self.settings.clone(), resp3)))
     }
     /// The connection for commands whose replies are of RESP2: always the same, for commands of one client must not overtake each other.
     fn resp2(&self) -> &Link {
@@ -296,9 +303,10 @@ impl Relay for RedisSource {
     }
     fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         Box::pin(async move {
-            self.links[0].check()?;
-            let link = Link::single(self.settings.clone(), resp3);
-            link.relay_within(command, 1, FOREVER).await
+            let link = self.single(resp3)?;
+            let answer = link.relay_within(command, 1, FOREVER).await?;
+            self.pool.put(link, resp3);
+            Ok(answer)
         })
     }
     fn known_commands(&self) -> Option<Arc<Commands>> {
@@ -348,9 +356,8 @@ impl Relay for RedisSource {
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
         Box::pin(async move {
-            self.links[0].check()?;
-            let link = Link::single(self.settings.clone(), resp3);
-            Ok(Box::new(Pinned(link)) as Box<dyn Relay>)
+            let link = self.single(resp3)?;
+            Ok(Box::new(Pinned { link, resp3, pool: self.pool.clone() }) as Box<dyn Relay>)
         })
     }
     fn ask(&self, command: Vec<u8>, _marked: bool) -> Local<'static, Result<Replies, SourceError>> {
@@ -362,16 +369,42 @@ impl Relay for RedisSource {
     fn database(&self) -> u32 {
         self.settings.url.database
     }
+    fn release(self: Box<Self>) {}
+}
+
+/// Connections that were one client's and are as new again, by protocol.
+#[derive(Default)]
+struct Pool([RefCell<Vec<Link>>; 2]);
+impl Pool {
+    /// More are closed.
+    const MAX: usize = 16;
+    fn take(&self, resp3: bool) -> Option<Link> {
+        let mut links = self.0[usize::from(resp3)].borrow_mut();
+        // Those that were lost while they lay here are dropped.
+        std::iter::from_fn(|| links.pop()).find(|link| link.check().is_ok())
+    }
+    fn put(&self, link: Link, resp3: bool) {
+        let mut links = self.0[usize::from(resp3)].borrow_mut();
+        if links.len() < Pool::MAX {
+            links.push(link);
+        }
+    }
 }
 
 /// A connection for one client alone. Once lost it stays lost, for the state that it was there for is gone.
-struct Pinned(Link);
+struct Pinned {
+    link: Link,
+    resp3: bool,
+    pool: Rc<Pool>,
+}
 impl Relay for Pinned {
     fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
-        Box::pin(self.0.relay(commands, count))
+        self.link.unasked().note_request(count);
+        Box::pin(self.link.relay(commands, count))
     }
     fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
-        Box::pin(self.0.relay_within(command, 1, FOREVER))
+        self.link.unasked().note_request(1);
+        Box::pin(self.link.relay_within(command, 1, FOREVER))
     }
     fn known_commands(&self) -> Option<Arc<Commands>> {
         None
@@ -381,20 +414,23 @@ impl Relay for Pinned {
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
         Box::pin(async move {
-            let link = Link::single(self.0.settings().clone(), resp3);
-            Ok(Box::new(Pinned(link)) as Box<dyn Relay>)
+            let link = Link::single(self.link.settings().clone(), resp3);
+            Ok(Box::new(Pinned { link, resp3, pool: self.pool.clone() }) as Box<dyn Relay>)
         })
     }
     fn ask(&self, mut command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>> {
         if marked {
             command.extend_from_slice(&resp::encode(&[b"PING"]));
         }
-        Box::pin(self.0.relay(command.into(), if marked { UNTIL_PONG } else { 1 }))
+        Box::pin(self.link.relay(command.into(), if marked { UNTIL_PONG } else { 1 }))
     }
     fn unasked(&self) -> Option<&Unasked> {
-        Some(self.0.unasked())
+        Some(self.link.unasked())
     }
     fn database(&self) -> u32 {
-        self.0.settings().url.database
+        self.link.settings().url.database
+    }
+    fn release(self: Box<Self>) {
+        self.pool.put(self.link, self.resp3);
     }
 }

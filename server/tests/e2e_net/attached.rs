@@ -1,0 +1,267 @@
+//! Clients with connections to Redis of their own: subscriptions, MONITOR, SELECT, CLIENT TRACKING. Each script runs against Redis itself
+//! first, which shows that what is expected is what Redis says.
+use crate::{
+    common::{RedisServer, wait_until},
+    larder::{Larder, connect, expect, expect_end},
+};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
+
+/// Reads until what was read ends with `mark`.
+fn skip_until(stream: &mut TcpStream, mark: &[u8]) {
+    let mut read = Vec::new();
+    while !read.ends_with(mark) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        read.extend(byte);
+    }
+}
+/// Sends lines, one behind the other in one write.
+fn send(stream: &mut TcpStream, lines: &[&str]) {
+    stream.write_all((lines.join("\r\n") + "\r\n").as_bytes()).unwrap();
+}
+/// Runs a script against Redis itself and through Larder.
+fn at_both_doors(args: &[&str], script: impl Fn(&RedisServer, u16)) {
+    let redis = RedisServer::start();
+    script(&redis, redis.port());
+    redis.command(&["FLUSHALL"]);
+    let larder = Larder::start(&[&["--source", &redis.url(), "--threads", "2"], args].concat());
+    script(&redis, larder.redis);
+}
+const HELLO: &str = "HELLO 3";
+fn hello(port: u16) -> TcpStream {
+    let mut stream = connect(port);
+    // What it says differs.
+    send(&mut stream, &[HELLO, "PING hello-is-over"]);
+    skip_until(&mut stream, b"$13\r\nhello-is-over\r\n");
+    stream
+}
+
+#[test]
+fn subscriptions_in_resp2() {
+    at_both_doors(&[], |_, port| {
+        let (mut reads, mut writes) = (connect(port), connect(port));
+        send(&mut reads, &["SET before 1", "SUBSCRIBE a b", "PSUBSCRIBE p*"]);
+        expect(
+            &mut reads,
+            b"+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n",
+        );
+        expect(&mut reads, b"*3\r\n$10\r\npsubscribe\r\n$2\r\np*\r\n:3\r\n");
+        send(&mut writes, &["PUBLISH a one", "PUBLISH nobody x", "PUBLISH pq two", "PUBSUB NUMSUB a"]);
+        expect(&mut writes, b":1\r\n:0\r\n:1\r\n*2\r\n$1\r\na\r\n:1\r\n");
+        expect(&mut reads, b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\none\r\n");
+        expect(&mut reads, b"*4\r\n$8\r\npmessage\r\n$2\r\np*\r\n$2\r\npq\r\n$3\r\ntwo\r\n");
+        send(&mut reads, &["PING", "PING x", "GET before"]);
+        expect(&mut reads, b"*2\r\n$4\r\npong\r\n$0\r\n\r\n*2\r\n$4\r\npong\r\n$1\r\nx\r\n");
+        expect(&mut reads, b"-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n");
+        send(&mut reads, &["UNSUBSCRIBE a b", "PUNSUBSCRIBE", "UNSUBSCRIBE", "GET before"]);
+        expect(
+            &mut reads,
+            b"*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:2\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:1\r\n",
+        );
+        expect(&mut reads, b"*3\r\n$12\r\npunsubscribe\r\n$2\r\np*\r\n:0\r\n");
+        expect(&mut reads, b"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n$1\r\n1\r\n");
+        send(&mut reads, &["SSUBSCRIBE shard", "SUNSUBSCRIBE", "SUBSCRIBE again", "RESET", "GET before"]);
+        expect(
+            &mut reads,
+            b"*3\r\n$10\r\nssubscribe\r\n$5\r\nshard\r\n:1\r\n*3\r\n$12\r\nsunsubscribe\r\n$5\r\nshard\r\n:0\r\n",
+        );
+        expect(&mut reads, b"*3\r\n$9\r\nsubscribe\r\n$5\r\nagain\r\n:1\r\n+RESET\r\n$1\r\n1\r\n");
+    });
+}
+
+#[test]
+fn subscriptions_in_resp3_leave_the_connection_free() {
+    at_both_doors(&[], |_, port| {
+        let (mut reads, mut writes) = (hello(port), connect(port));
+        send(&mut reads, &["SUBSCRIBE a", "SET k v", "GET k"]);
+        expect(&mut reads, b">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n+OK\r\n$1\r\nv\r\n");
+        send(&mut writes, &["PUBLISH a m"]);
+        expect(&mut writes, b":1\r\n");
+        expect(&mut reads, b">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nm\r\n");
+        send(&mut reads, &["HSET h f v", "UNSUBSCRIBE", "UNSUBSCRIBE", "HGETALL h"]);
+        expect(&mut reads, b":1\r\n>3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n>3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n%1\r\n$1\r\nf\r\n$1\r\nv\r\n");
+        send(&mut writes, &["PUBLISH a m"]);
+        expect(&mut writes, b":0\r\n");
+    });
+}
+
+#[test]
+fn every_message_of_a_flood_arrives_in_order() {
+    at_both_doors(&[], |_, port| {
+        let (mut reads, mut writes) = (connect(port), connect(port));
+        send(&mut reads, &["SUBSCRIBE c"]);
+        expect(&mut reads, b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
+        let publish: Vec<String> = (0..5000).map(|i| format!("PUBLISH c {i:05}")).collect();
+        writes.write_all((publish.join("\r\n") + "\r\n").as_bytes()).unwrap();
+        let wanted: String = (0..5000).map(|i| format!("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\n{i:05}\r\n")).collect();
+        expect(&mut reads, wanted.as_bytes());
+        expect(&mut writes, ":1\r\n".repeat(5000).as_bytes());
+    });
+}
+
+#[test]
+fn monitor_shows_commands() {
+    at_both_doors(&[], |redis, port| {
+        let mut stream = connect(port);
+        send(&mut stream, &["MONITOR"]);
+        expect(&mut stream, b"+OK\r\n");
+        redis.command(&["SET", "watched", "v"]);
+        skip_until(&mut stream, b"\"SET\" \"watched\" \"v\"\r\n");
+    });
+}
+
+#[test]
+fn another_database_is_another_world() {
+    at_both_doors(&[], |redis, port| {
+        let (mut first, mut other) = (connect(port), connect(port));
+        send(
+            &mut first,
+            &[
+                "SET k home",
+                "GET k",
+                "SELECT 3",
+                "GET k",
+                "SET k away",
+                "GET k",
+                "MULTI",
+                "GET k",
+                "EXEC",
+                "SELECT 99",
+                "GET k",
+            ],
+        );
+        expect(&mut first, b"+OK\r\n$4\r\nhome\r\n+OK\r\n$-1\r\n+OK\r\n$4\r\naway\r\n+OK\r\n+QUEUED\r\n*1\r\n$4\r\naway\r\n-ERR DB index is out of range\r\n$4\r\naway\r\n");
+        send(&mut other, &["GET k"]);
+        expect(&mut other, b"$4\r\nhome\r\n");
+        // WATCH and what ends it leave the database as it is; so does a command that waits.
+        send(&mut first, &["WATCH k", "MULTI", "DISCARD", "GET k", "WATCH k"]);
+        expect(&mut first, b"+OK\r\n+OK\r\n+OK\r\n$4\r\naway\r\n+OK\r\n");
+        send(&mut first, &["SET k changed", "MULTI", "GET k", "EXEC", "LPUSH l x", "BLPOP l 0", "GET k"]);
+        expect(&mut first, b"+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n:1\r\n*2\r\n$1\r\nl\r\n$1\r\nx\r\n$7\r\nchanged\r\n");
+        send(&mut first, &["SELECT 0", "GET k", "SELECT 3", "RESET", "GET k"]);
+        expect(&mut first, b"+OK\r\n$4\r\nhome\r\n+OK\r\n+RESET\r\n$4\r\nhome\r\n");
+        assert_eq!(redis.command(&["EXISTS", "l"]).int(), 0);
+    });
+    // In mode `ttl` what was written elsewhere is no copy of what is here.
+    at_both_doors(&["--coherence", "ttl", "--ttl", "1h"], |_, port| {
+        let mut stream = connect(port);
+        send(&mut stream, &["SELECT 3", "SET k away", "SELECT 0", "GET k"]);
+        expect(&mut stream, b"+OK\r\n+OK\r\n+OK\r\n$-1\r\n");
+    });
+}
+
+#[test]
+fn tracking_tells_of_changes_in_their_place() {
+    at_both_doors(&[], |redis, port| {
+        let mut stream = hello(port);
+        send(&mut stream, &["CLIENT TRACKING ON", "SET k 1", "GET k", "CLIENT GETREDIR"]);
+        expect(&mut stream, b"+OK\r\n+OK\r\n$1\r\n1\r\n:0\r\n");
+        redis.command(&["SET", "k", "2"]);
+        expect(&mut stream, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
+        // Read, changed by itself, read: the news stands between.
+        send(&mut stream, &["GET k", "SET k 3", "GET k", "HSET h f v", "HGET h f", "PING"]);
+        expect(
+            &mut stream,
+            b"$1\r\n2\r\n+OK\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n$1\r\n3\r\n:1\r\n$1\r\nv\r\n+PONG\r\n",
+        );
+        redis.command(&["DEL", "h"]);
+        expect(&mut stream, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nh\r\n");
+        send(&mut stream, &["MULTI", "GET k", "INCR k", "EXEC", "GET k"]);
+        expect(&mut stream, b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$1\r\n3\r\n:4\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n$1\r\n4\r\n");
+        send(&mut stream, &["CLIENT TRACKING OFF", "GET k"]);
+        expect(&mut stream, b"+OK\r\n$1\r\n4\r\n");
+        redis.command(&["SET", "k", "5"]);
+        send(
+            &mut stream,
+            &["CLIENT TRACKING ON OPTIN NOLOOP", "GET k", "CLIENT CACHING YES", "GET k", "SET k 6", "GET k"],
+        );
+        expect(&mut stream, b"+OK\r\n$1\r\n5\r\n+OK\r\n$1\r\n5\r\n+OK\r\n$1\r\n6\r\n");
+        send(
+            &mut stream,
+            &["CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST PREFIX user:", "SET x 1", "SET user:1 1", "PING"],
+        );
+        expect(&mut stream, b"+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+        skip_until(&mut stream, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$6\r\nuser:1\r\n");
+    });
+}
+
+#[test]
+fn connections_that_are_as_new_are_used_again() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "1"]);
+    let made = || {
+        let crate::common::Reply::Bulk(Some(info)) = redis.command(&["INFO", "stats"]) else {
+            panic!("INFO has no text")
+        };
+        let info = String::from_utf8(info).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        // Each question is one.
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let mut stream = connect(larder.redis);
+    send(&mut stream, &["HSET h f v"]);
+    expect(&mut stream, b":1\r\n");
+    let before = made();
+    for _ in 0..20 {
+        send(&mut stream, &["LPUSH l x", "BLPOP l 0", "WATCH k", "SET k 1", "MULTI", "GET k", "EXEC"]);
+        expect(&mut stream, b":1\r\n*2\r\n$1\r\nl\r\n$1\r\nx\r\n+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n");
+        send(
+            &mut stream,
+            &["WATCH k", "MULTI", "GET k", "EXEC", "SELECT 1", "GET k", "SELECT 0", "WATCH k", "UNWATCH"],
+        );
+        expect(&mut stream, b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n$1\r\n1\r\n+OK\r\n$-1\r\n+OK\r\n+OK\r\n+OK\r\n");
+    }
+    assert_eq!(made() - before, 2, "one of Larder's and this question's own");
+}
+
+#[test]
+fn many_clients_share_a_handful_of_connections() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
+    let mut clients: Vec<TcpStream> = (0..500).map(|_| connect(larder.redis)).collect();
+    for (number, stream) in clients.iter_mut().enumerate() {
+        send(
+            stream,
+            &[&format!("SET k{number} {number:03}"), &format!("GET k{number}"), &format!("HSET h f {number}")],
+        );
+    }
+    for (number, stream) in clients.iter_mut().enumerate() {
+        expect(stream, format!("+OK\r\n$3\r\n{number:03}\r\n:").as_bytes());
+        skip_until(stream, b"\r\n");
+    }
+    let crate::common::Reply::Bulk(Some(list)) = redis.command(&["CLIENT", "LIST"]) else { panic!("a list") };
+    let connections = list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+    assert!(connections <= 8, "{connections} for 500 clients");
+}
+
+#[test]
+fn own_connections_end_with_their_clients_and_clients_with_them() {
+    let mut redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "1"]);
+    let connections = |redis: &RedisServer| {
+        let list = redis.command(&["CLIENT", "LIST"]);
+        let crate::common::Reply::Bulk(Some(list)) = list else { panic!("a list") };
+        list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
+    };
+    let mut warm = connect(larder.redis);
+    send(&mut warm, &["HGET h f"]);
+    expect(&mut warm, b"$-1\r\n");
+    let before = connections(&redis);
+    let mut streams: Vec<TcpStream> = (0..4).map(|_| hello(larder.redis)).collect();
+    for (stream, line) in streams.iter_mut().zip(["SUBSCRIBE a", "SELECT 1", "CLIENT TRACKING ON", "MONITOR"]) {
+        send(stream, &[line]);
+        skip_until(stream, b"\r\n");
+    }
+    assert_eq!(connections(&redis), before + 4);
+    streams.truncate(2);
+    wait_until("the connections of two clients to end", || connections(&redis) == before + 2);
+    for stream in &mut streams {
+        send(stream, &["PING mark"]);
+        skip_until(stream, b"$4\r\nmark\r\n");
+    }
+    redis.kill();
+    streams.iter_mut().for_each(expect_end);
+}

@@ -3,10 +3,10 @@
 use crate::{
     Expiry, Millis,
     budget::Budget,
-    flight::{Flight, Flights, Lead, Wait},
+    flight::{Flight, Lead, Wait},
     shard::{Key, Rules, Shard},
     stats::Stats,
-    sync::{Arc, Mutex, lock, try_lock},
+    sync::{Arc, Mutex, MutexGuard, lock, try_lock},
     tier::Tier,
     write::SCRATCH,
 };
@@ -138,17 +138,20 @@ impl Cache {
         let mut shard = lock(self.mutex(self.shard_of(key.hash)));
         match shard.read(&self.rules, key, now, read) {
             Some(Some(answer)) => Lookup::Hit(answer),
-            Some(None) => Lookup::Absent,
-            None => {
-                let (flight, begun) = shard.flights.join(key.hash, key.bytes);
-                if !begun {
-                    return Lookup::Wait(Wait::new(flight));
-                }
-                shard.settle(&self.rules.budget);
-                drop(shard);
-                Lookup::Lead(Lead::new(self.clone(), flight))
-            }
+            Some(None) if !shard.hides(key) => Lookup::Absent,
+            _ => self.join(shard, key, b""),
         }
+    }
+
+    /// Leads or joins the flight for a key, or for what is derived from it under `name`.
+    pub(crate) fn join<R>(self: &Arc<Self>, mut shard: MutexGuard<'_, Shard>, key: Key<'_>, name: &[u8]) -> Lookup<R> {
+        let (flight, begun) = shard.flights.join(key.hash, key.bytes, name);
+        if !begun {
+            return Lookup::Wait(Wait::new(flight));
+        }
+        shard.settle(&self.rules.budget);
+        drop(shard);
+        Lookup::Lead(Lead::new(self.clone(), flight))
     }
 
     /// Has the processor fetch what reads of `keys` will look at, so that they wait for memory together and not one after
@@ -164,23 +167,16 @@ impl Cache {
         }
     }
 
-    /// The end of a flight: under its shard's lock, `land` says whether the fence still stands; only then is the fill stored.
-    pub(crate) fn land(
-        &self,
-        hash: u64,
-        bytes: &[u8],
-        now: Millis,
-        value: Option<&[u8]>,
-        expiry: Option<Expiry>,
-        land: impl FnOnce(&mut Flights) -> bool,
-    ) -> bool {
-        let number = self.shard_of(hash);
+    /// The end of a flight: the fill is stored only if the fence still stands.
+    pub(crate) fn land(&self, flight: &Arc<Flight>, now: Millis, value: Option<&[u8]>, expiry: Option<Expiry>) -> bool {
+        let key = Key { bytes: &flight.key, hash: flight.hash };
+        let number = self.shard_of(flight.hash);
         let mut shard = lock(self.mutex(number));
-        let landed = land(&mut shard.flights);
+        let landed = shard.flights.land(flight);
         let mut stored = false;
         if let Some(expiry) = expiry {
             if landed {
-                stored = shard.fill(&self.rules, Key { bytes, hash }, value, expiry, now);
+                stored = shard.fill(&self.rules, key, value, expiry, now);
             } else {
                 shard.stats.fenced_fills += 1;
             }
@@ -206,9 +202,12 @@ impl Cache {
     /// See [`Lead::overtake`].
     pub(crate) fn overtake(&self, flight: &Arc<Flight>) {
         let mut shard = lock(self.mutex(self.shard_of(flight.hash)));
-        if shard.flights.may_lag(flight) {
-            shard.delete(&self.rules, Key { bytes: &flight.key, hash: flight.hash }, 0);
+        let fenced = !shard.flights.overtake(flight);
+        let key = Key { bytes: &flight.key, hash: flight.hash };
+        if fenced || shard.lags(key, flight) {
+            shard.drop_key(key);
         }
+        shard.settle(&self.rules.budget);
     }
 
     /// Operations that lock one shard each.

@@ -12,6 +12,7 @@
 //! A flight that was fenced still answers those who joined it before, but stores nothing, and a miss after the
 //! fence begins a new one. Where no reader may see an older value after a newer one, its leader calls [`Lead::overtake`]
 //! first: the new one may have gone another way and come back with an older value than the old one has.
+//! Flights for what is derived from a key (`derived`) are the key's as well: one fence for all.
 //! Lock order: shard, then flight; wakers run under neither.
 
 use crate::{
@@ -62,15 +63,26 @@ struct Ending {
 pub(crate) struct Flight {
     pub(crate) hash: u64,
     pub(crate) key: Box<[u8]>,
+    /// What is derived from the key's value; empty: the value itself.
+    pub(crate) name: Box<[u8]>,
     /// The queue that the fetch was sent through; 0: not sent yet.
     queue: AtomicU32,
     ending: Mutex<Ending>,
 }
 
 impl Flight {
+    fn is_of(&self, hash: u64, key: &[u8]) -> bool {
+        self.hash == hash && *self.key == *key
+    }
+
+    /// The queue that it was sent through (0: not yet).
+    pub(crate) fn queue(&self) -> u32 {
+        self.queue.load(Relaxed)
+    }
+
     fn bytes(&self) -> usize {
         // With the reference counts, the table's slot and its share of empty slots.
-        size_of::<Flight>() + 16 + 2 * size_of::<Arc<Flight>>() + self.key.len()
+        size_of::<Flight>() + 16 + 2 * size_of::<Arc<Flight>>() + self.key.len() + self.name.len()
     }
 }
 
@@ -90,13 +102,19 @@ impl Flights {
         self.bytes
     }
 
-    /// The key's flight, and whether it was begun by this call.
-    pub(crate) fn join(&mut self, hash: u64, key: &[u8]) -> (Arc<Flight>, bool) {
-        match self.table.entry(hash, |f| f.hash == hash && *f.key == *key, |f| f.hash) {
+    /// The flight for the key's value, or for what is derived from it under a name that is not empty, and whether it was begun by
+    /// this call.
+    pub(crate) fn join(&mut self, hash: u64, key: &[u8], name: &[u8]) -> (Arc<Flight>, bool) {
+        match self.table.entry(hash, |f| f.is_of(hash, key) && *f.name == *name, |f| f.hash) {
             Entry::Occupied(entry) => (entry.get().clone(), false),
             Entry::Vacant(entry) => {
-                let flight =
-                    Arc::new(Flight { hash, key: key.into(), queue: AtomicU32::new(0), ending: Mutex::default() });
+                let flight = Arc::new(Flight {
+                    hash,
+                    key: key.into(),
+                    name: name.into(),
+                    queue: AtomicU32::new(0),
+                    ending: Mutex::default(),
+                });
                 self.bytes += flight.bytes();
                 entry.insert(flight.clone());
                 (flight, true)
@@ -106,29 +124,31 @@ impl Flights {
 
     /// Moves the key's fence: what is in flight for it will not be stored.
     pub(crate) fn fence(&mut self, hash: u64, key: &[u8]) {
-        if self.table.is_empty() {
-            return;
+        if !self.table.is_empty() {
+            self.remove(hash, |f| f.is_of(hash, key));
         }
-        if let Ok(entry) = self.table.find_entry(hash, |f| f.hash == hash && *f.key == *key) {
+    }
+
+    fn remove(&mut self, hash: u64, which: impl Fn(&Arc<Flight>) -> bool) {
+        while let Ok(entry) = self.table.find_entry(hash, &which) {
             self.bytes -= entry.remove().0.bytes();
         }
     }
 
-    /// With the answer to `flight` at hand: may the tier have an older one of its key, or be about to get it?
-    pub(crate) fn may_lag(&self, flight: &Arc<Flight>) -> bool {
-        match self.table.find(flight.hash, |f| f.hash == flight.hash && f.key == flight.key) {
-            // Its entry, if it has one, came after the fence by a way that nobody knows any more.
-            None => true,
-            // The flight itself, one that will be sent from now on, or one that was sent after it through the same queue.
-            Some(other) => {
-                let queue = other.queue.load(Relaxed);
-                !Arc::ptr_eq(other, flight) && queue != 0 && queue != flight.queue.load(Relaxed)
-            }
-        }
+    /// With the answer to `flight` at hand: fences the key's other flights that may come back with an older one, which are those that
+    /// were sent through another queue. What will be sent from now on, or was sent through the same queue, cannot.
+    /// False if `flight` was itself fenced.
+    pub(crate) fn overtake(&mut self, flight: &Arc<Flight>) -> bool {
+        let ours = flight.queue.load(Relaxed);
+        self.remove(flight.hash, |f| {
+            let queue = f.queue.load(Relaxed);
+            f.is_of(flight.hash, &flight.key) && !Arc::ptr_eq(f, flight) && queue != 0 && queue != ours
+        });
+        self.table.find(flight.hash, |f| Arc::ptr_eq(f, flight)).is_some()
     }
 
     /// Takes a flight out; false if its fence has moved.
-    fn land(&mut self, flight: &Arc<Flight>) -> bool {
+    pub(crate) fn land(&mut self, flight: &Arc<Flight>) -> bool {
         let Ok(entry) = self.table.find_entry(flight.hash, |f| Arc::ptr_eq(f, flight)) else {
             return false;
         };
@@ -156,6 +176,11 @@ impl Lead {
         &self.flight.key
     }
 
+    /// What is to be fetched that is derived from the key's value ([`Cache::lookup_derived`]); empty: the value itself.
+    pub fn name(&self) -> &[u8] {
+        &self.flight.name
+    }
+
     /// The fetch is about to be sent through a queue (a number other than 0): of the fetches of one queue, those sent later
     /// read the source later.
     pub fn sent_through(&self, queue: u32) {
@@ -164,8 +189,9 @@ impl Lead {
     }
 
     /// To be called with an answer at hand, before [`finish`](Lead::finish), where readers must never see an older value
-    /// after a newer one: if the flight was fenced, what took its place may be older than this answer (it was fetched
-    /// through another queue), so that is forgotten as well. What begins from now on is newer.
+    /// after a newer one: what was fetched
+    /// through another queue may be older than this answer, so that is forgotten: what took the place of a flight that was fenced, and
+    /// what was derived from the key. What begins from now on is newer.
     pub fn overtake(&self) {
         self.cache.overtake(&self.flight);
     }
@@ -178,7 +204,11 @@ impl Lead {
     /// What was last known of the key, for when it cannot be fetched: a copy that may be out of date ([`Cache::mark_stale`]), but
     /// has not expired. `Some(None)` is a remembered absence.
     pub fn last_known(&self, now: Millis) -> Option<Option<Bytes>> {
-        self.cache.last_known(Key { bytes: &self.flight.key, hash: self.flight.hash }, now)
+        let key = Key { bytes: &self.flight.key, hash: self.flight.hash };
+        match &*self.flight.name {
+            b"" => self.cache.last_known(key, now),
+            name => self.cache.last_derived(key, self.cache.key(name), now).map(Some),
+        }
     }
 
     /// A handle that resolves when this flight ends, for the leader's own client.
@@ -202,9 +232,10 @@ impl Lead {
             (Fill::Store(expiry), Outcome::Value(_) | Outcome::Absent) => Some(expiry),
             _ => None,
         };
-        let stored = self
-            .cache
-            .land(self.flight.hash, &self.flight.key, now, value, expiry, |flights| flights.land(&self.flight));
+        let stored = match self.flight.name.is_empty() {
+            true => self.cache.land(&self.flight, now, value, expiry),
+            false => self.cache.land_derived(&self.flight, now, value.zip(expiry)),
+        };
         let waiters = {
             let mut ending = lock(&self.flight.ending);
             ending.outcome = Some(outcome);

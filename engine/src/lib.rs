@@ -8,6 +8,7 @@
 //!   policy  which record leaves      (`policy`, `ghost`)
 //!   wheel   what expires when        (`wheel`: four bytes for an entry that does)
 //!   flights who fetches what         (`flight`)
+//!   derived what was made from values, and goes with them   (`derived`)
 //! ```
 //!
 //! What holds, always:
@@ -20,6 +21,7 @@
 mod budget;
 mod cache;
 mod clock;
+mod derived;
 mod entry;
 mod flight;
 mod ghost;
@@ -37,6 +39,7 @@ mod wheel;
 mod write;
 
 pub use cache::{Cache, Config, Lookup};
+pub use derived::Derived;
 pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, Value, Write};
 pub use flight::{Fill, Lead, Outcome, Wait};
 pub use shard::Key;

@@ -242,7 +242,7 @@ impl Shard {
                     self.policy.drops = self.policy.drops.wrapping_add(1);
                 }
             }
-            self.stats.evictions += u64::from(!meta.is_absent());
+            self.stats.evictions += u64::from(!meta.is_absent() || meta.is_hidden());
             self.drop_entry(hash, position);
             return true;
         }

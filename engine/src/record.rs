@@ -5,6 +5,7 @@
 //!  meta 4 | version 4 | expiry 6 (if any) | client flags 4 (if any) | slot 4             large ones
 //!
 //!  meta:  bits 0-2 policy state · 3 expiry · 4 flags · 5 large · 6 absent · 7 dead · 8-17 key length · 18-31 value length
+//!         absent and with flags: hidden (`derived`)
 //! ```
 //!
 //! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 10889.
@@ -61,6 +62,11 @@ impl Meta {
 
     pub(crate) fn is_absent(self) -> bool {
         self.0 & ABSENT != 0
+    }
+
+    /// No entry as callers see them, nor a remembered absence: see [`crate::derived`].
+    pub(crate) fn is_hidden(self) -> bool {
+        self.0 & (ABSENT | FLAGS) == ABSENT | FLAGS
     }
 
     pub(crate) fn is_dead(self) -> bool {

@@ -73,6 +73,8 @@ pub(crate) struct Shard {
     has_stale: bool,
     /// Entries that are remembered absences.
     pub(crate) absent: usize,
+    /// Records that are neither entries nor remembered absences, but counted in `absent`.
+    pub(crate) hidden: usize,
     /// Entries that expire.
     pub(crate) expiring: usize,
     pub(crate) clock: Clock,
@@ -101,6 +103,7 @@ impl Shard {
             scratch: Vec::new(),
             newest: u32::MAX,
             absent: 0,
+            hidden: 0,
             expiring: 0,
             charged: Charged::default(),
             stats: Stats::default(),
@@ -131,7 +134,7 @@ impl Shard {
 
     /// The key's entry, expired or not, and where it lies.
     #[inline(always)]
-    fn find(&self, key: Key<'_>) -> Option<(u32, Entry<'_>)> {
+    pub(crate) fn find(&self, key: Key<'_>) -> Option<(u32, Entry<'_>)> {
         self.index.find(key.hash, |position| {
             let entry = self.entry(position);
             (entry.key == key.bytes).then_some((position, entry))
@@ -229,7 +232,7 @@ impl Shard {
         now: Millis,
         read: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<Option<R>> {
-        let (_, entry) = self.find(key).filter(|(_, entry)| !entry.is_expired(now))?;
+        let (_, entry) = self.find(key).filter(|(_, entry)| !entry.is_expired(now) && !entry.meta.is_hidden())?;
         Some((!entry.meta.is_absent()).then(|| read(entry)))
     }
 
@@ -247,10 +250,16 @@ impl Shard {
         self.entry(position).version() <= self.stale
     }
 
+    /// Is the record at a position not out of date?
+    #[inline]
+    pub(crate) fn is_fresh(&self, position: u32) -> bool {
+        !self.has_stale || !self.is_stale(position)
+    }
+
     /// Is the record at a position an entry as callers see them: neither a remembered absence nor out of date?
     #[inline]
     pub(crate) fn is_present(&self, position: u32, meta: Meta) -> bool {
-        !(meta.is_absent() || self.has_stale && self.is_stale(position))
+        !meta.is_absent() && self.is_fresh(position)
     }
 
     /// True if there was an entry.
@@ -286,6 +295,7 @@ impl Shard {
     pub(crate) fn drop_entry(&mut self, hash: u64, position: u32) {
         let meta = Meta::read(self.log.record(position));
         self.absent -= usize::from(meta.is_absent());
+        self.hidden -= usize::from(meta.is_hidden());
         self.expiring -= usize::from(meta.has_expiry());
         self.index.remove(hash, position);
         self.log.remove(position);
@@ -357,7 +367,7 @@ impl Shard {
         Stats {
             entries: self.len() as u64,
             expiring_entries: self.expiring as u64,
-            negative_entries: self.absent as u64,
+            negative_entries: (self.absent - self.hidden) as u64,
             live_bytes: (self.log.live(Queue::Small) + self.log.live(Queue::Main)) as u64,
             segment_bytes: self.log.segment_bytes() as u64,
             large_bytes: self.log.large_bytes() as u64,
@@ -383,6 +393,7 @@ impl Shard {
         self.log.check(&positions);
         let metas = || positions.iter().map(|p| Meta::read(self.log.record(*p)));
         assert_eq!(self.absent, metas().filter(|m| m.is_absent()).count());
+        assert_eq!(self.hidden, metas().filter(|m| m.is_hidden()).count());
         assert_eq!(self.expiring, metas().filter(|m| m.has_expiry()).count());
     }
 }

@@ -33,6 +33,8 @@ pub struct Stats {
     pub misses: u64,
     /// Reads answered by a remembered absence.
     pub negative_hits: u64,
+    /// Reads of what was derived from an entry that were answered; `hits` has them as well.
+    pub derived_hits: u64,
     /// Entries that were stored under a key that had none.
     pub insertions: u64,
     /// Entries dropped for room.
@@ -61,6 +63,7 @@ impl Stats {
             hits,
             misses,
             negative_hits,
+            derived_hits,
             insertions,
             evictions,
             expirations,
@@ -79,6 +82,7 @@ impl Stats {
         self.hits += hits;
         self.misses += misses;
         self.negative_hits += negative_hits;
+        self.derived_hits += derived_hits;
         self.insertions += insertions;
         self.evictions += evictions;
         self.expirations += expirations;

@@ -18,11 +18,11 @@ const STRAY_HINTS: usize = 1024;
 
 /// What is to be stored.
 #[derive(Debug, Clone, Copy)]
-struct New<'a> {
-    value: &'a [u8],
-    expiry: Option<Millis>,
-    flags: u32,
-    absent: bool,
+pub(crate) struct New<'a> {
+    pub(crate) value: &'a [u8],
+    pub(crate) expiry: Option<Millis>,
+    pub(crate) flags: u32,
+    pub(crate) absent: bool,
 }
 
 impl Shard {
@@ -219,7 +219,7 @@ impl Shard {
 
     /// The moment that an expiry means; `None` if it is past, so that nothing is to be stored.
     #[expect(clippy::option_option, reason = "past, never, or a moment")]
-    fn resolve(
+    pub(crate) fn resolve(
         &self,
         rules: &Rules,
         key: Key<'_>,
@@ -247,7 +247,7 @@ impl Shard {
         })
     }
 
-    fn fits(&self, rules: &Rules, key: usize, value: usize) -> Result<(), TooLarge> {
+    pub(crate) fn fits(&self, rules: &Rules, key: usize, value: usize) -> Result<(), TooLarge> {
         let needed = key.saturating_add(value).saturating_add(rules.fixed);
         let max_memory = rules.budget.max_bytes();
         if needed > max_memory { Err(TooLarge { needed, max_memory }) } else { Ok(()) }
@@ -276,7 +276,7 @@ impl Shard {
         self.store(rules, key, old, New { value, expiry, flags, absent: false }, now)
     }
 
-    fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
+    pub(crate) fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
         let version = self.clock.next(now);
         let mut parts = Parts {
             version,
@@ -306,6 +306,7 @@ impl Shard {
             self.index.insert(key.hash, position, |p| rules.hash(log.key(p)));
             self.stats.insertions += u64::from(!new.absent);
             self.absent += usize::from(new.absent);
+            self.hidden += usize::from(parts.meta().is_hidden());
             self.note_expiry(key.hash, None, new.expiry, now);
             return self.clock.widen(version);
         };
@@ -315,6 +316,9 @@ impl Shard {
         // Written only where it changes: see the order of the shard's fields.
         if new.absent != meta.is_absent() {
             self.absent = self.absent + usize::from(new.absent) - usize::from(meta.is_absent());
+        }
+        if parts.meta().is_hidden() != meta.is_hidden() {
+            self.hidden = self.hidden + usize::from(parts.meta().is_hidden()) - usize::from(meta.is_hidden());
         }
         parts.policy = policy::touched(meta.policy());
         if is_small && parts.meta() == meta.with_policy(parts.policy) {

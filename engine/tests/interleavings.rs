@@ -215,3 +215,97 @@ fn no_reader_goes_back_where_fenced_flights_overtake() {
     // More switches than `explore` makes: random ones find the order within some thousands.
     shuttle::check_random(scenario, 20_000);
 }
+
+/// A source with a word for each queue: a change is announced to a queue that has read since the last, in order with what it is answered.
+#[derive(Default)]
+struct Announcing {
+    number: u8,
+    reads: [bool; 2],
+    due: [bool; 2],
+}
+
+/// Two clients read a value and two things derived from it, each over a queue of its own, while it is written. Neither goes back, whatever
+/// it reads, and once all is announced nothing old is left.
+#[test]
+fn no_reader_goes_back_between_a_value_and_what_is_derived_from_it() {
+    struct World {
+        cache: Arc<Cache>,
+        source: Mutex<Announcing>,
+        /// Whoever handles what comes through a queue.
+        handling: [Mutex<()>; 2],
+    }
+    fn lookup(cache: &Arc<Cache>, name: &[u8]) -> Lookup<bytes::Bytes> {
+        match name {
+            b"" => cache.lookup(cache.key(b"k"), 0, |e| e.value.to_bytes()),
+            _ => cache
+                .lookup_derived(cache.key(b"k"), cache.key(name), 0, |d| bytes::Bytes::copy_from_slice(d.as_bytes())),
+        }
+    }
+    fn read_once(world: &World, name: &[u8], queue: usize) -> u8 {
+        let outcome = match lookup(&world.cache, name) {
+            Lookup::Hit(value) => Outcome::Value(value),
+            Lookup::Wait(wait) => block_on(wait),
+            Lookup::Lead(lead) => {
+                let wait = lead.wait();
+                let _handling = world.handling[queue].lock().expect("no panic");
+                lead.sent_through(queue as u32 + 1);
+                let (number, announced) = {
+                    let mut source = world.source.lock().expect("no panic");
+                    source.reads[queue] = true;
+                    (source.number, std::mem::take(&mut source.due[queue]))
+                };
+                thread::yield_now();
+                if announced {
+                    world.cache.invalidate(world.cache.key(b"k"));
+                }
+                lead.overtake();
+                lead.finish(Outcome::Value(vec![number].into()), Fill::Store(Expiry::Never), 0);
+                block_on(wait)
+            }
+            Lookup::Absent => panic!("no absence is stored"),
+        };
+        match outcome {
+            Outcome::Value(value) => value[0],
+            other => panic!("no value: {other:?}"),
+        }
+    }
+    let scenario = || {
+        let world = Arc::new(World { cache: cache(2), source: Mutex::default(), handling: Default::default() });
+        let readers: Vec<_> = [(0, [&b"a"[..], b"", b"b", b"a"]), (1, [&b"b"[..], b"a", b"", b"b"])]
+            .into_iter()
+            .map(|(queue, names)| {
+                let world = world.clone();
+                thread::spawn(move || {
+                    let reads = names.map(|name| read_once(&world, name, queue));
+                    assert!(reads.is_sorted(), "{reads:?}");
+                })
+            })
+            .collect();
+        let writer = {
+            let world = world.clone();
+            thread::spawn(move || {
+                {
+                    let mut source = world.source.lock().expect("no panic");
+                    source.number = 1;
+                    source.due = std::mem::take(&mut source.reads);
+                }
+                for queue in [0, 1] {
+                    thread::yield_now();
+                    let _handling = world.handling[queue].lock().expect("no panic");
+                    if std::mem::take(&mut world.source.lock().expect("no panic").due[queue]) {
+                        world.cache.invalidate(world.cache.key(b"k"));
+                    }
+                }
+            })
+        };
+        for thread in readers.into_iter().chain([writer]) {
+            thread.join().expect("no panic");
+        }
+        for name in [&b""[..], b"a", b"b"] {
+            if let Lookup::Hit(value) = lookup(&world.cache, name) {
+                assert_eq!(value[..], [1], "{name:?}");
+            }
+        }
+    };
+    shuttle::check_random(scenario, 20_000);
+}

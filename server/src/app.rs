@@ -111,6 +111,7 @@ fn policy(group: &GroupSettings) -> Policy {
             SourceUrl::None => Coherence::Ttl,
             SourceUrl::Redis(_) => group.coherence,
         },
+        max_reply: group.cache_replies.unwrap_or(0),
     }
 }
 
@@ -139,7 +140,7 @@ impl Worker {
                 Rc::new(Group {
                     name: settings.name.as_str().into(),
                     cache,
-                    source: app.sources[index].open(watch),
+                    source: app.sources[index].open(watch, policy.keeps_replies()),
                     policy,
                     writes: app.writes[index].clone(),
                 })

@@ -4,6 +4,8 @@
 //! A binary of its own, because of its allocator, which counts for each thread by itself.
 #![expect(unsafe_code)]
 
+mod common;
+
 use larder::{
     app::{App, Bound, Worker},
     clock,
@@ -121,6 +123,51 @@ fn a_redis_hit_allocates_nothing() {
     let before = ALLOCATIONS.get();
     exchange(&mut conn, &worker, &spare, &command(&["ECHO", &value]));
     assert!(ALLOCATIONS.get() > before, "building a command allocates");
+}
+
+/// Whole replies that are kept, small and large, one after the other and in a pipeline.
+#[test]
+fn a_kept_reply_allocates_nothing() {
+    let redis = common::RedisServer::start();
+    let large = "x".repeat(100 << 10);
+    for command in [&["HSET", "h", "f", "v"][..], &["HSET", "large", "f", &large], &["RPUSH", "l", "a", "b"]] {
+        redis.command(command);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
+    runtime.block_on(async {
+        let args = ["--threads", "1", "--max-memory", "64MiB", "--source", &redis.url()];
+        let app =
+            Arc::new(App::new(Settings::from_args(&args).unwrap(), Logs::default(), Bound::default(), 10).unwrap());
+        let worker = Worker::new(0, app);
+        worker.groups[0].read(b"ready", clock::now()).await.expect("it is connected");
+        worker.groups[0].source.as_redis().unwrap().commands().await.expect("it shows its commands");
+        let spare = Spare::default();
+        let address = ([127, 0, 0, 1], 1).into();
+        let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
+        let mut conn = Conn::new(&worker, client);
+        let one = command(&["HGET", "h", "f"]);
+        let cases = [
+            ("HGET", one.clone(), 7),
+            ("HGETALL", command(&["HGETALL", "h"]), 18),
+            ("LRANGE", command(&["LRANGE", "l", "0", "-1"]), 18),
+            ("100 HGETs in one pipeline", one.repeat(100), 700),
+            ("HGET of a large field", command(&["HGET", "large", "f"]), (100 << 10) + 11),
+        ];
+        for (what, input, length) in cases {
+            // The first is fetched; buffers reach their size the second time.
+            exchange(&mut conn, &worker, &spare, &input);
+            while conn.is_waiting() {
+                std::future::poll_fn(|cx| conn.poll_waiting(cx)).await;
+            }
+            conn.out.clear();
+            exchange(&mut conn, &worker, &spare, &input);
+            let before = ALLOCATIONS.get();
+            for _ in 0..1000 {
+                assert_eq!(exchange(&mut conn, &worker, &spare, &input), length, "{what}");
+            }
+            assert_eq!(ALLOCATIONS.get() - before, 0, "allocations in 1000 times: {what}");
+        }
+    });
 }
 
 #[test]

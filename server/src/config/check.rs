@@ -212,6 +212,7 @@ fn group(scope: &Scope) -> GroupSettings {
         negative_ttl: scope.duration("negative-ttl"),
         coherence: Coherence::from_name(scope.text("coherence").unwrap_or_default()),
         tracking_prefixes: scope.texts("tracking-prefixes").into_iter().map(str::to_string).collect(),
+        cache_replies: scope.count("cache-replies"),
     }
 }
 

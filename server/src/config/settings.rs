@@ -53,6 +53,8 @@ pub struct GroupSettings {
     pub coherence: Coherence,
     /// None: the source remembers what was read; else it announces every change under these, and only such keys are kept.
     pub tracking_prefixes: Vec<String>,
+    /// Bytes of the largest reply; `None`: no replies.
+    pub cache_replies: Option<usize>,
 }
 
 /// What keeps copies of a Redis source's values from being older than they may be.

@@ -277,6 +277,17 @@ pub const TABLE: &[Setting] = &[
         ..ROW
     },
     Setting {
+        name: "cache-replies",
+        section: Section::Source,
+        kind: Kind::Size { min: 64, max: 1 << 30 },
+        default: Is("256KiB"),
+        optional: true,
+        per_group: true,
+        example: "1MiB",
+        help: "With a Redis source: keeps the whole replies of commands that read one key (HGET, LRANGE, ZRANGE …), each up to this size, as it keeps values. `off`: values only. See docs/reference/redis.md.",
+        ..ROW
+    },
+    Setting {
         name: "source-timeout",
         section: Section::Source,
         kind: Kind::Duration { min: 1, max: DAY },

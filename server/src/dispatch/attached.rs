@@ -18,7 +18,10 @@ use crate::{
     },
     source::{Relay, Replies, SourceError, Unasked},
 };
-use std::task::{Context, Poll};
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Poll},
+};
 
 /// What a client's own connections are for.
 #[derive(Default)]
@@ -115,6 +118,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
         _ => subscribed(call).await?,
     }
     call.session.settle();
+    call.session.note_subscriptions();
     Ok(Flow::Done)
 }
 
@@ -236,6 +240,11 @@ fn confirmed(frame: &[u8]) -> Option<(bool, i64)> {
 }
 
 impl Session {
+    /// Lets others see whether it waits for messages.
+    pub(super) fn note_subscriptions(&self) {
+        self.client.subscribed.store(self.attached.subscribed.is_some(), Relaxed);
+    }
+
     /// Has the client connections of its own on which the server may speak unasked?
     pub fn is_attached(&self) -> bool {
         self.attached.tracking || self.attached.database.is_some() || self.attached.subscribed.is_some()

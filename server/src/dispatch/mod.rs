@@ -27,6 +27,7 @@ mod password;
 mod pending;
 mod relay;
 mod relayed;
+mod replies;
 mod session;
 mod table;
 
@@ -183,7 +184,10 @@ impl Call<'_> {
             Run::Tier(function) => {
                 self.check_keys()?;
                 if self.group().source.as_redis().is_some() {
-                    return relay::copy_will_do(self, function);
+                    return match relay::copy_will_do(self, function)? {
+                        Flow::Relay if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
+                        flow => Ok(flow),
+                    };
                 }
                 function(self, &mut self.lock())?;
                 Ok(Flow::Done)
@@ -193,7 +197,7 @@ impl Call<'_> {
             }
             Run::Local(function) => function(self),
             Run::Transaction(step) => multi::step(self, step),
-            Run::Forward => Ok(Flow::Relay),
+            Run::Forward => replies::begin(self, batch),
             Run::Container => Err(arity(self.command.name)),
         }
     }
@@ -240,7 +244,9 @@ fn unusual(
             fail_early(worker, session, found, &fault, out);
             Flow::Done
         }
-        Ok(command) if !session.may_begin(command) => return Flow::Behind,
+        Ok(command) if !session.may_begin(command) && !replies::joins_reads(worker, session, command, *args) => {
+            return Flow::Behind;
+        }
         Ok(command) => {
             count(worker, session, command);
             let call = &mut Call {

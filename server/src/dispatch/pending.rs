@@ -15,6 +15,8 @@ use std::{
 /// A read that waits for flights.
 pub struct Pending {
     resp3: bool,
+    /// The value is a whole reply.
+    whole: bool,
     /// MGET: the array's head and the values before the first that must be waited for.
     head: Option<Output>,
     /// The values from there on, in order.
@@ -30,6 +32,11 @@ enum Slot {
 }
 
 impl Pending {
+    /// A read of one value, or of one whole reply.
+    pub(super) fn one(wait: Wait, resp3: bool, whole: bool) -> Pending {
+        Pending { resp3, whole, head: None, slots: vec![Slot::Wait(wait)], next: 0 }
+    }
+
     /// Ready once every value is known; the flights go on by themselves.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(slot) = self.slots.get_mut(self.next) {
@@ -58,6 +65,7 @@ impl Pending {
                 Slot::Wait(_) => Err(SourceError::Unavailable("still waiting".into())),
             };
             match known {
+                Ok(Some(value)) if self.whole => super::replies::pass_on(value, session, &mut reply),
                 Ok(Some(value)) => reply.shared(value),
                 Ok(None) => reply.null(),
                 // MGET takes what is no string for nothing.
@@ -84,9 +92,7 @@ pub(super) fn get(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, F
             reply.null();
             Ok(Flow::Done)
         }
-        Begun::Wait(wait) => {
-            Ok(Flow::Pending(Pending { resp3: reply.is_resp3(), head: None, slots: vec![Slot::Wait(wait)], next: 0 }))
-        }
+        Begun::Wait(wait) => Ok(Flow::Pending(Pending::one(wait, reply.is_resp3(), false))),
     }
 }
 
@@ -131,7 +137,13 @@ pub(super) fn mget(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, 
     if slots.is_empty() {
         return Ok(Flow::Done);
     }
-    Ok(Flow::Pending(Pending { resp3: reply.is_resp3(), head: Some(reply.output().split_off(mark)), slots, next: 0 }))
+    Ok(Flow::Pending(Pending {
+        resp3: reply.is_resp3(),
+        whole: false,
+        head: Some(reply.output().split_off(mark)),
+        slots,
+        next: 0,
+    }))
 }
 
 /// MGET on the tier alone.

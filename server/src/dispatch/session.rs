@@ -184,6 +184,7 @@ impl Session {
         // Not given back, for it is not as new.
         self.pinned = None;
         self.attached = Attached::default();
+        self.note_subscriptions();
         self.end_transaction();
         self.client.about.lock().database = 0;
         self.set_resp3(false);

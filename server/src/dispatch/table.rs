@@ -83,7 +83,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "scan" -2 [READONLY KEYSPACE] (0 0 0) "2.8.0" Tier(scan::scan), "Walks through the keys";
     "touch" -2 [READONLY FAST] (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, as if read";
     "ttl" 2 [READONLY FAST] (1 1 1) "1.0.0" Tier(expire::ttl), "Returns the time left in seconds";
-    "type" 2 [READONLY FAST] (1 1 1) "1.0.0" Tier(keys::type_of), "Returns the type of a value";
+    "type" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "1.0.0" Tier(keys::type_of), "Returns the type of a value";
     "unlink" -2 [WRITE FAST] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
     "wait" 3 [] (0 0 0) "3.0.0" Local(server::wait), "Waits for replicas, of which there are none";
 }

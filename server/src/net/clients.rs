@@ -34,6 +34,8 @@ pub struct Client {
     pub command: AtomicU16,
     /// Its command waits for something to happen at the source (BLPOP): when the client is gone or to go, so is the command.
     pub blocked: AtomicBool,
+    /// It has subscribed to something, or sees every command (MONITOR): its silence says nothing.
+    pub subscribed: AtomicBool,
     /// What the client said about itself.
     pub about: Mutex<About>,
     active: AtomicU64,
@@ -73,6 +75,7 @@ impl Client {
             about: Mutex::new(About { protocol: 2, ..About::default() }),
             active: AtomicU64::new(now),
             blocked: AtomicBool::new(false),
+            subscribed: AtomicBool::new(false),
             closing: AtomicU8::new(0),
             waker,
         }
@@ -81,6 +84,11 @@ impl Client {
     /// When the client last sent or took something.
     pub fn active(&self) -> Millis {
         self.active.load(Relaxed)
+    }
+
+    /// Does it wait for something, for however long?
+    pub(super) fn waits(&self) -> bool {
+        self.blocked.load(Relaxed) || self.subscribed.load(Relaxed)
     }
 
     /// Notes a sign of life.

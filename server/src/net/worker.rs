@@ -182,7 +182,7 @@ async fn close_idle(worker: Rc<Worker>) {
         let now = clock::now();
         worker.app.clients.visit(worker.id, |client| {
             // More than, because the last word was noted in whole milliseconds, rounded down.
-            if now.saturating_sub(client.active()) > timeout {
+            if now.saturating_sub(client.active()) > timeout && !client.waits() {
                 client.finish();
             }
         });

@@ -18,14 +18,17 @@
 //!   their change, in order with its replies, or the loss of that promise, after which nothing counts as fresh
 //!   (`coherence`). Writes and what a client saw at the source itself forget
 //!   the key, and a fenced flight overtakes what took its place, so that no client reads an older value after a newer one.
+//! - Replies of commands are kept under the same rules as values, and go with their key (`replies`).
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
 mod coherence;
 mod conditional;
+mod replies;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use coherence::{Copies, watch};
+pub use replies::Asked;
 pub use write::{Writes, Writing};
 
 use crate::{
@@ -46,6 +49,8 @@ pub struct Policy {
     pub negative_ttl: Option<u64>,
     /// What else bounds the age of a copy; without a source it means nothing.
     pub coherence: Coherence,
+    /// Largest reply that is kept, bytes, its command included; 0: none is.
+    pub max_reply: usize,
 }
 impl Policy {
     /// In mode `coherent`: may a copy that nobody vouches for any more be given while the source cannot be asked? A lifetime says
@@ -109,9 +114,11 @@ impl Fetch {
     pub fn key(&self) -> &[u8] {
         self.lead.key()
     }
-    /// Ends the flight with what the source said at `now`.
+    /// Ends the flight with what the source said at `now`. For a fetch of a reply only with an error; else see [`Fetch::finish_reply`].
     pub fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis) {
-        if self.policy.coherence != Coherence::Ttl && answer.is_ok() {
+        // An error of the source's own is an answer, too: the client has seen what kind of value there is.
+        let said = !answer.as_ref().is_err_and(SourceError::is_unavailable);
+        if self.policy.coherence != Coherence::Ttl && said {
             self.lead.overtake();
         }
         let answered = answer.is_ok();

@@ -15,7 +15,7 @@ pub use health::SourceHealth;
 pub use redis::{Commands, Known, Upstream};
 pub use unasked::Unasked;
 
-use crate::{config::SourceUrl, read::Fetch};
+use crate::{config::SourceUrl, proto::resp::Args, read::Fetch};
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::{fmt, future::Future, pin::Pin, rc::Rc, sync::Arc, time::Duration};
@@ -63,11 +63,12 @@ impl SourceSetup {
         &self.health
     }
     /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background. With
-    /// `watch` it announces changes of what it fetched, where it can.
-    pub fn open(&self, watch: Option<Watch>) -> Rc<dyn Source> {
+    /// `watch` it announces changes of what it fetched, where it can; `keeps_replies`: whole replies
+    /// will be fetched, too.
+    pub fn open(&self, watch: Option<Watch>, keeps_replies: bool) -> Rc<dyn Source> {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
-            Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch)),
+            Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch, keeps_replies)),
         }
     }
 }
@@ -107,6 +108,41 @@ pub struct Found {
     pub value: Bytes,
     /// When the source says that it expires; read together with the value.
     pub expiry: Option<Millis>,
+}
+
+/// The whole reply to a command, and how long its key lives; read together.
+#[derive(Debug, Clone)]
+pub struct FoundReply {
+    /// Byte for byte, in the protocol that was asked for; it may be an error.
+    pub reply: Bytes,
+    /// How long the key lives.
+    pub key: KeyLife,
+}
+impl FoundReply {
+    /// Is it an error?
+    pub fn is_error(&self) -> bool {
+        matches!(self.reply.first(), Some(b'-' | b'!') | None)
+    }
+}
+
+/// A command whose whole reply can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepable {
+    /// Which of its parts is the one key that it reads.
+    pub key: usize,
+    /// Only as long as no fields of hashes expire by themselves, for then the reply may change unannounced.
+    pub unless_fields_expire: bool,
+}
+
+/// How long a key lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyLife {
+    /// It does not exist.
+    Absent,
+    /// Until then.
+    Until(Millis),
+    /// It does not expire.
+    Unbounded,
 }
 
 /// Why a source gave no answer. [`Display`](fmt::Display) is the whole text for a client, to follow `-` or `-ERR ` (see each variant).
@@ -215,6 +251,11 @@ pub trait Relay {
     fn known_commands(&self) -> Option<Arc<Commands>>;
     /// The same; asks for it when it is needed first, and again after a reconnect.
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
+    /// If the whole reply to this command can be fetched and kept, in this protocol: what is to be known for it.
+    /// Never waits; says `None` as long as the server's table of commands has not been asked for.
+    fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
+        None
+    }
     /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING).
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
     /// On a pinned connection: sends one command, of which it is not known how many replies it has: until the answer to a `PING`

@@ -173,6 +173,12 @@ pub const FAMILIES: &[Family] = &[
     group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
     group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),
     group!("larder_cache_negative_hits_total", Counter, cache.negative_hits, "Reads answered by a remembered absence."),
+    group!(
+        "larder_cache_reply_hits_total",
+        Counter,
+        cache.derived_hits,
+        "Commands answered by a whole reply that was kept (cache-replies); larder_cache_hits_total has them as well."
+    ),
     group!("larder_cache_insertions_total", Counter, cache.insertions, "Entries stored under a key that had none."),
     group!("larder_cache_evictions_total", Counter, cache.evictions, "Entries removed to make room."),
     group!(

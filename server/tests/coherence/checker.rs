@@ -1,4 +1,4 @@
-//! The checker: writers raise numbers, readers read them through Larder by several ways at once, and chaos kills
+//! The checker: writers raise numbers in strings and hashes, readers read them through Larder by several ways at once, and chaos kills
 //! connections and Redis. It fails on a session that sees a number go back, and on a read that is older than allowed.
 //!
 //! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test coherence checker` runs it for longer than the suite does.
@@ -20,6 +20,8 @@ const KEYS: usize = 48;
 /// Keys from here on are written through Larder, the others directly.
 const THROUGH: usize = 32;
 const READERS: u64 = 4;
+/// Every so many keys is a hash, whose replies are kept; the others are strings, whose values are, and replies about them.
+const HASHES: usize = 3;
 
 /// What Redis has acknowledged.
 struct World {
@@ -54,10 +56,15 @@ impl World {
     /// Raises a key's number; the one that was acknowledged.
     fn write(&self, key: usize, client: &mut Client) -> Option<u64> {
         let number = self.sent[key].fetch_add(1, Relaxed) + 1;
-        match client.command(&["SET", &name(key), &number.to_string()]) {
+        let (name, text) = (name(key), number.to_string());
+        let reply = match is_hash(key) {
+            true => client.command(&["HSET", &name, "n", &text]),
+            false => client.command(&["SET", &name, &text]),
+        };
+        match reply {
             Reply::Error(_) => None,
             reply => {
-                assert_eq!(reply, Reply::ok());
+                assert!(matches!(reply, Reply::Int(0 | 1)) || reply == Reply::ok(), "{reply:?}");
                 self.acknowledged[key].lock().unwrap().push((number, Instant::now()));
                 Some(number)
             }
@@ -90,6 +97,10 @@ fn name(key: usize) -> String {
     format!("key:{key}")
 }
 
+fn is_hash(key: usize) -> bool {
+    key.is_multiple_of(HASHES)
+}
+
 /// A small generator of pseudo-random numbers: a run can be repeated, as far as threads allow.
 struct Random(u64);
 impl Random {
@@ -106,6 +117,10 @@ fn session(world: &World, larder: &Larder, seed: u64) {
     let mut seen = [0u64; KEYS];
     while !world.over.load(Relaxed) {
         let mut keys: Vec<usize> = (0..1 + random.below(3)).map(|_| random.below(KEYS)).collect();
+        match is_hash(keys[0]) {
+            true => keys.truncate(1),
+            false => keys.retain(|key| !is_hash(*key)),
+        }
         // Reads of one command are of one moment: none is later than another.
         keys.sort_unstable();
         keys.dedup();
@@ -113,9 +128,10 @@ fn session(world: &World, larder: &Larder, seed: u64) {
         let client = &mut doors[door];
         let began = Instant::now();
         let (way, answers) = match random.below(400) {
+            way @ 1.. if is_hash(keys[0]) => hash_read(client, &name(keys[0]), way),
             1..=20 => ("HTTP", vec![http(larder, &name(keys[0]))]),
             // Seldom: it drops the copy, and with it a change that was missed.
-            0 => ("EXEC", exec(client, &name(keys[0]))),
+            0 => ("EXEC", exec(client, keys[0])),
             21..=100 => {
                 let command: Vec<String> =
                     std::iter::once("MGET".into()).chain(keys.iter().map(|k| name(*k))).collect();
@@ -124,6 +140,8 @@ fn session(world: &World, larder: &Larder, seed: u64) {
                     error => ("MGET", vec![error]),
                 }
             }
+            // From a copy of the value, or of its own.
+            101..=180 => ("GETRANGE", vec![some(client.command(&["GETRANGE", &name(keys[0]), "0", "-1"]))]),
             _ => ("GET", vec![client.command(&["GET", &name(keys[0])])]),
         };
         let ended = Instant::now();
@@ -148,9 +166,28 @@ fn session(world: &World, larder: &Larder, seed: u64) {
         }
     }
 }
+/// A read of a hash's number by one of several commands, whose replies are kept one by one.
+fn hash_read(client: &mut Client, key: &str, way: usize) -> (&'static str, Vec<Reply>) {
+    let (way, reply) = match way % 4 {
+        0 => ("HMGET", client.command(&["HMGET", key, "n"])),
+        1 => ("HVALS", client.command(&["HVALS", key])),
+        _ => ("HGET", client.command(&["HGET", key, "n"])),
+    };
+    match reply {
+        Reply::Array(Some(values)) if values.is_empty() => (way, vec![Reply::Bulk(None)]),
+        Reply::Array(Some(values)) => (way, values),
+        reply => (way, vec![reply]),
+    }
+}
+/// An empty part is one of nothing.
+fn some(reply: Reply) -> Reply {
+    if reply == Reply::Bulk(Some(Vec::new())) { Reply::Bulk(None) } else { reply }
+}
 /// A read that goes straight to Redis.
-fn exec(client: &mut Client, key: &str) -> Vec<Reply> {
-    [&["MULTI"][..], &["GET", key], &["EXEC"]].iter().for_each(|command| client.send(command).unwrap());
+fn exec(client: &mut Client, key: usize) -> Vec<Reply> {
+    let name = name(key);
+    let read = if is_hash(key) { vec!["HGET", &name, "n"] } else { vec!["GET", &name] };
+    [&["MULTI"][..], &read, &["EXEC"]].iter().for_each(|command| client.send(command).unwrap());
     let mut replies = (0..3).map(|_| client.read().unwrap());
     match replies.by_ref().last() {
         Some(Reply::Array(Some(values))) => values,
@@ -174,7 +211,9 @@ fn writer(world: &World, larder: &Larder, redis_port: u16, through: bool, seed: 
         let client = client.insert(known.unwrap_or_else(connect));
         if let (Some(number), true) = (world.write(key, client), through) {
             // Its own write, at once.
-            match client.command(&["GET", &name(key)]) {
+            let name = name(key);
+            let read = if is_hash(key) { vec!["HGET", &name, "n"] } else { vec!["GET", &name] };
+            match client.command(&read) {
                 Reply::Bulk(Some(text)) => assert_eq!(String::from_utf8(text).unwrap(), number.to_string()),
                 Reply::Error(_) => {}
                 other => panic!("key {key}: {other:?} after {number} was written"),
@@ -245,7 +284,11 @@ fn check(larder_args: &[&str], bound: Duration) {
     let (reads, errors) = (world.reads.load(Relaxed), world.errors.load(Relaxed));
     let hits = larder.metric("larder_cache_hits_total{group=\"default\"}");
     let counts = ["tracking_losses_total", "invalidations_total"].map(|name| source_metric(&larder, name));
-    println!("{reads} reads, {errors} errors, {hits} hits; losses, invalidations: {counts:?}");
+    let replies = larder.metric("larder_cache_reply_hits_total{group=\"default\"}");
+    assert!(replies > 100.0, "replies were kept");
+    println!(
+        "{reads} reads, {errors} errors, {hits} hits, {replies} of them replies; losses, invalidations: {counts:?}"
+    );
     assert!(hits > 100.0 && errors < reads / 2, "it was a cache that was tried");
     assert!(counts[0] > 0.0 && counts[1] > 0.0, "and its faults");
 }

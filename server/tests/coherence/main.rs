@@ -12,6 +12,32 @@ use larder::Larder;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
+/// Reads of whole replies in one pipeline are fetched together, over the connections of both threads, and come back in order.
+#[test]
+fn a_pipeline_of_replies_is_fetched_together() {
+    let redis = RedisServer::start();
+    for key in 0..100 {
+        redis.command(&["HSET", &format!("h{key}"), "f", &format!("v{key}")]);
+    }
+    let larder = before(&redis, &["--threads", "2"]);
+    let mut client = larder.client();
+    // Now it knows the commands.
+    assert_eq!(client.command(&["HLEN", "none"]), Reply::Int(0));
+    let hits = || larder.metric("larder_cache_reply_hits_total{group=\"default\"}");
+    let (before, transactions) = (hits(), redis.calls("exec"));
+    for round in 0..2 {
+        for key in 0..100 {
+            client.send(&["HGET", &format!("h{key}"), "f"]).unwrap();
+        }
+        for key in 0..100 {
+            assert_eq!(client.read().unwrap(), Reply::bulk(format!("v{key}")), "round {round}");
+        }
+    }
+    assert_eq!(hits() - before, 100.0, "the second round");
+    let transactions = redis.calls("exec") - transactions;
+    assert!(transactions < 60, "{transactions} transactions for 100 misses");
+}
+
 /// How soon after its acknowledgement by Redis a change must be visible, on a machine with more to do than two cores can.
 const BOUND: Duration = Duration::from_millis(500);
 

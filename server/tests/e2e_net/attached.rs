@@ -218,6 +218,29 @@ fn connections_that_are_as_new_are_used_again() {
 }
 
 #[test]
+fn whoever_waits_is_not_idle() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--idle-timeout", "100ms"]);
+    let (mut reads, mut waits, mut idle) = (connect(larder.redis), connect(larder.redis), connect(larder.redis));
+    send(&mut reads, &["SUBSCRIBE c"]);
+    expect(&mut reads, b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
+    send(&mut waits, &["BLPOP l 0"]);
+    wait_until("the pop to wait", || blocked(&redis));
+    // Opened no earlier than the others, and gone: so is everybody's time.
+    expect_end(&mut idle);
+    redis.command(&["PUBLISH", "c", "m"]);
+    redis.command(&["LPUSH", "l", "x"]);
+    expect(&mut reads, b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n");
+    expect(&mut waits, b"*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
+}
+fn blocked(redis: &RedisServer) -> bool {
+    let crate::common::Reply::Bulk(Some(info)) = redis.command(&["INFO", "clients"]) else {
+        panic!("INFO has no text")
+    };
+    String::from_utf8(info).unwrap().contains("blocked_clients:1")
+}
+
+#[test]
 fn many_clients_share_a_handful_of_connections() {
     let redis = RedisServer::start();
     let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);

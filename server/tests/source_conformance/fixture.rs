@@ -43,7 +43,7 @@ pub(crate) fn open_with(url: &SourceUrl, limits: Limits, policy: Policy, prefixe
     let setup = SourceSetup::new(url, limits).expect("a source");
     let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
     let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&cache, policy, prefixes));
-    let source = setup.open(watch);
+    let source = setup.open(watch, policy.keeps_replies());
     let group = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });
     Fixture { group, health: setup.health().clone() }
 }

@@ -21,7 +21,7 @@ pub(super) fn with_redis<F: Future<Output = ()>>(test: impl FnOnce(Redis, Server
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime");
     runtime.block_on(async {
         let redis = Redis::start();
-        let source = setup(&redis).open(None);
+        let source = setup(&redis).open(None, false);
         source.ping().await.expect("it is there");
         let server = Server::with_source(&[], source);
         let test = test(redis, server);

@@ -3,7 +3,11 @@
 //!
 //! From version 7 on the table describes key positions in full (<https://redis.io/docs/latest/develop/reference/key-specs/>);
 //! for older servers the few commands that need it are described here.
-use crate::proto::resp::{Args, Malformed, Values, View, parse_i64, view};
+use super::replies::{is_fickle, may_be_kept};
+use crate::{
+    proto::resp::{Args, Malformed, Values, View, parse_i64, view},
+    source::Keepable,
+};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -14,6 +18,8 @@ const MAX_NAME: usize = 128;
 #[derive(Debug, Default)]
 pub struct Commands {
     rows: HashMap<Box<[u8]>, Upstream, RandomState>,
+    /// The server lets single fields of hashes expire.
+    fields_expire: bool,
 }
 
 /// A command of the server.
@@ -30,6 +36,10 @@ pub struct Upstream {
     blocking: bool,
     has_subs: bool,
     specs: Vec<Spec>,
+    /// Its whole reply may be kept, if the arguments name one key.
+    keeps_reply: bool,
+    /// The reply may tell of a hash.
+    of_hashes: bool,
 }
 
 /// What a command touches.
@@ -70,6 +80,7 @@ impl Commands {
         };
         let mut commands = Commands::default();
         rows.for_each(|row| commands.add(row, true));
+        commands.fields_expire = commands.rows.contains_key(&b"hpttl"[..]);
         Ok(commands)
     }
 
@@ -90,7 +101,8 @@ impl Commands {
             _ => 0,
         };
         let legacy = (number(), number(), number());
-        let (_categories, _tips) = (row.next(), row.next());
+        flags.of_hashes = values(row.next()).any(|category| matches!(text_of(&category), b"@hash" | b"@keyspace"));
+        let fickle = values(row.next()).any(|tip| is_fickle(text_of(&tip)));
         let mut specs: Vec<Spec> = values(row.next()).filter_map(Spec::parse).collect();
         let mut has_subs = false;
         if top {
@@ -103,7 +115,12 @@ impl Commands {
             specs = Spec::without_specs(&text, legacy, flags.movable);
         }
         let has_keys = !specs.is_empty();
+        let keeps_reply = flags.readonly
+            && !(flags.write || flags.blocking || flags.may_replicate || flags.random || fickle)
+            && may_be_kept(&text, flags.module);
         let row = Upstream {
+            keeps_reply,
+            of_hashes: flags.of_hashes,
             name: text.into(),
             arity,
             // Scripts, and reads that may change what they read (PFCOUNT), have no flag `write`.
@@ -134,6 +151,19 @@ impl Commands {
         self.rows.get(&*whole).or(Some(row))
     }
 
+    /// If the whole reply to `args` may be kept.
+    pub(super) fn keeps_reply(&self, args: Args<'_>) -> Option<Keepable> {
+        let row = self.find(args).filter(|row| row.keeps_reply && row.takes(args.len()))?;
+        let (mut first, mut count) = (None, 0);
+        let known = row.keys(args, |at, _| {
+            first.get_or_insert(at);
+            count += 1;
+        });
+        let certain = count == 1 && known == Known::Keys && row.keys_are_certain(args);
+        let unless_fields_expire = self.fields_expire && row.of_hashes;
+        Some(Keepable { key: first.filter(|_| certain)?, unless_fields_expire })
+    }
+
     /// Would the server not tell?
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -147,6 +177,9 @@ struct Flags {
     may_replicate: bool,
     blocking: bool,
     movable: bool,
+    random: bool,
+    module: bool,
+    of_hashes: bool,
 }
 impl Flags {
     fn set(&mut self, flag: &[u8]) {
@@ -156,6 +189,9 @@ impl Flags {
             b"may_replicate" => self.may_replicate = true,
             b"blocking" => self.blocking = true,
             b"movablekeys" => self.movable = true,
+            // Before version 7.
+            b"random" => self.random = true,
+            b"module" => self.module = true,
             _ => {}
         }
     }
@@ -324,6 +360,11 @@ impl Upstream {
     pub fn blocks(&self, args: Args<'_>) -> bool {
         let only_on_request = matches!(&*self.name, "xread" | "xreadgroup");
         self.blocking && (!only_on_request || args.from(1).any(|part| part.eq_ignore_ascii_case(b"block")))
+    }
+
+    /// Do the specifications say where all keys are?
+    fn keys_are_certain(&self, args: Args<'_>) -> bool {
+        self.specs.iter().all(|spec| spec.keys(args, &mut |_| ()).is_some())
     }
 
     /// Gives the position of each key to `each`, and whether the command writes it.

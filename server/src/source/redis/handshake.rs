@@ -26,6 +26,12 @@ pub(super) struct Shaken {
     pub(super) input: BytesMut,
     /// Why the server does not announce changes, if it was asked to; its own words.
     pub(super) untracked: Option<Arc<str>>,
+    /// The connection speaks RESP3.
+    pub(super) resp3: bool,
+    /// The server changes the protocol within a transaction, and back.
+    pub(super) switches: bool,
+    /// It answers `INFO keyspace`.
+    pub(super) informs: bool,
 }
 
 /// Why there was no handshake.
@@ -55,13 +61,17 @@ enum OnError {
     NoHello,
     /// No announcements.
     Untracked,
+    /// The protocol is what it is.
+    NoSwitch,
+    /// Nobody knows whether fields of hashes expire.
+    NoInfo,
     /// Nothing.
     Ignore,
 }
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
-fn steps(settings: &Settings, hello: &Hello) -> Vec<Step> {
-    use OnError::{Fail, Ignore, NoHello, Untracked};
+fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
+    use OnError::{Fail, Ignore, NoHello, NoInfo, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
     let resp3 = !matches!(hello, Hello::Resp2);
@@ -86,6 +96,13 @@ fn steps(settings: &Settings, hello: &Hello) -> Vec<Step> {
         commands.push((vec![b"SELECT", database.as_bytes()], Fail));
     }
     commands.push((vec![b"CLIENT", b"SETNAME", NAME], Ignore));
+    if keeps_replies {
+        // Tried before anything is announced. If only a part of it is refused, the last HELLO still restores what was.
+        let (other, ours): (&[u8], &[u8]) = if resp3 { (b"2", b"3") } else { (b"3", b"2") };
+        let tried: [Vec<&[u8]>; 4] = [vec![b"MULTI"], vec![b"HELLO", other], vec![b"HELLO", ours], vec![b"EXEC"]];
+        commands.extend(tried.map(|command| (command, NoSwitch)));
+        commands.push((vec![b"INFO", b"keyspace"], NoInfo));
+    }
     if let Hello::Tracking(watch) = hello {
         let mut tracking: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
         if !watch.prefixes.is_empty() {
@@ -101,13 +118,18 @@ fn steps(settings: &Settings, hello: &Hello) -> Vec<Step> {
     commands.into_iter().map(|(parts, on_error)| Step { command: resp::encode(&parts), on_error }).collect()
 }
 
-/// Shakes hands.
+/// Shakes hands; `keeps_replies`: for a connection that fetches whole replies.
 ///
 /// # Errors
 /// See [`Unshaken`].
-pub(super) async fn shake_hands(stream: &mut Stream, settings: &Settings, hello: &Hello) -> Result<Shaken, Unshaken> {
-    let steps = steps(settings, hello);
-    let mut untracked = None;
+pub(super) async fn shake_hands(
+    stream: &mut Stream,
+    settings: &Settings,
+    hello: &Hello,
+    keeps_replies: bool,
+) -> Result<Shaken, Unshaken> {
+    let steps = steps(settings, hello, keeps_replies);
+    let (mut untracked, mut switches, mut informs) = (None, keeps_replies, keeps_replies);
     let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
     stream.write_all(&request).await.map_err(reason)?;
     stream.flush().await.map_err(reason)?;
@@ -133,12 +155,14 @@ pub(super) async fn shake_hands(stream: &mut Stream, settings: &Settings, hello:
                 OnError::Fail => return Err(Unshaken::Failed(text)),
                 OnError::NoHello => return Err(Unshaken::NoHello(text)),
                 OnError::Untracked => untracked = Some(text),
+                OnError::NoSwitch => switches = false,
+                OnError::NoInfo => informs = false,
                 OnError::Ignore => {}
             }
         }
         input.advance(len);
     }
-    Ok(Shaken { input, untracked })
+    Ok(Shaken { input, untracked, resp3: !matches!(hello, Hello::Resp2), switches, informs })
 }
 
 /// An I/O error in words: `connection refused`, without the system's number.

@@ -14,7 +14,7 @@ use super::{
     Settings,
     connect::{Stream, connect},
     handshake::{Hello, Shaken, Unshaken, reason, shake_hands},
-    pipeline::{Answer, CONFUSED, Call, Pipeline, Request, Waiting, timed_out},
+    pipeline::{Answer, CONFUSED, Call, Pipeline, Protocol, Request, Waiting, timed_out},
 };
 use crate::{
     clock,
@@ -70,6 +70,8 @@ pub(super) struct Link {
 struct Inner {
     settings: Arc<Settings>,
     hello: Hello,
+    /// It fetches whole replies, too.
+    keeps_replies: bool,
     /// Its name as a queue; see [`Fetch::sent_through`].
     number: u32,
     queue: RefCell<VecDeque<Request>>,
@@ -83,17 +85,17 @@ struct Inner {
 
 impl Link {
     /// A connection that is made now and made again whenever it is lost, for fetches: these make up the source's health.
-    pub(super) fn fetching(settings: Arc<Settings>, hello: Hello) -> Link {
+    pub(super) fn fetching(settings: Arc<Settings>, hello: Hello, keeps_replies: bool) -> Link {
         let standing = Some(Standing::new(settings.health.clone()));
-        Link::spawn(settings, hello, move |inner| keep(inner, standing))
+        Link::spawn(settings, hello, keeps_replies, move |inner| keep(inner, standing))
     }
     /// The same for anything else.
     pub(super) fn shared(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, untracked(resp3), |inner| keep(inner, None))
+        Link::spawn(settings, untracked(resp3), false, |inner| keep(inner, None))
     }
     /// A connection that is made once.
     pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, untracked(resp3), once)
+        Link::spawn(settings, untracked(resp3), false, once)
     }
     /// What the server says unasked there.
     pub(super) fn unasked(&self) -> &Unasked {
@@ -102,12 +104,14 @@ impl Link {
     fn spawn<F: Future<Output = ()> + 'static>(
         settings: Arc<Settings>,
         hello: Hello,
+        keeps_replies: bool,
         run: impl FnOnce(Rc<Inner>) -> F,
     ) -> Link {
         let inner = Rc::new(Inner {
             number: settings.queue(),
             settings,
             hello,
+            keeps_replies,
             queue: RefCell::default(),
             unasked: Rc::default(),
             waker: Cell::default(),
@@ -270,7 +274,7 @@ impl Inner {
 
     async fn connect(&self, hello: &Hello) -> Result<(Stream, Shaken), Unshaken> {
         let mut stream = connect(&self.settings).await.map_err(reason)?;
-        let shaken = shake_hands(&mut stream, &self.settings, hello).await?;
+        let shaken = shake_hands(&mut stream, &self.settings, hello, self.keeps_replies).await?;
         Ok((stream, shaken))
     }
 
@@ -281,6 +285,12 @@ impl Inner {
             _ => None,
         };
         let tracking_wanted = matches!(self.hello, Hello::Tracking(_));
+        if self.keeps_replies {
+            // Where changes ought to be announced and are not, there is nothing to be kept.
+            let any = watch.is_some() || !tracking_wanted;
+            let form = |resp3| any && (shaken.switches || shaken.resp3 == resp3);
+            self.settings.forms.set(form(false), form(true), shaken.informs);
+        }
         let vouching = tracking_wanted.then(|| Vouching::new(self.settings.health.clone(), watch.clone()));
         let mut talk = Talk {
             link: self,
@@ -289,7 +299,12 @@ impl Inner {
             out: Output::default(),
             unflushed: false,
             silence: if watch.is_some() { TRACKING_PROBE } else { PROBE },
-            pipeline: Pipeline::new(self.settings.clone(), watch, self.unasked.clone()),
+            pipeline: Pipeline::new(
+                self.settings.clone(),
+                watch,
+                self.unasked.clone(),
+                Protocol { resp3: shaken.resp3, switches: shaken.switches },
+            ),
             alarm: Alarm::new(),
             heard: Instant::now(),
         };

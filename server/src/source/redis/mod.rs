@@ -22,21 +22,24 @@
 mod commands;
 mod connect;
 mod handshake;
+mod homes;
 mod link;
 mod pipeline;
+mod replies;
 mod tls;
 
 pub use commands::{Commands, Known, Upstream};
 
-use super::{Limits, Local, Relay, Replies, Source, SourceError, SourceHealth, Unasked, Watch};
+use super::{Keepable, Limits, Local, Relay, Replies, Source, SourceError, SourceHealth, Unasked, Watch};
 use crate::{
     clock,
     config::{RedisAddress, RedisUrl},
-    proto::resp,
+    proto::resp::{self, Args},
     read::Fetch,
 };
 use bytes::Bytes;
 use handshake::Hello;
+use homes::AtHome;
 use larder_engine::Millis;
 use link::Link;
 use parking_lot::Mutex;
@@ -46,7 +49,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -63,6 +66,9 @@ pub(super) struct Settings {
     connected: watch::Sender<u64>,
     /// The server's table of commands, and how many reconnects there had been when it was asked for.
     commands: Mutex<Option<Learnt>>,
+    /// In which protocols replies can be fetched to be kept, as the latest handshake showed.
+    forms: Forms,
+    homes: homes::Homes,
 }
 type Learnt = (u64, Arc<Commands>);
 impl Settings {
@@ -83,6 +89,8 @@ impl Settings {
             queues: AtomicU32::new(0),
             connected: watch::Sender::default(),
             commands: Mutex::default(),
+            forms: Forms::default(),
+            homes: homes::Homes::default(),
         })
     }
     /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
@@ -98,6 +106,28 @@ impl Settings {
     }
 }
 
+/// A bit for each version of the protocol.
+#[derive(Debug, Default)]
+struct Forms(AtomicU8);
+impl Forms {
+    fn bit(resp3: bool) -> u8 {
+        1 << u8::from(resp3)
+    }
+    /// The server says whether any fields of hashes expire.
+    const FIELDS: u8 = 4;
+    fn set(&self, resp2: bool, resp3: bool, fields: bool) {
+        let bit = |holds, bit| if holds { bit } else { 0 };
+        let bits = bit(resp2, Forms::bit(false)) | bit(resp3, Forms::bit(true)) | bit(fields, Forms::FIELDS);
+        self.0.store(bits, Relaxed);
+    }
+    fn tells_expiring_fields(&self) -> bool {
+        self.0.load(Relaxed) & Forms::FIELDS != 0
+    }
+    fn has(&self, resp3: bool) -> bool {
+        self.0.load(Relaxed) & Forms::bit(resp3) != 0
+    }
+}
+
 /// The deadline of what has none: longer than any process runs.
 const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
 
@@ -105,8 +135,10 @@ const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
 pub(super) struct RedisSource {
     settings: Arc<Settings>,
     /// Fetches; unless they are tracking, writes and verbatim commands of RESP2 as well. At least one.
-    links: Vec<Link>,
-    tracking: bool,
+    links: Rc<[Link]>,
+    /// Which keys' changes they announce.
+    watch: Option<Watch>,
+    home: AtHome,
     next: Cell<usize>,
     /// Writes and verbatim commands, where the fetches' connections are tracking.
     resp2: OnceCell<Link>,
@@ -119,14 +151,16 @@ pub(super) struct RedisSource {
 
 impl RedisSource {
     /// Starts connecting. Call it on the core's own runtime.
-    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>) -> RedisSource {
-        let tracking = watch.is_some();
-        let hello = watch.map_or(Hello::Resp2, Hello::Tracking);
-        let links = (0..settings.limits.connections.max(1)).map(|_| Link::fetching(settings.clone(), hello.clone()));
+    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>, keeps_replies: bool) -> RedisSource {
+        let hello = watch.clone().map_or(Hello::Resp2, Hello::Tracking);
+        let links = (0..settings.limits.connections.max(1))
+            .map(|_| Link::fetching(settings.clone(), hello.clone(), keeps_replies));
+        let links: Rc<[Link]> = links.collect();
         RedisSource {
-            links: links.collect(),
+            home: homes::settle(&settings, &links),
+            links,
             settings,
-            tracking,
+            watch,
             next: Cell::new(0),
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
@@ -147,7 +181,7 @@ impl RedisSource {
     }
     /// The connection for commands whose replies are of RESP2: always the same, for commands of one client must not overtake each other.
     fn resp2(&self) -> &Link {
-        match self.tracking {
+        match self.watch.is_some() {
             true => self.resp2.get_or_init(|| Link::shared(self.settings.clone(), false)),
             false => &self.links[0],
         }
@@ -197,7 +231,12 @@ impl Source for RedisSource {
                 fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
             }
         }
-        if admitted > 0 {
+        if batch.iter().any(|fetch| fetch.asked().is_some()) {
+            for fetch in batch.extract_if(.., |fetch| fetch.asked().is_some()) {
+                self.home.send(fetch, &self.links);
+            }
+        }
+        if !batch.is_empty() {
             self.link().fetch(batch.drain(..));
         }
     }
@@ -302,6 +341,22 @@ impl Relay for RedisSource {
             *self.settings.commands.lock() = Some((now, commands.clone()));
             Ok(commands)
         })
+    }
+    fn keeps_reply(&self, args: Args<'_>, resp3: bool) -> Option<Keepable> {
+        if !self.settings.forms.has(resp3) {
+            return None;
+        }
+        let now = self.settings.health.reconnects();
+        let keepable = if let Some((_, known)) = self.commands.borrow().as_ref().filter(|(then, _)| *then == now) {
+            known.keeps_reply(args)?
+        } else {
+            self.known_commands()?.keeps_reply(args)?
+        };
+        if keepable.unless_fields_expire && !self.settings.forms.tells_expiring_fields() {
+            return None;
+        }
+        let announced = |key| self.watch.as_ref().is_none_or(|watch| watch.covers(key));
+        args.get(keepable.key).is_some_and(announced).then_some(keepable)
     }
     fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
         Box::pin(async move {

@@ -7,7 +7,7 @@ use crate::{
         resp::{Malformed, Reply, Scanner, View, parse_i64, view},
     },
     read::Fetch,
-    source::{Found, Replies, SourceError, SourceHealth, Unasked, Watch},
+    source::{Found, FoundReply, KeyLife, Replies, SourceError, SourceHealth, Unasked, Watch},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
@@ -86,6 +86,14 @@ impl Call {
     }
 }
 
+/// What a connection speaks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Protocol {
+    pub(super) resp3: bool,
+    /// The other version can be had within a transaction.
+    pub(super) switches: bool,
+}
+
 /// What the next replies belong to.
 enum Owed {
     Batch(Batch),
@@ -102,17 +110,51 @@ struct Batch {
     refused: Vec<(usize, SourceError)>,
     /// `MULTI` itself was refused: the replies come one by one, without transaction.
     direct: bool,
+    /// The fetches are of whole replies.
+    whole: bool,
+    /// They are of the protocol that the connection does not speak: HELLO goes before them and after them, inside the transaction, where
+    /// no announcement can fall between.
+    switched: bool,
+    /// Their replies hold only where no fields of hashes expire: what the server says of that comes first.
+    guarded: bool,
+    /// They do, or may.
+    fields_expire: bool,
+}
+impl Batch {
+    /// Commands between MULTI and EXEC.
+    fn commands(&self) -> usize {
+        2 * self.left + usize::from(self.guarded) + if self.switched { 2 } else { 0 }
+    }
+    /// The first thing in EXEC's reply.
+    fn first_stage(&self) -> Stage {
+        match (self.guarded, self.switched) {
+            (true, _) => Stage::Guard,
+            (false, true) => Stage::Switch(false),
+            (false, false) => Stage::Value,
+        }
+    }
+    /// The fetch that the queued command with this position belongs to. HELLO and INFO are nobody's.
+    fn fetch_of(&self, command: usize) -> Option<usize> {
+        let at = command.checked_sub(usize::from(self.guarded) + usize::from(self.switched))? / 2;
+        (at < self.left).then_some(at)
+    }
 }
 enum Stage {
     Multi,
     /// This many commands are queued (two a fetch).
     Queued(usize),
     Exec,
+    /// INFO's reply.
+    Guard,
+    /// HELLO's reply, before the first value or (`true`) after the last.
+    Switch(bool),
     Value,
     /// A large value is being read: [`Pipeline::body`].
     Body,
     /// The value is known, its expiry comes next; `true`: after the value's line end.
     Expiry(Result<Option<Bytes>, SourceError>, bool),
+    /// The same for a whole reply.
+    ReplyExpiry(Bytes),
     /// Direct replies: EXEC's error.
     Trailer,
 }
@@ -130,6 +172,7 @@ pub(super) struct Pipeline {
     settings: Arc<Settings>,
     /// On this connection the server announces changes.
     watch: Option<Watch>,
+    protocol: Protocol,
     /// What it says to a client whose own it is.
     unasked: Rc<Unasked>,
     owed: VecDeque<Owed>,
@@ -151,12 +194,40 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     }
 }
 
+/// The protocol in which a whole reply is to be fetched, and whether under a guard; `None` for a value.
+fn form(waiting: &Waiting) -> Option<(bool, bool)> {
+    waiting.fetch.asked().map(|asked| (asked.resp3, asked.unless_fields_expire))
+}
+
+/// From `INFO keyspace`: may fields of hashes expire in this database? Redis counts such hashes as `subexpiry`, Valkey as
+/// `keys_with_volatile_items`. A database without keys is not listed.
+fn fields_expire(info: &[u8], database: u32) -> bool {
+    let info = String::from_utf8_lossy(info);
+    let ours = format!("db{database}:");
+    let Some(line) = info.lines().find_map(|line| line.strip_prefix(&*ours)) else {
+        return !info.contains("# Keyspace");
+    };
+    let count = line.split(',').filter_map(|field| field.split_once('='));
+    let mut count = count.filter(|(name, _)| matches!(*name, "subexpiry" | "keys_with_volatile_items"));
+    count.next().is_none_or(|(_, count)| count != "0")
+}
+
+fn hello(resp3: bool) -> &'static [u8] {
+    if resp3 { b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n" } else { b"*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n" }
+}
+
 impl Pipeline {
-    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>, unasked: Rc<Unasked>) -> Pipeline {
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        watch: Option<Watch>,
+        unasked: Rc<Unasked>,
+        protocol: Protocol,
+    ) -> Pipeline {
         let max_reply = settings.limits.max_value.saturating_add(REPLY_MARGIN);
         Pipeline {
             settings,
             watch,
+            protocol,
             unasked,
             owed: VecDeque::new(),
             sent: VecDeque::new(),
@@ -201,24 +272,49 @@ impl Pipeline {
 
     /// Sends `first` and the fetches queued right behind it as one transaction.
     fn send_batch(&mut self, first: Waiting, queue: &mut VecDeque<Request>, out: &mut Output) {
+        let form = form(&first);
+        let switched = form.is_some_and(|(resp3, _)| resp3 != self.protocol.resp3);
+        let guarded = form.is_some_and(|(_, guarded)| guarded);
+        if switched && !self.protocol.switches {
+            // It was handed over when another server was there.
+            let error = SourceError::Unavailable("it does not speak the client's protocol".into());
+            return first.finish(Err(error), clock::now(), &self.settings.health);
+        }
         out.put(b"*1\r\n$5\r\nMULTI\r\n");
+        if guarded {
+            out.put(b"*2\r\n$4\r\nINFO\r\n$8\r\nkeyspace\r\n");
+        }
+        if switched {
+            out.put(hello(!self.protocol.resp3));
+        }
         let mut left = 0;
         let mut next = Some(first);
         while let Some(waiting) = next.take() {
             let key = waiting.fetch.key();
-            out.put(b"*2\r\n$3\r\nGET\r\n");
-            Reply::new(out, false).bulk(key);
+            match waiting.fetch.asked() {
+                None => {
+                    out.put(b"*2\r\n$3\r\nGET\r\n");
+                    Reply::new(out, false).bulk(key);
+                }
+                Some(asked) => {
+                    Reply::new(out, false).array(asked.parts().count());
+                    asked.parts().for_each(|part| Reply::new(out, false).bulk(part));
+                }
+            }
             out.put(b"*2\r\n$4\r\nPTTL\r\n");
             Reply::new(out, false).bulk(key);
             waiting.fetch.sent_through(waiting.queue);
             self.sent.push_back(waiting);
             left += 1;
             if left < BATCH
-                && matches!(queue.front(), Some(Request::Fetch(_)))
+                && matches!(queue.front(), Some(Request::Fetch(other)) if self::form(other) == form)
                 && let Some(Request::Fetch(waiting)) = queue.pop_front()
             {
                 next = Some(waiting);
             }
+        }
+        if switched {
+            out.put(hello(self.protocol.resp3));
         }
         out.put(b"*1\r\n$4\r\nEXEC\r\n");
         self.owed.push_back(Owed::Batch(Batch {
@@ -227,6 +323,11 @@ impl Pipeline {
             stage: Stage::Multi,
             refused: Vec::new(),
             direct: false,
+            whole: form.is_some(),
+            switched,
+            guarded,
+            // Without a transaction what INFO says may be over.
+            fields_expire: false,
         }));
     }
 
@@ -358,13 +459,32 @@ impl Pipeline {
             }
             return Ok(true);
         }
+        let commands = batch.commands();
         if let Stage::Queued(done) = &mut batch.stage
             && input.starts_with(QUEUED)
         {
             input.advance(QUEUED.len());
             *done += 1;
-            if *done == batch.left * 2 {
+            if *done == commands {
                 batch.stage = Stage::Exec;
+            }
+            return Ok(true);
+        }
+        if batch.whole && matches!(batch.stage, Stage::Guard | Stage::Switch(_) | Stage::Value) {
+            let Some(len) = self.scanner.scan(input)? else {
+                return Ok(false);
+            };
+            let reply = take(input, len);
+            match batch.stage {
+                Stage::Value => batch.stage = Stage::ReplyExpiry(reply),
+                Stage::Guard => {
+                    batch.fields_expire |= fields_expire(&reply, self.settings.url.database);
+                    batch.stage = if batch.switched { Stage::Switch(false) } else { Stage::Value };
+                }
+                // Then there is no telling which protocol this is.
+                _ if reply.starts_with(b"-") => return Err(Malformed),
+                Stage::Switch(false) => batch.stage = Stage::Value,
+                _ => drop(self.owed.pop_front()),
             }
             return Ok(true);
         }
@@ -385,23 +505,29 @@ impl Pipeline {
         let error = (kind == b'-').then(|| refusal(text));
         match (&mut batch.stage, error) {
             (Stage::Multi, None) => batch.stage = Stage::Queued(0),
+            // Announcements would be lost while the other protocol is spoken.
+            (Stage::Multi, Some(_)) if batch.switched => return Err(Malformed),
             (Stage::Multi, Some(_)) => {
                 batch.direct = true;
-                batch.stage = Stage::Value;
+                batch.fields_expire = batch.guarded;
+                batch.stage = batch.first_stage();
             }
             (Stage::Queued(done), Some(error)) => {
-                batch.refused.push((*done / 2, error));
+                let refused = *done;
                 *done += 1;
-                if *done == batch.left * 2 {
+                if *done == commands {
                     batch.stage = Stage::Exec;
+                }
+                if let Some(at) = batch.fetch_of(refused) {
+                    batch.refused.push((at, error));
                 }
             }
             (Stage::Exec, None) => {
-                let expected = i64::try_from(batch.left * 2).ok();
+                let expected = i64::try_from(commands).ok();
                 if kind != b'*' || parse_i64(text) != expected {
                     return Err(Malformed);
                 }
-                batch.stage = Stage::Value;
+                batch.stage = batch.first_stage();
             }
             (Stage::Exec, Some(error)) => {
                 input.advance(len);
@@ -428,10 +554,23 @@ impl Pipeline {
                 self.finish_fetch(value, expiry, now);
                 return Ok(true);
             }
+            (Stage::ReplyExpiry(reply), error) => {
+                let reply = std::mem::take(reply);
+                let left = match error {
+                    Some(error) => Err(error),
+                    None if kind == b':' => Ok(parse_i64(text).ok_or(Malformed)?),
+                    None => return Err(Malformed),
+                };
+                input.advance(len);
+                self.finish_reply(reply, left, now);
+                return Ok(true);
+            }
             (Stage::Trailer, _) => {
                 self.owed.pop_front();
             }
-            (Stage::Queued(_) | Stage::Value | Stage::Body, _) => return Err(Malformed),
+            (Stage::Queued(_) | Stage::Guard | Stage::Switch(_) | Stage::Value | Stage::Body, _) => {
+                return Err(Malformed);
+            }
         }
         input.advance(len);
         Ok(true)
@@ -487,20 +626,56 @@ impl Pipeline {
                 },
             })),
         };
+        if let Some(waiting) = self.next_done() {
+            waiting.finish(answer, now, &self.settings.health);
+        }
+    }
+
+    /// A whole reply and its key's expiry are known.
+    fn finish_reply(&mut self, reply: Bytes, left: Result<i64, SourceError>, now: Millis) {
+        let Some(Owed::Batch(Batch { sent_at, direct, fields_expire, .. })) = self.owed.front() else {
+            return;
+        };
+        let (sent_at, direct) = (*sent_at, *direct);
+        let key = match left {
+            _ if *fields_expire => KeyLife::Until(sent_at),
+            Ok(left) => match u64::try_from(left) {
+                Ok(left) => KeyLife::Until(sent_at.saturating_add(left)),
+                Err(_) if left == NO_EXPIRY => KeyLife::Unbounded,
+                // Outside a transaction it may have gone since.
+                Err(_) if direct => KeyLife::Until(sent_at),
+                Err(_) => KeyLife::Absent,
+            },
+            // Given to those who wait, not kept.
+            Err(_) => KeyLife::Until(sent_at),
+        };
+        if let Some(waiting) = self.next_done() {
+            let found = FoundReply { reply, key };
+            self.settings.health.finished(found.is_error(), waiting.since.elapsed());
+            waiting.fetch.finish_reply(found, now);
+        }
+    }
+
+    /// Takes the fetch whose replies have all come, vouched for if so it is.
+    fn next_done(&mut self) -> Option<Waiting> {
+        let Some(Owed::Batch(batch)) = self.owed.front_mut() else {
+            return None;
+        };
         batch.left -= 1;
         if batch.left > 0 {
             batch.stage = Stage::Value;
+        } else if batch.switched {
+            batch.stage = Stage::Switch(true);
         } else if batch.direct {
             batch.stage = Stage::Trailer;
         } else {
             self.owed.pop_front();
         }
-        if let Some(mut waiting) = self.sent.pop_front() {
-            if self.watch.as_ref().is_some_and(|watch| watch.covers(waiting.fetch.key())) {
-                waiting.fetch.vouch();
-            }
-            waiting.finish(answer, now, &self.settings.health);
+        let mut waiting = self.sent.pop_front()?;
+        if self.watch.as_ref().is_some_and(|watch| watch.covers(waiting.fetch.key())) {
+            waiting.fetch.vouch();
         }
+        Some(waiting)
     }
 
     /// EXEC failed. Fetches whose own commands were refused get that error; the others had no fault and go again, unless
@@ -577,6 +752,17 @@ impl Drop for Pipeline {
 /// Why a request failed that its deadline overtook.
 pub(super) fn timed_out(timeout: Duration) -> Arc<str> {
     format!("timed out after {timeout:?} (source-timeout)").into()
+}
+
+/// Takes a reply out of the input: small ones are copied so that they do not hold on to the buffer.
+fn take(input: &mut BytesMut, len: usize) -> Bytes {
+    if len < LINKED {
+        let reply = Bytes::copy_from_slice(&input[..len]);
+        input.advance(len);
+        reply
+    } else {
+        input.split_to(len).freeze()
+    }
 }
 
 #[cfg(test)]

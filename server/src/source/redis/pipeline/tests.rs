@@ -73,7 +73,8 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let deadline = since + timeout;
     let waiting = |fetch| Request::Fetch(Waiting { fetch, queue: 1, since, deadline, retried: false });
     let mut queue: VecDeque<Request> = batch.into_iter().map(waiting).collect();
-    let mut pipeline = Pipeline::new(Arc::new(settings), watch, Rc::default());
+    let protocol = Protocol { resp3: true, switches: true };
+    let mut pipeline = Pipeline::new(Arc::new(settings), watch, Rc::default(), protocol);
     pipeline.send(&mut queue, &mut Output::default());
     assert!(queue.is_empty());
     Sent { pipeline, queue, waits, group }

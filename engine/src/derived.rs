@@ -1,0 +1,212 @@
+//! What was derived from a key's value (a command's whole reply, say), under names of the caller's choice. It goes when the key goes.
+//!
+//! ```text
+//!   key  ──► anchor: hidden record with a version and the queue that its first fetch was sent through
+//!   name ──► derived: hidden record with the anchor's version before its value      read: versions equal? else a miss
+//! ```
+//!
+//! - Whatever forgets or replaces the key's record (a write, an invalidation, an eviction, a clear) ends all that was derived from it, in
+//!   one step and under one lock: the next anchor has another version. What is orphaned so is overwritten by the next fill of its name, or
+//!   evicted unread.
+//! - A key has a value or an anchor, not both: they may have been fetched through different queues, and then one may be older than
+//!   the other ([`Lead::overtake`](crate::Lead::overtake)).
+//! - Keys and names share the index. Records are told apart by their kind, so one name's being another's key costs misses, nothing else.
+//! - The two locks of a read and of a fill are taken one after the other. A read counts as of the first; a fill whose anchor went in
+//!   between is born an orphan.
+
+use crate::{
+    Cache, Entry, Expiry, LargeValue, Lookup, Millis, Value,
+    flight::Flight,
+    shard::{Key, Rules, Shard},
+    sync::{Arc, lock},
+    write::New,
+};
+use bytes::Bytes;
+
+/// Client flags of the two kinds of hidden records.
+const ANCHOR: u32 = 1;
+const DERIVED: u32 = 2;
+/// Length of the anchor's version before a derived value.
+const VERSION: usize = size_of::<u64>();
+
+/// A derived value as seen under its shard's lock.
+#[derive(Debug, Clone, Copy)]
+pub struct Derived<'a>(Value<'a>);
+
+impl<'a> Derived<'a> {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        &self.0.as_bytes()[VERSION..]
+    }
+
+    /// A large value by reference, as [`LargeValue::share`]; `None` for a small one.
+    pub fn share(&self) -> Option<Bytes> {
+        match self.0 {
+            Value::Inline(_) => None,
+            Value::Large(large) => Some(LargeValue::share(&large).slice(VERSION..)),
+        }
+    }
+
+    fn of(entry: &Entry<'a>, anchor: u64) -> Option<Derived<'a>> {
+        let is_derived = entry.meta.is_hidden() && entry.flags() == DERIVED;
+        (is_derived && entry.value.as_bytes().starts_with(&anchor.to_le_bytes())).then_some(Derived(entry.value))
+    }
+}
+
+impl Cache {
+    /// A read of what was derived from `key` under `name` (not empty). One that misses joins or leads a flight for it, which every
+    /// fence of `key` fences; see [`Lead::name`](crate::Lead::name). Never [`Lookup::Absent`].
+    pub fn lookup_derived<R>(
+        self: &Arc<Self>,
+        key: Key<'_>,
+        name: Key<'_>,
+        now: Millis,
+        read: impl FnOnce(Derived<'_>) -> R,
+    ) -> Lookup<R> {
+        let anchor = lock(self.mutex(self.shard_of(key.hash))).anchor(&self.rules, key, now);
+        if let Some(anchor) = anchor {
+            let mut shard = lock(self.mutex(self.shard_of(name.hash)));
+            if let Some(answer) = shard.read_derived(&self.rules, name, anchor, now, read) {
+                return Lookup::Hit(answer);
+            }
+        }
+        let mut shard = lock(self.mutex(self.shard_of(key.hash)));
+        shard.stats.misses += 1;
+        self.join(shard, key, name.bytes)
+    }
+
+    /// The end of a flight for something derived.
+    pub(crate) fn land_derived(&self, flight: &Arc<Flight>, now: Millis, fill: Option<(&[u8], Expiry)>) -> bool {
+        let key = Key { bytes: &flight.key, hash: flight.hash };
+        let number = self.shard_of(flight.hash);
+        let mut shard = lock(self.mutex(number));
+        let landed = shard.flights.land(flight);
+        shard.stats.fenced_fills += u64::from(!landed && fill.is_some());
+        let fill = fill.filter(|_| landed);
+        let anchored = fill.and_then(|fill| Some((fill, shard.raise_anchor(&self.rules, key, flight.queue(), now)?)));
+        shard.settle(&self.rules.budget);
+        drop(shard);
+        self.tier().balance(number, now);
+        let Some(((value, expiry), anchor)) = anchored else { return false };
+        let name = self.key(&flight.name);
+        let number = self.shard_of(name.hash);
+        let stored = lock(self.mutex(number)).fill_derived(&self.rules, name, anchor, value, expiry, now);
+        self.tier().balance(number, now);
+        stored
+    }
+
+    /// Out of date or not, unless it has expired or its key was forgotten.
+    pub(crate) fn last_derived(&self, key: Key<'_>, name: Key<'_>, now: Millis) -> Option<Bytes> {
+        let anchor = {
+            let shard = lock(self.mutex(self.shard_of(key.hash)));
+            shard.find(key).and_then(|(_, entry)| is_anchor(&entry).then(|| entry.version()))
+        }?;
+        let shard = lock(self.mutex(self.shard_of(name.hash)));
+        let (_, entry) = shard.find(name).filter(|(_, entry)| !entry.is_expired(now))?;
+        Derived::of(&entry, anchor).map(|derived| Bytes::copy_from_slice(derived.as_bytes()))
+    }
+}
+
+fn is_anchor(entry: &Entry<'_>) -> bool {
+    entry.meta.is_hidden() && entry.flags() == ANCHOR
+}
+
+impl Shard {
+    /// After [`read`](Shard::read) told of an absence: is it none, but something hidden? Then that counts as a miss.
+    #[inline]
+    pub(crate) fn hides(&mut self, key: Key<'_>) -> bool {
+        let hides = self.hidden > 0 && self.find(key).is_some_and(|(_, entry)| entry.meta.is_hidden());
+        if hides {
+            self.stats.negative_hits -= 1;
+            self.stats.misses += 1;
+        }
+        hides
+    }
+
+    /// The version of the key's anchor, if it has one that is not out of date. An access, for eviction: what hangs on it was read.
+    fn anchor(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<u64> {
+        let (position, meta) = self.live(rules, key, now)?;
+        let entry = self.entry(position);
+        let version = entry.version();
+        if !is_anchor(&entry) || !self.is_fresh(position) {
+            return None;
+        }
+        self.touch(position, meta);
+        Some(version)
+    }
+
+    fn read_derived<R>(
+        &mut self,
+        rules: &Rules,
+        name: Key<'_>,
+        anchor: u64,
+        now: Millis,
+        read: impl FnOnce(Derived<'_>) -> R,
+    ) -> Option<R> {
+        let (position, meta) = self.live(rules, name, now)?;
+        let answer = Derived::of(&self.entry(position), anchor).map(read)?;
+        self.stats.hits += 1;
+        self.stats.derived_hits += 1;
+        self.touch(position, meta);
+        Some(answer)
+    }
+
+    /// With the answer to `flight`, which was not fenced, at hand: may what is held of its key be older? For a flight for the value that
+    /// is a matter of anchors alone; a copy of the value is not there, or about to be replaced.
+    pub(crate) fn lags(&self, key: Key<'_>, flight: &Flight) -> bool {
+        if self.hidden == 0 && flight.name.is_empty() {
+            return false;
+        }
+        let Some((_, entry)) = self.find(key) else { return false };
+        match is_anchor(&entry) {
+            true => entry.value.as_bytes() != flight.queue().to_le_bytes(),
+            false => !flight.name.is_empty(),
+        }
+    }
+
+    /// Removes what is held of a key; its flights stay.
+    pub(crate) fn drop_key(&mut self, key: Key<'_>) {
+        if let Some(position) = self.find(key).map(|found| found.0) {
+            self.drop_entry(key.hash, position);
+        }
+    }
+
+    /// The version of the key's anchor, which is made if there is none of this queue; `None` if it does not fit.
+    fn raise_anchor(&mut self, rules: &Rules, key: Key<'_>, queue: u32, now: Millis) -> Option<u64> {
+        let queue = queue.to_le_bytes();
+        let old = self.live(rules, key, now).map(|old| old.0);
+        if let Some(position) = old {
+            let entry = self.entry(position);
+            if is_anchor(&entry) && entry.value.as_bytes() == queue && self.is_fresh(position) {
+                return Some(entry.version());
+            }
+        }
+        self.fits(rules, key.bytes.len(), queue.len()).ok()?;
+        let new = New { value: &queue, expiry: None, flags: ANCHOR, absent: true };
+        let version = self.store(rules, key, old, new, now);
+        self.make_room(rules, now);
+        Some(version)
+    }
+
+    fn fill_derived(
+        &mut self,
+        rules: &Rules,
+        name: Key<'_>,
+        anchor: u64,
+        value: &[u8],
+        expiry: Expiry,
+        now: Millis,
+    ) -> bool {
+        let fits = self.fits(rules, name.bytes.len(), VERSION + value.len()).is_ok();
+        let old = self.live(rules, name, now).map(|old| old.0);
+        let Some(expiry) = self.resolve(rules, name, expiry, old, now).filter(|_| fits) else {
+            self.settle(&rules.budget);
+            return false;
+        };
+        let whole = [&anchor.to_le_bytes()[..], value].concat();
+        let new = New { value: &whole, expiry, flags: DERIVED, absent: true };
+        self.store(rules, name, old, new, now);
+        self.make_room(rules, now);
+        true
+    }
+}

@@ -1,0 +1,73 @@
+//! Commands whose whole replies the group keeps: answered from the memory tier, or fetched for it. What is not kept is
+//! relayed.
+use super::{
+    Flow,
+    call::Call,
+    command::{Command, Flags, Run},
+    fault::Fault,
+    pending::Pending,
+    session::{Held, Session},
+};
+use crate::{
+    app::Worker,
+    proto::resp::{Args, Reply},
+    read::{Begun, Fetch},
+    source::Keepable,
+};
+use bytes::Bytes;
+
+/// A reply from this length on is linked rather than copied.
+const SHARED_FROM: usize = 16 * 1024;
+
+/// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
+fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
+    let group = &worker.groups[0];
+    let keepable = group.source.as_redis()?.keeps_reply(args, resp3)?;
+    let key = args.get(keepable.key)?;
+    let fits = (1..=worker.app.settings.max_key).contains(&key.len()) && group.keeps_reply_to(args);
+    fits.then_some(keepable)
+}
+
+/// May the command be begun while reads of the client wait for the source? Then it will be answered from the tier or wait with them.
+pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
+    let may_be_read = match command.run {
+        Run::Forward => true,
+        Run::Tier(_) => command.flags.has(Flags::READONLY),
+        _ => false,
+    };
+    may_be_read
+        && session.holds(Held::Reads)
+        && session.pinned.is_none()
+        && session.multi.is_none()
+        && keepable(worker, args, session.resp3).is_some()
+}
+
+/// Begins a command that goes to a Redis source.
+pub(super) fn begin(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, Fault> {
+    let (group, args) = (call.group(), call.args);
+    let resp3 = call.reply.is_resp3();
+    let Some(keepable) = keepable(call.worker, args, resp3) else {
+        return Ok(Flow::Relay);
+    };
+    let out = call.reply.output();
+    let begun = group.begin_reply(args, keepable, resp3, call.now, batch, |reply| match reply.share() {
+        Some(large) => out.put_shared(large),
+        None => out.put(reply.as_bytes()),
+    });
+    Ok(match begun {
+        Begun::Hit(()) => Flow::Done,
+        Begun::Wait(wait) => Flow::Pending(Pending::one(wait, resp3, true)),
+        Begun::Absent => Flow::Relay,
+    })
+}
+
+/// Writes a whole reply that was waited for.
+pub(super) fn pass_on(reply: Bytes, session: &Session, to: &mut Reply<'_>) {
+    if matches!(reply.first(), Some(b'-' | b'!')) {
+        session.counters.redis_errors.add(1);
+    }
+    match reply.len() {
+        SHARED_FROM.. => to.output().put_shared(reply),
+        _ => to.output().put(&reply),
+    }
+}

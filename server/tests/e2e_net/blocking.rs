@@ -79,3 +79,21 @@ fn what_waits_ends_with_its_client_and_with_the_process() {
     let (status, took) = larder.wait();
     assert!(status.success() && took < Duration::from_secs(5), "{status} after {took:?}");
 }
+
+#[test]
+fn a_script_that_never_ends_is_killed_through_larder() {
+    let redis = RedisServer::with(&["--busy-reply-threshold", "50"]);
+    let larder = before(&redis);
+    let (mut stuck, mut other) = (larder.client(), larder.client());
+    assert_eq!(other.command(&["HSET", "h", "f", "v"]), Reply::Int(1));
+    stuck.send(&["EVAL", "while true do end", "0"]).unwrap();
+    wait_until("Redis to be busy", || matches!(redis.command(&["GET", "k"]), Reply::Error(_)));
+    assert!(other.command(&["HSET", "h", "f", "w"]).error().contains("timed out"), "behind the script");
+    let says = other.command(&["HSET", "h", "f", "w"]);
+    assert!(says.error().starts_with("BUSY Redis is busy running a script"), "{says:?}");
+    assert_eq!(other.command(&["SCRIPT", "KILL"]), Reply::ok());
+    // Its own connection was given up at the deadline.
+    assert!(matches!(stuck.read().unwrap(), Reply::Error(_)));
+    // What was sent and given up may have been carried out.
+    wait_until("service to return", || matches!(other.command(&["HGET", "h", "f"]), Reply::Bulk(Some(_))));
+}

@@ -356,8 +356,11 @@ impl Upstream {
         if self.arity >= 0 { parts == self.arity } else { parts >= self.arity.saturating_neg() }
     }
 
-    /// May it wait for something to happen?
+    /// May it wait for something to happen, or is it what others wait for: must it not queue with them?
     pub fn blocks(&self, args: Args<'_>) -> bool {
+        if matches!(&*self.name, "script|kill" | "function|kill" | "shutdown") {
+            return true;
+        }
         let only_on_request = matches!(&*self.name, "xread" | "xreadgroup");
         self.blocking && (!only_on_request || args.from(1).any(|part| part.eq_ignore_ascii_case(b"block")))
     }

@@ -65,13 +65,15 @@ enum OnError {
     NoSwitch,
     /// Nobody knows whether fields of hashes expire.
     NoInfo,
+    /// The end of the attempt, unless a script keeps the server: that it is to be killed may be what the connection is for.
+    FailUnlessBusy,
     /// Nothing.
     Ignore,
 }
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
 fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
-    use OnError::{Fail, Ignore, NoHello, NoInfo, NoSwitch, Untracked};
+    use OnError::{Fail, FailUnlessBusy, Ignore, NoHello, NoInfo, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
     let resp3 = !matches!(hello, Hello::Resp2);
@@ -114,7 +116,7 @@ fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
         commands.push((tracking, Untracked));
     }
     // A server that is loading its data, or wants a password, takes all of the above and says so now.
-    commands.push((vec![b"PING"], Fail));
+    commands.push((vec![b"PING"], if keeps_replies { Fail } else { FailUnlessBusy }));
     commands.into_iter().map(|(parts, on_error)| Step { command: resp::encode(&parts), on_error }).collect()
 }
 
@@ -157,7 +159,8 @@ pub(super) async fn shake_hands(
                 OnError::Untracked => untracked = Some(text),
                 OnError::NoSwitch => switches = false,
                 OnError::NoInfo => informs = false,
-                OnError::Ignore => {}
+                OnError::FailUnlessBusy if !text.starts_with("BUSY ") => return Err(Unshaken::Failed(text)),
+                OnError::FailUnlessBusy | OnError::Ignore => {}
             }
         }
         input.advance(len);

@@ -335,7 +335,11 @@ impl Relay for RedisSource {
                     tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
                     Commands::default()
                 }
-                Err(error) => return Err(error),
+                // It cannot say now (a script keeps it): what it last said will do until it can.
+                Err(error) => {
+                    let last = self.settings.commands.lock().as_ref().map(|(_, known)| known.clone());
+                    return last.ok_or(error);
+                }
             };
             let commands = Arc::new(commands);
             *self.settings.commands.lock() = Some((now, commands.clone()));

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     proto::{
         output::Output,
-        resp::{Args, View, view, write_command},
+        resp::{View, view},
     },
     source::{Relay, Replies, SourceError, Unasked},
 };
@@ -156,7 +156,7 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     if monitor && let Some(unasked) = subscribed.relay.unasked() {
         unasked.expect_lines();
     }
-    let sent = subscribed.relay.ask(encoded_of(call.args), !monitor).await;
+    let sent = subscribed.relay.ask(relay::encoded(call.args), !monitor).await;
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
@@ -181,20 +181,11 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
 /// Sends the command over the client's own connection.
 async fn ask(call: &mut Call<'_>) -> Result<Replies, Fault> {
     relay::pin(call).await?;
-    let sent = relay::send(call, encoded(call), 1).await;
+    let sent = relay::send(call, relay::encoded(call.args), 1).await;
     if sent.is_err() && !call.session.is_attached() && !call.session.watching {
         call.session.pinned = None;
     }
     Ok(sent?)
-}
-
-fn encoded(call: &Call<'_>) -> Vec<u8> {
-    encoded_of(call.args)
-}
-fn encoded_of(args: Args<'_>) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    write_command(&mut encoded, args.from(0));
-    encoded
 }
 
 impl Subscribed {
@@ -289,10 +280,7 @@ impl Session {
     pub(super) fn pass_replies(&mut self, replies: &Replies, out: &mut Output) {
         if self.pinned.is_none() || !self.attached.tracking {
             self.attached.passed += replies.iter().len() as u64;
-            return match replies.bytes().len() {
-                SHARED_FROM.. => out.put_shared(replies.bytes().clone()),
-                _ => out.put(replies.bytes()),
-            };
+            return out.put_bytes(replies.bytes().clone());
         }
         for reply in replies.iter() {
             self.pass_unasked(out);
@@ -326,6 +314,3 @@ impl Session {
         self.settle();
     }
 }
-
-/// A reply from this length on is linked rather than copied.
-const SHARED_FROM: usize = 16 * 1024;

@@ -65,7 +65,7 @@ impl Pending {
                 Slot::Wait(_) => Err(SourceError::Unavailable("still waiting".into())),
             };
             match known {
-                Ok(Some(value)) if self.whole => super::replies::pass_on(value, session, &mut reply),
+                Ok(Some(value)) if self.whole => super::relay::pass_part(session, value, reply.output()),
                 Ok(Some(value)) => reply.shared(value),
                 Ok(None) => reply.null(),
                 // MGET takes what is no string for nothing.

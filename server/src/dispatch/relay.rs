@@ -13,16 +13,16 @@ use crate::{
     app::Worker,
     clock,
     net::clients::Client,
-    proto::resp::{Args, View, view, write_command},
+    proto::{
+        output::Output,
+        resp::{Args, View, view, write_command},
+    },
     read::Writing,
     source::{Relay, Replies, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Tier;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// A reply from this length on is linked rather than copied.
-const SHARED_FROM: usize = 16 * 1024;
 
 /// Answers from the tier if the command reads one string and the tier has a copy of it.
 pub(super) fn copy_will_do(
@@ -54,8 +54,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let group = call.group();
     let touched = touched(call, call.command, call.args).await?;
     let writings: Vec<Writing<'_>> = touched.written.iter().map(|key| group.writing(group.cache.key(key))).collect();
-    let mut encoded = Vec::new();
-    write_command(&mut encoded, call.args.from(0));
+    let encoded = encoded(call.args);
     let sent = match touched.blocks {
         true => block(call, encoded).await,
         false => send(call, encoded, 1).await,
@@ -129,14 +128,14 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
             group.flushed();
         }
         // An error of EXEC's own.
-        pass_part(call, sent?);
+        pass_part(call.session, sent?, call.reply.output());
         return Ok(Flow::Done);
     };
     let Ok(View::Array(mut values)) = view(reply) else {
         // A watched key was written.
         writings.into_iter().for_each(Writing::refused);
         let reply = reply.clone();
-        pass_part(call, reply);
+        pass_part(call.session, reply, call.reply.output());
         return Ok(Flow::Done);
     };
     forget(writings);
@@ -157,7 +156,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
                 call.nested(command, args, |call| super::multi::step(call, around));
             }
             _ => match values.next_raw() {
-                Some(raw) => pass_part(call, reply.slice_ref(raw)),
+                Some(raw) => pass_part(call.session, reply.slice_ref(raw), call.reply.output()),
                 None => return Err(Fault::Said("ERR source unavailable: short reply to EXEC")),
             },
         }
@@ -171,9 +170,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
 async fn watch(call: &mut Call<'_>) -> Answer {
     pin(call).await?;
     call.session.watching = true;
-    let mut encoded = Vec::new();
-    write_command(&mut encoded, call.args.from(0));
-    match send(call, encoded, 1).await {
+    match send(call, encoded(call.args), 1).await {
         Ok(replies) => pass_on(call, &replies),
         Err(error) => {
             call.session.unwatch();
@@ -247,15 +244,17 @@ pub(super) fn pass_on(call: &mut Call<'_>, replies: &Replies) {
     call.session.counters.redis_errors.add(errors as u64);
     call.session.pass_replies(replies, call.reply.output());
 }
-/// A reply, or a part of one.
-fn pass_part(call: &mut Call<'_>, reply: Bytes) {
-    if is_error(&reply) {
-        call.session.counters.redis_errors.add(1);
-    }
-    match reply.len() {
-        SHARED_FROM.. => call.reply.output().put_shared(reply),
-        _ => call.reply.output().put(&reply),
-    }
+/// A reply, or a part of one, that is no connection's own.
+pub(super) fn pass_part(session: &Session, reply: Bytes, out: &mut Output) {
+    session.counters.redis_errors.add(u64::from(is_error(&reply)));
+    out.put_bytes(reply);
+}
+
+/// The command as it goes over the wire.
+pub(super) fn encoded(args: Args<'_>) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    write_command(&mut encoded, args.from(0));
+    encoded
 }
 
 pub(super) fn is_error(reply: &[u8]) -> bool {

@@ -83,12 +83,8 @@ impl Relayed {
     }
 
     /// Bytes of commands that have joined.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.len
-    }
-    /// Has none joined?
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Adds a command; false if it must run by itself instead.

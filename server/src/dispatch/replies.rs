@@ -10,14 +10,10 @@ use super::{
 };
 use crate::{
     app::Worker,
-    proto::resp::{Args, Reply},
+    proto::resp::Args,
     read::{Begun, Fetch},
     source::Keepable,
 };
-use bytes::Bytes;
-
-/// A reply from this length on is linked rather than copied.
-const SHARED_FROM: usize = 16 * 1024;
 
 /// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
 fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
@@ -59,15 +55,4 @@ pub(super) fn begin(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow,
         Begun::Wait(wait) => Flow::Pending(Pending::one(wait, resp3, true)),
         Begun::Absent => Flow::Relay,
     })
-}
-
-/// Writes a whole reply that was waited for.
-pub(super) fn pass_on(reply: Bytes, session: &Session, to: &mut Reply<'_>) {
-    if matches!(reply.first(), Some(b'-' | b'!')) {
-        session.counters.redis_errors.add(1);
-    }
-    match reply.len() {
-        SHARED_FROM.. => to.output().put_shared(reply),
-        _ => to.output().put(&reply),
-    }
 }

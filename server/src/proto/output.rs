@@ -7,6 +7,10 @@ const KEPT_CAPACITY: usize = 64 * 1024;
 /// Likewise for the list of linked buffers.
 const KEPT_CHUNKS: usize = 64;
 
+/// Bytes from this length on are linked where they are counted already; shorter ones are copied, since one more slice in the vectored
+/// write costs about as much.
+pub(super) const SHARED_FROM: usize = 16 * 1024;
+
 /// Ordered bytes to send: one growing buffer with counted chunks spliced in, of which a prefix may already be sent.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -46,6 +50,14 @@ impl Output {
         if !bytes.is_empty() {
             self.linked += bytes.len();
             self.chunks.push((self.buf.len(), bytes));
+        }
+    }
+
+    /// Appends a counted buffer: linked where that costs less than copying.
+    pub fn put_bytes(&mut self, bytes: Bytes) {
+        match bytes.len() {
+            SHARED_FROM.. => self.put_shared(bytes),
+            _ => self.put(&bytes),
         }
     }
 

@@ -234,7 +234,7 @@ impl Conn {
         let first = self.queue.len() - count;
         for waiting in self.queue.range_mut(first..) {
             if let What::Relayed(relayed) = &mut waiting.what {
-                self.held += relayed.len();
+                self.held += relayed.bytes();
                 relayed.send(worker, &self.session);
             }
         }
@@ -260,7 +260,7 @@ impl Conn {
             match done.what {
                 What::Read(read) => read.reply(&mut self.session, &mut self.out),
                 What::Relayed(relayed) => {
-                    self.held -= relayed.len();
+                    self.held -= relayed.bytes();
                     relayed.reply(&mut self.session, &mut self.out);
                 }
             }

@@ -1,11 +1,7 @@
 //! Replies to a client, and commands to an upstream server.
-use crate::proto::output::Output;
+use crate::proto::output::{Output, SHARED_FROM};
 use bytes::Bytes;
 use larder_engine::Value;
-
-/// Values from this size on leave by reference where the engine has them in an allocation of their own; a shorter one is
-/// copied, since one more slice in the vectored write costs about as much.
-const SHARED_FROM: usize = 16 * 1024;
 
 /// Writes one client's replies in the protocol that it chose.
 #[derive(Debug)]

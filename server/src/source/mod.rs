@@ -15,10 +15,14 @@ pub use health::SourceHealth;
 pub use redis::{Commands, Known, Upstream};
 pub use unasked::Unasked;
 
-use crate::{config::SourceUrl, proto::resp::Args, read::Fetch};
+use crate::{
+    config::{Deployment, SourceUrl},
+    proto::resp::Args,
+    read::Fetch,
+};
 use bytes::Bytes;
 use larder_engine::Millis;
-use std::{fmt, future::Future, pin::Pin, rc::Rc, sync::Arc, time::Duration};
+use std::{fmt, future::Future, ops::Range, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 
 /// What bounds a source.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +45,7 @@ pub struct SourceSetup {
 enum Kind {
     None,
     Redis(Arc<redis::Settings>),
+    Cluster(Arc<redis::ClusterSetup>),
 }
 impl SourceSetup {
     /// Checks what the URL names; connects to nothing yet.
@@ -54,7 +59,14 @@ impl SourceSetup {
         });
         let kind = match url {
             SourceUrl::None => Kind::None,
-            SourceUrl::Redis(url) => Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?)),
+            SourceUrl::Redis(url) => match url.deployment {
+                Deployment::Cluster { .. } => {
+                    Kind::Cluster(Arc::new(redis::ClusterSetup::new(url, limits, health.clone())?))
+                }
+                Deployment::Single | Deployment::Sentinel { .. } => {
+                    Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?))
+                }
+            },
         };
         Ok(SourceSetup { health, kind })
     }
@@ -69,6 +81,7 @@ impl SourceSetup {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
             Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch, keeps_replies)),
+            Kind::Cluster(setup) => Rc::new(redis::ClusterSource::new(setup.clone(), watch, keeps_replies)),
         }
     }
 }
@@ -88,13 +101,16 @@ pub trait Invalidations {
 pub struct Watch {
     /// None: those that were fetched. Else those that begin with one of these, and no others are vouched for.
     pub prefixes: Arc<[Box<[u8]>]>,
+    /// If given, no other keys are vouched for.
+    pub only: Option<Rc<dyn Fn(&[u8]) -> bool>>,
     /// Who is told.
     pub to: Rc<dyn Invalidations>,
 }
 impl Watch {
     /// Are changes of this key announced?
     fn covers(&self, key: &[u8]) -> bool {
-        self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+        (self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| key.starts_with(prefix)))
+            && self.only.as_ref().is_none_or(|only| only(key))
     }
 }
 
@@ -160,6 +176,11 @@ impl SourceError {
     /// The source is at fault for want of an answer (HTTP 503), rather than having said no.
     pub fn is_unavailable(&self) -> bool {
         !matches!(self, SourceError::Refused(_))
+    }
+    /// The error as a reply of the Redis protocol.
+    pub(crate) fn to_reply(&self) -> Bytes {
+        let code = if self.is_unavailable() { "ERR " } else { "" };
+        format!("-{code}{self}\r\n").into()
     }
 }
 impl fmt::Display for SourceError {
@@ -227,8 +248,23 @@ impl Replies {
     pub fn last(&self) -> Bytes {
         self.bytes.slice(self.begin(self.ends.len().saturating_sub(1))..)
     }
+    /// Some of them.
+    pub(crate) fn part(&self, which: Range<usize>) -> Replies {
+        let (begin, end) = (self.begin(which.start), self.begin(which.end));
+        Replies { bytes: self.bytes.slice(begin..end), ends: self.ends[which].iter().map(|end| end - begin).collect() }
+    }
     fn begin(&self, at: usize) -> usize {
         at.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+}
+impl FromIterator<Bytes> for Replies {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(replies: I) -> Replies {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for reply in replies {
+            bytes.extend_from_slice(&reply);
+            ends.push(bytes.len());
+        }
+        Replies { bytes: bytes.into(), ends }
     }
 }
 impl std::ops::Index<usize> for Replies {

@@ -3,7 +3,10 @@
 //!
 //! From version 7 on the table describes key positions in full (<https://redis.io/docs/latest/develop/reference/key-specs/>);
 //! for older servers the few commands that need it are described here.
-use super::replies::{is_fickle, may_be_kept};
+use super::{
+    cluster::tips::Tips,
+    replies::{is_fickle, may_be_kept},
+};
 use crate::{
     proto::resp::{Args, Malformed, Values, View, parse_i64, view},
     source::Keepable,
@@ -36,6 +39,10 @@ pub struct Upstream {
     blocking: bool,
     has_subs: bool,
     specs: Vec<Spec>,
+    /// How it is spread over the nodes of a cluster.
+    pub(super) tips: Tips,
+    /// Which of its parts is no key but has a slot as if it were (a shard channel).
+    pub(super) channel: Option<usize>,
     /// Its whole reply may be kept, if the arguments name one key.
     keeps_reply: bool,
     /// The reply may tell of a hash.
@@ -102,8 +109,14 @@ impl Commands {
         };
         let legacy = (number(), number(), number());
         flags.of_hashes = values(row.next()).any(|category| matches!(text_of(&category), b"@hash" | b"@keyspace"));
-        let fickle = values(row.next()).any(|tip| is_fickle(text_of(&tip)));
-        let mut specs: Vec<Spec> = values(row.next()).filter_map(Spec::parse).collect();
+        let (mut tips, mut fickle) = (Tips::default(), false);
+        for tip in values(row.next()) {
+            tips.set(text_of(&tip));
+            fickle |= is_fickle(text_of(&tip));
+        }
+        let described = values(row.next());
+        let channel = described.clone().find_map(Spec::channel);
+        let mut specs: Vec<Spec> = described.filter_map(Spec::parse).collect();
         let mut has_subs = false;
         if top {
             for sub in values(row.next()) {
@@ -121,6 +134,8 @@ impl Commands {
         let row = Upstream {
             keeps_reply,
             of_hashes: flags.of_hashes,
+            tips: tips.complete(&text),
+            channel,
             name: text.into(),
             arity,
             // Scripts, and reads that may change what they read (PFCOUNT), have no flag `write`.
@@ -228,6 +243,13 @@ fn number(of: Option<View<'_>>, name: &[u8]) -> i64 {
 }
 
 impl Spec {
+    /// The position of what a command names that is no key.
+    fn channel(spec: View<'_>) -> Option<usize> {
+        let spec = Some(spec);
+        let is_key = !values(named(spec, b"flags")).any(|flag| text_of(&flag) == b"not_key");
+        let at = number(named(named(spec, b"begin_search"), b"spec"), b"index");
+        usize::try_from(at).ok().filter(|at| !is_key && *at > 0)
+    }
     fn parse(spec: View<'_>) -> Option<Spec> {
         let spec = Some(spec);
         let (mut reads, mut is_key) = (false, true);

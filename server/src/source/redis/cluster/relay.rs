@@ -1,0 +1,185 @@
+//! Commands of clients: sent to the nodes of their keys, their replies put together in the clients' order.
+use super::{
+    Core,
+    detour::{Detour, Way},
+    gather::gather,
+    plan::{Make, Part, Plan, To, destination, next_cursor},
+};
+use crate::{
+    config::RedisAddress,
+    proto::resp::{Args, encode},
+    source::{Commands, Local, Pinned, RedisServer, Replies, SourceError, redis::pipeline::Answer},
+};
+use bytes::Bytes;
+use std::{iter, rc::Rc, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// Before a cluster of which nothing is known is asked again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A plan on its way: one write to each node.
+struct Sent {
+    answers: Vec<Local<'static, Answer>>,
+    /// For each part, which of the answers it is in and from which reply on.
+    places: Vec<Result<(usize, usize), SourceError>>,
+}
+
+impl Core {
+    pub(super) fn known_commands(&self) -> Option<Arc<Commands>> {
+        self.nodes.borrow().values().find_map(|node| node.known_commands())
+    }
+    pub(super) async fn commands(&self, deadline: Instant) -> Result<Arc<Commands>, SourceError> {
+        loop {
+            if let Some(known) = self.known_commands() {
+                return Ok(known);
+            }
+            let mut error = self.nobody();
+            for shard in self.map().shards() {
+                match self.node(&shard.master)?.commands().await {
+                    Ok(known) => return Ok(known),
+                    Err(other) => error = other,
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(error);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// See [`Relay::relay`](crate::source::Relay::relay).
+    pub(super) fn relay(
+        self: Rc<Core>,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+        deadline: Instant,
+    ) -> Local<'static, Answer> {
+        let way = Way::Shared { resp3 };
+        match self.known_commands() {
+            Some(known) => {
+                let plan = Plan::new(&commands, &known, &self.map());
+                let sent = self.send_all(&plan, way);
+                Box::pin(async move { self.answer(plan, sent, way, deadline).await })
+            }
+            // Only right after the start.
+            None => Box::pin(async move {
+                let known = self.commands(deadline).await?;
+                let plan = Plan::new(&commands, &known, &self.map());
+                debug_assert_eq!(plan.units.iter().map(|unit| unit.replies).sum::<usize>(), count);
+                let sent = self.send_all(&plan, way);
+                self.answer(plan, sent, way, deadline).await
+            }),
+        }
+    }
+
+    pub(super) async fn relay_patiently(&self, command: Bytes, resp3: bool) -> Answer {
+        let known = self.commands(self.deadline()).await?;
+        let plan = Plan::new(&command, &known, &self.map());
+        let sent = self.send_all(&plan, Way::Own { resp3 });
+        // Its time begins when something is in the way of it.
+        self.answer(plan, sent, Way::Own { resp3 }, self.deadline()).await
+    }
+
+    fn send_all(&self, plan: &Plan, way: Way) -> Sent {
+        let map = self.map();
+        let mut nodes: Vec<(RedisAddress, Vec<Bytes>, usize)> = Vec::new();
+        let mut places = Vec::with_capacity(plan.parts.len());
+        for part in &plan.parts {
+            let address = match (&part.to, nodes.first()) {
+                // Whoever is asked anyway.
+                (To::Anyone, Some((address, ..))) => Ok(address.clone()),
+                (to, _) => self.address(&map, to),
+            };
+            places.push(address.map(|address| {
+                let at = nodes.iter().position(|(other, ..)| *other == address).unwrap_or(nodes.len());
+                if at == nodes.len() {
+                    nodes.push((address, Vec::new(), 0));
+                }
+                let (_, commands, count) = &mut nodes[at];
+                commands.push(part.commands.clone());
+                *count += part.count;
+                (at, *count - part.count)
+            }));
+        }
+        let answers = nodes.into_iter().map(|(address, mut commands, count)| {
+            let commands = if commands.len() == 1 { commands.swap_remove(0) } else { commands.concat().into() };
+            let part = Part { commands, count, to: To::Anyone };
+            Box::pin(self.send(&part, &address, way, false)) as Local<'static, Answer>
+        });
+        Sent { answers: answers.collect(), places }
+    }
+
+    /// Waits for the answers, follows where they lead, and puts one together.
+    async fn answer(&self, plan: Plan, sent: Sent, way: Way, deadline: Instant) -> Answer {
+        let mut answers = Vec::with_capacity(sent.answers.len());
+        for answer in sent.answers {
+            answers.push(answer.await);
+        }
+        let mut parts = Vec::with_capacity(plan.parts.len());
+        for (part, place) in plan.parts.iter().zip(sent.places) {
+            let answer = place.and_then(|(node, first)| {
+                let replies = answers[node].as_ref().map_err(Clone::clone)?;
+                Ok(replies.part(first..first + part.count))
+            });
+            let deadline = match way {
+                Way::Own { .. } => self.deadline(),
+                Way::Shared { .. } => deadline,
+            };
+            parts.push(self.follow(part, answer, way, deadline).await);
+        }
+        if let [_] = &plan.units[..]
+            && let [_] = &parts[..]
+            && matches!(plan.units[0].make, Make::Same)
+            && let Some(answer) = parts.pop()
+        {
+            return answer;
+        }
+        // Of none of them is anything known.
+        if parts.iter().all(Result::is_err) {
+            let lost = parts.iter().position(|part| matches!(part, Err(SourceError::Lost(_))));
+            return parts.swap_remove(lost.unwrap_or(0));
+        }
+        Ok(self.assemble(&plan, parts))
+    }
+
+    fn assemble(&self, plan: &Plan, parts: Vec<Answer>) -> Replies {
+        let masters = self.map().shards().len();
+        let mut parts = parts.into_iter();
+        let mut replies: Vec<Bytes> = Vec::with_capacity(parts.len());
+        for unit in &plan.units {
+            let its = parts
+                .by_ref()
+                .take(unit.parts)
+                .map(|part| part.unwrap_or_else(|error| iter::repeat_n(error.to_reply(), unit.replies).collect()));
+            match &unit.make {
+                Make::Same => {
+                    its.for_each(|part| replies.extend(part.iter().map(|reply| part.bytes().slice_ref(reply))))
+                }
+                Make::Gather(how) => replies.push(gather(how, &its.map(|part| part.last()).collect::<Vec<_>>())),
+                Make::Cursor(index) => replies.extend(its.map(|part| next_cursor(&part.last(), *index, masters))),
+            }
+        }
+        replies.into_iter().collect()
+    }
+
+    /// A connection to the node that the command's keys are at, or to any.
+    pub(super) async fn pin(&self, args: Args<'_>, resp3: bool) -> Result<Box<dyn Pinned>, SourceError> {
+        let deadline = self.deadline();
+        let known = self.commands(deadline).await?;
+        let to = destination(&known, args);
+        if let To::Slot(_) = to
+            && let Some(key) = args.get(1)
+        {
+            // Whatever it says, by then it is known where the slot is: there is no being sent on from a connection with state.
+            let part = Part { commands: encode(&[b"EXISTS", key]).into(), count: 1, to: to.clone() };
+            let first = Err(SourceError::Unavailable("not asked yet".into()));
+            let answer = self.follow(&part, first, Way::Shared { resp3: false }, deadline).await;
+            if Detour::of(&answer).is_some() {
+                answer?;
+            }
+        }
+        let address = self.address(&self.map(), &to)?;
+        self.node(&address)?.pin_now(resp3)
+    }
+}

@@ -2,7 +2,7 @@
 use crate::common::{PATIENCE, RedisServer};
 use larder::{
     clock,
-    config::{Coherence, RedisAddress, RedisUrl, SourceUrl},
+    config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
     read::{Begun, Group, Policy, watch},
     source::{Limits, SourceError, SourceHealth, SourceSetup},
 };
@@ -49,6 +49,7 @@ pub(crate) fn open_with(url: &SourceUrl, limits: Limits, policy: Policy, prefixe
 }
 pub(crate) fn tcp(port: u16) -> RedisUrl {
     RedisUrl {
+        deployment: Deployment::Single,
         address: RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port },
         tls: None,
         user: None,

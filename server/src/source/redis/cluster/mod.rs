@@ -42,15 +42,12 @@ use std::{
     rc::{Rc, Weak},
     sync::{
         Arc,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
 use tokio::{
-    sync::Notify,
+    sync::{Notify, watch},
     time::{Instant, sleep},
 };
 
@@ -66,9 +63,7 @@ pub(in crate::source) struct ClusterSetup {
     settings: Settings,
     seeds: Vec<RedisAddress>,
     from_replicas: bool,
-    map: Mutex<Arc<Map>>,
-    /// Counts changes of the map.
-    version: AtomicU64,
+    map: watch::Sender<Arc<Map>>,
     nodes: Mutex<HashMap<RedisAddress, Arc<Settings>>>,
     /// The map seems to be out of date.
     doubted: Notify,
@@ -95,8 +90,7 @@ impl ClusterSetup {
             settings,
             seeds,
             from_replicas,
-            map: Mutex::default(),
-            version: AtomicU64::new(0),
+            map: watch::Sender::default(),
             nodes: Mutex::default(),
             doubted: Notify::new(),
             is_watched: AtomicBool::new(false),
@@ -116,11 +110,12 @@ impl ClusterSetup {
 
     /// Puts a new map in place of the present one. True if copies may be out of date: they are to be forgotten now.
     fn replace(&self, with: impl FnOnce(&Map) -> Map) -> bool {
-        let mut map = self.map.lock();
-        let new = with(&map);
-        let unsettles = new.unsettles(&map);
-        *map = Arc::new(new);
-        self.version.fetch_add(1, Release);
+        let mut unsettles = false;
+        self.map.send_modify(|map| {
+            let new = with(map);
+            unsettles = new.unsettles(map);
+            *map = Arc::new(new);
+        });
         unsettles
     }
 }
@@ -132,7 +127,7 @@ struct Core {
     setup: Arc<ClusterSetup>,
     watch: Option<Watch>,
     keeps_replies: bool,
-    map: RefCell<(u64, Arc<Map>)>,
+    map: RefCell<(watch::Receiver<Arc<Map>>, Arc<Map>)>,
     nodes: RefCell<HashMap<RedisAddress, Rc<RedisSource>>>,
     /// Takes turns among the masters.
     turn: Cell<usize>,
@@ -151,9 +146,9 @@ impl ClusterSource {
             };
             Core {
                 watch: watch.map(|watch| Watch { only: Some(Rc::new(settled)), ..watch }),
+                map: RefCell::new((setup.map.subscribe(), Arc::default())),
                 setup,
                 keeps_replies,
-                map: RefCell::default(),
                 nodes: RefCell::default(),
                 turn: Cell::new(0),
                 detours: Cell::new(0),
@@ -163,15 +158,23 @@ impl ClusterSource {
         if !core.setup.is_watched.swap(true, Relaxed) {
             tokio::task::spawn_local(watcher::keep(Rc::downgrade(&core)));
         }
+        tokio::task::spawn_local(open_all(Rc::downgrade(&core), core.setup.map.subscribe()));
         ClusterSource(core)
+    }
+}
+
+/// Connects to every master as it comes to be known, so that readiness tells of all and nobody need wait for it.
+async fn open_all(core: Weak<Core>, mut map: watch::Receiver<Arc<Map>>) {
+    while map.changed().await.is_ok() {
+        let Some(core) = core.upgrade() else { return };
+        core.map().shards().iter().for_each(|shard| drop(core.node(&shard.master)));
     }
 }
 
 impl Core {
     fn map(&self) -> Arc<Map> {
-        let version = self.setup.version.load(Acquire);
-        if self.map.borrow().0 != version {
-            let map = self.setup.map.lock().clone();
+        if self.map.borrow().0.has_changed().is_ok_and(|changed| changed) {
+            let map = self.map.borrow_mut().0.borrow_and_update().clone();
             let gone = |address: &RedisAddress| !map.has(address);
             let gone: Vec<_> = self.nodes.borrow_mut().extract_if(|address, _| gone(address)).collect();
             if !gone.is_empty() {
@@ -181,7 +184,7 @@ impl Core {
                     drop(gone);
                 });
             }
-            *self.map.borrow_mut() = (version, map);
+            self.map.borrow_mut().1 = map;
         }
         self.map.borrow().1.clone()
     }

@@ -1,7 +1,7 @@
 //! Which node each of several commands goes to.
 //!
 //! A command goes where its keys are; what has no key goes anywhere; some go in pieces, or to all ([`Tips`](super::tips)). `MULTI` to `EXEC` goes as
-//! one, to where its first key is: the server itself says if a second one is elsewhere.
+//! one. That the keys of a single command are not together, the server itself says.
 use super::{gather::Gather, map::Map, slots::slot, tips::Spread};
 use crate::{
     config::RedisAddress,
@@ -39,8 +39,18 @@ pub(super) enum Make {
     /// They are those of its only part.
     Same,
     Gather(Gather),
+    /// None: a transaction whose keys are of several slots, as no node would run.
+    Crossed,
     /// A cursor goes on at this master, and from there to the next.
     Cursor(usize),
+}
+
+/// What was seen of one so far.
+struct Transaction {
+    begin: usize,
+    count: usize,
+    to: To,
+    is_crossed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -58,8 +68,7 @@ impl Plan {
         let limits = Limits::new(usize::MAX / 4);
         let mut plan = Plan::default();
         let mut parser = Parser::default();
-        // Where it begins, and what there is of it.
-        let mut transaction: Option<(usize, Part)> = None;
+        let mut transaction: Option<Transaction> = None;
         let mut at = 0;
         while let Ok(Parsed::Command { consumed }) = parser.parse(&commands[at..], &limits) {
             let encoded = commands.slice(at..at + consumed);
@@ -70,24 +79,37 @@ impl Plan {
             let begin = at;
             at += consumed;
             match &mut transaction {
-                Some((from, part)) => {
-                    part.count += 1;
-                    if part.to == To::Anyone {
-                        part.to = destination(known, args);
+                Some(open) => {
+                    open.count += 1;
+                    match destination(known, args) {
+                        To::Anyone => {}
+                        to => {
+                            open.is_crossed |= open.to != To::Anyone && open.to != to;
+                            open.to = to;
+                        }
                     }
                     if args[0].eq_ignore_ascii_case(b"exec") {
-                        part.commands = commands.slice(*from..at);
-                        plan.units.push(Unit { parts: 1, replies: part.count, make: Make::Same });
-                        plan.parts.extend(transaction.take().map(|(_, part)| part));
+                        plan.end(open, commands.slice(open.begin..at));
+                        transaction = None;
                     }
                 }
                 None if args[0].eq_ignore_ascii_case(b"multi") => {
-                    transaction = Some((begin, Part { commands: Bytes::new(), count: 1, to: To::Anyone }));
+                    transaction = Some(Transaction { begin, count: 1, to: To::Anyone, is_crossed: false });
                 }
                 None => plan.add(encoded.clone(), args, known, map),
             }
         }
         plan
+    }
+
+    fn end(&mut self, transaction: &Transaction, commands: Bytes) {
+        let Transaction { count, ref to, is_crossed, .. } = *transaction;
+        if is_crossed {
+            self.units.push(Unit { parts: 0, replies: count, make: Make::Crossed });
+        } else {
+            self.units.push(Unit { parts: 1, replies: count, make: Make::Same });
+            self.parts.push(Part { commands, count, to: to.clone() });
+        }
     }
 
     fn add(&mut self, commands: Bytes, args: Args<'_>, known: &Commands, map: &Map) {

@@ -136,7 +136,7 @@ impl Core {
             return answer;
         }
         // Of none of them is anything known.
-        if parts.iter().all(Result::is_err) {
+        if !parts.is_empty() && parts.iter().all(Result::is_err) {
             let lost = parts.iter().position(|part| matches!(part, Err(SourceError::Lost(_))));
             return parts.swap_remove(lost.unwrap_or(0));
         }
@@ -155,6 +155,10 @@ impl Core {
             match &unit.make {
                 Make::Same => {
                     its.for_each(|part| replies.extend(part.iter().map(|reply| part.bytes().slice_ref(reply))))
+                }
+                Make::Crossed => {
+                    replies.extend(iter::repeat_n(Bytes::from_static(b"+QUEUED\r\n"), unit.replies - 1));
+                    replies.push(Bytes::from_static(b"-CROSSSLOT Keys in request don't hash to the same slot\r\n"));
                 }
                 Make::Gather(how) => replies.push(gather(how, &its.map(|part| part.last()).collect::<Vec<_>>())),
                 Make::Cursor(index) => replies.extend(its.map(|part| next_cursor(&part.last(), *index, masters))),

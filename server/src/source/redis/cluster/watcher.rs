@@ -54,8 +54,6 @@ async fn look(core: &Rc<Core>, links: &mut HashMap<RedisAddress, Link>, round: u
         watch.to.all();
     }
     let map = core.map();
-    // So that readiness and the first miss need not wait.
-    map.shards().iter().for_each(|shard| drop(core.node(&shard.master)));
     links.retain(|address, _| map.has(address) || setup.seeds.contains(address));
 }
 

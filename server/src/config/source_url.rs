@@ -9,7 +9,7 @@ pub enum SourceUrl {
     /// `none:`: the memory tier is all there is.
     None,
     /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
-    Redis(RedisUrl),
+    Redis(Box<RedisUrl>),
 }
 
 /// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or `unix://[user[:password]@]/path[?db=N]`; for several servers see
@@ -159,7 +159,7 @@ impl FromStr for SourceUrl {
             url.database = database(path.trim_start_matches('/'))?;
         }
         url.query(query)?;
-        Ok(SourceUrl::Redis(url))
+        Ok(SourceUrl::Redis(Box::new(url)))
     }
 }
 
@@ -382,7 +382,7 @@ mod tests {
 
     fn redis(text: &str) -> RedisUrl {
         match text.parse() {
-            Ok(SourceUrl::Redis(url)) => url,
+            Ok(SourceUrl::Redis(url)) => *url,
             other => panic!("{text}: {other:?}"),
         }
     }

@@ -96,13 +96,16 @@ pub trait Invalidations {
     fn lost(&self);
 }
 
+/// Whether a key is vouched for.
+pub type VouchesFor = dyn Fn(&[u8]) -> bool;
+
 /// Changes of which keys a source is to announce, and to whom.
 #[derive(Clone)]
 pub struct Watch {
     /// None: those that were fetched. Else those that begin with one of these, and no others are vouched for.
     pub prefixes: Arc<[Box<[u8]>]>,
     /// If given, no other keys are vouched for.
-    pub only: Option<Rc<dyn Fn(&[u8]) -> bool>>,
+    pub only: Option<Rc<VouchesFor>>,
     /// Who is told.
     pub to: Rc<dyn Invalidations>,
 }

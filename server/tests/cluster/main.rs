@@ -177,6 +177,14 @@ fn every_node_announces_what_changes() {
     }
 }
 
+/// Ends the others' work, also when a test fails.
+struct EndsThem<'o>(&'o AtomicBool);
+impl Drop for EndsThem<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Each key's number is raised by one client through Larder and read by others: no answer is wrong, none is lost, while slots move.
 #[test]
 fn slots_move_under_load() {
@@ -223,6 +231,7 @@ fn slots_move_under_load() {
                 }
             });
         }
+        let _ends = EndsThem(&over);
         // Twice around: each slot of a key goes to the next node.
         for round in 0..2 {
             for (key, rounds) in names.iter().zip(&rounds) {
@@ -240,7 +249,6 @@ fn slots_move_under_load() {
                 cluster.end_moving(slot, from, to);
             }
         }
-        over.store(true, Relaxed);
     });
     // And then from the memory tier again.
     let mut client = larder.client();

@@ -7,7 +7,7 @@ use super::{
     commands::strings,
     fault::{Answer, Fault},
     forward::{self, Touched},
-    session::Session,
+    session::{Held, Session},
 };
 use crate::{
     app::Worker,
@@ -37,7 +37,7 @@ pub(super) fn copy_will_do(
             return Ok(Flow::Done);
         }
     }
-    Ok(if call.command.flags.has(Flags::FLUSH) { Flow::Alone } else { Flow::Relay })
+    Ok(if call.command.flags.has(Flags::FLUSH) { Flow::Alone } else { Flow::Relay(Held::Relayed) })
 }
 
 /// Runs a command that goes to the source.

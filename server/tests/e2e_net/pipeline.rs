@@ -1,6 +1,6 @@
 //! What comes in is answered in order, however it comes in and whatever must be fetched.
 use crate::{
-    common::RedisServer,
+    common::{RedisServer, wait_until},
     larder::{Larder, encode, expect, expect_end},
 };
 use std::{
@@ -244,4 +244,45 @@ fn the_end_of_the_clients_half_ends_the_connection_after_the_replies() {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
     assert_eq!(all, b"$5\r\nvalue\r\n");
+}
+
+#[test]
+fn replies_that_are_kept_relayed_or_fetched_keep_their_order() {
+    let redis = RedisServer::start();
+    let mut seed = redis.client();
+    for i in 0..1000 {
+        seed.command(&["HSET", &format!("h:{i}"), "f", &format!("field {i}")]);
+    }
+    seed.command(&["SET", "s", "value"]);
+    let larder = Larder::start(&["--source", &redis.url()]);
+    let mut client = larder.client();
+    wait_until("a reply is kept", || {
+        client.command(&["HGET", "h:0", "f"]);
+        larder.metric("larder_cache_reply_hits_total{group=\"default\"}") > 0.0
+    });
+    client.command(&["HGET", "h:1", "f"]);
+    let before = redis.calls("hget");
+    let (mut input, mut expected) = (Vec::new(), Vec::new());
+    let mut hget = |i: u32, value: &str| {
+        input.extend(encode(&[b"HGET", format!("h:{i}").as_bytes(), b"f"]));
+        expected.extend(bulk(value.as_bytes()));
+        if i == 999 {
+            // Reads wait for no reads, writes do, and what comes behind them sees them.
+            input.extend(encode(&[b"GET", b"s"]));
+            expected.extend(bulk(b"value"));
+            input.extend(encode(&[b"HSET", b"h:0", b"f", b"written"]));
+            expected.extend(b":0\r\n");
+        }
+    };
+    for i in 2..1000 {
+        // Kept; not asked for before; kept; asked for once.
+        hget(0, "field 0");
+        hget(i, &format!("field {i}"));
+        hget(1, "field 1");
+    }
+    hget(0, "written");
+    hget(1, "field 1");
+    exchange(larder.stream(), input, &expected);
+    let asked = redis.calls("hget") - before;
+    assert!(asked < 1500, "what is kept is not relayed with the others: {asked} for 998");
 }

@@ -165,7 +165,7 @@ impl Client<'_> {
             if !batch.is_empty() {
                 worker.groups[0].source.fetch(&mut batch);
             }
-            if matches!(flow, Flow::Relay) {
+            if matches!(flow, Flow::Relay(_)) {
                 let mut relayed = Relayed::new(&self.session);
                 flow = Flow::Alone;
                 if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) {
@@ -181,7 +181,7 @@ impl Client<'_> {
             match flow {
                 Flow::Done => {}
                 Flow::Close => self.closed = true,
-                Flow::Alone | Flow::Relay | Flow::Behind => panic!("one at a time"),
+                Flow::Alone | Flow::Relay(_) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;
                     pending.reply(&mut self.session, &mut out);

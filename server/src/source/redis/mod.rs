@@ -188,13 +188,18 @@ impl RedisSource {
             false => &self.links[0],
         }
     }
-    /// Sends commands of ours and returns the last reply, unless it is an error.
-    async fn ask(&self, commands: Vec<u8>, count: usize) -> Result<Bytes, SourceError> {
-        let last = self.resp2().relay(commands.into(), count).await?.last();
-        match last.strip_prefix(b"-") {
-            Some(text) => Err(refusal(text)),
-            None => Ok(last),
-        }
+    /// Sends a command of ours and returns the reply, unless it is an error.
+    async fn ask(&self, command: Vec<u8>) -> Result<Bytes, SourceError> {
+        let replies = self.resp2().relay(command.into(), 1).await?;
+        accepted(&replies[0]).map(|reply| replies.bytes().slice_ref(reply))
+    }
+}
+
+/// A reply to a command of ours, unless it is an error.
+fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
+    match reply.strip_prefix(b"-") {
+        Some(text) => Err(refusal(text)),
+        None => Ok(reply),
     }
 }
 
@@ -258,40 +263,35 @@ impl Source for RedisSource {
         });
         Box::pin(async move {
             let replies = self.resp2().relay(commands.into(), 2).await?;
-            let mut replies = replies.iter();
-            let (Some(existed), Some(taken)) = (replies.next(), replies.next()) else { return Err(unexpected()) };
-            match taken.split_first() {
-                Some((b'+' | b':', _)) => positive(existed),
-                Some((b'-', text)) => Err(refusal(text)),
-                _ => Err(unexpected()),
-            }
+            // A user who may not ask whether it existed has written all the same.
+            accepted(&replies[1]).map(|_| positive(&replies[0]).unwrap_or(false))
         })
     }
 
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
         let command = resp::encode(&[b"DEL", key]);
-        Box::pin(async move { positive(&self.ask(command, 1).await?) })
+        Box::pin(async move { positive(&self.ask(command).await?) })
     }
 
     fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
-        let (commands, count) = match expiry {
-            Some(at) => {
-                // A time of 0 deletes, as a moment in the past should.
-                let left = remaining(at).unwrap_or(0).to_string();
-                (resp::encode(&[b"PEXPIRE", key, left.as_bytes()]), 1)
-            }
-            None => {
-                // PERSIST does not tell a key without expiry from no key.
-                let mut commands = resp::encode(&[b"PERSIST", key]);
-                commands.extend(resp::encode(&[b"EXISTS", key]));
-                (commands, 2)
-            }
+        let Some(at) = expiry else {
+            // PERSIST does not tell a key without expiry from no key. A user who may not ask for that has changed it all the same.
+            let mut commands = resp::encode(&[b"PERSIST", key]);
+            commands.extend(resp::encode(&[b"EXISTS", key]));
+            return Box::pin(async move {
+                let replies = self.resp2().relay(commands.into(), 2).await?;
+                let changed = accepted(&replies[0]).and_then(positive)?;
+                Ok(changed || positive(&replies[1]).unwrap_or(false))
+            });
         };
-        Box::pin(async move { positive(&self.ask(commands, count).await?) })
+        // A time of 0 deletes, as a moment in the past should.
+        let left = remaining(at).unwrap_or(0).to_string();
+        let command = resp::encode(&[b"PEXPIRE", key, left.as_bytes()]);
+        Box::pin(async move { positive(&self.ask(command).await?) })
     }
 
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {
-        Box::pin(async { self.ask(resp::encode(&[b"PING"]), 1).await.map(drop) })
+        Box::pin(async { self.ask(resp::encode(&[b"PING"])).await.map(drop) })
     }
 
     fn as_redis(&self) -> Option<&dyn RedisServer> {
@@ -334,7 +334,7 @@ impl RedisServer for RedisSource {
                 return Ok(known);
             }
             let now = self.settings.health.reconnects();
-            let commands = match self.ask(resp::encode(&[b"COMMAND"]), 1).await {
+            let commands = match self.ask(resp::encode(&[b"COMMAND"])).await {
                 Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
                 Err(SourceError::Refused(reason)) => {
                     tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");

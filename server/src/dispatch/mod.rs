@@ -34,7 +34,7 @@ mod table;
 pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pending::Pending;
-pub use relayed::Relayed;
+pub use relayed::{Joined, Relayed};
 pub use session::{Held, Session};
 pub use table::COMMANDS;
 
@@ -61,7 +61,6 @@ pub enum Flow {
     /// A read that waits for flights; its reply comes when [`Pending::poll`] says so.
     Pending(Pending),
     /// It goes to the source as it is: let it [`join`] others with the same arguments, and the session hold this until they are answered.
-    /// If it does not join, it runs [`Alone`](Flow::Alone).
     Relay(Held),
     /// What the session [holds](Session::hold) must be answered first: begin it again then.
     Behind,
@@ -107,8 +106,8 @@ pub fn begin(
     }
 }
 
-/// Adds a command for which [`begin`] said [`Flow::Relay`] to others; false if it must run alone instead.
-pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> bool {
+/// Adds a command for which [`begin`] said [`Flow::Relay`] to others, if it may go with them.
+pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> Joined {
     let command = known_or_forwarded(args);
     let mut unused = Output::default();
     let reply = Reply::new(&mut unused, session.resp3);

@@ -286,3 +286,23 @@ fn replies_that_are_kept_relayed_or_fetched_keep_their_order() {
     let asked = redis.calls("hget") - before;
     assert!(asked < 1500, "what is kept is not relayed with the others: {asked} for 998");
 }
+
+#[test]
+fn slow_commands_and_others_keep_their_order_though_they_travel_apart() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url()]);
+    let (mut input, mut expected) = (Vec::new(), Vec::new());
+    let fast: &[&[u8]] = &[b"APPEND", b"log", b"f"];
+    let slow: &[&[u8]] = &[b"EVAL", b"return redis.call('APPEND', KEYS[1], ARGV[1])", b"1", b"log", b"s"];
+    let last_two: &[&[u8]] = &[b"GETRANGE", b"log", b"-2", b"-1"];
+    for round in 0..200 {
+        for (at, command) in [fast, slow, slow, last_two].iter().enumerate() {
+            input.extend(encode(command));
+            match at {
+                3 => expected.extend(bulk(b"ss")),
+                at => expected.extend(format!(":{}\r\n", round * 3 + at + 1).into_bytes()),
+            }
+        }
+    }
+    exchange(larder.stream(), input, &expected);
+}

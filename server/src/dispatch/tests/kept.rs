@@ -23,8 +23,13 @@ fn with_workers<F: Future<Output = ()>>(
     runtime.block_on(async {
         let redis = Redis::start();
         let url: SourceUrl = format!("unix://{}", redis.socket().display()).parse().expect("a URL");
-        let limits =
-            Limits { timeout: Duration::from_secs(5), max_in_flight: 1000, connections: 1, max_value: 1 << 20 };
+        let limits = Limits {
+            timeout: Duration::from_secs(5),
+            slow_timeout: Duration::from_secs(5),
+            max_in_flight: 1000,
+            connections: 1,
+            max_value: 1 << 20,
+        };
         let setup = SourceSetup::new(&url, limits).expect("a source");
         let first = Server::new(&[]);
         let second = Server::beside(&first.worker.groups[0].cache);

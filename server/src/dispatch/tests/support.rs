@@ -3,7 +3,7 @@ use crate::{
     app::{App, Bound, Worker},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Flow, Relayed, Session},
+    dispatch::{self, Calls, Flow, Joined, Relayed, Session},
     http,
     net::{
         clients::{Clients, Listed},
@@ -166,9 +166,9 @@ impl Client<'_> {
                 worker.groups[0].source.fetch(&mut batch);
             }
             if matches!(flow, Flow::Relay(_)) {
-                let mut relayed = Relayed::new(&self.session);
+                let mut relayed = Relayed::new(&self.session, None);
                 flow = Flow::Alone;
-                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) {
+                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) == Joined::Yes {
                     relayed.send(worker, &self.session);
                     poll_fn(|cx| relayed.poll(cx)).await;
                     relayed.reply(&mut self.session, &mut out);

@@ -10,7 +10,7 @@
 use super::{input::Input, spare::Spare};
 use crate::{
     app::Worker,
-    dispatch::{self, Flow, Held, Pending, Relayed, Session},
+    dispatch::{self, Flow, Held, Joined, Pending, Relayed, Session},
     net::{
         clients::Client,
         throttle::{Scope, Throttled},
@@ -170,8 +170,15 @@ impl Conn {
                     self.input.consume(consumed);
                     self.wait_for(read);
                 }
-                Flow::Relay(held) if self.relay(worker, now, held) => self.input.consume(consumed),
-                Flow::Relay(_) | Flow::Alone => {
+                Flow::Relay(held) => match self.relay(worker, now, held) {
+                    Joined::Yes => self.input.consume(consumed),
+                    Joined::Not => return Step::Behind,
+                    Joined::Alone => {
+                        self.alone = consumed;
+                        return Step::Alone;
+                    }
+                },
+                Flow::Alone => {
                     self.alone = consumed;
                     return Step::Alone;
                 }
@@ -206,18 +213,19 @@ impl Conn {
         self.session.hold(Held::Reads);
     }
 
-    /// Adds the command at the front of the input to those that are relayed; false if it must run alone.
-    fn relay(&mut self, worker: &Worker, now: Millis, held: Held) -> bool {
+    /// Adds the command at the front of the input to those that are relayed.
+    fn relay(&mut self, worker: &Worker, now: Millis, held: Held) -> Joined {
         let args = self.parser.args(self.input.unread());
-        if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut()
-            && relayed.is_open()
-            && after.is_empty()
-        {
-            return dispatch::join(worker, &mut self.session, &args, now, relayed);
+        let mut before = None;
+        if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut() {
+            if relayed.is_open() && after.is_empty() {
+                return dispatch::join(worker, &mut self.session, &args, now, relayed);
+            }
+            before = Some(relayed.is_slow());
         }
-        let mut relayed = Relayed::new(&self.session);
+        let mut relayed = Relayed::new(&self.session, before);
         let joined = dispatch::join(worker, &mut self.session, &args, now, &mut relayed);
-        if joined {
+        if joined == Joined::Yes {
             self.queue.push_back(Waiting { what: What::Relayed(relayed), after: Output::default() });
             self.session.hold(held);
         }

@@ -18,7 +18,7 @@
 //!   `+set +del +pexpire +persist +exists` for our own writes.
 //! - With a [`Watch`], the connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`); writes and verbatim
 //!   commands go on one without, of RESP2, made when first used: their replies are for clients, byte for byte.
-//! - RESP3 commands that go through verbatim have a connection of their own, made when first used.
+//! - RESP3 commands that go through verbatim have a connection of their own, made when first used; those that may take long, one more.
 mod commands;
 mod connect;
 mod handshake;
@@ -145,6 +145,8 @@ pub(super) struct RedisSource {
     /// Writes and verbatim commands, where the fetches' connections are tracking.
     resp2: OnceCell<Link>,
     resp3: OnceCell<Link>,
+    /// Verbatim commands that may take long, by protocol: behind them others would miss their deadline.
+    slow: [OnceCell<Link>; 2],
     /// This core's copy of the table of commands.
     commands: RefCell<Option<Learnt>>,
     asking: tokio::sync::Mutex<()>,
@@ -166,6 +168,7 @@ impl RedisSource {
             next: Cell::new(0),
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
+            slow: Default::default(),
             commands: RefCell::default(),
             asking: tokio::sync::Mutex::default(),
             pool: Rc::default(),
@@ -305,6 +308,10 @@ impl Relay for RedisSource {
             if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
         Box::pin(link.relay(commands, count))
     }
+    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
+        let link = self.slow[usize::from(resp3)].get_or_init(|| Link::shared(self.settings.clone(), resp3));
+        Box::pin(link.relay_within(commands, count, self.settings.limits.slow_timeout))
+    }
     fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         Box::pin(async move {
             let link = self.single(resp3)?;
@@ -370,7 +377,8 @@ impl RedisServer for RedisSource {
     fn pin<'a>(&'a self, _args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
         Box::pin(async move {
             let link = self.single(resp3)?;
-            Ok(Box::new(Single { link, resp3, pool: self.pool.clone() }) as Box<dyn Pinned>)
+            let (slow_timeout, pool) = (self.settings.limits.slow_timeout, self.pool.clone());
+            Ok(Box::new(Single { link, resp3, slow_timeout, pool }) as Box<dyn Pinned>)
         })
     }
     fn database(&self) -> u32 {
@@ -401,12 +409,22 @@ impl Pool {
 struct Single {
     link: Link,
     resp3: bool,
+    slow_timeout: Duration,
     pool: Rc<Pool>,
 }
 impl Relay for Single {
     fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         self.link.unasked().note_request(count);
         Box::pin(self.link.relay(commands, count))
+    }
+    fn relay_slowly(
+        &self,
+        commands: Bytes,
+        count: usize,
+        _resp3: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        self.link.unasked().note_request(count);
+        Box::pin(self.link.relay_within(commands, count, self.slow_timeout))
     }
     fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         self.link.unasked().note_request(1);

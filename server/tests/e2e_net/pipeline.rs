@@ -1,6 +1,6 @@
 //! What comes in is answered in order, however it comes in and whatever must be fetched.
 use crate::{
-    common::{RedisServer, wait_until},
+    common::{RedisServer, Reply, wait_until},
     larder::{Larder, encode, expect, expect_end},
 };
 use std::{
@@ -305,4 +305,25 @@ fn slow_commands_and_others_keep_their_order_though_they_travel_apart() {
         }
     }
     exchange(larder.stream(), input, &expected);
+}
+
+#[test]
+fn a_command_does_not_overtake_a_slow_one_that_waits_for_its_connection() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "1", "--source-timeout", "20s"]);
+    let mut client = larder.client();
+    assert_eq!(client.command(&["APPEND", "log", "a"]), Reply::Int(1));
+    assert_eq!(client.command(&["HSET", "h", "f", "v"]), Reply::Int(1), "Larder knows the commands of Redis now");
+    // What scripts travel on is not connected before Redis goes on; the other commands' connection is.
+    redis.stop();
+    let begun = larder.metric("larder_redis_commands_total");
+    client.send(&["EVAL", "return redis.call('APPEND', KEYS[1], 'b')", "1", "log"]).unwrap();
+    wait_until("the script is on its way", || larder.metric("larder_redis_commands_total") > begun);
+    client.send(&["APPEND", "log", "c"]).unwrap();
+    let mut other = larder.client();
+    other.send(&["APPEND", "other", "y"]).unwrap();
+    wait_until("others are", || larder.metric("larder_redis_commands_total") > begun + 1.0);
+    redis.cont();
+    assert_eq!([client.read().unwrap(), client.read().unwrap()], [Reply::Int(2), Reply::Int(3)]);
+    assert_eq!(redis.command(&["GET", "log"]), Reply::bulk("abc"));
 }

@@ -188,6 +188,7 @@ fn settings(scopes: &[Scope]) -> Settings {
         header_timeout: top.duration("header-timeout").unwrap_or_default(),
         grace: top.duration("grace").unwrap_or_default(),
         source_timeout: top.duration("source-timeout").unwrap_or_default(),
+        source_slow_timeout: top.duration("source-slow-timeout").unwrap_or_default(),
         source_max_in_flight: top.number("source-max-in-flight"),
         source_connections: top.number("source-connections"),
         throttle_client: rate("throttle"),

@@ -60,7 +60,8 @@ fn holds_secret(value: &Value) -> bool {
     match value {
         Value::Secret(_) => true,
         Value::Source(SourceUrl::Redis(url)) => {
-            url.password.is_some() || matches!(&url.deployment, Deployment::Sentinel { password: Some(_), .. })
+            url.password.is_some()
+                || matches!(&url.deployment, Deployment::Sentinel(sentinels) if sentinels.password.is_some())
         }
         _ => false,
     }

@@ -25,6 +25,7 @@ pub struct Settings {
     pub header_timeout: Duration,
     pub grace: Duration,
     pub source_timeout: Duration,
+    pub source_slow_timeout: Duration,
     pub source_max_in_flight: usize,
     /// Per thread and source.
     pub source_connections: usize,

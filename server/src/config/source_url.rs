@@ -9,7 +9,7 @@ pub enum SourceUrl {
     /// `none:`: the memory tier is all there is.
     None,
     /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
-    Redis(Box<RedisUrl>),
+    Redis(RedisUrl),
 }
 
 /// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or `unix://[user[:password]@]/path[?db=N]`; for several servers see
@@ -44,16 +44,20 @@ pub enum Deployment {
         from_replicas: bool,
     },
     /// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/service[/database]`: the master that Sentinels name.
-    Sentinel {
-        /// The Sentinels besides `address`.
-        others: Vec<RedisAddress>,
-        /// The name under which they know the master.
-        service: String,
-        /// User and password of the Sentinels (`sentinel-user`, `sentinel-password`); those of the URL are the server's.
-        user: Option<String>,
-        #[expect(missing_docs)]
-        password: Option<Secret>,
-    },
+    Sentinel(Box<SentinelUrl>),
+}
+
+/// Who names the master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentinelUrl {
+    /// The Sentinels besides the URL's address.
+    pub others: Vec<RedisAddress>,
+    /// The name under which they know the master.
+    pub service: String,
+    /// User for AUTH with the Sentinels (`sentinel-user`); the URL's own is the server's.
+    pub user: Option<String>,
+    /// Password for AUTH with the Sentinels (`sentinel-password`).
+    pub password: Option<Secret>,
 }
 
 /// Where a Redis source listens.
@@ -153,13 +157,14 @@ impl FromStr for SourceUrl {
             url.address = first;
             url.database = database(number)?;
             let service = decode(service, "service")?;
-            url.deployment = Deployment::Sentinel { others, service, user: None, password: None };
+            let sentinels = SentinelUrl { others, service, user: None, password: None };
+            url.deployment = Deployment::Sentinel(Box::new(sentinels));
         } else {
             url.address = tcp(host, DEFAULT_PORT)?;
             url.database = database(path.trim_start_matches('/'))?;
         }
         url.query(query)?;
-        Ok(SourceUrl::Redis(Box::new(url)))
+        Ok(SourceUrl::Redis(url))
     }
 }
 
@@ -178,12 +183,12 @@ impl RedisUrl {
                     };
                     continue;
                 }
-                ("sentinel-user", Deployment::Sentinel { user, .. }) => {
-                    *user = some(value);
+                ("sentinel-user", Deployment::Sentinel(sentinels)) => {
+                    sentinels.user = some(value);
                     continue;
                 }
-                ("sentinel-password", Deployment::Sentinel { password, .. }) => {
-                    *password = some(value).map(Secret::from);
+                ("sentinel-password", Deployment::Sentinel(sentinels)) => {
+                    sentinels.password = some(value).map(Secret::from);
                     continue;
                 }
                 _ => {}
@@ -228,7 +233,7 @@ impl Deployment {
         match self {
             Deployment::Single => None,
             Deployment::Cluster { .. } => Some("read-from"),
-            Deployment::Sentinel { .. } => Some("sentinel-user and sentinel-password"),
+            Deployment::Sentinel(_) => Some("sentinel-user and sentinel-password"),
         }
     }
 }
@@ -325,7 +330,7 @@ impl fmt::Display for RedisUrl {
         f.write_str(match &self.deployment {
             Deployment::Single => "://",
             Deployment::Cluster { .. } => "+cluster://",
-            Deployment::Sentinel { .. } => "+sentinel://",
+            Deployment::Sentinel(_) => "+sentinel://",
         })?;
         if let Some(user) = &self.user {
             write!(f, "{}", utf8_percent_encode(user, RESERVED))?;
@@ -354,7 +359,8 @@ impl fmt::Display for RedisUrl {
                 seeds.iter().try_for_each(|seed| write!(f, ",{seed}"))?;
                 query.extend(from_replicas.then(|| "read-from=replica".to_string()));
             }
-            Deployment::Sentinel { others, service, user, password } => {
+            Deployment::Sentinel(sentinels) => {
+                let SentinelUrl { others, service, user, password } = &**sentinels;
                 others.iter().try_for_each(|other| write!(f, ",{other}"))?;
                 write!(f, "/{}/{}", utf8_percent_encode(service, RESERVED), self.database)?;
                 query
@@ -382,7 +388,7 @@ mod tests {
 
     fn redis(text: &str) -> RedisUrl {
         match text.parse() {
-            Ok(SourceUrl::Redis(url)) => *url,
+            Ok(SourceUrl::Redis(url)) => url,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -419,7 +425,10 @@ mod tests {
         let url = redis("rediss+sentinel://:p@a,b:1/my%2Fmaster/3?sentinel-user=s&sentinel-password=q");
         assert_eq!((url.address, url.database, url.tls), (tcp("a", 26379), 3, Some(TlsUrl::default())));
         let (service, user, password) = ("my/master".to_string(), Some("s".to_string()), Some("q".to_string().into()));
-        assert_eq!(url.deployment, Deployment::Sentinel { others: vec![tcp("b", 1)], service, user, password });
+        assert_eq!(
+            url.deployment,
+            Deployment::Sentinel(Box::new(SentinelUrl { others: vec![tcp("b", 1)], service, user, password }))
+        );
         let url = redis("unix://u:p@/run/redis.sock?db=3");
         assert_eq!(url.address, RedisAddress::Unix("/run/redis.sock".into()));
         assert_eq!((url.user.as_deref(), url.password.as_deref(), url.database), (Some("u"), Some("p"), 3));
@@ -486,7 +495,7 @@ mod tests {
             let others = vec![tcp("::2", port), tcp("other", 1)];
             let deployment = match several {
                 1 if !unix => Deployment::Cluster { seeds: others, from_replicas: tls },
-                2 if !unix => Deployment::Sentinel { others, service: "a/b?".to_string(), user: user.clone(), password: None },
+                2 if !unix => Deployment::Sentinel(Box::new(SentinelUrl { others, service: "a/b?".to_string(), user: user.clone(), password: None })),
                 _ => Deployment::Single,
             };
             let database = if matches!(deployment, Deployment::Cluster { .. }) { 0 } else { database };

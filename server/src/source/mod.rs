@@ -29,6 +29,8 @@ use std::{fmt, future::Future, ops::Range, pin::Pin, rc::Rc, sync::Arc, time::Du
 pub struct Limits {
     /// Deadline of a fetch or write (`source-timeout`).
     pub timeout: Duration,
+    /// Deadline of what may keep the source busy (`source-slow-timeout`); not less than `timeout`.
+    pub slow_timeout: Duration,
     /// Fetches in flight, all cores together (`source-max-in-flight`).
     pub max_in_flight: usize,
     /// Connections per core (`source-connections`).
@@ -63,7 +65,7 @@ impl SourceSetup {
                 Deployment::Cluster { .. } => {
                     Kind::Cluster(Arc::new(redis::ClusterSetup::new(url, limits, health.clone())?))
                 }
-                Deployment::Single | Deployment::Sentinel { .. } => {
+                Deployment::Single | Deployment::Sentinel(_) => {
                     Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?))
                 }
             },
@@ -283,6 +285,9 @@ pub trait Relay {
     /// `resp3`, else RESP2). They are queued when this returns, behind all that was relayed before in the same protocol, whatever
     /// becomes of the future.
     fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
+    /// The same for commands of which one at least may keep the server busy for long, with `source-slow-timeout`. They have a shared
+    /// connection apart: nothing of what was relayed before or after otherwise is in order with them.
+    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
     /// Sends one encoded command that may take any time (BLPOP), holding up nobody else's, and waits as long as it takes. Dropping
     /// the future ends the connection that it went over.
     fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>>;

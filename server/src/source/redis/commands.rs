@@ -37,6 +37,7 @@ pub struct Upstream {
     /// Flag `write`: it writes even if it has no keys.
     writes_always: bool,
     blocking: bool,
+    slow: bool,
     has_subs: bool,
     specs: Vec<Spec>,
     /// How it is spread over the nodes of a cluster.
@@ -108,7 +109,11 @@ impl Commands {
             _ => 0,
         };
         let legacy = (number(), number(), number());
-        flags.of_hashes = values(row.next()).any(|category| matches!(text_of(&category), b"@hash" | b"@keyspace"));
+        let mut slow = text == "lcs";
+        for category in values(row.next()) {
+            flags.of_hashes |= matches!(text_of(&category), b"@hash" | b"@keyspace");
+            slow |= matches!(text_of(&category), b"@scripting" | b"@dangerous");
+        }
         let (mut tips, mut fickle) = (Tips::default(), false);
         for tip in values(row.next()) {
             tips.set(text_of(&tip));
@@ -142,6 +147,7 @@ impl Commands {
             writes: flags.write || (has_keys && (!flags.readonly || flags.may_replicate)),
             writes_always: flags.write,
             blocking: flags.blocking,
+            slow,
             has_subs,
             specs,
         };
@@ -385,6 +391,11 @@ impl Upstream {
         }
         let only_on_request = matches!(&*self.name, "xread" | "xreadgroup");
         self.blocking && (!only_on_request || args.from(1).any(|part| part.eq_ignore_ascii_case(b"block")))
+    }
+
+    /// May it keep the server busy for long: scripts and functions, `KEYS`, `SORT`, `LCS`, and what Redis calls dangerous?
+    pub fn is_slow(&self) -> bool {
+        self.slow
     }
 
     /// Do the specifications say where all keys are?

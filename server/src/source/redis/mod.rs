@@ -19,7 +19,7 @@
 //! - With a [`Watch`], the connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`); writes and verbatim
 //!   commands go on one without, of RESP2, made when first used: their replies are for clients, byte for byte.
 //! - Several servers: `sentinel` finds the one that is the master, `cluster` has a source for each node.
-//! - RESP3 commands that go through verbatim have a connection of their own, made when first used.
+//! - RESP3 commands that go through verbatim have a connection of their own, made when first used; those that may take long, one more.
 mod cluster;
 mod commands;
 mod connect;
@@ -74,6 +74,8 @@ pub(super) struct RedisSource {
     /// Writes and verbatim commands, where the fetches' connections are tracking.
     resp2: OnceCell<Link>,
     resp3: OnceCell<Link>,
+    /// Verbatim commands that may take long, by protocol: behind them others would miss their deadline.
+    slow: [OnceCell<Link>; 2],
     /// This core's copy of the table of commands.
     commands: RefCell<Option<Learnt>>,
     asking: tokio::sync::Mutex<()>,
@@ -105,6 +107,7 @@ impl RedisSource {
             next: Cell::new(0),
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
+            slow: Default::default(),
             commands: RefCell::default(),
             asking: tokio::sync::Mutex::default(),
             pool: Rc::default(),
@@ -144,7 +147,8 @@ impl RedisSource {
     }
     fn pin_now(&self, resp3: bool) -> Result<Box<dyn Pinned>, SourceError> {
         let link = self.single(resp3)?;
-        Ok(Box::new(Single { link, resp3, pool: self.pool.clone() }))
+        let slow_timeout = self.settings.limits.slow_timeout;
+        Ok(Box::new(Single { link, resp3, slow_timeout, pool: self.pool.clone() }))
     }
     /// Can such a reply, about this key, be fetched and kept, in this protocol?
     fn keeps(&self, keepable: Keepable, key: &[u8], resp3: bool) -> bool {
@@ -172,6 +176,14 @@ fn admit(settings: &Settings, batch: &mut Vec<Fetch>) {
         for fetch in batch.drain(admitted..) {
             fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
         }
+    }
+}
+
+/// A reply to a command of ours, unless it is an error.
+fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
+    match reply.strip_prefix(b"-") {
+        Some(text) => Err(refusal(text)),
+        None => Ok(reply),
     }
 }
 
@@ -232,6 +244,10 @@ impl Relay for RedisSource {
             if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
         Box::pin(link.relay(commands, count))
     }
+    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
+        let link = self.slow[usize::from(resp3)].get_or_init(|| Link::shared(self.settings.clone(), resp3));
+        Box::pin(link.relay_within(commands, count, self.settings.limits.slow_timeout))
+    }
     fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         Box::pin(self.send_alone(command, 1, resp3))
     }
@@ -256,7 +272,7 @@ impl RedisServer for RedisSource {
                 return Ok(known);
             }
             let now = self.settings.health.reconnects();
-            let commands = match writes::ask(self, resp::encode(&[b"COMMAND"]), 1).await {
+            let commands = match writes::ask(self, resp::encode(&[b"COMMAND"])).await {
                 Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
                 Err(SourceError::Refused(reason)) => {
                     tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
@@ -316,12 +332,22 @@ impl Pool {
 struct Single {
     link: Link,
     resp3: bool,
+    slow_timeout: Duration,
     pool: Rc<Pool>,
 }
 impl Relay for Single {
     fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         self.link.unasked().note_request(count);
         Box::pin(self.link.relay(commands, count))
+    }
+    fn relay_slowly(
+        &self,
+        commands: Bytes,
+        count: usize,
+        _resp3: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        self.link.unasked().note_request(count);
+        Box::pin(self.link.relay_within(commands, count, self.slow_timeout))
     }
     fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
         self.link.unasked().note_request(1);

@@ -4,7 +4,7 @@
 //! they name and only if that says so itself (`ROLE`); when they name another, every connection ends and is made anew.
 use super::{Settings, link::Link};
 use crate::{
-    config::{Deployment, RedisAddress, RedisUrl},
+    config::{Deployment, RedisAddress, RedisUrl, SentinelUrl},
     proto::resp::{View, encode, parse_i64, view},
     source::{Limits, SourceHealth},
 };
@@ -43,7 +43,8 @@ impl Sentinels {
     /// # Errors
     /// See [`Settings::new`].
     pub(super) fn new(url: &RedisUrl, limits: Limits) -> Result<Option<Arc<Sentinels>>, String> {
-        let Deployment::Sentinel { others, service, user, password } = &url.deployment else { return Ok(None) };
+        let Deployment::Sentinel(sentinels) = &url.deployment else { return Ok(None) };
+        let SentinelUrl { others, service, user, password } = &**sentinels;
         let settings = |address: &RedisAddress| {
             let url = RedisUrl {
                 address: address.clone(),

@@ -1,5 +1,5 @@
 //! Our own writes, as Redis commands.
-use super::{positive, refusal, unexpected};
+use super::{accepted, positive};
 use crate::{
     clock,
     proto::resp::encode,
@@ -24,20 +24,15 @@ pub(super) fn put<'a>(
     });
     Box::pin(async move {
         let replies = relay.relay(commands.into(), 2, false).await?;
-        let mut replies = replies.iter();
-        let (Some(existed), Some(taken)) = (replies.next(), replies.next()) else { return Err(unexpected()) };
-        match taken.split_first() {
-            Some((b'+' | b':', _)) => positive(existed),
-            Some((b'-', text)) => Err(refusal(text)),
-            _ => Err(unexpected()),
-        }
+        // A user who may not ask whether it existed has written all the same.
+        accepted(&replies[1]).map(|_| positive(&replies[0]).unwrap_or(false))
     })
 }
 
 /// See [`Source::delete`](crate::source::Source::delete).
 pub(super) fn delete<'a>(relay: &'a dyn Relay, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
     let command = encode(&[b"DEL", key]);
-    Box::pin(async move { positive(&ask(relay, command, 1).await?) })
+    Box::pin(async move { positive(&ask(relay, command).await?) })
 }
 
 /// See [`Source::expire`](crate::source::Source::expire).
@@ -46,34 +41,31 @@ pub(super) fn expire<'a>(
     key: &'a [u8],
     expiry: Option<Millis>,
 ) -> Local<'a, Result<bool, SourceError>> {
-    let (commands, count) = match expiry {
-        Some(at) => {
-            // A time of 0 deletes, as a moment in the past should.
-            let left = remaining(at).unwrap_or(0).to_string();
-            (encode(&[b"PEXPIRE", key, left.as_bytes()]), 1)
-        }
-        None => {
-            // PERSIST does not tell a key without expiry from no key.
-            let mut commands = encode(&[b"PERSIST", key]);
-            commands.extend(encode(&[b"EXISTS", key]));
-            (commands, 2)
-        }
+    let Some(at) = expiry else {
+        // PERSIST does not tell a key without expiry from no key. A user who may not ask for that has changed it all the same.
+        let mut commands = encode(&[b"PERSIST", key]);
+        commands.extend(encode(&[b"EXISTS", key]));
+        return Box::pin(async move {
+            let replies = relay.relay(commands.into(), 2, false).await?;
+            let changed = accepted(&replies[0]).and_then(positive)?;
+            Ok(changed || positive(&replies[1]).unwrap_or(false))
+        });
     };
-    Box::pin(async move { positive(&ask(relay, commands, count).await?) })
+    // A time of 0 deletes, as a moment in the past should.
+    let left = remaining(at).unwrap_or(0).to_string();
+    let command = encode(&[b"PEXPIRE", key, left.as_bytes()]);
+    Box::pin(async move { positive(&ask(relay, command).await?) })
 }
 
 /// See [`Source::ping`](crate::source::Source::ping).
 pub(super) fn ping(relay: &dyn Relay) -> Local<'_, Result<(), SourceError>> {
-    Box::pin(async move { ask(relay, encode(&[b"PING"]), 1).await.map(drop) })
+    Box::pin(async move { ask(relay, encode(&[b"PING"])).await.map(drop) })
 }
 
-/// Sends commands of ours and returns the last reply, unless it is an error.
-pub(super) async fn ask(relay: &dyn Relay, commands: Vec<u8>, count: usize) -> Result<Bytes, SourceError> {
-    let last = relay.relay(commands.into(), count, false).await?.last();
-    match last.strip_prefix(b"-") {
-        Some(text) => Err(refusal(text)),
-        None => Ok(last),
-    }
+/// Sends a command of ours and returns the reply, unless it is an error.
+pub(super) async fn ask(relay: &dyn Relay, command: Vec<u8>) -> Result<Bytes, SourceError> {
+    let replies = relay.relay(command.into(), 1, false).await?;
+    accepted(&replies[0]).map(|reply| replies.bytes().slice_ref(reply))
 }
 
 /// Milliseconds from now until `at`, for Redis: relative, so that the two clocks need not agree.

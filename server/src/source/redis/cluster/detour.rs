@@ -99,9 +99,10 @@ impl Core {
             false => part.commands.clone(),
         };
         let count = part.count + usize::from(asking);
-        let answer: Result<Local<'static, Answer>, _> = self.node(address).map(|node| match way {
-            Way::Shared { resp3 } => node.relay(commands, count, resp3),
-            Way::Own { resp3 } => Box::pin(node.send_alone(commands, count, resp3)),
+        let answer: Result<Local<'static, Answer>, _> = self.node(address).map(|node| match way.lane {
+            Lane::Shared => node.relay(commands, count, way.resp3),
+            Lane::Slow => node.relay_slowly(commands, count, way.resp3),
+            Lane::Own => Box::pin(node.send_alone(commands, count, way.resp3)),
         });
         async move {
             let replies = answer?.await?;
@@ -147,7 +148,7 @@ impl Core {
         let sent_at = clock::now();
         let limit = waiting.deadline;
         if let Some(asked) = fetch.asked() {
-            let way = Way::Shared { resp3: asked.resp3 };
+            let way = Way { lane: Lane::Shared, resp3: asked.resp3 };
             let commands = encode(&asked.parts().collect::<Vec<_>>()).into();
             let part = Part { commands, count: 1, to: To::Slot(slot(fetch.key())) };
             let answer = self.follow(&part, error, way, limit).await;
@@ -165,7 +166,7 @@ impl Core {
         let transaction: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"GET", fetch.key()], &[b"PTTL", fetch.key()], &[b"EXEC"]];
         let commands = transaction.map(encode).concat().into();
         let part = Part { commands, count: transaction.len(), to: To::Slot(slot(fetch.key())) };
-        let answer = self.follow(&part, error, Way::Shared { resp3: false }, limit).await;
+        let answer = self.follow(&part, error, Way { lane: Lane::Shared, resp3: false }, limit).await;
         let max = self.setup.settings.limits.max_value;
         let answer = answer.and_then(|replies| found(&replies.last(), sent_at, max));
         waiting.finish(answer, clock::now(), health);
@@ -174,11 +175,18 @@ impl Core {
 
 /// Which connection of a node is used, and in which protocol.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Way {
+pub(super) struct Way {
+    pub(super) lane: Lane,
+    pub(super) resp3: bool,
+}
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
     /// The one that everybody uses.
-    Shared { resp3: bool },
+    Shared,
+    /// That for commands which may take long.
+    Slow,
     /// One of its own, for as long as it takes.
-    Own { resp3: bool },
+    Own,
 }
 
 /// What EXEC says of GET and PTTL.

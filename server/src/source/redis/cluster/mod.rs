@@ -52,6 +52,7 @@ use tokio::{
 };
 
 pub(super) use detour::Elsewhere;
+use detour::{Lane, Way};
 pub(super) use slots::slot;
 
 /// A node that has left the cluster is let go after this long: what it owes is answered by then, or past its deadline.
@@ -296,11 +297,19 @@ impl Source for ClusterSource {
 }
 
 impl Relay for ClusterSource {
-    fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
-        self.0.clone().relay(commands, count, resp3, self.0.deadline())
+    fn relay(&self, commands: Bytes, _count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
+        self.0.clone().relay(commands, Way { lane: Lane::Shared, resp3 })
+    }
+    fn relay_slowly(
+        &self,
+        commands: Bytes,
+        _count: usize,
+        resp3: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        self.0.clone().relay(commands, Way { lane: Lane::Slow, resp3 })
     }
     fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
-        Box::pin(self.0.relay_patiently(command, resp3))
+        self.0.clone().relay(command, Way { lane: Lane::Own, resp3 })
     }
 }
 

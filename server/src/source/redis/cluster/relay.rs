@@ -1,7 +1,7 @@
 //! Commands of clients: sent to the nodes of their keys, their replies put together in the clients' order.
 use super::{
     Core,
-    detour::{Detour, Way},
+    detour::{Detour, Lane, Way},
     gather::gather,
     plan::{Make, Part, Plan, To, destination, next_cursor},
 };
@@ -47,38 +47,22 @@ impl Core {
         }
     }
 
-    /// See [`Relay::relay`](crate::source::Relay::relay).
-    pub(super) fn relay(
-        self: Rc<Core>,
-        commands: Bytes,
-        count: usize,
-        resp3: bool,
-        deadline: Instant,
-    ) -> Local<'static, Answer> {
-        let way = Way::Shared { resp3 };
+    /// Sends commands at once (unless nothing is known of the cluster yet), and waits for what becomes of them.
+    pub(super) fn relay(self: Rc<Core>, commands: Bytes, way: Way) -> Local<'static, Answer> {
+        let deadline = self.deadline();
         match self.known_commands() {
             Some(known) => {
                 let plan = Plan::new(&commands, &known, &self.map());
                 let sent = self.send_all(&plan, way);
                 Box::pin(async move { self.answer(plan, sent, way, deadline).await })
             }
-            // Only right after the start.
             None => Box::pin(async move {
                 let known = self.commands(deadline).await?;
                 let plan = Plan::new(&commands, &known, &self.map());
-                debug_assert_eq!(plan.units.iter().map(|unit| unit.replies).sum::<usize>(), count);
                 let sent = self.send_all(&plan, way);
                 self.answer(plan, sent, way, deadline).await
             }),
         }
-    }
-
-    pub(super) async fn relay_patiently(&self, command: Bytes, resp3: bool) -> Answer {
-        let known = self.commands(self.deadline()).await?;
-        let plan = Plan::new(&command, &known, &self.map());
-        let sent = self.send_all(&plan, Way::Own { resp3 });
-        // Its time begins when something is in the way of it.
-        self.answer(plan, sent, Way::Own { resp3 }, self.deadline()).await
     }
 
     fn send_all(&self, plan: &Plan, way: Way) -> Sent {
@@ -122,10 +106,8 @@ impl Core {
                 let replies = answers[node].as_ref().map_err(Clone::clone)?;
                 Ok(replies.part(first..first + part.count))
             });
-            let deadline = match way {
-                Way::Own { .. } => self.deadline(),
-                Way::Shared { .. } => deadline,
-            };
+            // What may take its time has it before something comes in its way, too.
+            let deadline = if way.lane == Lane::Shared { deadline } else { self.deadline() };
             parts.push(self.follow(part, answer, way, deadline).await);
         }
         if let [_] = &plan.units[..]
@@ -178,7 +160,7 @@ impl Core {
             // Whatever it says, by then it is known where the slot is: there is no being sent on from a connection with state.
             let part = Part { commands: encode(&[b"EXISTS", key]).into(), count: 1, to: to.clone() };
             let first = Err(SourceError::Unavailable("not asked yet".into()));
-            let answer = self.follow(&part, first, Way::Shared { resp3: false }, deadline).await;
+            let answer = self.follow(&part, first, Way { lane: Lane::Shared, resp3: false }, deadline).await;
             if Detour::of(&answer).is_some() {
                 answer?;
             }

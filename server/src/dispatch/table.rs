@@ -2,7 +2,10 @@
 use super::{
     attached,
     command::{Command, Flags, Index, Keys, Run, Transaction, numbered},
-    commands::{client, config, connection, expire, info, introspection, keys, numbers, object, scan, server, strings},
+    commands::{
+        client, config, connection, expire, info, introspection, keys, maintenance, numbers, object, scan, server,
+        strings,
+    },
 };
 
 /// `"name" arity [FLAGS] (first last step) "since" Run(function), "summary";` in blocks of a group.
@@ -105,7 +108,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "client|info" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(client::info), "Describes this connection";
     "client|kill" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.4.0" Local(client::kill), "Ends connections";
     "client|list" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.4.0" Local(client::list), "Describes connections";
-    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.2.0" Local(client::accept), "Asks to be told of maintenance";
+    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.2.0" Local(maintenance::notifications), "Asks to be told of maintenance";
     "client|no-evict" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "7.0.0" Local(client::on_or_off), "Keeps this connection from eviction";
     "client|no-touch" 3 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::on_or_off), "Keeps this connection's reads from counting";
     "client|reply" 3 [NOSCRIPT LOADING STALE] (0 0 0) "3.2.0" Local(client::reply), "Turns replies on and off";

@@ -206,6 +206,20 @@ pub fn expect(stream: &mut impl Read, expected: &[u8]) {
     }
 }
 
+/// Reads until what was read ends with `mark`.
+pub fn skip_until(stream: &mut TcpStream, mark: &[u8]) {
+    let mut read = Vec::new();
+    while !read.ends_with(mark) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        read.extend(byte);
+    }
+}
+/// Sends lines, one behind the other in one write.
+pub fn send(stream: &mut TcpStream, lines: &[&str]) {
+    stream.write_all((lines.join("\r\n") + "\r\n").as_bytes()).unwrap();
+}
+
 /// The other side has ended the connection: nothing more comes.
 #[track_caller]
 pub fn expect_end(stream: &mut impl Read) {

@@ -2,26 +2,13 @@
 //! first, which shows that what is expected is what Redis says.
 use crate::{
     common::{RedisServer, wait_until},
-    larder::{Larder, connect, expect, expect_end},
+    larder::{Larder, connect, expect, expect_end, send, skip_until},
 };
 use std::{
-    io::{Read, Write},
+    io::Write,
     net::TcpStream,
 };
 
-/// Reads until what was read ends with `mark`.
-fn skip_until(stream: &mut TcpStream, mark: &[u8]) {
-    let mut read = Vec::new();
-    while !read.ends_with(mark) {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        read.extend(byte);
-    }
-}
-/// Sends lines, one behind the other in one write.
-fn send(stream: &mut TcpStream, lines: &[&str]) {
-    stream.write_all((lines.join("\r\n") + "\r\n").as_bytes()).unwrap();
-}
 /// Runs a script against Redis itself and through Larder.
 fn at_both_doors(args: &[&str], script: impl Fn(&RedisServer, u16)) {
     let redis = RedisServer::start();

@@ -10,6 +10,7 @@ mod attached;
 mod blocking;
 mod connections;
 mod drain;
+mod moving;
 mod pipeline;
 mod start;
 mod throttle;

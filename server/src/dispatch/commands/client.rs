@@ -81,7 +81,7 @@ pub(in crate::dispatch) fn on_or_off(call: &mut Call<'_>) -> Done {
     }
 }
 
-/// CLIENT MAINT_NOTIFICATIONS, CAPA: taken note of; no notification has been sent yet by any version.
+/// CLIENT CAPA: no capability of a client makes a difference here.
 pub(in crate::dispatch) fn accept(call: &mut Call<'_>) -> Done {
     done(call)
 }

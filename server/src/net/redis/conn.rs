@@ -289,6 +289,11 @@ impl Conn {
         self.session.poll_unasked(cx, &mut self.out)
     }
 
+    /// Says that the process is about to end, in [`Conn::out`].
+    pub fn tell_to_move(&mut self, worker: &Worker) {
+        self.session.tell_to_move(worker, &mut self.out);
+    }
+
     /// Is too much due to the client, or do too many reads wait?
     pub fn is_full(&self) -> bool {
         self.out.len() + self.held >= MAX_DUE || self.queue.len() >= self.max_pipeline

@@ -57,6 +57,7 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
         state: State::Reading { more: 1 },
         lent: false,
         input_ended: false,
+        told_to_move: false,
     }
     .run()
     .await;
@@ -103,6 +104,7 @@ struct Loop<'c> {
     lent: bool,
     /// Nothing more will be read: the client ended its half, or we are to end.
     input_ended: bool,
+    told_to_move: bool,
 }
 
 impl Loop<'_> {
@@ -150,7 +152,8 @@ impl Loop<'_> {
             if let Poll::Ready(step) = run.as_mut().poll(cx) {
                 return Poll::Ready(Ok(step));
             }
-            if client.blocked.load(Relaxed) && (client.closing().is_some() || is_gone(stream, cx)) {
+            let closing = client.closing().is_some_and(|closing| closing != Closing::Moving);
+            if client.blocked.load(Relaxed) && (closing || is_gone(stream, cx)) {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
             Poll::Pending
@@ -181,10 +184,14 @@ impl Loop<'_> {
 
     /// Waits for whatever comes first of: a request to end, a flight's end, room in the socket, input.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        let closing = self.conn.client.closing();
-        if closing == Some(Closing::Now) {
-            return Poll::Ready(Ok(Event::End(End::Gone)));
-        }
+        let closing = match self.conn.client.closing() {
+            Some(Closing::Now) => return Poll::Ready(Ok(Event::End(End::Gone))),
+            Some(Closing::Moving) => {
+                self.tell_to_move();
+                None
+            }
+            other => other,
+        };
         if self.conn.is_waiting() {
             self.borrow_output();
             let progress = self.conn.poll_waiting(cx);
@@ -222,6 +229,15 @@ impl Loop<'_> {
             State::Full | State::Behind | State::Alone | State::Closing | State::Processing => {}
         }
         Poll::Pending
+    }
+
+    /// Tells the client to move, once. Where it stands among the replies is all the same.
+    fn tell_to_move(&mut self) {
+        if !self.told_to_move {
+            self.told_to_move = true;
+            self.borrow_output();
+            self.conn.tell_to_move(self.worker);
+        }
     }
 
     /// Reads once; ready if something came. When we are to end (`last`), this is the last look at what the client has sent.

@@ -7,16 +7,16 @@
 use super::{
     Flow,
     call::Call,
-    fault::{DB_INDEX, Fault, SYNTAX, int},
+    fault::{DB_INDEX, Fault, NOT_IN_MULTI, SYNTAX, int},
     relay,
     session::Session,
 };
 use crate::{
     proto::{
         output::Output,
-        resp::{View, view},
+        resp::{Args, View, view},
     },
-    source::{Relay, Replies, SourceError, Unasked},
+    source::{Pinned, RedisServer, Replies, SourceError},
 };
 use std::{
     sync::atomic::Ordering::Relaxed,
@@ -34,10 +34,12 @@ pub(super) struct Attached {
     subscribed: Option<Subscribed>,
     /// Replies that came over the pinned connection and were passed on.
     passed: u64,
+    /// What was said unasked while the reply of a command is not wanted (CLIENT REPLY): that is said all the same.
+    aside: Output,
 }
 
 struct Subscribed {
-    relay: Box<dyn Relay>,
+    relay: Box<dyn Pinned>,
     /// Channels and patterns; shard channels.
     counts: [i64; 2],
     monitor: bool,
@@ -46,7 +48,7 @@ struct Subscribed {
 /// SELECT, SUBSCRIBE, … on a Redis source: later, alone.
 pub(super) fn later(call: &Call<'_>) -> Result<Flow, Fault> {
     match call.nested {
-        true => Err(Fault::Said("ERR Command not allowed inside a transaction")),
+        true => Err(NOT_IN_MULTI),
         false => Ok(Flow::Alone),
     }
 }
@@ -62,7 +64,7 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Result<Flow, Fault> {
 /// SELECT
 pub(super) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let index = int(call.arg(1))?;
-    let home = call.group().source.as_redis().map(Relay::database);
+    let home = call.group().source.as_redis().map(RedisServer::database);
     match (home, u32::try_from(index)) {
         (None, Ok(0)) => {}
         (Some(home), Ok(index)) if index == call.session.attached.database.unwrap_or(home) => {}
@@ -124,15 +126,20 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
     let replies = ask(call).await?;
-    if replies[0] == *b"+OK\r\n" {
-        let home = call.group().source.as_redis().map(Relay::database);
-        let index = u32::try_from(int(call.arg(1))?).ok();
-        call.session.attached.database = index.filter(|index| Some(*index) != home);
-        call.session.client.about.lock().database = index.unwrap_or_default();
-    }
+    note_database(call, call.args, &replies[0]);
     relay::pass_on(call, &replies);
     call.session.unpin();
     Ok(())
+}
+
+/// After `SELECT index`, alone or in a transaction.
+pub(super) fn note_database(call: &mut Call<'_>, args: Args<'_>, reply: &[u8]) {
+    if reply == b"+OK\r\n" {
+        let home = call.group().source.as_redis().map(RedisServer::database);
+        let index = args.get(1).and_then(|index| u32::try_from(int(index).ok()?).ok());
+        call.session.attached.database = index.filter(|index| Some(*index) != home);
+        call.session.client.about.lock().database = index.unwrap_or_default();
+    }
 }
 
 async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -148,19 +155,20 @@ async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
 async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     let monitor = call.command.name == "monitor";
     if call.session.attached.subscribed.is_none() {
-        let relay = relay::shared(call)?.pin(true).await?;
+        let relay = relay::shared(call)?.pin(call.args, true).await?;
         call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 2], monitor: false });
     }
     let resp3 = call.session.resp3;
+    let silent = call.session.is_silent();
     let Some(subscribed) = &mut call.session.attached.subscribed else { return Ok(()) };
-    if monitor && let Some(unasked) = subscribed.relay.unasked() {
-        unasked.expect_lines();
+    if monitor {
+        subscribed.relay.unasked().expect_lines();
     }
     let sent = subscribed.relay.ask(relay::encoded(call.args), !monitor).await;
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
-            subscribed.take(out, resp3);
+            subscribed.take(if silent { &mut call.session.attached.aside } else { &mut *out }, resp3);
             // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
             for reply in replies.iter().filter(|reply| monitor || *reply != b"+PONG\r\n") {
                 subscribed.monitor |= monitor && !relay::is_error(reply);
@@ -192,7 +200,7 @@ impl Subscribed {
     /// Moves what came to `out`. True if something did.
     fn take(&mut self, out: &mut Output, resp3: bool) -> bool {
         let mut came = false;
-        while let Some(frame) = self.relay.unasked().and_then(|unasked| unasked.next(u64::MAX)) {
+        while let Some(frame) = self.relay.unasked().next(u64::MAX) {
             came = true;
             self.note(&frame);
             if resp3 || frame.first() != Some(&b'>') {
@@ -253,27 +261,33 @@ impl Session {
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: &mut Output) -> Poll<Result<(), SourceError>> {
         let mut came = false;
         if let Some(subscribed) = &mut self.attached.subscribed {
-            if let Some(unasked) = subscribed.relay.unasked() {
-                unasked.wait(cx)?;
-            }
+            subscribed.relay.unasked().wait(cx)?;
             came |= subscribed.take(out, self.resp3);
         }
-        if let Some(unasked) = self.pinned.as_ref().filter(|_| self.is_attached()).and_then(|relay| relay.unasked()) {
-            unasked.wait(cx)?;
+        if let Some(pinned) = self.pinned.as_ref().filter(|_| self.is_attached()) {
+            pinned.unasked().wait(cx)?;
             came |= self.pass_unasked(out);
         }
+        self.say_unasked(out);
         if came { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// What was said before the next reply of the pinned connection. True if there was something.
-    fn pass_unasked(&self, out: &mut Output) -> bool {
-        let Some(unasked) = self.pinned.as_ref().and_then(|relay| relay.unasked()) else { return false };
+    fn pass_unasked(&mut self, out: &mut Output) -> bool {
+        let silent = self.is_silent();
+        let Some(unasked) = self.pinned.as_ref().map(|pinned| pinned.unasked()) else { return false };
+        let out = if silent { &mut self.attached.aside } else { out };
         let mut came = false;
         while let Some(frame) = unasked.next(self.attached.passed) {
             out.put(&frame);
             came = true;
         }
         came
+    }
+
+    /// Says what was kept while a command's reply was not wanted.
+    pub(super) fn say_unasked(&mut self, out: &mut Output) {
+        out.append(&mut self.attached.aside);
     }
 
     /// Passes replies on, with what was said between them.
@@ -301,15 +315,15 @@ impl Session {
     }
 
     /// Takes over a connection of its own.
-    pub(super) fn pin(&mut self, relay: Box<dyn Relay>) {
-        self.attached.passed = relay.unasked().map_or(0, Unasked::requests);
-        self.pinned = Some(relay);
+    pub(super) fn pin(&mut self, pinned: Box<dyn Pinned>) {
+        self.attached.passed = pinned.unasked().requests();
+        self.pinned = Some(pinned);
         self.settle();
     }
     /// Gives the pinned connection back if nothing needs it any more: it is as new then.
     pub(super) fn unpin(&mut self) {
         if !self.watching && !self.attached.tracking && self.attached.database.is_none() {
-            self.pinned.take().into_iter().for_each(Relay::release);
+            self.pinned.take().into_iter().for_each(Pinned::release);
         }
         self.settle();
     }

@@ -1,28 +1,27 @@
 //! Commands on a Redis source: sent as they came, the reply passed on as it came. What writes is registered with the group
 //! first, so that neither a fetch nor another write that overlaps it leaves an older value in the tier.
 use super::{
-    Flow, attached,
+    Flow, attached, blocking,
     call::Call,
     command::{Command, Flags, Run, Transaction},
     commands::strings,
     fault::{Answer, Fault},
     forward::{self, Touched},
+    multi::{self, Queue},
     session::Session,
 };
 use crate::{
     app::Worker,
     clock,
-    net::clients::Client,
     proto::{
         output::Output,
         resp::{Args, View, view, write_command},
     },
     read::Writing,
-    source::{Relay, Replies, SourceError},
+    source::{RedisServer, Relay, Replies, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Tier;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Answers from the tier if the command reads one string and the tier has a copy of it.
 pub(super) fn copy_will_do(
@@ -44,7 +43,15 @@ pub(super) fn copy_will_do(
 pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.run {
         Run::Transaction(Transaction::Exec) => exec(call).await,
+        Run::Transaction(Transaction::Multi) => {
+            // A source that cannot tell now says so when it is needed.
+            let _ = shared(call)?.commands().await;
+            multi::begin(call.session);
+            call.reply.ok();
+            Ok(Flow::Done)
+        }
         Run::Transaction(_) => watch(call).await.map(|()| Flow::Done),
+        Run::Local(_) if call.command.name == "client|unblock" => blocking::unblocked(call).await,
         Run::Local(_) => attached::run(call).await,
         _ => command(call).await.map(|()| Flow::Done),
     }
@@ -56,7 +63,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let writings: Vec<Writing<'_>> = touched.written.iter().map(|key| group.writing(group.cache.key(key))).collect();
     let encoded = encoded(call.args);
     let sent = match touched.blocks {
-        true => block(call, encoded).await,
+        true => blocking::block(call, encoded).await,
         false => send(call, encoded, 1).await,
     };
     let taken = match &sent {
@@ -88,13 +95,19 @@ async fn command(call: &mut Call<'_>) -> Answer {
 async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let queue = call.session.multi.take().unwrap_or_default().queue;
     let group = call.group();
-    let data = queue.iter().filter(|(command, _)| command.is_data()).count();
+    let data = queue.iter().filter(|(command, _)| goes_there(command)).count();
+    if queue.iter().any(|(command, _)| command.name == "select")
+        && let Err(error) = pin(call).await
+    {
+        call.session.end_transaction();
+        return Err(error);
+    }
     let mut flushes = false;
     let mut writings = Vec::new();
     let mut seen = Vec::new();
     let mut encoded = Vec::new();
     write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
-    for (command, args) in queue.iter().filter(|(command, _)| command.is_data()) {
+    for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
         write_command(&mut encoded, args.from(0));
         let touched = match touched(call, command, args).await {
             Ok(touched) => touched,
@@ -117,6 +130,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
             sent.map(|replies| replies.last())
         }
     };
+    note_databases(call, &queue, &sent);
     call.session.end_transaction();
     let result = match &sent {
         Ok(reply) => Some(reply).filter(|reply| !is_error(reply)),
@@ -148,12 +162,12 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let mut close = false;
     for (command, args) in queue.iter() {
         match command.run {
-            Run::Local(function) => {
+            Run::Local(function) if !goes_there(command) => {
                 let flow = call.nested(command, args, function);
                 close |= matches!(flow, Flow::Close);
             }
             Run::Transaction(around) => {
-                call.nested(command, args, |call| super::multi::step(call, around));
+                call.nested(command, args, |call| multi::step(call, around));
             }
             _ => match values.next_raw() {
                 Some(raw) => pass_part(call.session, reply.slice_ref(raw), call.reply.output()),
@@ -164,6 +178,25 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match close {
         true => Ok(Flow::Close),
         false => Ok(Flow::Done),
+    }
+}
+
+/// Is it carried out by the source, within a transaction?
+fn goes_there(command: &Command) -> bool {
+    command.is_data() || command.name == "select"
+}
+
+/// Where SELECTs in a transaction have led to.
+fn note_databases(call: &mut Call<'_>, queue: &Queue, sent: &Result<Bytes, SourceError>) {
+    if let Ok(reply) = sent
+        && let Ok(View::Array(mut values)) = view(reply)
+    {
+        for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+            let Some(reply) = values.next_raw() else { return };
+            if command.name == "select" {
+                attached::note_database(call, args, reply);
+            }
+        }
     }
 }
 
@@ -193,20 +226,6 @@ async fn touched<'a>(call: &Call<'_>, command: &Command, args: Args<'a>) -> Resu
     })
 }
 
-/// Sends a command that may wait for something to happen, and waits with it: on a connection of its own.
-async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Replies, SourceError> {
-    struct Blocked<'c>(&'c Client);
-    impl Drop for Blocked<'_> {
-        fn drop(&mut self) {
-            self.0.blocked.store(false, Relaxed);
-        }
-    }
-    call.session.client.blocked.store(true, Relaxed);
-    let _until_it_ends = Blocked(&call.session.client);
-    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
-    relay.relay_patiently(command.into(), call.session.resp3).await
-}
-
 /// Sends encoded commands over the pinned connection if there is one, else over the worker's.
 pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Result<Replies, SourceError> {
     let resp3 = call.session.resp3;
@@ -218,24 +237,24 @@ pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Re
 pub(super) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
     match &session.pinned {
         Some(pinned) => Some(&**pinned),
-        None => worker.groups[0].source.as_redis(),
+        None => worker.groups[0].source.as_redis().map(|server| server as _),
     }
 }
 
 /// Gives the client a connection of its own, unless it has one.
 pub(super) async fn pin(call: &mut Call<'_>) -> Answer {
     if call.session.pinned.is_none() {
-        let pinned = shared(call)?.pin(call.session.resp3).await?;
+        let pinned = shared(call)?.pin(call.args, call.session.resp3).await?;
         call.session.pin(pinned);
     }
     Ok(())
 }
 
-pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
+pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn RedisServer, SourceError> {
     let group = call.group();
     group.source.as_redis().ok_or_else(no_redis)
 }
-fn no_redis() -> SourceError {
+pub(super) fn no_redis() -> SourceError {
     SourceError::Unavailable("it is no Redis".into())
 }
 

@@ -62,6 +62,17 @@ pub struct About {
     pub queued: Option<usize>,
     /// CLIENT MAINT_NOTIFICATIONS.
     pub moves: Moves,
+    /// What its command waits on at the source.
+    pub waits: Option<Waits>,
+}
+
+/// A connection to the source that a client waits on.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// The source's number of it.
+    pub connection: i64,
+    /// The source has been asked, or will be, to end the wait (CLIENT UNBLOCK).
+    pub unblocked: bool,
 }
 
 /// Whether, and in which words, a client wants to be told that it has to move to another connection.

@@ -11,6 +11,7 @@ mod blocking;
 mod connections;
 mod drain;
 mod moving;
+mod pausing;
 mod pipeline;
 mod start;
 mod throttle;

@@ -10,7 +10,7 @@ pub mod input;
 pub mod spare;
 
 use super::{clients::Closing, linger::linger};
-use crate::{app::Worker, clock};
+use crate::{app::Worker, clock, source::Local};
 use conn::{Conn, Step};
 use spare::Spare;
 use std::{
@@ -58,6 +58,7 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
         lent: false,
         input_ended: false,
         told_to_move: false,
+        paused: None,
     }
     .run()
     .await;
@@ -86,6 +87,8 @@ enum State {
     Reading { more: usize },
     /// Wait until less is due, then process on.
     Full,
+    /// Wait until a pause is over, then process on.
+    Paused,
     /// Wait until everything before it is answered, then process on.
     Behind,
     /// Wait until everything before it is answered, then run the next command.
@@ -105,6 +108,8 @@ struct Loop<'c> {
     /// Nothing more will be read: the client ended its half, or we are to end.
     input_ended: bool,
     told_to_move: bool,
+    /// The end of a pause.
+    paused: Option<Local<'static, ()>>,
 }
 
 impl Loop<'_> {
@@ -176,6 +181,7 @@ impl Loop<'_> {
             Step::Input { more } => State::Reading { more },
             Step::Turn => State::Processing,
             Step::Full => State::Full,
+            Step::Paused => State::Paused,
             Step::Behind => State::Behind,
             Step::Alone => State::Alone,
             Step::Close => State::Closing,
@@ -226,6 +232,16 @@ impl Loop<'_> {
             }
             State::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
             State::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
+            State::Paused => {
+                let app = self.worker.app.clone();
+                let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over(&app.drain).await }));
+                self.conn.client.blocked.store(true, Relaxed);
+                if over.as_mut().poll(cx).is_ready() {
+                    self.paused = None;
+                    self.conn.client.blocked.store(false, Relaxed);
+                    return Poll::Ready(Ok(Event::Input));
+                }
+            }
             State::Full | State::Behind | State::Alone | State::Closing | State::Processing => {}
         }
         Poll::Pending

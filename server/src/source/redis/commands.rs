@@ -34,6 +34,10 @@ pub struct Upstream {
     /// Flag `write`: it writes even if it has no keys.
     writes_always: bool,
     blocking: bool,
+    /// It is refused within MULTI.
+    pub no_multi: bool,
+    /// It changes something, or may (a script, PUBLISH).
+    pub may_replicate: bool,
     has_subs: bool,
     specs: Vec<Spec>,
     /// Its whole reply may be kept, if the arguments name one key.
@@ -127,6 +131,8 @@ impl Commands {
             writes: flags.write || (has_keys && (!flags.readonly || flags.may_replicate)),
             writes_always: flags.write,
             blocking: flags.blocking,
+            no_multi: flags.no_multi,
+            may_replicate: flags.write || flags.may_replicate,
             has_subs,
             specs,
         };
@@ -176,6 +182,7 @@ struct Flags {
     readonly: bool,
     may_replicate: bool,
     blocking: bool,
+    no_multi: bool,
     movable: bool,
     random: bool,
     module: bool,
@@ -188,6 +195,7 @@ impl Flags {
             b"readonly" => self.readonly = true,
             b"may_replicate" => self.may_replicate = true,
             b"blocking" => self.blocking = true,
+            b"no_multi" => self.no_multi = true,
             b"movablekeys" => self.movable = true,
             // Before version 7.
             b"random" => self.random = true,
@@ -354,6 +362,11 @@ impl Upstream {
     pub fn takes(&self, parts: usize) -> bool {
         let parts = i64::try_from(parts).unwrap_or(i64::MAX);
         if self.arity >= 0 { parts == self.arity } else { parts >= self.arity.saturating_neg() }
+    }
+
+    /// Is it a command whose subcommands are known, without the one that `args` names?
+    pub fn lacks(&self, args: Args<'_>) -> bool {
+        self.has_subs && args.len() > 1
     }
 
     /// May it wait for something to happen, or is it what others wait for: must it not queue with them?

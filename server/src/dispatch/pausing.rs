@@ -12,16 +12,21 @@ use crate::{app::Worker, net::pause::Paused, proto::resp::Args};
 /// `CLIENT PAUSE milliseconds [WRITE | ALL]`
 pub(super) fn pause(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let what = match call.args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
-        _ if call.args.len() > 4 => return Err(super::unknown_sub("client", call.arg(1))),
+        _ if call.args.len() > 4 => {
+            return Err(Fault::quoting(
+                "ERR unknown subcommand or wrong number of arguments for '",
+                call.arg(1),
+                128,
+                "'. Try CLIENT HELP.",
+            ));
+        }
         None | Some(b"all") => Paused::All,
         Some(b"write") => Paused::Writes,
         Some(_) => return Err(Fault::Said("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    const NO_TIME: Fault = Fault::Said("ERR timeout is not an integer or out of range");
-    let time = integer(call.arg(2)).map_err(|_| NO_TIME)?;
+    let time = integer(call.arg(2)).map_err(|_| Fault::Said("ERR timeout is not an integer or out of range"))?;
     let time = u64::try_from(time).map_err(|_| Fault::Said("ERR timeout is negative"))?;
-    let until = call.now.checked_add(time).filter(|until| i64::try_from(*until).is_ok()).ok_or(NO_TIME)?;
-    call.worker.app.pause.begin(until, what);
+    call.worker.app.pause.begin(call.now.saturating_add(time), what);
     call.reply.ok();
     Ok(Flow::Paused)
 }
@@ -60,7 +65,7 @@ fn writes(worker: &Worker, command: Option<&super::Command>, args: Args<'_>) -> 
         _ => {
             let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
             // Of what is not known the worst is believed.
-            known.is_none_or(|known| known.is_empty() || known.find(args).is_some_and(|row| row.may_replicate))
+            known.is_none_or(|known| known.is_empty() || known.find(args).is_some_and(|row| row.may_write))
         }
     }
 }

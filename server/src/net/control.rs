@@ -117,6 +117,8 @@ async fn drain(
     // Clients are told whole seconds.
     let moving = Duration::from_secs(finish.as_secs());
     app.drain.begin(moving);
+    // Who waits is answered like all others.
+    app.pause.end();
 
     let mut left = app.settings.threads;
     while left > 0 {

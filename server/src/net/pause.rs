@@ -2,7 +2,6 @@
 //!
 //! A connection looks at it once for each batch of commands that it has read: what a core is working through when the pause is
 //! asked for is still carried out.
-use super::drain::{Drain, Phase};
 use crate::clock;
 use larder_engine::Millis;
 use parking_lot::Mutex;
@@ -42,7 +41,7 @@ impl Pause {
         *now = if self.until.load(Relaxed) == 0 { what } else { what.max(*now) };
         self.until.fetch_max(until, Relaxed);
     }
-    /// Ends.
+    /// Ends, for all that wait.
     pub(crate) fn end(&self) {
         let _settled = self.what.lock();
         self.until.store(0, Relaxed);
@@ -66,8 +65,8 @@ impl Pause {
         let _ = self.until.compare_exchange(until, 0, Relaxed, Relaxed);
         None
     }
-    /// Resolves when nothing waits any more; a process that is to end does not wait.
-    pub(crate) async fn over(&self, drain: &Drain) {
+    /// Resolves when nothing waits any more.
+    pub(super) async fn over(&self) {
         let mut changed = self.changed.subscribe();
         loop {
             let left = self.until.load(Relaxed).saturating_sub(clock::now());
@@ -78,7 +77,6 @@ impl Pause {
                 // The sender lives in `self`.
                 _ = changed.changed() => {}
                 () = tokio::time::sleep(Duration::from_millis(left)) => {}
-                () = drain.reached(Phase::Draining) => return,
             }
         }
     }

@@ -91,7 +91,7 @@ fn who_waits_is_seen_and_unblocked_by_larders_numbers() {
     assert_eq!(unblocks(&mut other, &[]), 0, "it does not wait");
     for (command, how, says) in [
         (&["BLPOP", "queue", "0"][..], &[][..], Reply::Array(None)),
-        (&["BLMOVE", "queue", "b", "LEFT", "LEFT", "0"], &["TIMEOUT"], Reply::nil()),
+        (&["BLMOVE", "queue", "b", "LEFT", "LEFT", "0"], &["TIMEOUT"], Reply::Array(None)),
         (&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], &["timeout"], Reply::Array(None)),
         (&["BZPOPMIN", "z", "0"], &["ERROR"], Reply::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())),
     ] {

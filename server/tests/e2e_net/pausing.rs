@@ -97,7 +97,6 @@ fn what_is_no_pause_is_refused() {
         for (args, error) in [
             (&["x"][..], "ERR timeout is not an integer or out of range"),
             (&["-1"], "ERR timeout is negative"),
-            (&["9223372036854775807"], "ERR timeout is out of range"),
             (&["1", "SOME"], "ERR CLIENT PAUSE mode must be WRITE or ALL"),
             (&["1", "ALL", "X"], "ERR unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP."),
         ] {

@@ -234,7 +234,7 @@ impl Loop<'_> {
             State::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
             State::Paused => {
                 let app = self.worker.app.clone();
-                let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over(&app.drain).await }));
+                let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over().await }));
                 self.conn.client.blocked.store(true, Relaxed);
                 if over.as_mut().poll(cx).is_ready() {
                     self.paused = None;

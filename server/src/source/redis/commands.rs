@@ -14,6 +14,9 @@ use std::collections::HashMap;
 /// Longest name that is looked up, `parent|sub` included.
 const MAX_NAME: usize = 128;
 
+/// What Redis counts with the commands that write, without its table saying so (as older versions did: `may_replicate`).
+const MAY_REPLICATE: [&str; 6] = ["eval", "evalsha", "fcall", "pfcount", "publish", "spublish"];
+
 /// The table. Empty if the server would not tell.
 #[derive(Debug, Default)]
 pub struct Commands {
@@ -36,8 +39,8 @@ pub struct Upstream {
     blocking: bool,
     /// It is refused within MULTI.
     pub no_multi: bool,
-    /// It changes something, or may (a script, PUBLISH).
-    pub may_replicate: bool,
+    /// It changes something, or may (a script), or is something that replicas are told of (PUBLISH).
+    pub may_write: bool,
     has_subs: bool,
     specs: Vec<Spec>,
     /// Its whole reply may be kept, if the arguments name one key.
@@ -125,6 +128,7 @@ impl Commands {
         let row = Upstream {
             keeps_reply,
             of_hashes: flags.of_hashes,
+            may_write: flags.write || flags.may_replicate || MAY_REPLICATE.contains(&text.as_str()),
             name: text.into(),
             arity,
             // Scripts, and reads that may change what they read (PFCOUNT), have no flag `write`.
@@ -132,7 +136,6 @@ impl Commands {
             writes_always: flags.write,
             blocking: flags.blocking,
             no_multi: flags.no_multi,
-            may_replicate: flags.write || flags.may_replicate,
             has_subs,
             specs,
         };

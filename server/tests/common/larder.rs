@@ -28,13 +28,17 @@ impl Larder {
     }
     /// Starts another in the place of this one, which has ended: on the same port for the Redis protocol.
     pub fn start_again(&mut self, args: &[&str]) {
+        *self = Larder::beside(self, args);
+    }
+    /// Starts another on the port for the Redis protocol of one that does not listen there any more.
+    pub fn beside(other: &Larder, args: &[&str]) -> Larder {
         let mut started = None;
         // Meanwhile somebody else's connection may have had the port for its own end.
         wait_until("larder to start again", || {
-            started = Larder::with_redis_on(self.redis, args).ok();
+            started = Larder::with_redis_on(other.redis, args).ok();
             started.is_some()
         });
-        *self = started.unwrap();
+        started.unwrap()
     }
 
     /// Or what it said on standard error instead of a ready line.

@@ -27,7 +27,7 @@ struct Counting {
     says: BufReader<ChildStdout>,
 }
 impl Counting {
-    fn start(command: &str, larder: &Larder, how: &str) -> Counting {
+    fn start(command: &str, address: &str, how: &str) -> Counting {
         let deps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps").canonicalize().unwrap();
         let mut words = command.split(' ');
         let name = words.next().unwrap();
@@ -35,7 +35,7 @@ impl Counting {
         let path = if name.contains('/') { deps.join(name) } else { name.into() };
         let mut child = Command::new(path)
             .args(words)
-            .args([&format!("127.0.0.1:{}", larder.redis), how])
+            .args([address, how])
             .current_dir(&deps)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -81,8 +81,11 @@ fn elsewhere(command: &str) {
     let args = ["--threads", "1", "--source", &redis.url()];
     let next = Larder::start(&args);
     let endpoint = format!("127.0.0.1:{}", next.redis);
-    let mut larder = Larder::start(&[&args[..], &["--grace", "20s", "--moving-endpoint", &endpoint]].concat());
-    let counting = Counting::start(command, &larder, "default");
+    // The same port on another address: redis-py leaves the port as it is.
+    let address = format!("127.0.0.2:{}", next.redis);
+    let more = ["--grace", "20s", "--redis", &address, "--moving-endpoint", &endpoint];
+    let mut larder = Larder::start(&[&args[..], &more].concat());
+    let counting = Counting::start(command, &address, "default");
     larder.signal(Signal::TERM);
     let (status, took) = larder.wait();
     assert!(status.success());
@@ -98,7 +101,7 @@ fn back(command: &str) {
     let redis = RedisServer::start();
     let args = ["--threads", "1", "--source", &redis.url(), "--grace", "6s"];
     let mut larder = Larder::start(&args);
-    let counting = Counting::start(command, &larder, "none");
+    let counting = Counting::start(command, &format!("127.0.0.1:{}", larder.redis), "none");
     larder.signal(Signal::TERM);
     wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());
     let next = Larder::beside(&larder, &args);

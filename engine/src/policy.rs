@@ -160,7 +160,7 @@ impl Shard {
     /// One step of making room. False if there was nothing to give.
     pub(crate) fn relieve(&mut self, rules: &Rules, now: Millis) -> bool {
         let compacted = rules.budget.bytes_over() && self.log.slack() > SLACK && self.compact(rules).is_some();
-        let relieved = compacted || self.evict(rules, now);
+        let relieved = compacted || self.evict(rules, now) || (rules.budget.bytes_over() && self.wanted.forget());
         self.settle(&rules.budget);
         relieved
     }

@@ -9,6 +9,7 @@ use crate::{
     clock::Clock,
     entry::{Entry, LargeValue, Value},
     flight::Flights,
+    ghost::Wanted,
     index::{Index, ScanAt},
     log::{Log, Queue},
     policy::Policy,
@@ -85,6 +86,8 @@ pub(crate) struct Shard {
     pub(crate) flights: Flights,
     pub(crate) wheel: Wheel,
     pub(crate) scratch: Vec<u8>,
+    /// By name, what is [derived](crate::derived) from the shard's keys.
+    pub(crate) wanted: Wanted,
     /// Entries of this version and below are out of date.
     stale: u64,
 }
@@ -101,6 +104,7 @@ impl Shard {
             wheel: Wheel::new(),
             clock: Clock::default(),
             scratch: Vec::new(),
+            wanted: Wanted::default(),
             newest: u32::MAX,
             absent: 0,
             hidden: 0,
@@ -124,6 +128,7 @@ impl Shard {
             + self.flights.bytes()
             + self.clock.bytes()
             + self.scratch.capacity()
+            + self.wanted.bytes()
     }
 
     /// Puts what is held now on the account.
@@ -274,12 +279,13 @@ impl Shard {
         present
     }
 
-    /// Forgets everything but the version count and the counters.
+    /// Forgets everything but the version count, the counters and what was wanted.
     /// The contents come back to be dropped where no lock is held.
     pub(crate) fn clear(&mut self, rules: &Rules) -> Box<Shard> {
         let empty = Shard::new(self.log.segment_size());
         let mut old = std::mem::replace(self, empty);
         self.clock = std::mem::take(&mut old.clock);
+        self.wanted = std::mem::take(&mut old.wanted);
         self.charged = std::mem::take(&mut old.charged);
         self.stats = old.stats;
         self.settle(&rules.budget);

@@ -121,6 +121,7 @@ fn policy(group: &GroupSettings) -> Policy {
 fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
     let limits = Limits {
         timeout: settings.source_timeout,
+        slow_timeout: settings.source_slow_timeout.max(settings.source_timeout),
         max_in_flight: settings.source_max_in_flight,
         connections: settings.source_connections,
         max_value: settings.max_value,

@@ -189,6 +189,7 @@ fn settings(scopes: &[Scope]) -> Settings {
         grace: top.duration("grace").unwrap_or_default(),
         moving_endpoint: top.text("moving-endpoint").map(Into::into),
         source_timeout: top.duration("source-timeout").unwrap_or_default(),
+        source_slow_timeout: top.duration("source-slow-timeout").unwrap_or_default(),
         source_max_in_flight: top.number("source-max-in-flight"),
         source_connections: top.number("source-connections"),
         throttle_client: rate("throttle"),

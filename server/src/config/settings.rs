@@ -27,6 +27,7 @@ pub struct Settings {
     /// Host and port.
     pub moving_endpoint: Option<String>,
     pub source_timeout: Duration,
+    pub source_slow_timeout: Duration,
     pub source_max_in_flight: usize,
     /// Per thread and source.
     pub source_connections: usize,

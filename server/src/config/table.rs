@@ -300,6 +300,15 @@ pub const TABLE: &[Setting] = &[
         ..ROW
     },
     Setting {
+        name: "source-slow-timeout",
+        section: Section::Source,
+        kind: Kind::Duration { min: 1, max: DAY },
+        default: Is("1m"),
+        example: "10m",
+        help: "Deadline of forwarded commands that may keep Redis busy for long: scripts and functions, KEYS, SORT, LCS, and what Redis's own table calls dangerous. They have a connection of their own, which each thread's clients share. What is shorter than source-timeout counts as that.",
+        ..ROW
+    },
+    Setting {
         name: "source-max-in-flight",
         section: Section::Source,
         kind: Kind::Count { min: 1, max: 1 << 20 },

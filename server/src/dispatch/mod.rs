@@ -37,7 +37,7 @@ pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pausing::waits as waits_for_pause;
 pub use pending::Pending;
-pub use relayed::Relayed;
+pub use relayed::{Joined, Relayed};
 pub use session::{Held, Session};
 pub use table::COMMANDS;
 
@@ -63,8 +63,8 @@ pub enum Flow {
     Done,
     /// A read that waits for flights; its reply comes when [`Pending::poll`] says so.
     Pending(Pending),
-    /// It goes to the source as it is: let it [`join`] others with the same arguments. If it does not, it runs [`Alone`](Flow::Alone).
-    Relay,
+    /// It goes to the source as it is: let it [`join`] others with the same arguments, and the session hold this until they are answered.
+    Relay(Held),
     /// What the session [holds](Session::hold) must be answered first: begin it again then.
     Behind,
     /// It must run alone, once everything before it is answered: call [`run`] with the same arguments.
@@ -111,8 +111,8 @@ pub fn begin(
     }
 }
 
-/// Adds a command for which [`begin`] said [`Flow::Relay`] to others; false if it must run alone instead.
-pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> bool {
+/// Adds a command for which [`begin`] said [`Flow::Relay`] to others, if it may go with them.
+pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> Joined {
     let command = known_or_forwarded(args);
     let mut unused = Output::default();
     let reply = Reply::new(&mut unused, session.resp3);
@@ -192,7 +192,7 @@ impl Call<'_> {
                 self.check_keys()?;
                 if self.group().source.as_redis().is_some() {
                     return match relay::copy_will_do(self, function)? {
-                        Flow::Relay if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
+                        Flow::Relay(_) if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
                         flow => Ok(flow),
                     };
                 }
@@ -200,7 +200,7 @@ impl Call<'_> {
                 Ok(Flow::Done)
             }
             Run::Local(_) if at_source(self.command, self.args) && self.group().source.as_redis().is_some() => {
-                Ok(Flow::Relay)
+                Ok(Flow::Relay(Held::Relayed))
             }
             Run::Local(function) => function(self),
             Run::Transaction(step) => multi::step(self, step),
@@ -272,7 +272,7 @@ fn unusual(
                 let relayed = call.session.pinned.is_some() || call.session.holds(Held::Relayed);
                 if relayed && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
-                    return Ok(Flow::Relay);
+                    return Ok(Flow::Relay(Held::Relayed));
                 }
                 call.begin(batch)
             })
@@ -282,8 +282,8 @@ fn unusual(
         // Not over yet.
         Flow::Alone | Flow::Behind => return flow,
         // Whose reply will not be wanted is not worth the company.
-        Flow::Relay if session.is_silent() => return Flow::Alone,
-        Flow::Relay => {}
+        Flow::Relay(_) if session.is_silent() => return Flow::Alone,
+        Flow::Relay(_) => {}
         Flow::Pending(_) if session.is_silent() => {
             out.truncate(mark);
             session.command_over();

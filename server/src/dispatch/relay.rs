@@ -6,9 +6,9 @@ use super::{
     command::{Command, Flags, Run, Transaction},
     commands::strings,
     fault::{Answer, Fault},
-    forward::{self, Touched},
+    forward::{self, Reach},
     multi::{self, Queue},
-    session::Session,
+    session::{Held, Session},
 };
 use crate::{
     app::Worker,
@@ -21,7 +21,7 @@ use crate::{
     source::{RedisServer, Relay, Replies, SourceError},
 };
 use bytes::Bytes;
-use larder_engine::Tier;
+use larder_engine::{Key, Tier};
 
 /// Answers from the tier if the command reads one string and the tier has a copy of it.
 pub(super) fn copy_will_do(
@@ -36,7 +36,7 @@ pub(super) fn copy_will_do(
             return Ok(Flow::Done);
         }
     }
-    Ok(if call.command.flags.has(Flags::FLUSH) { Flow::Alone } else { Flow::Relay })
+    Ok(if call.command.flags.has(Flags::FLUSH) { Flow::Alone } else { Flow::Relay(Held::Relayed) })
 }
 
 /// Runs a command that goes to the source.
@@ -59,12 +59,12 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 async fn command(call: &mut Call<'_>) -> Answer {
     let group = call.group();
-    let touched = touched(call, call.command, call.args).await?;
-    let writings: Vec<Writing<'_>> = touched.written.iter().map(|key| group.writing(group.cache.key(key))).collect();
+    let (mut writings, mut seen) = (Vec::new(), Vec::new());
+    let reach = touched(call, call.command, call.args, &mut writings, &mut seen).await?;
     let encoded = encoded(call.args);
-    let sent = match touched.blocks {
+    let sent = match reach.blocks {
         true => blocking::block(call, encoded).await,
-        false => send(call, encoded, 1).await,
+        false => send_at_its_pace(call, encoded, 1, reach.slow).await,
     };
     let taken = match &sent {
         Ok(replies) => replies.iter().next().filter(|reply| !is_error(reply)),
@@ -83,9 +83,9 @@ async fn command(call: &mut Call<'_>) -> Answer {
         None => not_taken(writings, &sent),
     }
     if sent.is_ok() {
-        touched.read.iter().for_each(|key| group.seen(group.cache.key(key)));
+        seen.into_iter().for_each(|key| group.seen(key));
     }
-    if touched.everything && (taken.is_some() || is_lost(&sent)) {
+    if reach.everything && (taken.is_some() || is_lost(&sent)) {
         group.flushed();
     }
     pass_on(call, &sent?);
@@ -102,30 +102,29 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
         call.session.end_transaction();
         return Err(error);
     }
-    let mut flushes = false;
+    let (mut flushes, mut slow) = (false, false);
     let mut writings = Vec::new();
     let mut seen = Vec::new();
     let mut encoded = Vec::new();
     write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
     for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
         write_command(&mut encoded, args.from(0));
-        let touched = match touched(call, command, args).await {
-            Ok(touched) => touched,
+        let reach = match touched(call, command, args, &mut writings, &mut seen).await {
+            Ok(reach) => reach,
             Err(error) => {
                 call.session.end_transaction();
                 return Err(error.into());
             }
         };
-        flushes |= touched.everything;
-        writings.extend(touched.written.iter().map(|key| group.writing(group.cache.key(key))));
-        seen.extend(touched.read.iter().map(|key| group.cache.key(key)));
+        flushes |= reach.everything;
+        slow |= reach.slow;
     }
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
     let sent = match data == 0 && call.session.pinned.is_none() {
         // Nothing in it concerns the source.
         true => Ok(Bytes::from_static(b"*0\r\n")),
         false => {
-            let sent = send(call, encoded, data + 2).await;
+            let sent = send_at_its_pace(call, encoded, data + 2, slow).await;
             call.session.skip_replies(data + 1, call.reply.output());
             sent.map(|replies| replies.last())
         }
@@ -213,17 +212,29 @@ async fn watch(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// What a command touches: by our table, or by the source's.
-async fn touched<'a>(call: &Call<'_>, command: &Command, args: Args<'a>) -> Result<Touched<'a>, SourceError> {
-    if matches!(command.run, Run::Forward) {
-        return Ok(forward::touched(&*shared(call)?.commands().await?, args));
-    }
-    let keys = command.keys.of(args).collect();
-    let everything = command.flags.has(Flags::FLUSH);
-    Ok(match command.flags.has(Flags::WRITE) {
-        true => Touched { written: keys, everything, ..Touched::default() },
-        false => Touched { read: keys, everything, ..Touched::default() },
-    })
+/// Registers the keys that a command writes, and notes those that it reads.
+async fn touched<'c>(
+    call: &Call<'c>,
+    command: &Command,
+    args: Args<'c>,
+    writings: &mut Vec<Writing<'c>>,
+    seen: &mut Vec<Key<'c>>,
+) -> Result<Reach, SourceError> {
+    let known = match command.run {
+        Run::Forward => Some(shared(call)?.commands().await?),
+        _ => None,
+    };
+    let group = call.group();
+    let each = |key, written| {
+        let key = group.cache.key(key);
+        if written {
+            writings.push(group.writing(key));
+        } else {
+            seen.push(key);
+        }
+    };
+    let reach = forward::touched(command, known.as_deref(), args, each);
+    Ok(reach.expect("the source's table is known"))
 }
 
 /// Sends encoded commands over the pinned connection if there is one, else over the worker's.
@@ -231,6 +242,19 @@ pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Re
     let resp3 = call.session.resp3;
     let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
     relay.relay(commands.into(), count, resp3).await
+}
+/// The same for commands that may be `slow`.
+async fn send_at_its_pace(
+    call: &Call<'_>,
+    commands: Vec<u8>,
+    count: usize,
+    slow: bool,
+) -> Result<Replies, SourceError> {
+    if !slow {
+        return send(call, commands, count).await;
+    }
+    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
+    relay.relay_slowly(commands.into(), count, call.session.resp3).await
 }
 
 /// The connection for a client's commands: its own, if it has one, else its worker's.

@@ -44,7 +44,7 @@ pub struct Session {
 pub enum Held {
     /// Nothing.
     Nothing,
-    /// Reads that wait for flights.
+    /// Reads that wait for flights, or were relayed as reads whose replies may be kept.
     Reads,
     /// Commands that were relayed to the source.
     Relayed,

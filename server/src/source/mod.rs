@@ -25,6 +25,8 @@ use std::{fmt, future::Future, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 pub struct Limits {
     /// Deadline of a fetch or write (`source-timeout`).
     pub timeout: Duration,
+    /// Deadline of what may keep the source busy (`source-slow-timeout`); not less than `timeout`.
+    pub slow_timeout: Duration,
     /// Fetches in flight, all cores together (`source-max-in-flight`).
     pub max_in_flight: usize,
     /// Connections per core (`source-connections`).
@@ -244,6 +246,9 @@ pub trait Relay {
     /// `resp3`, else RESP2). They are queued when this returns, behind all that was relayed before in the same protocol, whatever
     /// becomes of the future.
     fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
+    /// The same for commands of which one at least may keep the server busy for long, with `source-slow-timeout`. They have a shared
+    /// connection apart: nothing of what was relayed before or after otherwise is in order with them.
+    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
 }
 
 /// A source that is a Redis server: what is [relayed](Relay) goes over connections that all clients of the core share.

@@ -14,8 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) const LIMITS: Limits =
-    Limits { timeout: Duration::from_secs(10), max_in_flight: 10_000, connections: 1, max_value: 512 * 1024 * 1024 };
+pub(crate) const LIMITS: Limits = Limits {
+    timeout: Duration::from_secs(10),
+    slow_timeout: Duration::from_secs(10),
+    max_in_flight: 10_000,
+    connections: 1,
+    max_value: 512 * 1024 * 1024,
+};
 
 /// Runs a test on a runtime like a worker's; what never ends fails.
 pub(crate) fn run<F: Future<Output = ()>>(test: F) {

@@ -3,7 +3,7 @@ use crate::{
     app::{App, Bound, Worker},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Flow, Relayed, Session},
+    dispatch::{self, Calls, Flow, Joined, Relayed, Session},
     http,
     net::{
         clients::{Clients, Listed},
@@ -167,10 +167,10 @@ impl Client<'_> {
             if !batch.is_empty() {
                 worker.groups[0].source.fetch(&mut batch);
             }
-            if matches!(flow, Flow::Relay) {
-                let mut relayed = Relayed::new(&self.session);
+            if matches!(flow, Flow::Relay(_)) {
+                let mut relayed = Relayed::new(&self.session, None);
                 flow = Flow::Alone;
-                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) {
+                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) == Joined::Yes {
                     relayed.send(worker, &self.session);
                     poll_fn(|cx| relayed.poll(cx)).await;
                     relayed.reply(&mut self.session, &mut out);
@@ -183,7 +183,7 @@ impl Client<'_> {
             match flow {
                 Flow::Done | Flow::Paused => {}
                 Flow::Close => self.closed = true,
-                Flow::Alone | Flow::Relay | Flow::Behind => panic!("one at a time"),
+                Flow::Alone | Flow::Relay(_) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;
                     pending.reply(&mut self.session, &mut out);

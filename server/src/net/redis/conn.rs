@@ -10,7 +10,7 @@
 use super::{input::Input, spare::Spare};
 use crate::{
     app::Worker,
-    dispatch::{self, Flow, Held, Pending, Relayed, Session},
+    dispatch::{self, Flow, Held, Joined, Pending, Relayed, Session},
     net::{
         clients::Client,
         throttle::{Scope, Throttled},
@@ -115,8 +115,9 @@ impl Conn {
     /// one batch. Does not wait and does not write: what is to be sent is in [`Conn::out`].
     pub fn process(&mut self, worker: &Worker, spare: &Spare, now: Millis) -> Step {
         let batch = &mut *spare.batch.borrow_mut();
+        let already = self.queue.len();
         let step = self.begin_all(worker, now, batch);
-        self.send_relayed(worker);
+        self.send_relayed(worker, already);
         if !batch.is_empty() {
             worker.groups[0].source.fetch(batch);
         }
@@ -176,8 +177,15 @@ impl Conn {
                     self.input.consume(consumed);
                     self.wait_for(read);
                 }
-                Flow::Relay if self.relay(worker, now) => self.input.consume(consumed),
-                Flow::Relay | Flow::Alone => {
+                Flow::Relay(held) => match self.relay(worker, now, held) {
+                    Joined::Yes => self.input.consume(consumed),
+                    Joined::Not => return Step::Behind,
+                    Joined::Alone => {
+                        self.alone = consumed;
+                        return Step::Alone;
+                    }
+                },
+                Flow::Alone => {
                     self.alone = consumed;
                     return Step::Alone;
                 }
@@ -206,7 +214,7 @@ impl Conn {
             Flow::Done | Flow::Paused => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone | Flow::Relay | Flow::Behind => unreachable!("it is running alone"),
+            Flow::Alone | Flow::Relay(_) | Flow::Behind => unreachable!("it is running alone"),
         }
         Step::Turn
     }
@@ -216,34 +224,28 @@ impl Conn {
         self.session.hold(Held::Reads);
     }
 
-    /// Adds the command at the front of the input to those that are relayed; false if it must run alone.
-    fn relay(&mut self, worker: &Worker, now: Millis) -> bool {
+    /// Adds the command at the front of the input to those that are relayed.
+    fn relay(&mut self, worker: &Worker, now: Millis, held: Held) -> Joined {
         let args = self.parser.args(self.input.unread());
-        if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut()
-            && relayed.is_open()
-            && after.is_empty()
-        {
-            return dispatch::join(worker, &mut self.session, &args, now, relayed);
+        let mut before = None;
+        if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut() {
+            if relayed.is_open() && after.is_empty() {
+                return dispatch::join(worker, &mut self.session, &args, now, relayed);
+            }
+            before = Some(relayed.is_slow());
         }
-        let mut relayed = Relayed::new(&self.session);
+        let mut relayed = Relayed::new(&self.session, before);
         let joined = dispatch::join(worker, &mut self.session, &args, now, &mut relayed);
-        if joined {
+        if joined == Joined::Yes {
             self.queue.push_back(Waiting { what: What::Relayed(relayed), after: Output::default() });
-            self.session.hold(Held::Relayed);
+            self.session.hold(held);
         }
         joined
     }
 
-    /// Sends the commands that this turn has relayed.
-    fn send_relayed(&mut self, worker: &Worker) {
-        // From the back: those before were sent in turns before, or lie before a reply of ours in this one.
-        let unsent = self.queue.iter_mut().rev().map_while(|waiting| match &mut waiting.what {
-            What::Relayed(relayed) if relayed.is_open() => Some(relayed),
-            _ => None,
-        });
-        let count = unsent.count();
-        let first = self.queue.len() - count;
-        for waiting in self.queue.range_mut(first..) {
+    /// Sends the commands that this turn has relayed: they are behind what waited before it.
+    fn send_relayed(&mut self, worker: &Worker, already: usize) {
+        for waiting in self.queue.range_mut(already..) {
             if let What::Relayed(relayed) = &mut waiting.what {
                 self.held += relayed.bytes();
                 relayed.send(worker, &self.session);

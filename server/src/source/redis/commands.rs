@@ -41,6 +41,7 @@ pub struct Upstream {
     pub no_multi: bool,
     /// It changes something, or may (a script), or is something that replicas are told of (PUBLISH).
     pub may_write: bool,
+    slow: bool,
     has_subs: bool,
     specs: Vec<Spec>,
     /// Its whole reply may be kept, if the arguments name one key.
@@ -108,7 +109,11 @@ impl Commands {
             _ => 0,
         };
         let legacy = (number(), number(), number());
-        flags.of_hashes = values(row.next()).any(|category| matches!(text_of(&category), b"@hash" | b"@keyspace"));
+        let mut slow = text == "lcs";
+        for category in values(row.next()) {
+            flags.of_hashes |= matches!(text_of(&category), b"@hash" | b"@keyspace");
+            slow |= matches!(text_of(&category), b"@scripting" | b"@dangerous");
+        }
         let fickle = values(row.next()).any(|tip| is_fickle(text_of(&tip)));
         let mut specs: Vec<Spec> = values(row.next()).filter_map(Spec::parse).collect();
         let mut has_subs = false;
@@ -136,6 +141,7 @@ impl Commands {
             writes_always: flags.write,
             blocking: flags.blocking,
             no_multi: flags.no_multi,
+            slow,
             has_subs,
             specs,
         };
@@ -379,6 +385,11 @@ impl Upstream {
         }
         let only_on_request = matches!(&*self.name, "xread" | "xreadgroup");
         self.blocking && (!only_on_request || args.from(1).any(|part| part.eq_ignore_ascii_case(b"block")))
+    }
+
+    /// May it keep the server busy for long: scripts and functions, `KEYS`, `SORT`, `LCS`, and what Redis calls dangerous?
+    pub fn is_slow(&self) -> bool {
+        self.slow
     }
 
     /// Do the specifications say where all keys are?

@@ -158,7 +158,7 @@ impl Link {
         limit: Duration,
     ) -> impl Future<Output = Answer> + use<> {
         let (sender, answer) = oneshot::channel();
-        let call = Call { commands, count, deadline: Instant::now() + limit, answer: Some(sender) };
+        let call = Call { commands, count, deadline: Instant::now() + limit, limit, answer: Some(sender) };
         match self.check() {
             Err(error) => call.finish(Err(error)),
             Ok(()) if count == 0 => call.finish(Ok(Replies::default())),
@@ -218,13 +218,13 @@ impl Inner {
             let due = queue.front()?.deadline() <= now;
             due.then(|| queue.pop_front()).flatten()
         };
-        let mut reason = None;
+        let limits = &self.settings.limits;
         // Not `while let`: the queue must not stay borrowed while a request is failed.
         loop {
             let request = overdue(&mut self.queue.borrow_mut());
             let Some(request) = request else { return };
-            let reason = reason.get_or_insert_with(|| timed_out(self.settings.limits.timeout));
-            self.fail(request, reason, clock::now());
+            let limit = if let Request::Call(call) = &request { call.limit } else { limits.timeout };
+            self.fail(request, &timed_out(limit, limits), clock::now());
         }
     }
 
@@ -483,7 +483,7 @@ impl Talk<'_> {
             let now = Instant::now();
             self.link.expire(now);
             if self.pipeline.deadline().is_some_and(|at| at <= now) {
-                return Poll::Ready(timed_out(self.link.settings.limits.timeout));
+                return Poll::Ready(self.pipeline.timed_out());
             }
             if !self.pipeline.is_owed() && self.heard + self.silence <= now {
                 self.probe(now);
@@ -497,6 +497,7 @@ impl Talk<'_> {
             commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
             count: 1,
             deadline: now + self.link.settings.limits.timeout,
+            limit: self.link.settings.limits.timeout,
             answer: None,
         };
         let mut queue = self.link.queue.borrow_mut();

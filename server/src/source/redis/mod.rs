@@ -18,7 +18,7 @@
 //!   `+set +del +pexpire +persist +exists` for our own writes.
 //! - With a [`Watch`], the connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`); writes and verbatim
 //!   commands go on one without, of RESP2, made when first used: their replies are for clients, byte for byte.
-//! - RESP3 commands that go through verbatim have a connection of their own, made when first used.
+//! - RESP3 commands that go through verbatim have a connection of their own, made when first used; those that may take long, one more.
 mod commands;
 mod connect;
 mod handshake;
@@ -145,6 +145,8 @@ pub(super) struct RedisSource {
     /// Writes and verbatim commands, where the fetches' connections are tracking.
     resp2: OnceCell<Link>,
     resp3: OnceCell<Link>,
+    /// Verbatim commands that may take long, by protocol: behind them others would miss their deadline.
+    slow: [OnceCell<Link>; 2],
     /// This core's copy of the table of commands.
     commands: RefCell<Option<Learnt>>,
     asking: tokio::sync::Mutex<()>,
@@ -166,6 +168,7 @@ impl RedisSource {
             next: Cell::new(0),
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
+            slow: Default::default(),
             commands: RefCell::default(),
             asking: tokio::sync::Mutex::default(),
             pool: Rc::default(),
@@ -188,13 +191,18 @@ impl RedisSource {
             false => &self.links[0],
         }
     }
-    /// Sends commands of ours and returns the last reply, unless it is an error.
-    async fn ask(&self, commands: Vec<u8>, count: usize) -> Result<Bytes, SourceError> {
-        let last = self.resp2().relay(commands.into(), count).await?.last();
-        match last.strip_prefix(b"-") {
-            Some(text) => Err(refusal(text)),
-            None => Ok(last),
-        }
+    /// Sends a command of ours and returns the reply, unless it is an error.
+    async fn ask(&self, command: Vec<u8>) -> Result<Bytes, SourceError> {
+        let replies = self.resp2().relay(command.into(), 1).await?;
+        accepted(&replies[0]).map(|reply| replies.bytes().slice_ref(reply))
+    }
+}
+
+/// A reply to a command of ours, unless it is an error.
+fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
+    match reply.strip_prefix(b"-") {
+        Some(text) => Err(refusal(text)),
+        None => Ok(reply),
     }
 }
 
@@ -258,40 +266,35 @@ impl Source for RedisSource {
         });
         Box::pin(async move {
             let replies = self.resp2().relay(commands.into(), 2).await?;
-            let mut replies = replies.iter();
-            let (Some(existed), Some(taken)) = (replies.next(), replies.next()) else { return Err(unexpected()) };
-            match taken.split_first() {
-                Some((b'+' | b':', _)) => positive(existed),
-                Some((b'-', text)) => Err(refusal(text)),
-                _ => Err(unexpected()),
-            }
+            // A user who may not ask whether it existed has written all the same.
+            accepted(&replies[1]).map(|_| positive(&replies[0]).unwrap_or(false))
         })
     }
 
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
         let command = resp::encode(&[b"DEL", key]);
-        Box::pin(async move { positive(&self.ask(command, 1).await?) })
+        Box::pin(async move { positive(&self.ask(command).await?) })
     }
 
     fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
-        let (commands, count) = match expiry {
-            Some(at) => {
-                // A time of 0 deletes, as a moment in the past should.
-                let left = remaining(at).unwrap_or(0).to_string();
-                (resp::encode(&[b"PEXPIRE", key, left.as_bytes()]), 1)
-            }
-            None => {
-                // PERSIST does not tell a key without expiry from no key.
-                let mut commands = resp::encode(&[b"PERSIST", key]);
-                commands.extend(resp::encode(&[b"EXISTS", key]));
-                (commands, 2)
-            }
+        let Some(at) = expiry else {
+            // PERSIST does not tell a key without expiry from no key. A user who may not ask for that has changed it all the same.
+            let mut commands = resp::encode(&[b"PERSIST", key]);
+            commands.extend(resp::encode(&[b"EXISTS", key]));
+            return Box::pin(async move {
+                let replies = self.resp2().relay(commands.into(), 2).await?;
+                let changed = accepted(&replies[0]).and_then(positive)?;
+                Ok(changed || positive(&replies[1]).unwrap_or(false))
+            });
         };
-        Box::pin(async move { positive(&self.ask(commands, count).await?) })
+        // A time of 0 deletes, as a moment in the past should.
+        let left = remaining(at).unwrap_or(0).to_string();
+        let command = resp::encode(&[b"PEXPIRE", key, left.as_bytes()]);
+        Box::pin(async move { positive(&self.ask(command).await?) })
     }
 
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {
-        Box::pin(async { self.ask(resp::encode(&[b"PING"]), 1).await.map(drop) })
+        Box::pin(async { self.ask(resp::encode(&[b"PING"])).await.map(drop) })
     }
 
     fn as_redis(&self) -> Option<&dyn RedisServer> {
@@ -304,6 +307,10 @@ impl Relay for RedisSource {
         let link =
             if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
         Box::pin(link.relay(commands, count))
+    }
+    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
+        let link = self.slow[usize::from(resp3)].get_or_init(|| Link::shared(self.settings.clone(), resp3));
+        Box::pin(link.relay_within(commands, count, self.settings.limits.slow_timeout))
     }
 }
 
@@ -326,7 +333,7 @@ impl RedisServer for RedisSource {
                 return Ok(known);
             }
             let now = self.settings.health.reconnects();
-            let commands = match self.ask(resp::encode(&[b"COMMAND"]), 1).await {
+            let commands = match self.ask(resp::encode(&[b"COMMAND"])).await {
                 Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
                 Err(SourceError::Refused(reason)) => {
                     tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
@@ -362,7 +369,8 @@ impl RedisServer for RedisSource {
     fn pin<'a>(&'a self, _args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
         Box::pin(async move {
             let link = self.single(resp3)?;
-            Ok(Box::new(Single { link, resp3, pool: self.pool.clone() }) as Box<dyn Pinned>)
+            let (slow_timeout, pool) = (self.settings.limits.slow_timeout, self.pool.clone());
+            Ok(Box::new(Single { link, resp3, slow_timeout, pool }) as Box<dyn Pinned>)
         })
     }
     fn database(&self) -> u32 {
@@ -393,12 +401,22 @@ impl Pool {
 struct Single {
     link: Link,
     resp3: bool,
+    slow_timeout: Duration,
     pool: Rc<Pool>,
 }
 impl Relay for Single {
     fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         self.link.unasked().note_request(count);
         Box::pin(self.link.relay(commands, count))
+    }
+    fn relay_slowly(
+        &self,
+        commands: Bytes,
+        count: usize,
+        _resp3: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        self.link.unasked().note_request(count);
+        Box::pin(self.link.relay_within(commands, count, self.slow_timeout))
     }
 }
 impl Pinned for Single {

@@ -7,7 +7,7 @@ use crate::{
         resp::{Malformed, Reply, Scanner, View, parse_i64, view},
     },
     read::Fetch,
-    source::{Found, FoundReply, KeyLife, Replies, SourceError, SourceHealth, Unasked, Watch},
+    source::{Found, FoundReply, KeyLife, Limits, Replies, SourceError, SourceHealth, Unasked, Watch},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
@@ -73,6 +73,8 @@ pub(super) struct Call {
     pub(super) commands: Bytes,
     pub(super) count: usize,
     pub(super) deadline: Instant,
+    /// How long that was when it was queued.
+    pub(super) limit: Duration,
     /// `None`: nobody wants to know (a probe).
     pub(super) answer: Option<oneshot::Sender<Answer>>,
 }
@@ -247,6 +249,14 @@ impl Pipeline {
         match self.owed.front()? {
             Owed::Batch(_) => self.sent.front().map(|waiting| waiting.deadline),
             Owed::Call { call, .. } => Some(call.deadline),
+        }
+    }
+    /// Why it fails when that is past.
+    pub(super) fn timed_out(&self) -> Arc<str> {
+        let limits = &self.settings.limits;
+        match self.owed.front() {
+            Some(Owed::Call { call, .. }) => timed_out(call.limit, limits),
+            _ => timed_out(limits.timeout, limits),
         }
     }
 
@@ -716,18 +726,18 @@ impl Pipeline {
     /// The connection is gone for `reason`: what was owed is answered, or goes (once) again.
     pub(super) fn lost(mut self, reason: &Arc<str>, now: Instant, queue: &mut VecDeque<Request>) {
         let millis = clock::now();
-        let late = timed_out(self.settings.limits.timeout);
-        let why = |deadline| if deadline <= now { &late } else { reason };
+        let limits = self.settings.limits;
+        let why = |deadline, limit| if deadline <= now { timed_out(limit, &limits) } else { reason.clone() };
         for owed in std::mem::take(&mut self.owed) {
             match owed {
                 Owed::Call { call, .. } => {
-                    let reason = why(call.deadline).clone();
+                    let reason = why(call.deadline, call.limit);
                     call.finish(Err(SourceError::Lost(reason)));
                 }
                 Owed::Batch(batch) => {
                     for mut waiting in self.sent.drain(..batch.left.min(self.sent.len())) {
                         if waiting.retried || waiting.deadline <= now {
-                            let error = SourceError::Unavailable(why(waiting.deadline).clone());
+                            let error = SourceError::Unavailable(why(waiting.deadline, limits.timeout));
                             waiting.finish(Err(error), millis, &self.settings.health);
                         } else {
                             waiting.retried = true;
@@ -750,8 +760,9 @@ impl Drop for Pipeline {
 }
 
 /// Why a request failed that its deadline overtook.
-pub(super) fn timed_out(timeout: Duration) -> Arc<str> {
-    format!("timed out after {timeout:?} (source-timeout)").into()
+pub(super) fn timed_out(limit: Duration, limits: &Limits) -> Arc<str> {
+    let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };
+    format!("timed out after {limit:?} ({setting})").into()
 }
 
 /// Takes a reply out of the input: small ones are copied so that they do not hold on to the buffer.

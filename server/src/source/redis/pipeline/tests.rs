@@ -58,7 +58,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let url =
         RedisUrl { address: RedisAddress::Unix("/nowhere".into()), tls: None, user: None, password: None, database: 0 };
     let timeout = Duration::from_secs(1);
-    let limits = Limits { timeout, max_in_flight: 1000, connections: 1, max_value: MAX_VALUE };
+    let limits = Limits { timeout, slow_timeout: timeout, max_in_flight: 1000, connections: 1, max_value: MAX_VALUE };
     let settings = Settings::new(&url, limits, Arc::default()).expect("settings");
     settings.health.admit(count, 1000);
     let (mut batch, mut waits) = (Vec::new(), Vec::new());

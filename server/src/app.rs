@@ -3,7 +3,7 @@ use crate::{
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     dispatch::Calls,
     http,
-    net::{RunError, clients::Clients, drain::Drain, throttle::Throttle},
+    net::{RunError, clients::Clients, drain::Drain, pause::Pause, throttle::Throttle},
     read::{Group, Policy, Writes, watch},
     source::{Limits, SourceSetup},
     telemetry::{Counters, Logs, Telemetry},
@@ -37,6 +37,8 @@ pub struct App {
     pub clients: Arc<Clients>,
     /// The limiters, `None` when nothing is limited.
     pub throttle: Option<Throttle>,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
     /// Whether the process is on its way out.
     pub drain: Drain,
     /// Drawn at random at the start: tells this life of the server from all others (entity tags).
@@ -83,6 +85,7 @@ impl App {
             writes: settings.groups.iter().map(|_| Arc::default()).collect(),
             clients: Arc::new(Clients::new(settings.threads, connections)),
             throttle: Throttle::new(&settings),
+            pause: Pause::default(),
             drain: Drain::default(),
             calls: Calls::new(settings.threads),
             instance: RandomState::new().hash_one(0),

@@ -187,6 +187,7 @@ fn settings(scopes: &[Scope]) -> Settings {
         idle_timeout: top.duration("idle-timeout"),
         header_timeout: top.duration("header-timeout").unwrap_or_default(),
         grace: top.duration("grace").unwrap_or_default(),
+        moving_endpoint: top.text("moving-endpoint").map(Into::into),
         source_timeout: top.duration("source-timeout").unwrap_or_default(),
         source_slow_timeout: top.duration("source-slow-timeout").unwrap_or_default(),
         source_max_in_flight: top.number("source-max-in-flight"),

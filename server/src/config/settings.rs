@@ -24,6 +24,8 @@ pub struct Settings {
     pub idle_timeout: Option<Duration>,
     pub header_timeout: Duration,
     pub grace: Duration,
+    /// Host and port.
+    pub moving_endpoint: Option<String>,
     pub source_timeout: Duration,
     pub source_slow_timeout: Duration,
     pub source_max_in_flight: usize,

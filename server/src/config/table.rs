@@ -81,6 +81,8 @@ pub enum Kind {
     Path,
     /// What keys begin with.
     Prefix,
+    /// A host and a port, which are not looked up here.
+    Endpoint,
     /// Any text; it is not shown.
     Secret,
     /// One of these names.
@@ -115,6 +117,7 @@ impl Setting {
             Kind::Source => "URL",
             Kind::Path => "DIR",
             Kind::Prefix => "PREFIX",
+            Kind::Endpoint => "HOST:PORT",
             Kind::Secret => "TEXT",
             Kind::Choice(_) => "NAME",
         }
@@ -476,6 +479,16 @@ pub const TABLE: &[Setting] = &[
         default: Is("10s"),
         example: "30s",
         help: "Time that requests under way get to finish after SIGTERM or SIGINT.",
+        ..ROW
+    },
+    Setting {
+        name: "moving-endpoint",
+        section: Section::Process,
+        kind: Kind::Endpoint,
+        optional: true,
+        example: "larder.example:6380",
+        help: "Where Redis clients that ask for maintenance notifications are told to connect when this process drains: what leads to the Larders that stay. \
+               Without it only those are told that connect again to the address that they have.",
         ..ROW
     },
     Setting {

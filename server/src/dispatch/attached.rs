@@ -7,14 +7,14 @@
 use super::{
     Flow,
     call::Call,
-    fault::{DB_INDEX, Fault, SYNTAX, int},
+    fault::{DB_INDEX, Fault, NOT_IN_MULTI, SYNTAX, int},
     relay,
     session::Session,
 };
 use crate::{
     proto::{
         output::Output,
-        resp::{View, view},
+        resp::{Args, View, view},
     },
     source::{Pinned, RedisServer, Replies, SourceError},
 };
@@ -34,6 +34,8 @@ pub(super) struct Attached {
     subscribed: Option<Subscribed>,
     /// Replies that came over the pinned connection and were passed on.
     passed: u64,
+    /// What was said unasked while the reply of a command is not wanted (CLIENT REPLY): that is said all the same.
+    aside: Output,
 }
 
 struct Subscribed {
@@ -46,7 +48,7 @@ struct Subscribed {
 /// SELECT, SUBSCRIBE, … on a Redis source: later, alone.
 pub(super) fn later(call: &Call<'_>) -> Result<Flow, Fault> {
     match call.nested {
-        true => Err(Fault::Said("ERR Command not allowed inside a transaction")),
+        true => Err(NOT_IN_MULTI),
         false => Ok(Flow::Alone),
     }
 }
@@ -124,15 +126,20 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
     let replies = ask(call).await?;
-    if replies[0] == *b"+OK\r\n" {
-        let home = call.group().source.as_redis().map(RedisServer::database);
-        let index = u32::try_from(int(call.arg(1))?).ok();
-        call.session.attached.database = index.filter(|index| Some(*index) != home);
-        call.session.client.about.lock().database = index.unwrap_or_default();
-    }
+    note_database(call, call.args, &replies[0]);
     relay::pass_on(call, &replies);
     call.session.unpin();
     Ok(())
+}
+
+/// After `SELECT index`, alone or in a transaction.
+pub(super) fn note_database(call: &mut Call<'_>, args: Args<'_>, reply: &[u8]) {
+    if reply == b"+OK\r\n" {
+        let home = call.group().source.as_redis().map(RedisServer::database);
+        let index = args.get(1).and_then(|index| u32::try_from(int(index).ok()?).ok());
+        call.session.attached.database = index.filter(|index| Some(*index) != home);
+        call.session.client.about.lock().database = index.unwrap_or_default();
+    }
 }
 
 async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -152,6 +159,7 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
         call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 2], monitor: false });
     }
     let resp3 = call.session.resp3;
+    let silent = call.session.is_silent();
     let Some(subscribed) = &mut call.session.attached.subscribed else { return Ok(()) };
     if monitor {
         subscribed.relay.unasked().expect_lines();
@@ -160,7 +168,7 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
-            subscribed.take(out, resp3);
+            subscribed.take(if silent { &mut call.session.attached.aside } else { &mut *out }, resp3);
             // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
             for reply in replies.iter().filter(|reply| monitor || *reply != b"+PONG\r\n") {
                 subscribed.monitor |= monitor && !relay::is_error(reply);
@@ -260,18 +268,26 @@ impl Session {
             pinned.unasked().wait(cx)?;
             came |= self.pass_unasked(out);
         }
+        self.say_unasked(out);
         if came { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// What was said before the next reply of the pinned connection. True if there was something.
-    fn pass_unasked(&self, out: &mut Output) -> bool {
+    fn pass_unasked(&mut self, out: &mut Output) -> bool {
+        let silent = self.is_silent();
         let Some(unasked) = self.pinned.as_ref().map(|pinned| pinned.unasked()) else { return false };
+        let out = if silent { &mut self.attached.aside } else { out };
         let mut came = false;
         while let Some(frame) = unasked.next(self.attached.passed) {
             out.put(&frame);
             came = true;
         }
         came
+    }
+
+    /// Says what was kept while a command's reply was not wanted.
+    pub(super) fn say_unasked(&mut self, out: &mut Output) {
+        out.append(&mut self.attached.aside);
     }
 
     /// Passes replies on, with what was said between them.

@@ -14,6 +14,7 @@
 //!
 //! A new command is a row in [`table`] and a function in one of the files of `commands`.
 mod attached;
+mod blocking;
 mod call;
 mod calls;
 mod command;
@@ -24,6 +25,7 @@ pub(crate) mod glob;
 mod longdouble;
 mod multi;
 mod password;
+mod pausing;
 mod pending;
 mod relay;
 mod relayed;
@@ -33,6 +35,7 @@ mod table;
 
 pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
+pub use pausing::waits as waits_for_pause;
 pub use pending::Pending;
 pub use relayed::{Joined, Relayed};
 pub use session::{Held, Session};
@@ -49,7 +52,7 @@ use crate::{
 };
 use call::Call;
 use command::{Run, Transaction};
-use fault::{Fault, NO_AUTH, c_str};
+use fault::{Fault, NO_AUTH, NOT_IN_MULTI, c_str};
 use forward::{FORWARDED, is_forwarded};
 use larder_engine::Millis;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,6 +69,8 @@ pub enum Flow {
     Behind,
     /// It must run alone, once everything before it is answered: call [`run`] with the same arguments.
     Alone,
+    /// Its reply is in the output, and from now on commands may have to wait (CLIENT PAUSE).
+    Paused,
     /// Its reply is in the output; close after sending it.
     Close,
 }
@@ -149,7 +154,9 @@ pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &
         }
     };
     if silent {
-        call.reply.output().truncate(mark);
+        let out = call.reply.output();
+        out.truncate(mark);
+        call.session.say_unasked(out);
     }
     call.session.command_over();
     flow
@@ -223,12 +230,12 @@ fn unusual(
     let checked = match found {
         Found::Unknown if is_http(&args[0]) => return Flow::Close,
         Found::Unknown => Err(unknown(args)),
-        Found::UnknownSub(parent) => Err(unknown_sub(parent, &args[1])),
+        Found::UnknownSub(parent) => Err(unknown_sub(parent.name, &args[1])),
         Found::Command(command) if !command.takes(args.len()) => Err(arity(command.name)),
         Found::Command(command) => match command.flags {
             flags if !session.authenticated() && !flags.has(Flags::NO_AUTH) => Err(NO_AUTH),
             flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => {
-                Err(Fault::Said("ERR Command not allowed inside a transaction"))
+                Err(NOT_IN_MULTI)
             }
             flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => {
                 Err(Fault::Told(format!(
@@ -357,8 +364,8 @@ fn unknown(args: &Args<'_>) -> Fault {
     Fault::Told(text)
 }
 
-fn unknown_sub(parent: &Command, sub: &[u8]) -> Fault {
-    let after = format!("'. Try {} HELP.", parent.name.to_uppercase());
+fn unknown_sub(parent: &str, sub: &[u8]) -> Fault {
+    let after = format!("'. Try {} HELP.", parent.to_uppercase());
     Fault::quoting("ERR unknown subcommand '", sub, 128, &after)
 }
 

@@ -1,18 +1,18 @@
 //! Commands on a Redis source: sent as they came, the reply passed on as it came. What writes is registered with the group
 //! first, so that neither a fetch nor another write that overlaps it leaves an older value in the tier.
 use super::{
-    Flow, attached,
+    Flow, attached, blocking,
     call::Call,
     command::{Command, Flags, Run, Transaction},
     commands::strings,
     fault::{Answer, Fault},
     forward::{self, Reach},
+    multi::{self, Queue},
     session::{Held, Session},
 };
 use crate::{
     app::Worker,
     clock,
-    net::clients::Client,
     proto::{
         output::Output,
         resp::{Args, View, view, write_command},
@@ -22,7 +22,6 @@ use crate::{
 };
 use bytes::Bytes;
 use larder_engine::{Key, Tier};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Answers from the tier if the command reads one string and the tier has a copy of it.
 pub(super) fn copy_will_do(
@@ -44,7 +43,15 @@ pub(super) fn copy_will_do(
 pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.run {
         Run::Transaction(Transaction::Exec) => exec(call).await,
+        Run::Transaction(Transaction::Multi) => {
+            // A source that cannot tell now says so when it is needed.
+            let _ = shared(call)?.commands().await;
+            multi::begin(call.session);
+            call.reply.ok();
+            Ok(Flow::Done)
+        }
         Run::Transaction(_) => watch(call).await.map(|()| Flow::Done),
+        Run::Local(_) if call.command.name == "client|unblock" => blocking::unblocked(call).await,
         Run::Local(_) => attached::run(call).await,
         _ => command(call).await.map(|()| Flow::Done),
     }
@@ -56,7 +63,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let reach = touched(call, call.command, call.args, &mut writings, &mut seen).await?;
     let encoded = encoded(call.args);
     let sent = match reach.blocks {
-        true => block(call, encoded).await,
+        true => blocking::block(call, encoded).await,
         false => send_at_its_pace(call, encoded, 1, reach.slow).await,
     };
     let taken = match &sent {
@@ -88,13 +95,19 @@ async fn command(call: &mut Call<'_>) -> Answer {
 async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let queue = call.session.multi.take().unwrap_or_default().queue;
     let group = call.group();
-    let data = queue.iter().filter(|(command, _)| command.is_data()).count();
+    let data = queue.iter().filter(|(command, _)| goes_there(command)).count();
+    if queue.iter().any(|(command, _)| command.name == "select")
+        && let Err(error) = pin(call).await
+    {
+        call.session.end_transaction();
+        return Err(error);
+    }
     let (mut flushes, mut slow) = (false, false);
     let mut writings = Vec::new();
     let mut seen = Vec::new();
     let mut encoded = Vec::new();
     write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
-    for (command, args) in queue.iter().filter(|(command, _)| command.is_data()) {
+    for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
         write_command(&mut encoded, args.from(0));
         let reach = match touched(call, command, args, &mut writings, &mut seen).await {
             Ok(reach) => reach,
@@ -116,6 +129,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
             sent.map(|replies| replies.last())
         }
     };
+    note_databases(call, &queue, &sent);
     call.session.end_transaction();
     let result = match &sent {
         Ok(reply) => Some(reply).filter(|reply| !is_error(reply)),
@@ -147,12 +161,12 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let mut close = false;
     for (command, args) in queue.iter() {
         match command.run {
-            Run::Local(function) => {
+            Run::Local(function) if !goes_there(command) => {
                 let flow = call.nested(command, args, function);
                 close |= matches!(flow, Flow::Close);
             }
             Run::Transaction(around) => {
-                call.nested(command, args, |call| super::multi::step(call, around));
+                call.nested(command, args, |call| multi::step(call, around));
             }
             _ => match values.next_raw() {
                 Some(raw) => pass_part(call.session, reply.slice_ref(raw), call.reply.output()),
@@ -163,6 +177,25 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match close {
         true => Ok(Flow::Close),
         false => Ok(Flow::Done),
+    }
+}
+
+/// Is it carried out by the source, within a transaction?
+fn goes_there(command: &Command) -> bool {
+    command.is_data() || command.name == "select"
+}
+
+/// Where SELECTs in a transaction have led to.
+fn note_databases(call: &mut Call<'_>, queue: &Queue, sent: &Result<Bytes, SourceError>) {
+    if let Ok(reply) = sent
+        && let Ok(View::Array(mut values)) = view(reply)
+    {
+        for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+            let Some(reply) = values.next_raw() else { return };
+            if command.name == "select" {
+                attached::note_database(call, args, reply);
+            }
+        }
     }
 }
 
@@ -202,20 +235,6 @@ async fn touched<'c>(
     };
     let reach = forward::touched(command, known.as_deref(), args, each);
     Ok(reach.expect("the source's table is known"))
-}
-
-/// Sends a command that may wait for something to happen, and waits with it: on a connection of its own.
-async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Replies, SourceError> {
-    struct Blocked<'c>(&'c Client);
-    impl Drop for Blocked<'_> {
-        fn drop(&mut self) {
-            self.0.blocked.store(false, Relaxed);
-        }
-    }
-    call.session.client.blocked.store(true, Relaxed);
-    let _until_it_ends = Blocked(&call.session.client);
-    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
-    relay.relay_patiently(command.into(), call.session.resp3).await
 }
 
 /// Sends encoded commands over the pinned connection if there is one, else over the worker's.
@@ -259,7 +278,7 @@ pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn RedisServer, SourceE
     let group = call.group();
     group.source.as_redis().ok_or_else(no_redis)
 }
-fn no_redis() -> SourceError {
+pub(super) fn no_redis() -> SourceError {
     SourceError::Unavailable("it is no Redis".into())
 }
 

@@ -5,7 +5,12 @@ use super::{
     multi::Transacting,
     password,
 };
-use crate::{app::Worker, net::clients::Client, source::Pinned, telemetry::Counters};
+use crate::{
+    app::Worker,
+    net::clients::{Client, Moves},
+    source::Pinned,
+    telemetry::Counters,
+};
 use bytes::Bytes;
 use std::{mem, sync::Arc};
 
@@ -187,6 +192,7 @@ impl Session {
         self.note_subscriptions();
         self.end_transaction();
         self.client.about.lock().database = 0;
+        self.client.about.lock().moves = Moves::default();
         self.set_resp3(false);
         self.replies = Replies::On;
         self.client.about.lock().name = "".into();

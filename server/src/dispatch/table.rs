@@ -1,8 +1,12 @@
 //! Every command there is. Subcommands follow their parent.
 use super::{
-    attached,
+    attached, blocking,
     command::{Command, Flags, Index, Keys, Run, Transaction, numbered},
-    commands::{client, config, connection, expire, info, introspection, keys, numbers, object, scan, server, strings},
+    commands::{
+        client, config, connection, expire, info, introspection, keys, maintenance, numbers, object, scan, server,
+        strings,
+    },
+    pausing,
 };
 
 /// `"name" arity [FLAGS] (first last step) "since" Run(function), "summary";` in blocks of a group.
@@ -31,7 +35,7 @@ macro_rules! commands {
 use Run::{Container, Get, Local, MultiGet, Tier, Transaction as Around};
 
 /// How many there are, subcommands included.
-const COUNT: usize = 125;
+const COUNT: usize = 128;
 
 /// The table of commands.
 pub static COMMANDS: [Command; COUNT] = commands! {
@@ -105,13 +109,16 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "client|info" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(client::info), "Describes this connection";
     "client|kill" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.4.0" Local(client::kill), "Ends connections";
     "client|list" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.4.0" Local(client::list), "Describes connections";
-    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.2.0" Local(client::accept), "Asks to be told of maintenance";
+    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.2.0" Local(maintenance::notifications), "Asks to be told of maintenance";
     "client|no-evict" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "7.0.0" Local(client::on_or_off), "Keeps this connection from eviction";
     "client|no-touch" 3 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::on_or_off), "Keeps this connection's reads from counting";
     "client|reply" 3 [NOSCRIPT LOADING STALE] (0 0 0) "3.2.0" Local(client::reply), "Turns replies on and off";
     "client|caching" 3 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(attached::tracking), "Has the next command's keys tracked, or not";
     "client|tracking" -3 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(attached::tracking), "Tells of changes of what this connection has read";
     "client|trackinginfo" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(attached::tracking), "Says what is tracked and how";
+    "client|pause" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "3.0.0" Local(pausing::pause), "Makes commands wait";
+    "client|unpause" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(pausing::unpause), "Ends the pause";
+    "client|unblock" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "5.0.0" Local(blocking::unblock), "Ends the wait of a client";
     "client|setinfo" 4 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::setinfo), "Says which library the client uses";
     "client|setname" 3 [NOSCRIPT LOADING STALE] (0 0 0) "2.6.9" Local(client::setname), "Names this connection";
     "echo" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(connection::echo), "Returns what it is given";

@@ -60,6 +60,31 @@ pub struct About {
     pub protocol: u8,
     /// Commands queued by MULTI; `None` outside of one.
     pub queued: Option<usize>,
+    /// CLIENT MAINT_NOTIFICATIONS.
+    pub moves: Moves,
+    /// What its command waits on at the source.
+    pub waits: Option<Waits>,
+}
+
+/// A connection to the source that a client waits on.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// The source's number of it.
+    pub connection: i64,
+    /// The source has been asked, or will be, to end the wait (CLIENT UNBLOCK).
+    pub unblocked: bool,
+}
+
+/// Whether, and in which words, a client wants to be told that it has to move to another connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Moves {
+    /// It has not asked.
+    #[default]
+    Untold,
+    /// It connects again to where it was told to (`moving-endpoint`).
+    Elsewhere,
+    /// It connects again to the address that it has (`moving-endpoint-type none`).
+    Back,
 }
 
 impl Client {
@@ -101,6 +126,11 @@ impl Client {
         self.ask(Closing::Now);
     }
 
+    /// Has the connection tell its client that it is to move.
+    pub(super) fn tell_to_move(&self) {
+        self.ask(Closing::Moving);
+    }
+
     /// Ends the connection once what it has begun is answered (drain, idle time over).
     pub(super) fn finish(&self) {
         self.ask(Closing::WhenIdle);
@@ -116,7 +146,8 @@ impl Client {
     pub(super) fn closing(&self) -> Option<Closing> {
         match self.closing.load(Relaxed) {
             0 => None,
-            1 => Some(Closing::WhenIdle),
+            1 => Some(Closing::Moving),
+            2 => Some(Closing::WhenIdle),
             _ => Some(Closing::Now),
         }
     }
@@ -125,8 +156,10 @@ impl Client {
 /// How a connection is asked to end; the later wins over the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing {
-    WhenIdle = 1,
-    Now = 2,
+    /// By the client, which is told that it has to move.
+    Moving = 1,
+    WhenIdle = 2,
+    Now = 3,
 }
 
 /// All connections of the process.

@@ -20,6 +20,7 @@ pub mod drain;
 mod files;
 pub(crate) mod linger;
 mod listen;
+pub mod pause;
 mod ready;
 pub mod redis;
 pub mod throttle;

@@ -288,9 +288,6 @@ pub trait Relay {
     /// The same for commands of which one at least may keep the server busy for long, with `source-slow-timeout`. They have a shared
     /// connection apart: nothing of what was relayed before or after otherwise is in order with them.
     fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
-    /// Sends one encoded command that may take any time (BLPOP), holding up nobody else's, and waits as long as it takes. Dropping
-    /// the future ends the connection that it went over.
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>>;
 }
 
 /// A source that is a Redis server: what is [relayed](Relay) goes over connections that all clients of the core share.
@@ -314,6 +311,8 @@ pub trait RedisServer: Relay {
 /// A connection to a Redis server that is one client's alone, and what is [relayed](Relay) goes over it. Once lost it stays lost, for
 /// the state that it was there for is gone.
 pub trait Pinned: Relay {
+    /// Sends one encoded command that may take any time (BLPOP), and waits as long as it takes. It is queued when this returns.
+    fn relay_patiently(&self, command: Bytes) -> Local<'static, Result<Replies, SourceError>>;
     /// Sends one command, of which it is not known how many replies it has: until the answer to a `PING` behind it
     /// (`marked`), or one.
     fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;

@@ -81,6 +81,50 @@ fn what_waits_ends_with_its_client_and_with_the_process() {
 }
 
 #[test]
+fn who_waits_is_seen_and_unblocked_by_larders_numbers() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
+    let (mut other, mut waits) = (larder.client(), larder.client());
+    let mut id = || waits.command(&["CLIENT", "ID"]).int().to_string();
+    let id = id();
+    let unblocks = |other: &mut Client, how: &[&str]| other.command(&[&["CLIENT", "UNBLOCK", &id], how].concat()).int();
+    assert_eq!(unblocks(&mut other, &[]), 0, "it does not wait");
+    for (command, how, says) in [
+        (&["BLPOP", "queue", "0"][..], &[][..], Reply::Array(None)),
+        (&["BLMOVE", "queue", "b", "LEFT", "LEFT", "0"], &["TIMEOUT"], Reply::Array(None)),
+        (&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], &["timeout"], Reply::Array(None)),
+        (&["BZPOPMIN", "z", "0"], &["ERROR"], Reply::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())),
+    ] {
+        waits.send(command).unwrap();
+        // Whoever sees that it waits may act on it: Redis has the command.
+        wait_until("it to be seen waiting", || {
+            let Reply::Bulk(Some(info)) = other.command(&["INFO", "clients"]) else { panic!("INFO has no text") };
+            String::from_utf8(info).unwrap().contains("blocked_clients:1\r")
+        });
+        assert_eq!(blocked(&redis), 1, "no moment early");
+        let Reply::Bulk(Some(list)) = other.command(&["CLIENT", "LIST", "ID", &id]) else { panic!("no list") };
+        assert!(String::from_utf8(list).unwrap().contains(" flags=b "));
+        assert_eq!(unblocks(&mut other, how), 1);
+        assert_eq!(waits.read().unwrap(), says, "{command:?}");
+    }
+    assert_eq!(unblocks(&mut other, &["ERROR"]), 0, "no more");
+    // With state of its own, on the connection that has it.
+    assert_eq!(waits.command(&["SELECT", "2"]), Reply::ok());
+    waits.send(&["BRPOP", "queue", "0"]).unwrap();
+    wait_blocked(&redis, 1);
+    wait_until("it to be unblocked", || unblocks(&mut other, &[]) == 1);
+    assert_eq!(waits.read().unwrap(), Reply::Array(None));
+    assert_eq!(waits.command(&["GET", "k"]), Reply::nil());
+    for (wrong, error) in [
+        (&["CLIENT", "UNBLOCK", "x"][..], "ERR value is not an integer or out of range"),
+        (&["CLIENT", "UNBLOCK", "1", "GENTLY"], "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+    ] {
+        assert_eq!(other.command(wrong).error(), error);
+        assert_eq!(redis.command(wrong).error(), error);
+    }
+}
+
+#[test]
 fn a_script_that_never_ends_is_killed_through_larder() {
     let redis = RedisServer::with(&["--busy-reply-threshold", "50"]);
     let larder = before(&redis);

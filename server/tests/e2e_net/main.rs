@@ -10,6 +10,8 @@ mod attached;
 mod blocking;
 mod connections;
 mod drain;
+mod moving;
+mod pausing;
 mod pipeline;
 mod start;
 mod throttle;

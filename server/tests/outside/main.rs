@@ -11,5 +11,6 @@ mod guide;
 #[path = "../common/larder.rs"]
 mod larder;
 mod matrix;
+mod moving;
 mod reference;
 mod web;

@@ -72,6 +72,9 @@ fn server(info: &mut Info<'_, '_>) {
     let app = &info.call.worker.app;
     let uptime = app.telemetry.uptime().as_secs();
     info.line("redis_version", REDIS_VERSION);
+    // What Redis says of itself where it was not built from a checkout: tools print it.
+    info.line("redis_git_sha1", "00000000");
+    info.line("redis_git_dirty", 0);
     info.line("larder_version", env!("CARGO_PKG_VERSION"));
     info.line("redis_mode", "standalone");
     info.line("os", std::env::consts::OS);

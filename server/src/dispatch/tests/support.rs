@@ -8,6 +8,7 @@ use crate::{
     net::{
         clients::{Clients, Listed},
         drain::Drain,
+        pause::Pause,
     },
     proto::{
         output::Output,
@@ -68,6 +69,7 @@ impl Server {
             calls: Calls::new(1),
             clients: Arc::new(Clients::new(1, 100)),
             throttle: None,
+            pause: Pause::default(),
             drain: Drain::default(),
             instance: 1,
             settings,
@@ -179,7 +181,7 @@ impl Client<'_> {
                 flow = dispatch::run(worker, &mut self.session, &args, &mut out).await;
             }
             match flow {
-                Flow::Done => {}
+                Flow::Done | Flow::Paused => {}
                 Flow::Close => self.closed = true,
                 Flow::Alone | Flow::Relay(_) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {

@@ -50,6 +50,8 @@ pub enum Step {
     },
     /// There is more to process, but it is the others' turn.
     Turn,
+    /// The next command waits until a pause is over (CLIENT PAUSE).
+    Paused,
     /// Too much is due to the client, or too many reads wait: go on when that has become less.
     Full,
     /// The next command is begun again once everything before it is answered.
@@ -124,6 +126,7 @@ impl Conn {
 
     fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
         let mut prefetched = 0;
+        let mut paused = worker.app.pause.paused(now);
         for _ in 0..TURN {
             if prefetched == 0 {
                 prefetched = prefetch(worker, self.input.unread());
@@ -151,6 +154,10 @@ impl Conn {
                     let args = self.parser.args(self.input.unread());
                     let flow = if args.is_empty() {
                         Flow::Done
+                    } else if let Some(paused) = paused
+                        && dispatch::waits_for_pause(worker, &self.session, &args, paused)
+                    {
+                        return Step::Paused;
                     } else if let Some(throttled) = refusal(worker, self.peer) {
                         worker.counters.redis_throttled.add(1);
                         dispatch::refuse(worker, &mut self.session, &args, throttled_text(&throttled), out);
@@ -183,6 +190,10 @@ impl Conn {
                     return Step::Alone;
                 }
                 Flow::Behind => return Step::Behind,
+                Flow::Paused => {
+                    self.input.consume(consumed);
+                    paused = worker.app.pause.paused(now);
+                }
                 Flow::Close => {
                     self.input.consume(consumed);
                     return Step::Close;
@@ -200,7 +211,7 @@ impl Conn {
         let flow = dispatch::run(worker, &mut self.session, &args, &mut self.out).await;
         self.input.consume(self.alone);
         match flow {
-            Flow::Done => {}
+            Flow::Done | Flow::Paused => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
             Flow::Alone | Flow::Relay(_) | Flow::Behind => unreachable!("it is running alone"),
@@ -289,6 +300,11 @@ impl Conn {
     /// Such a connection is lost, and the client's must end.
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
         self.session.poll_unasked(cx, &mut self.out)
+    }
+
+    /// Says that the process is about to end, in [`Conn::out`].
+    pub fn tell_to_move(&mut self, worker: &Worker) {
+        self.session.tell_to_move(worker, &mut self.out);
     }
 
     /// Is too much due to the client, or do too many reads wait?

@@ -17,6 +17,9 @@ use std::collections::HashMap;
 /// Longest name that is looked up, `parent|sub` included.
 const MAX_NAME: usize = 128;
 
+/// What Redis counts with the commands that write, without its table saying so (as older versions did: `may_replicate`).
+const MAY_REPLICATE: [&str; 6] = ["eval", "evalsha", "fcall", "pfcount", "publish", "spublish"];
+
 /// The table. Empty if the server would not tell.
 #[derive(Debug, Default)]
 pub struct Commands {
@@ -37,6 +40,10 @@ pub struct Upstream {
     /// Flag `write`: it writes even if it has no keys.
     writes_always: bool,
     blocking: bool,
+    /// It is refused within MULTI.
+    pub no_multi: bool,
+    /// It changes something, or may (a script), or is something that replicas are told of (PUBLISH).
+    pub may_write: bool,
     slow: bool,
     has_subs: bool,
     specs: Vec<Spec>,
@@ -141,12 +148,14 @@ impl Commands {
             of_hashes: flags.of_hashes,
             tips: tips.complete(&text),
             channel,
+            may_write: flags.write || flags.may_replicate || MAY_REPLICATE.contains(&text.as_str()),
             name: text.into(),
             arity,
             // Scripts, and reads that may change what they read (PFCOUNT), have no flag `write`.
             writes: flags.write || (has_keys && (!flags.readonly || flags.may_replicate)),
             writes_always: flags.write,
             blocking: flags.blocking,
+            no_multi: flags.no_multi,
             slow,
             has_subs,
             specs,
@@ -197,6 +206,7 @@ struct Flags {
     readonly: bool,
     may_replicate: bool,
     blocking: bool,
+    no_multi: bool,
     movable: bool,
     random: bool,
     module: bool,
@@ -209,6 +219,7 @@ impl Flags {
             b"readonly" => self.readonly = true,
             b"may_replicate" => self.may_replicate = true,
             b"blocking" => self.blocking = true,
+            b"no_multi" => self.no_multi = true,
             b"movablekeys" => self.movable = true,
             // Before version 7.
             b"random" => self.random = true,
@@ -382,6 +393,11 @@ impl Upstream {
     pub fn takes(&self, parts: usize) -> bool {
         let parts = i64::try_from(parts).unwrap_or(i64::MAX);
         if self.arity >= 0 { parts == self.arity } else { parts >= self.arity.saturating_neg() }
+    }
+
+    /// Is it a command whose subcommands are known, without the one that `args` names?
+    pub fn lacks(&self, args: Args<'_>) -> bool {
+        self.has_subs && args.len() > 1
     }
 
     /// May it wait for something to happen, or is it what others wait for: must it not queue with them?

@@ -248,9 +248,6 @@ impl Relay for RedisSource {
         let link = self.slow[usize::from(resp3)].get_or_init(|| Link::shared(self.settings.clone(), resp3));
         Box::pin(link.relay_within(commands, count, self.settings.limits.slow_timeout))
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
-        Box::pin(self.send_alone(command, 1, resp3))
-    }
 }
 
 impl RedisServer for RedisSource {
@@ -349,12 +346,12 @@ impl Relay for Single {
         self.link.unasked().note_request(count);
         Box::pin(self.link.relay_within(commands, count, self.slow_timeout))
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
+}
+impl Pinned for Single {
+    fn relay_patiently(&self, command: Bytes) -> Local<'static, Result<Replies, SourceError>> {
         self.link.unasked().note_request(1);
         Box::pin(self.link.relay_within(command, 1, FOREVER))
     }
-}
-impl Pinned for Single {
     fn ask(&self, mut command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>> {
         if marked {
             command.extend_from_slice(&resp::encode(&[b"PING"]));

@@ -110,6 +110,12 @@ impl Core {
         }
     }
 
+    /// Sends a part to where it belongs.
+    pub(super) async fn ask(&self, part: &Part, way: Way) -> Answer {
+        let address = self.address(&self.map(), &part.to)?;
+        self.send(part, &address, way, false).await
+    }
+
     /// Asks again where it is needed, until `deadline`.
     pub(super) async fn follow(&self, part: &Part, mut answer: Answer, way: Way, deadline: Instant) -> Answer {
         let mut pause = PAUSE.0;
@@ -122,17 +128,13 @@ impl Core {
                 pause = (pause * 2).min(PAUSE.1);
             }
             let map = self.map();
-            let (address, asking) = match &detour {
+            answer = match &detour {
                 Detour::Moved(slot, address) => {
                     self.moved(*slot, address);
-                    (Ok(map.resolve(address).clone()), false)
+                    self.send(part, map.resolve(address), way, false).await
                 }
-                Detour::Ask(address) => (Ok(map.resolve(address).clone()), true),
-                Detour::Later => (self.address(&map, &part.to), false),
-            };
-            answer = match address {
-                Ok(address) => self.send(part, &address, way, asking).await,
-                Err(error) => Err(error),
+                Detour::Ask(address) => self.send(part, map.resolve(address), way, true).await,
+                Detour::Later => self.ask(part, way).await,
             };
         }
         answer

@@ -15,6 +15,7 @@ mod detour;
 mod gather;
 mod map;
 mod nodes;
+mod pinned;
 mod plan;
 mod relay;
 mod slots;
@@ -308,9 +309,6 @@ impl Relay for ClusterSource {
     ) -> Local<'static, Result<Replies, SourceError>> {
         self.0.clone().relay(commands, Way { lane: Lane::Slow, resp3 })
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
-        self.0.clone().relay(command, Way { lane: Lane::Own, resp3 })
-    }
 }
 
 impl RedisServer for ClusterSource {
@@ -328,7 +326,7 @@ impl RedisServer for ClusterSource {
         node.keeps(keepable, key, resp3).then_some(keepable)
     }
     fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
-        Box::pin(self.0.pin(args, resp3))
+        Box::pin(self.0.clone().pin(args, resp3))
     }
     fn database(&self) -> u32 {
         0

@@ -1,14 +1,13 @@
 //! Commands of clients: sent to the nodes of their keys, their replies put together in the clients' order.
 use super::{
     Core,
-    detour::{Detour, Lane, Way},
+    detour::{Lane, Way},
     gather::gather,
-    plan::{Make, Part, Plan, To, destination, next_cursor},
+    plan::{Make, Part, Plan, To, next_cursor},
 };
 use crate::{
     config::RedisAddress,
-    proto::resp::{Args, encode},
-    source::{Commands, Local, Pinned, RedisServer, Replies, SourceError, redis::pipeline::Answer},
+    source::{Commands, Local, RedisServer, Replies, SourceError, redis::pipeline::Answer},
 };
 use bytes::Bytes;
 use std::{iter, rc::Rc, sync::Arc, time::Duration};
@@ -147,25 +146,5 @@ impl Core {
             }
         }
         replies.into_iter().collect()
-    }
-
-    /// A connection to the node that the command's keys are at, or to any.
-    pub(super) async fn pin(&self, args: Args<'_>, resp3: bool) -> Result<Box<dyn Pinned>, SourceError> {
-        let deadline = self.deadline();
-        let known = self.commands(deadline).await?;
-        let to = destination(&known, args);
-        if let To::Slot(_) = to
-            && let Some(key) = args.get(1)
-        {
-            // Whatever it says, by then it is known where the slot is: there is no being sent on from a connection with state.
-            let part = Part { commands: encode(&[b"EXISTS", key]).into(), count: 1, to: to.clone() };
-            let first = Err(SourceError::Unavailable("not asked yet".into()));
-            let answer = self.follow(&part, first, Way { lane: Lane::Shared, resp3: false }, deadline).await;
-            if Detour::of(&answer).is_some() {
-                answer?;
-            }
-        }
-        let address = self.address(&self.map(), &to)?;
-        self.node(&address)?.pin_now(resp3)
     }
 }

@@ -183,6 +183,8 @@ fn settings(scopes: &[Scope]) -> Settings {
         max_body: top.number("max-body"),
         max_headers: top.number("max-headers"),
         max_pipeline: top.number("max-pipeline"),
+        max_backlog: top.number("max-backlog"),
+        tracking_table_max_keys: top.number("tracking-table-max-keys"),
         max_connections: top.number("max-connections"),
         idle_timeout: top.duration("idle-timeout"),
         header_timeout: top.duration("header-timeout").unwrap_or_default(),

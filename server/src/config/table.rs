@@ -361,6 +361,24 @@ pub const TABLE: &[Setting] = &[
         ..ROW
     },
     Setting {
+        name: "max-backlog",
+        section: Section::Limits,
+        kind: Kind::Size { min: 64 * KIB, max: 16 << 30 },
+        default: Is("32MiB"),
+        example: "8MiB",
+        help: "Messages and invalidations that a Redis client may leave unread; one that leaves more is cut off, and INFO counts it.",
+        ..ROW
+    },
+    Setting {
+        name: "tracking-table-max-keys",
+        section: Section::Limits,
+        kind: Kind::Count { min: 0, max: 1 << 32 },
+        default: Is("1000000"),
+        example: "50000",
+        help: "Keys of which Larder remembers, without a source, which clients hold copies (CLIENT TRACKING); beyond it clients are told to forget some. 0: no bound.",
+        ..ROW
+    },
+    Setting {
         name: "max-connections",
         section: Section::Limits,
         kind: Kind::Count { min: 1, max: 1 << 20 },

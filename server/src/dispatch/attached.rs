@@ -7,9 +7,10 @@
 use super::{
     Flow,
     call::Call,
-    fault::{DB_INDEX, Fault, SYNTAX, int},
-    relay,
+    fault::{DB_INDEX, Fault, int},
+    pubsub, relay,
     session::Session,
+    tracking,
 };
 use crate::{
     proto::{
@@ -51,11 +52,19 @@ pub(super) fn later(call: &Call<'_>) -> Result<Flow, Fault> {
     }
 }
 
-/// SUBSCRIBE and its like, MONITOR.
+/// SUBSCRIBE and its like.
 pub(super) fn subscribe(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.group().source.as_redis() {
         Some(_) => later(call),
-        None => Err(Fault::Said("ERR subscriptions need a Redis source (setting source)")),
+        None => pubsub::subscribe(call),
+    }
+}
+
+/// MONITOR
+pub(super) fn monitor(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match call.group().source.as_redis() {
+        Some(_) => later(call),
+        None => Err(Fault::Said("ERR MONITOR needs a Redis source (setting source)")),
     }
 }
 
@@ -73,41 +82,15 @@ pub(super) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: Redis tracks what a client reads on a connection of the client's own.
+/// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: a Redis tracks what a client reads on a connection of the client's own.
 pub(super) fn tracking(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let redis = call.group().source.as_redis().is_some_and(Relay::tracks_clients);
     let starts = call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on");
-    if call.session.attached.tracking || (starts && call.group().source.as_redis().is_some()) {
-        if starts && !call.session.resp3 {
-            return Err(Fault::Said(
-                "ERR Client tracking needs RESP3 here (HELLO 3): invalidations are not redirected to other connections",
-            ));
-        }
-        return later(call);
+    match redis && (starts || call.session.attached.tracking) {
+        true => later(call),
+        // It does not track, or not there: then the answers are the same everywhere.
+        false => tracking::command(call),
     }
-    match call.command.name {
-        "client|tracking" if starts => {
-            return Err(Fault::Said("ERR Client tracking needs a Redis source (setting source)"));
-        }
-        "client|tracking" if call.arg(2).eq_ignore_ascii_case(b"off") => call.reply.ok(),
-        "client|tracking" => return Err(SYNTAX),
-        "client|caching" => {
-            return Err(Fault::Said(
-                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
-            ));
-        }
-        "client|trackinginfo" => {
-            call.reply.map(3);
-            call.reply.bulk(b"flags");
-            call.reply.set(1);
-            call.reply.bulk(b"off");
-            call.reply.bulk(b"redirect");
-            call.reply.integer(-1);
-            call.reply.bulk(b"prefixes");
-            call.reply.array(0);
-        }
-        _ => call.reply.integer(-1),
-    }
-    Ok(Flow::Done)
 }
 
 /// Runs one of these commands.
@@ -233,7 +216,7 @@ fn confirmed(frame: &[u8]) -> Option<(bool, i64)> {
 impl Session {
     /// Lets others see whether it waits for messages.
     pub(super) fn note_subscriptions(&self) {
-        self.client.subscribed.store(self.attached.subscribed.is_some(), Relaxed);
+        self.client.subscribed.store(self.has_subscriptions(), Relaxed);
     }
 
     /// Has the client connections of its own on which the server may speak unasked?
@@ -243,7 +226,12 @@ impl Session {
 
     /// Only what concerns subscriptions, in RESP2.
     pub(super) fn is_subscriber(&self) -> bool {
-        !self.resp3 && self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
+        !self.resp3 && self.has_subscriptions()
+    }
+
+    /// To anything but MONITOR.
+    pub(super) fn has_subscriptions(&self) -> bool {
+        self.subscriptions.is_some() || self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
     }
 
     /// Passes on what the server has said unasked.

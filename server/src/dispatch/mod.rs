@@ -18,6 +18,7 @@ mod call;
 mod calls;
 mod command;
 mod commands;
+mod delivery;
 mod fault;
 mod forward;
 pub(crate) mod glob;
@@ -25,18 +26,22 @@ mod longdouble;
 mod multi;
 mod password;
 mod pending;
+mod pubsub;
 mod relay;
 mod relayed;
 mod replies;
 mod session;
 mod table;
+mod tracking;
 
 pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pending::Pending;
+pub use pubsub::PubSub;
 pub use relayed::Relayed;
 pub use session::{Held, Session};
 pub use table::COMMANDS;
+pub use tracking::{Totals, Tracking};
 
 use crate::{
     app::Worker,
@@ -148,7 +153,7 @@ pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &
             call.fail(&fault)
         }
     };
-    if silent {
+    if silent && !pubsub::is_heard(command) {
         call.reply.output().truncate(mark);
     }
     call.session.command_over();
@@ -267,10 +272,16 @@ fn unusual(
                     call.check_keys()?;
                     return Ok(Flow::Relay);
                 }
+                if call.session.tracker.is_some() && call.command.is_data() && !call.group().source.reads_through() {
+                    return tracking::run(call);
+                }
                 call.begin(batch)
             })
         }
     };
+    if let Found::Command(command) = found {
+        session.caching_over(command);
+    }
     match flow {
         // Not over yet.
         Flow::Alone | Flow::Behind => return flow,
@@ -282,11 +293,18 @@ fn unusual(
             session.command_over();
             return Flow::Done;
         }
-        _ if session.is_silent() => out.truncate(mark),
+        _ if session.is_silent() && !is_heard(found) => out.truncate(mark),
         _ => {}
     }
     session.command_over();
+    if matches!(flow, Flow::Done) && session.client.inbox.has_mail() {
+        session.deliver(out);
+    }
     flow
+}
+
+fn is_heard(found: Found) -> bool {
+    matches!(found, Found::Command(command) if pubsub::is_heard(command))
 }
 
 /// Answers a command that is not even looked at, because its client has sent too many, with `error`.

@@ -263,6 +263,11 @@ pub trait Relay {
     fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
     /// On a pinned connection: what the server says unasked.
     fn unasked(&self) -> Option<&Unasked>;
+    /// Does the server keep track of what a client reads on a [pinned](Relay::pin) connection, for `CLIENT TRACKING`? If not, Larder
+    /// does, by what [`Invalidations`] say.
+    fn tracks_clients(&self) -> bool {
+        true
+    }
     /// The database of the URL.
     fn database(&self) -> u32;
     /// Gives a pinned connection back, of which the caller knows that it is as new; one that is dropped instead is closed.

@@ -10,7 +10,7 @@ use super::{
     fault::{DB_INDEX, Fault, int},
     pubsub, relay,
     session::Session,
-    tracking,
+    tracking::{self, Redirect},
 };
 use crate::{
     proto::{
@@ -31,6 +31,8 @@ pub(super) struct Attached {
     pub(super) database: Option<u32>,
     /// CLIENT TRACKING ON.
     pub(super) tracking: bool,
+    /// … REDIRECT.
+    redirect: Option<Redirect>,
     /// The connection of its subscriptions, or of MONITOR.
     subscribed: Option<Subscribed>,
     /// Replies that came over the pinned connection and were passed on.
@@ -106,7 +108,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 }
 
 async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
-    let replies = ask(call).await?;
+    let replies = ask(call, relay::encoded(call.args)).await?;
     if replies[0] == *b"+OK\r\n" {
         let home = call.group().source.as_redis().map(Relay::database);
         let index = u32::try_from(int(call.arg(1))?).ok();
@@ -119,11 +121,29 @@ async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
-    let replies = ask(call).await?;
+    let starts = call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on");
+    let (encoded, redirect) = match starts {
+        true => tracking::prepare(call).await?,
+        false => (relay::encoded(call.args), None),
+    };
+    let replies = ask(call, encoded).await?;
     if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
-        call.session.attached.tracking = call.arg(2).eq_ignore_ascii_case(b"on");
+        call.session.attached.tracking = starts;
+        call.session.attached.redirect = redirect;
     }
-    relay::pass_on(call, &replies);
+    match (&call.session.attached.redirect, call.command.name) {
+        (Some(redirect), "client|getredir") => {
+            let target = redirect.target();
+            call.session.skip_replies(0, call.reply.output());
+            call.reply.integer(target as i64);
+        }
+        (Some(redirect), "client|trackinginfo") => {
+            let info = redirect.translated(&replies[0]);
+            call.session.skip_replies(0, call.reply.output());
+            call.reply.output().put(info.as_deref().unwrap_or(&replies[0]));
+        }
+        _ => relay::pass_on(call, &replies),
+    }
     call.session.unpin();
     Ok(())
 }
@@ -161,10 +181,10 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Sends the command over the client's own connection.
-async fn ask(call: &mut Call<'_>) -> Result<Replies, Fault> {
+/// Sends a command over the client's own connection.
+async fn ask(call: &mut Call<'_>, command: Vec<u8>) -> Result<Replies, Fault> {
     relay::pin(call).await?;
-    let sent = relay::send(call, relay::encoded(call.args), 1).await;
+    let sent = relay::send(call, command, 1).await;
     if sent.is_err() && !call.session.is_attached() && !call.session.watching {
         call.session.pinned = None;
     }

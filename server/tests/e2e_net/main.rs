@@ -11,5 +11,7 @@ mod blocking;
 mod connections;
 mod drain;
 mod pipeline;
+mod pubsub;
 mod start;
 mod throttle;
+mod tracking;

@@ -6,8 +6,10 @@
 //!   key's shard.
 //! - Whoever changes a key is answered only when every client that must hear of it has that in its inbox.
 //! - What a client caused itself is told after the reply to its command: the inbox is looked into between commands only.
+mod redirect;
 mod table;
 
+pub(super) use redirect::{Redirect, prepare};
 pub use table::{Totals, Tracking};
 
 use super::{

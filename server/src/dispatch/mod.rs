@@ -219,6 +219,10 @@ fn unusual(
     out: &mut Output,
     batch: &mut Vec<Fetch>,
 ) -> Flow {
+    // What was posted before the command began stands before its reply.
+    if session.client.inbox.has_mail() {
+        session.deliver(out);
+    }
     let mark = out.mark();
     let found = match found {
         Found::Command(command) if !at_source(command, *args) => found,
@@ -297,6 +301,7 @@ fn unusual(
         _ => {}
     }
     session.command_over();
+    // What the command itself caused stands behind it.
     if matches!(flow, Flow::Done) && session.client.inbox.has_mail() {
         session.deliver(out);
     }

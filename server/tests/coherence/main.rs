@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used)]
 
 mod checker;
+mod copies;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/larder.rs"]

@@ -81,3 +81,110 @@ impl Cache {
         Listening(self.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Change, Condition, Config, Expiry, Fill, Lookup, Outcome, Write};
+    use std::sync::Mutex;
+
+    #[derive(Debug, Default)]
+    struct Heard(Mutex<Vec<String>>);
+    impl Listener for Heard {
+        fn changed(&self, key: &[u8], by: u64) {
+            self.0.lock().unwrap().push(format!("{} {by}", String::from_utf8_lossy(key)));
+        }
+        fn cleared(&self) {
+            self.0.lock().unwrap().push("all".into());
+        }
+        fn settled(&self) {
+            let heard = &mut *self.0.lock().unwrap();
+            if heard.last().is_some_and(|last| last != ".") {
+                heard.push(".".into());
+            }
+        }
+    }
+    fn write(value: &[u8], condition: Condition) -> Write<'_> {
+        Write { value, expiry: Expiry::Never, flags: 0, condition }
+    }
+    fn cache(max_keys: Option<usize>) -> (Arc<Cache>, Shared<Heard>) {
+        let cache = Cache::new(Config { max_keys, shards: Some(2), ..Config::default() });
+        let heard = Shared::<Heard>::default();
+        assert!(cache.set_listener(heard.clone()) && !cache.set_listener(heard.clone()));
+        (cache, heard)
+    }
+    fn take(heard: &Heard) -> String {
+        std::mem::take(&mut *heard.0.lock().unwrap()).join(" ")
+    }
+
+    #[test]
+    fn every_change_is_told_before_its_operation_returns() {
+        let (cache, heard) = cache(None);
+        let key = cache.key(b"k");
+        cache.tier().set(key, write(b"1", Condition::Always), 1).unwrap();
+        assert_eq!(take(&heard), "", "nobody listens");
+        let listening = cache.listen();
+        let mut told = |what: &str, change: &mut dyn FnMut()| {
+            change();
+            assert_eq!(take(&heard), what);
+        };
+        told("k 0 .", &mut || drop(cache.tier().set(key, write(b"2", Condition::Always), 1)));
+        told("", &mut || drop(cache.tier().set(key, write(b"2", Condition::IfAbsent), 1)));
+        told("", &mut || drop(cache.tier().get(key, 1, |_| ())));
+        for (change, what) in [
+            (Change::Keep, ""),
+            (Change::Append(b"x"), "k 0 ."),
+            (Change::Expire(Expiry::At(50)), "k 0 ."),
+            (Change::Put(Expiry::Keep), "k 0 ."),
+            (Change::Delete, "k 0 ."),
+            (Change::Delete, ""),
+            (Change::Expire(Expiry::Never), ""),
+        ] {
+            told(what, &mut || drop(cache.tier().update(key, 1, |_, _| (change, ()))));
+        }
+        told("", &mut || drop(cache.tier().delete(key, 1)));
+        told("k 0 .", &mut || cache.invalidate(key));
+        let expiring =
+            |at| drop(cache.tier().set(key, Write { expiry: Expiry::At(at), ..write(b"3", Condition::Always) }, 1));
+        expiring(50);
+        take(&heard);
+        told("k 0 .", &mut || drop(cache.tier().get(key, 60, |_| ())));
+        expiring(100);
+        take(&heard);
+        told("k 0 .", &mut || cache.tick(5000));
+        told("all .", &mut || cache.tier().clear());
+        told("all .", &mut || cache.mark_stale());
+        // A fill tells what the source had.
+        told("", &mut || {
+            let Lookup::Lead(lead) = cache.lookup(key, 6000, |_| ()) else { panic!("a miss") };
+            lead.finish(Outcome::Value("4".into()), Fill::Store(Expiry::Never), 6000);
+        });
+        told("k 7 other 0 .", &mut || {
+            let mut tier = cache.exclusive(&[key]);
+            tier.act_as(7);
+            tier.delete(key, 6000);
+            drop(tier);
+            // Not its own any more.
+            heard.0.lock().unwrap().pop();
+            drop(cache.tier().set(cache.key(b"other"), write(b"", Condition::Always), 6000));
+        });
+        drop(listening);
+        told("", &mut || cache.tier().clear());
+    }
+
+    #[test]
+    fn eviction_is_told_and_is_nobody_s() {
+        let (cache, heard) = cache(Some(10));
+        let _listening = cache.listen();
+        for i in 0..100_u32 {
+            let name = i.to_string();
+            let key = cache.key(name.as_bytes());
+            let mut tier = cache.exclusive(&[key]);
+            tier.act_as(7);
+            tier.set(key, write(b"", Condition::Always), 1).unwrap();
+        }
+        let heard = take(&heard);
+        assert_eq!(heard.matches(" 7").count(), 100);
+        assert_eq!(heard.matches(" 0").count(), 90);
+    }
+}

@@ -1,8 +1,9 @@
 //! Every command there is. Subcommands follow their parent.
 use super::{
-    attached, pubsub,
+    attached,
     command::{Command, Flags, Index, Keys, Run, Transaction, numbered},
     commands::{client, config, connection, expire, info, introspection, keys, numbers, object, scan, server, strings},
+    pubsub,
 };
 
 /// `"name" arity [FLAGS] (first last step) "since" Run(function), "summary";` in blocks of a group.

@@ -2,9 +2,9 @@
 #![expect(clippy::unwrap_used)]
 
 mod checker;
-mod copies;
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 #[path = "../common/larder.rs"]
 mod larder;
 

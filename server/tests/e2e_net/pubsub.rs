@@ -98,5 +98,8 @@ fn transactions_and_reset() {
     send(&mut client, &["MULTI", "SUBSCRIBE a", "EXEC", "GET k", "PUNSUBSCRIBE", "UNSUBSCRIBE", "GET k"]);
     expect(&mut client, b"+OK\r\n+QUEUED\r\n*1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
     expect(&mut client, b"-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n");
-    expect(&mut client, b"*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n$-1\r\n");
+    expect(
+        &mut client,
+        b"*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n$-1\r\n",
+    );
 }

@@ -158,7 +158,10 @@ fn only_what_was_chosen_is_tracked() {
         );
         writer.say(&["MSET a 2 b 2"], "+OK");
         reader.hears(&changed("a"));
-        reader.say(&["CLIENT TRACKING OFF", "CLIENT TRACKING ON OPTOUT", "GET a", "CLIENT CACHING NO", "GET b"], "+OK +OK $1 2 +OK $1 2");
+        reader.say(
+            &["CLIENT TRACKING OFF", "CLIENT TRACKING ON OPTOUT", "GET a", "CLIENT CACHING NO", "GET b"],
+            "+OK +OK $1 2 +OK $1 2",
+        );
         writer.say(&["MSET b 3 a 3"], "+OK");
         reader.hears(&changed("a"));
         reader.say(&["PING"], "+PONG");
@@ -189,7 +192,10 @@ fn invalidations_go_to_another_connection() {
         let (mut reader, mut writer) = (Talk::new(port), Talk::new(port));
         let (mut target, mut target3) = (Talk::new(port), Talk::resp3(port));
         let (id, id3) = (target.id(), target3.id());
-        reader.say(&[&format!("CLIENT TRACKING ON REDIRECT {id}"), "CLIENT GETREDIR", "GET k"], &format!("+OK :{id} $-1"));
+        reader.say(
+            &[&format!("CLIENT TRACKING ON REDIRECT {id}"), "CLIENT GETREDIR", "GET k"],
+            &format!("+OK :{id} $-1"),
+        );
         // In RESP2 only a subscriber is told.
         writer.say(&["SET k 1"], "+OK");
         reader.say(&["GET k"], "$1 1");
@@ -243,7 +249,10 @@ fn mistakes_are_told_in_redis_s_words() {
                 other => assert_eq!(wanted, "OK", "{line}: {other:?}"),
             }
         };
-        errs("CLIENT CACHING YES", "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled");
+        errs(
+            "CLIENT CACHING YES",
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+        );
         errs("CLIENT TRACKING maybe", "ERR syntax error");
         errs("CLIENT TRACKING ON REDIRECT", "ERR syntax error");
         errs("CLIENT TRACKING ON REDIRECT x", "ERR value is not an integer or out of range");
@@ -251,15 +260,27 @@ fn mistakes_are_told_in_redis_s_words() {
         errs("CLIENT TRACKING ON PREFIX a", "ERR PREFIX option requires BCAST mode to be enabled");
         errs("CLIENT TRACKING ON BCAST OPTIN", "ERR OPTIN and OPTOUT are not compatible with BCAST");
         errs("CLIENT TRACKING ON OPTIN OPTOUT", "ERR You can't specify both OPTIN mode and OPTOUT mode");
-        errs("CLIENT TRACKING ON BCAST PREFIX fo PREFIX foo", "ERR Prefix 'fo' overlaps with another provided prefix 'foo'. Prefixes for a single client must not overlap.");
+        errs(
+            "CLIENT TRACKING ON BCAST PREFIX fo PREFIX foo",
+            "ERR Prefix 'fo' overlaps with another provided prefix 'foo'. Prefixes for a single client must not overlap.",
+        );
         errs("CLIENT TRACKING ON OPTIN", "OK");
         errs("CLIENT CACHING NO", "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.");
         errs("CLIENT CACHING maybe", "ERR syntax error");
-        errs("CLIENT TRACKING ON OPTOUT", "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.");
-        errs("CLIENT TRACKING ON BCAST", "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.");
+        errs(
+            "CLIENT TRACKING ON OPTOUT",
+            "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+        );
+        errs(
+            "CLIENT TRACKING ON BCAST",
+            "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+        );
         errs("CLIENT TRACKING OFF", "OK");
         errs("CLIENT TRACKING ON BCAST PREFIX foo", "OK");
-        errs("CLIENT TRACKING ON BCAST PREFIX foobar", "ERR Prefix 'foobar' overlaps with an existing prefix 'foo'. Prefixes for a single client must not overlap.");
+        errs(
+            "CLIENT TRACKING ON BCAST PREFIX foobar",
+            "ERR Prefix 'foobar' overlaps with an existing prefix 'foo'. Prefixes for a single client must not overlap.",
+        );
     });
 }
 
@@ -268,7 +289,11 @@ fn every_way_to_change_a_key_is_told() {
     let larder = Larder::start(&["--threads", "2", "--max-memory", "2MiB"]);
     let http = |method: &str, path: &str, body: &str| {
         let len = body.len();
-        larder.http(&format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{body}")).0
+        larder
+            .http(&format!(
+                "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{body}"
+            ))
+            .0
     };
     let mut reader = Talk::resp3(larder.redis);
     reader.say(&["CLIENT TRACKING ON", "GET k"], "+OK _");
@@ -315,5 +340,8 @@ fn the_table_is_bounded_and_counted() {
     assert_eq!(count("tracking_total_prefixes"), 2);
     drop((first, second, third));
     wait_until("the clients to be forgotten", || count("tracking_clients") == 0);
-    assert_eq!((count("tracking_total_keys"), count("tracking_total_items"), count("tracking_total_prefixes")), (0, 0, 0));
+    assert_eq!(
+        (count("tracking_total_keys"), count("tracking_total_items"), count("tracking_total_prefixes")),
+        (0, 0, 0)
+    );
 }

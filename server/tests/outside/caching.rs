@@ -15,7 +15,8 @@ fn run(command: &str, port: u16) {
     let mut words = command.split(' ');
     let program = deps.join(words.next().unwrap());
     assert!(program.exists(), "{command} is not installed. Type: make tools");
-    let output = Command::new(program).args(words).args([&format!("127.0.0.1:{port}"), "c"]).current_dir(&deps).output();
+    let output =
+        Command::new(program).args(words).args([&format!("127.0.0.1:{port}"), "c"]).current_dir(&deps).output();
     let output = output.unwrap();
     let report = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{report}{}", String::from_utf8_lossy(&output.stderr));

@@ -94,13 +94,8 @@ fn tracking(call: &mut Call<'_>) -> Result<(), Fault> {
 
 impl<'a> Asked<'a> {
     fn parse(call: &Call<'a>) -> Result<Asked<'a>, Fault> {
-        let mut asked = Asked {
-            mode: Mode::default(),
-            choice: Choice::All,
-            both: false,
-            redirect: None,
-            prefixes: Vec::new(),
-        };
+        let mut asked =
+            Asked { mode: Mode::default(), choice: Choice::All, both: false, redirect: None, prefixes: Vec::new() };
         let choose = |choice, asked: &mut Asked<'a>| {
             asked.both |= asked.choice != Choice::All && asked.choice != choice;
             asked.choice = choice;
@@ -219,9 +214,7 @@ fn caching(call: &mut Call<'_>) -> Result<(), Fault> {
         ));
     };
     let (mode, why) = match answer.to_ascii_lowercase().as_slice() {
-        b"yes" => {
-            (Choice::OptIn, "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
-        }
+        b"yes" => (Choice::OptIn, "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."),
         b"no" => (Choice::OptOut, "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."),
         _ => return Err(SYNTAX),
     };

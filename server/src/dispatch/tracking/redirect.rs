@@ -68,7 +68,8 @@ pub(in crate::dispatch) async fn prepare(call: &Call<'_>) -> Result<(Vec<u8>, Op
         broken: broken.clone(),
         target,
     };
-    let redirect = Redirect { target: carry.target.id, broken, task: tokio::task::spawn_local(carry.run()).abort_handle() };
+    let redirect =
+        Redirect { target: carry.target.id, broken, task: tokio::task::spawn_local(carry.run()).abort_handle() };
     Ok((encode(&parts), Some(redirect)))
 }
 

@@ -86,13 +86,22 @@ pub(super) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 /// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: a Redis tracks what a client reads on a connection of the client's own.
 pub(super) fn tracking(call: &mut Call<'_>) -> Result<Flow, Fault> {
-    let redis = call.group().source.as_redis().is_some_and(Relay::tracks_clients);
-    let starts = call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on");
-    match redis && (starts || call.session.attached.tracking) {
+    let starts = starts_tracking(call);
+    let waits = match call.group().source.as_redis() {
+        Some(relay) if relay.tracks_clients() => starts || call.session.attached.tracking,
+        // What forwarded commands read must be known from the first on.
+        Some(relay) => starts && relay.known_commands().is_none(),
+        None => false,
+    };
+    match waits {
         true => later(call),
         // It does not track, or not there: then the answers are the same everywhere.
         false => tracking::command(call),
     }
+}
+
+fn starts_tracking(call: &Call<'_>) -> bool {
+    call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on")
 }
 
 /// Runs one of these commands.
@@ -121,7 +130,12 @@ async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
-    let starts = call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on");
+    let relay = relay::shared(call)?;
+    if !relay.tracks_clients() {
+        relay.commands().await?;
+        return tracking::command(call).map(drop);
+    }
+    let starts = starts_tracking(call);
     let (encoded, redirect) = match starts {
         true => tracking::prepare(call).await?,
         false => (relay::encoded(call.args), None),

@@ -268,6 +268,9 @@ fn unusual(
                 session,
             };
             call.answering(|call| {
+                if call.session.tracker.is_some() && call.group().source.reads_through() {
+                    tracking::note_first(call);
+                }
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return multi::queue(call);
                 }

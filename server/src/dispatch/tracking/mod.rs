@@ -15,12 +15,12 @@ pub use table::{Totals, Tracking};
 use super::{
     Flow,
     call::Call,
-    command::{Command, Flags, Run},
+    command::{Command, Flags, Run, Transaction},
     fault::{Fault, SYNTAX, integer},
-    pending,
+    forward, pending,
     session::Session,
 };
-use crate::{net::clients::Client, proto::resp::Args};
+use crate::{net::clients::Client, proto::resp::Args, source::Relay};
 use larder_engine::{Key, Listening, Tier};
 use std::sync::Arc;
 use table::Mode;
@@ -277,6 +277,39 @@ pub(super) fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     answer.map(|()| Flow::Done)
 }
 
+/// Before a command whose reply comes from a source: what it will read is noted. What comes of that meanwhile is delivered behind the reply.
+pub(super) fn note_first(call: &Call<'_>) {
+    let session = &call.session;
+    match (&session.multi, call.command.run) {
+        (Some(multi), Run::Transaction(Transaction::Exec)) => {
+            multi.queue.iter().for_each(|(command, args)| note(call, command, args));
+        }
+        (Some(_), _) => {}
+        (None, _) => note(call, call.command, call.args),
+    }
+}
+
+fn note(call: &Call<'_>, command: &Command, args: Args<'_>) {
+    let known = match command.run {
+        Run::Forward => call.group().source.as_redis().and_then(Relay::known_commands),
+        _ => return call.session.note_read(command, args),
+    };
+    if let (Some(known), Some(tracker)) = (known, call.session.tracker.as_ref().filter(|tracker| tracker.notes())) {
+        tracker.tracking.remember(call.session.client.id, forward::touched(&known, args).read.into_iter());
+    }
+}
+
+impl Tracker {
+    /// Is what the next command reads noted?
+    fn notes(&self) -> bool {
+        match self.choice {
+            Choice::All => !self.mode.bcast,
+            Choice::OptIn => self.exception,
+            Choice::OptOut => !self.exception,
+        }
+    }
+}
+
 impl Session {
     /// Changes made through `tier` are this client's, as NOLOOP must know.
     pub(super) fn act(&self, tier: &mut Tier<'_>) {
@@ -287,14 +320,9 @@ impl Session {
 
     /// If the client tracks: it holds copies of what this command read.
     pub(super) fn note_read(&self, command: &Command, args: Args<'_>) {
-        let Some(tracker) = &self.tracker else { return };
-        let wanted = match tracker.choice {
-            Choice::All => !tracker.mode.bcast,
-            Choice::OptIn => tracker.exception,
-            Choice::OptOut => !tracker.exception,
-        };
+        let Some(tracker) = self.tracker.as_ref().filter(|tracker| tracker.notes()) else { return };
         let keys = command.keys.of(args);
-        if wanted && command.flags.has(Flags::READONLY) && keys.len() > 0 {
+        if command.flags.has(Flags::READONLY) && keys.len() > 0 {
             tracker.tracking.remember(self.client.id, keys);
         }
     }

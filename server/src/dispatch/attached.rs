@@ -17,7 +17,7 @@ use crate::{
         output::Output,
         resp::{View, view},
     },
-    source::{Relay, Replies, SourceError, Unasked},
+    source::{Pinned, RedisServer, Replies, SourceError},
 };
 use std::{
     sync::atomic::Ordering::Relaxed,
@@ -40,7 +40,7 @@ pub(super) struct Attached {
 }
 
 struct Subscribed {
-    relay: Box<dyn Relay>,
+    relay: Box<dyn Pinned>,
     /// Channels and patterns; shard channels.
     counts: [i64; 2],
     monitor: bool,
@@ -73,7 +73,7 @@ pub(super) fn monitor(call: &mut Call<'_>) -> Result<Flow, Fault> {
 /// SELECT
 pub(super) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let index = int(call.arg(1))?;
-    let home = call.group().source.as_redis().map(Relay::database);
+    let home = call.group().source.as_redis().map(RedisServer::database);
     match (home, u32::try_from(index)) {
         (None, Ok(0)) => {}
         (Some(home), Ok(index)) if index == call.session.attached.database.unwrap_or(home) => {}
@@ -119,7 +119,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
     let replies = ask(call, relay::encoded(call.args)).await?;
     if replies[0] == *b"+OK\r\n" {
-        let home = call.group().source.as_redis().map(Relay::database);
+        let home = call.group().source.as_redis().map(RedisServer::database);
         let index = u32::try_from(int(call.arg(1))?).ok();
         call.session.attached.database = index.filter(|index| Some(*index) != home);
         call.session.client.about.lock().database = index.unwrap_or_default();
@@ -165,13 +165,13 @@ async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
 async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     let monitor = call.command.name == "monitor";
     if call.session.attached.subscribed.is_none() {
-        let relay = relay::shared(call)?.pin(true).await?;
+        let relay = relay::shared(call)?.pin(call.args, true).await?;
         call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 2], monitor: false });
     }
     let resp3 = call.session.resp3;
     let Some(subscribed) = &mut call.session.attached.subscribed else { return Ok(()) };
-    if monitor && let Some(unasked) = subscribed.relay.unasked() {
-        unasked.expect_lines();
+    if monitor {
+        subscribed.relay.unasked().expect_lines();
     }
     let sent = subscribed.relay.ask(relay::encoded(call.args), !monitor).await;
     let out = call.reply.output();
@@ -209,7 +209,7 @@ impl Subscribed {
     /// Moves what came to `out`. True if something did.
     fn take(&mut self, out: &mut Output, resp3: bool) -> bool {
         let mut came = false;
-        while let Some(frame) = self.relay.unasked().and_then(|unasked| unasked.next(u64::MAX)) {
+        while let Some(frame) = self.relay.unasked().next(u64::MAX) {
             came = true;
             self.note(&frame);
             if resp3 || frame.first() != Some(&b'>') {
@@ -275,13 +275,11 @@ impl Session {
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: &mut Output) -> Poll<Result<(), SourceError>> {
         let mut came = false;
         if let Some(subscribed) = &mut self.attached.subscribed {
-            if let Some(unasked) = subscribed.relay.unasked() {
-                unasked.wait(cx)?;
-            }
+            subscribed.relay.unasked().wait(cx)?;
             came |= subscribed.take(out, self.resp3);
         }
-        if let Some(unasked) = self.pinned.as_ref().filter(|_| self.is_attached()).and_then(|relay| relay.unasked()) {
-            unasked.wait(cx)?;
+        if let Some(pinned) = self.pinned.as_ref().filter(|_| self.is_attached()) {
+            pinned.unasked().wait(cx)?;
             came |= self.pass_unasked(out);
         }
         if came { Poll::Ready(Ok(())) } else { Poll::Pending }
@@ -289,7 +287,7 @@ impl Session {
 
     /// What was said before the next reply of the pinned connection. True if there was something.
     fn pass_unasked(&self, out: &mut Output) -> bool {
-        let Some(unasked) = self.pinned.as_ref().and_then(|relay| relay.unasked()) else { return false };
+        let Some(unasked) = self.pinned.as_ref().map(|pinned| pinned.unasked()) else { return false };
         let mut came = false;
         while let Some(frame) = unasked.next(self.attached.passed) {
             out.put(&frame);
@@ -323,15 +321,15 @@ impl Session {
     }
 
     /// Takes over a connection of its own.
-    pub(super) fn pin(&mut self, relay: Box<dyn Relay>) {
-        self.attached.passed = relay.unasked().map_or(0, Unasked::requests);
-        self.pinned = Some(relay);
+    pub(super) fn pin(&mut self, pinned: Box<dyn Pinned>) {
+        self.attached.passed = pinned.unasked().requests();
+        self.pinned = Some(pinned);
         self.settle();
     }
     /// Gives the pinned connection back if nothing needs it any more: it is as new then.
     pub(super) fn unpin(&mut self) {
         if !self.watching && !self.attached.tracking && self.attached.database.is_none() {
-            self.pinned.take().into_iter().for_each(Relay::release);
+            self.pinned.take().into_iter().for_each(Pinned::release);
         }
         self.settle();
     }

@@ -18,7 +18,7 @@ use crate::{
         resp::{Args, View, view, write_command},
     },
     read::Writing,
-    source::{Relay, Replies, SourceError},
+    source::{RedisServer, Relay, Replies, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Tier;
@@ -218,20 +218,20 @@ pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Re
 pub(super) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
     match &session.pinned {
         Some(pinned) => Some(&**pinned),
-        None => worker.groups[0].source.as_redis(),
+        None => worker.groups[0].source.as_redis().map(|server| server as _),
     }
 }
 
 /// Gives the client a connection of its own, unless it has one.
 pub(super) async fn pin(call: &mut Call<'_>) -> Answer {
     if call.session.pinned.is_none() {
-        let pinned = shared(call)?.pin(call.session.resp3).await?;
+        let pinned = shared(call)?.pin(call.args, call.session.resp3).await?;
         call.session.pin(pinned);
     }
     Ok(())
 }
 
-pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
+pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn RedisServer, SourceError> {
     let group = call.group();
     group.source.as_redis().ok_or_else(no_redis)
 }

@@ -7,7 +7,7 @@ use super::{
     pubsub::Subscriptions,
     tracking::Tracker,
 };
-use crate::{app::Worker, net::clients::Client, source::Relay, telemetry::Counters};
+use crate::{app::Worker, net::clients::Client, source::Pinned, telemetry::Counters};
 use bytes::Bytes;
 use std::{mem, sync::Arc};
 
@@ -27,7 +27,7 @@ pub struct Session {
     /// WATCHed keys and the versions that they had (0: absent), without a source.
     pub(super) watched: Vec<(Box<[u8]>, u64)>,
     /// On a Redis source, with WATCH and what [`attached`](super::attached) says: everything goes over this connection.
-    pub(super) pinned: Option<Box<dyn Relay>>,
+    pub(super) pinned: Option<Box<dyn Pinned>>,
     /// WATCH, until the transaction is over.
     pub(super) watching: bool,
     pub(super) attached: Attached,

@@ -198,7 +198,7 @@ pub trait Source {
     /// Is it there? (for readiness)
     fn ping(&self) -> Local<'_, Result<(), SourceError>>;
     /// The source as a Redis server, for commands that go through verbatim.
-    fn as_redis(&self) -> Option<&dyn Relay> {
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
         None
     }
     /// `false` for `none:`: a miss is an absence, no flight is begun.
@@ -238,15 +238,19 @@ impl std::ops::Index<usize> for Replies {
     }
 }
 
-/// A source that takes whole Redis commands.
+/// Takes whole Redis commands.
 pub trait Relay {
-    /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies
-    /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol). They are queued when this returns, behind
-    /// all that was relayed before in the same protocol, whatever becomes of the future.
+    /// Sends already encoded commands (`count` of them, RESP arrays) in one write and returns their raw replies (RESP3 if
+    /// `resp3`, else RESP2). They are queued when this returns, behind all that was relayed before in the same protocol, whatever
+    /// becomes of the future.
     fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
-    /// Sends one encoded command that may take any time (BLPOP) on a connection of its own, and waits as long as it takes. Dropping the
-    /// future ends that connection.
+    /// Sends one encoded command that may take any time (BLPOP), holding up nobody else's, and waits as long as it takes. Dropping
+    /// the future ends the connection that it went over.
     fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>>;
+}
+
+/// A source that is a Redis server: what is [relayed](Relay) goes over connections that all clients of the core share.
+pub trait RedisServer: Relay {
     /// The server's table of commands, if it has been asked for.
     fn known_commands(&self) -> Option<Arc<Commands>>;
     /// The same; asks for it when it is needed first, and again after a reconnect.
@@ -256,20 +260,26 @@ pub trait Relay {
     fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
         None
     }
-    /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING).
-    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
-    /// On a pinned connection: sends one command, of which it is not known how many replies it has: until the answer to a `PING`
-    /// behind it (`marked`), or one.
-    fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
-    /// On a pinned connection: what the server says unasked.
-    fn unasked(&self) -> Option<&Unasked>;
-    /// Does the server keep track of what a client reads on a [pinned](Relay::pin) connection, for `CLIENT TRACKING`? If not, Larder
+    /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING); `args` is the command that it
+    /// is wanted for.
+    fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
+    /// Does the server keep track of what a client reads on a [pinned](RedisServer::pin) connection, for `CLIENT TRACKING`? If not, Larder
     /// does, by what [`Invalidations`] say.
     fn tracks_clients(&self) -> bool {
         true
     }
     /// The database of the URL.
     fn database(&self) -> u32;
-    /// Gives a pinned connection back, of which the caller knows that it is as new; one that is dropped instead is closed.
+}
+
+/// A connection to a Redis server that is one client's alone, and what is [relayed](Relay) goes over it. Once lost it stays lost, for
+/// the state that it was there for is gone.
+pub trait Pinned: Relay {
+    /// Sends one command, of which it is not known how many replies it has: until the answer to a `PING` behind it
+    /// (`marked`), or one.
+    fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
+    /// What the server says unasked.
+    fn unasked(&self) -> &Unasked;
+    /// Gives it back. The caller knows that it is as new; one that is dropped instead is closed.
     fn release(self: Box<Self>);
 }

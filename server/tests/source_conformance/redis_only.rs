@@ -6,6 +6,7 @@ use crate::{
 use larder::{
     clock,
     config::RedisUrl,
+    proto::resp,
     read::Policy,
     source::{Limits, SourceError},
 };
@@ -245,8 +246,10 @@ fn commands_go_through_verbatim() {
         assert!(replies[1][..] == *format!("$3000000\r\n{large}\r\n").as_bytes());
 
         // A pinned connection keeps its state; the shared one does not have it.
-        let pinned = relay.pin(false).await.expect("a connection");
         let watch = "*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n";
+        let mut parser = resp::Parser::default();
+        parser.parse(watch.as_bytes(), &resp::Limits::new(1024)).expect("a command");
+        let pinned = relay.pin(parser.args(watch.as_bytes()), false).await.expect("a connection");
         assert_eq!(&pinned.relay(watch.into(), 1, false).await.expect("a reply")[0][..], b"+OK\r\n");
         server.command(&["SET", "k", "changed"]);
         let transaction = "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nEXEC\r\n";

@@ -3,7 +3,7 @@ use super::support::{Server, words};
 use crate::{
     proto::resp::Args,
     read::Fetch,
-    source::{Commands, Found, Local, Relay, Replies, Source, SourceError, Unasked},
+    source::{Commands, Found, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -39,7 +39,7 @@ impl Source for Restless {
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {
         unimplemented!()
     }
-    fn as_redis(&self) -> Option<&dyn Relay> {
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
         Some(self)
     }
 }
@@ -50,6 +50,8 @@ impl Relay for Restless {
     fn relay_patiently<'a>(&'a self, _: Bytes, _: bool) -> Local<'a, Result<Replies, SourceError>> {
         unimplemented!()
     }
+}
+impl RedisServer for Restless {
     fn known_commands(&self) -> Option<Arc<Commands>> {
         None
     }
@@ -59,14 +61,8 @@ impl Relay for Restless {
     fn keeps_reply(&self, _: Args<'_>, _: bool) -> Option<crate::source::Keepable> {
         None
     }
-    fn pin<'a>(&'a self, _: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
+    fn pin<'a>(&'a self, _: Args<'a>, _: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
         unimplemented!()
-    }
-    fn ask(&self, _: Vec<u8>, _: bool) -> Local<'static, Result<Replies, SourceError>> {
-        unimplemented!()
-    }
-    fn unasked(&self) -> Option<&Unasked> {
-        None
     }
     fn tracks_clients(&self) -> bool {
         false
@@ -74,7 +70,6 @@ impl Relay for Restless {
     fn database(&self) -> u32 {
         0
     }
-    fn release(self: Box<Self>) {}
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use super::{
     forward, pending,
     session::Session,
 };
-use crate::{net::clients::Client, proto::resp::Args, source::Relay};
+use crate::{net::clients::Client, proto::resp::Args, source::RedisServer};
 use larder_engine::{Key, Listening, Tier};
 use std::sync::Arc;
 use table::Mode;
@@ -291,7 +291,7 @@ pub(super) fn note_first(call: &Call<'_>) {
 
 fn note(call: &Call<'_>, command: &Command, args: Args<'_>) {
     let known = match command.run {
-        Run::Forward => call.group().source.as_redis().and_then(Relay::known_commands),
+        Run::Forward => call.group().source.as_redis().and_then(RedisServer::known_commands),
         _ => return call.session.note_read(command, args),
     };
     if let (Some(known), Some(tracker)) = (known, call.session.tracker.as_ref().filter(|tracker| tracker.notes())) {

@@ -15,7 +15,7 @@ use crate::{
         inbox::{Backlog, Message},
     },
     proto::resp::{Args, View, encode, view},
-    source::Relay,
+    source::Pinned,
 };
 use bytes::Bytes;
 use std::{cell::Cell, future::poll_fn, rc::Rc, sync::Arc, task::Poll};
@@ -52,7 +52,7 @@ fn place(args: Args<'_>) -> Option<usize> {
 pub(in crate::dispatch) async fn prepare(call: &Call<'_>) -> Result<(Vec<u8>, Option<Redirect>), Fault> {
     let Some(place) = place(call.args) else { return Ok((relay::encoded(call.args), None)) };
     let target = super::target(call, call.arg(place))?;
-    let carrier = relay::shared(call)?.pin(true).await?;
+    let carrier = relay::shared(call)?.pin(call.args, true).await?;
     let replies = carrier.relay(encode(&[b"CLIENT", b"ID"]).into(), 1, true).await?;
     let Ok(View::Integer(number)) = view(&replies[0]) else {
         return Err(Fault::Told(replies[0].strip_prefix(b"-").unwrap_or(b"ERR no CLIENT ID").trim_ascii().to_vec()));
@@ -74,7 +74,7 @@ pub(in crate::dispatch) async fn prepare(call: &Call<'_>) -> Result<(Vec<u8>, Op
 }
 
 struct Carry {
-    carrier: Box<dyn Relay>,
+    carrier: Box<dyn Pinned>,
     client: Arc<Client>,
     target: Arc<Client>,
     backlog: Arc<Backlog>,
@@ -84,7 +84,7 @@ impl Carry {
     async fn run(self) {
         // Without an end but that of the connection: Redis tracks no more then, and the client begins anew.
         poll_fn(|cx| {
-            let Some(unasked) = self.carrier.unasked() else { return Poll::Ready(()) };
+            let unasked = self.carrier.unasked();
             let lost = unasked.wait(cx).is_err();
             while let Some(frame) = unasked.next(u64::MAX) {
                 self.pass_on(&frame);

@@ -121,9 +121,6 @@ impl Link {
         Link { inner, task }
     }
 
-    pub(super) fn settings(&self) -> &Arc<Settings> {
-        &self.inner.settings
-    }
     /// Fails while the source is down.
     pub(super) fn check(&self) -> Result<(), SourceError> {
         match &*self.inner.down.borrow() {

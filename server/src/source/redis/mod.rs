@@ -30,7 +30,9 @@ mod tls;
 
 pub use commands::{Commands, Known, Upstream};
 
-use super::{Keepable, Limits, Local, Relay, Replies, Source, SourceError, SourceHealth, Unasked, Watch};
+use super::{
+    Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, SourceHealth, Unasked, Watch,
+};
 use crate::{
     clock,
     config::{RedisAddress, RedisUrl},
@@ -292,7 +294,7 @@ impl Source for RedisSource {
         Box::pin(async { self.ask(resp::encode(&[b"PING"]), 1).await.map(drop) })
     }
 
-    fn as_redis(&self) -> Option<&dyn Relay> {
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
         Some(self)
     }
 }
@@ -311,6 +313,9 @@ impl Relay for RedisSource {
             Ok(answer)
         })
     }
+}
+
+impl RedisServer for RedisSource {
     fn known_commands(&self) -> Option<Arc<Commands>> {
         // Another connection may lead to another server.
         let now = self.settings.health.reconnects();
@@ -362,22 +367,15 @@ impl Relay for RedisSource {
         let announced = |key| self.watch.as_ref().is_none_or(|watch| watch.covers(key));
         args.get(keepable.key).is_some_and(announced).then_some(keepable)
     }
-    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
+    fn pin<'a>(&'a self, _args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
         Box::pin(async move {
             let link = self.single(resp3)?;
-            Ok(Box::new(Pinned { link, resp3, pool: self.pool.clone() }) as Box<dyn Relay>)
+            Ok(Box::new(Single { link, resp3, pool: self.pool.clone() }) as Box<dyn Pinned>)
         })
-    }
-    fn ask(&self, command: Vec<u8>, _marked: bool) -> Local<'static, Result<Replies, SourceError>> {
-        self.relay(command.into(), 1, false)
-    }
-    fn unasked(&self) -> Option<&Unasked> {
-        None
     }
     fn database(&self) -> u32 {
         self.settings.url.database
     }
-    fn release(self: Box<Self>) {}
 }
 
 /// Connections that were one client's and are as new again, by protocol.
@@ -399,13 +397,13 @@ impl Pool {
     }
 }
 
-/// A connection for one client alone. Once lost it stays lost, for the state that it was there for is gone.
-struct Pinned {
+/// A connection for one client alone.
+struct Single {
     link: Link,
     resp3: bool,
     pool: Rc<Pool>,
 }
-impl Relay for Pinned {
+impl Relay for Single {
     fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         self.link.unasked().note_request(count);
         Box::pin(self.link.relay(commands, count))
@@ -414,29 +412,16 @@ impl Relay for Pinned {
         self.link.unasked().note_request(1);
         Box::pin(self.link.relay_within(command, 1, FOREVER))
     }
-    fn known_commands(&self) -> Option<Arc<Commands>> {
-        None
-    }
-    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
-        Box::pin(async { Err(SourceError::Unavailable("a pinned connection keeps no table of commands".into())) })
-    }
-    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
-        Box::pin(async move {
-            let link = Link::single(self.link.settings().clone(), resp3);
-            Ok(Box::new(Pinned { link, resp3, pool: self.pool.clone() }) as Box<dyn Relay>)
-        })
-    }
+}
+impl Pinned for Single {
     fn ask(&self, mut command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>> {
         if marked {
             command.extend_from_slice(&resp::encode(&[b"PING"]));
         }
         Box::pin(self.link.relay(command.into(), if marked { UNTIL_PONG } else { 1 }))
     }
-    fn unasked(&self) -> Option<&Unasked> {
-        Some(self.link.unasked())
-    }
-    fn database(&self) -> u32 {
-        self.link.settings().url.database
+    fn unasked(&self) -> &Unasked {
+        self.link.unasked()
     }
     fn release(self: Box<Self>) {
         self.pool.put(self.link, self.resp3);

@@ -91,8 +91,8 @@ impl PubSub {
     /// Channels with subscribers whose names match, or all of them.
     pub(super) fn channels(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let topics = self.topics.lock();
-        let matching = |name: &&Box<[u8]>| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
-        topics[kind as usize].keys().filter(matching).cloned().collect()
+        let matches = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
+        topics[kind as usize].keys().filter(|name| matches(name)).cloned().collect()
     }
 
     /// How many have subscribed to a channel.

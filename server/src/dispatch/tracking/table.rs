@@ -228,7 +228,7 @@ impl Table {
         let keys = array([key].into_iter());
         for id in clients {
             let tracker = self.trackers.get(id);
-            if tracker.is_some_and(|tracker| !tracker.mode.bcast && !(tracker.mode.noloop && *id == by)) {
+            if tracker.is_some_and(|tracker| !tracker.mode.bcast && (!tracker.mode.noloop || *id != by)) {
                 self.outgoing.push((*id, Some(keys.clone())));
             }
         }

@@ -122,7 +122,7 @@ pub(super) fn publish(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// PUBSUB CHANNELS [pattern], SHARDCHANNELS [pattern]
+/// `PUBSUB CHANNELS [pattern]`, `SHARDCHANNELS [pattern]`
 pub(super) fn channels(call: &mut Call<'_>) -> Result<Flow, Fault> {
     if call.args.len() > 3 {
         return Err(super::arity(call.command.name));
@@ -133,7 +133,7 @@ pub(super) fn channels(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// PUBSUB NUMSUB [channel …], SHARDNUMSUB [channel …]
+/// `PUBSUB NUMSUB [channel …]`, `SHARDNUMSUB [channel …]`
 pub(super) fn numsub(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let channels = call.args.from(2);
     call.reply.array(2 * channels.len());

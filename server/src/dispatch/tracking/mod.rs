@@ -76,7 +76,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// CLIENT TRACKING ON|OFF [REDIRECT id] [BCAST] [PREFIX prefix]… [OPTIN] [OPTOUT] [NOLOOP]
+/// `CLIENT TRACKING ON|OFF [REDIRECT id] [BCAST] [PREFIX prefix]… [OPTIN] [OPTOUT] [NOLOOP]`
 fn tracking(call: &mut Call<'_>) -> Result<(), Fault> {
     let asked = Asked::parse(call)?;
     if call.arg(2).eq_ignore_ascii_case(b"on") {

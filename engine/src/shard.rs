@@ -6,6 +6,7 @@
 use crate::{
     Millis,
     budget::{Budget, Charged},
+    changes::Changes,
     clock::Clock,
     entry::{Entry, LargeValue, Value},
     flight::Flights,
@@ -46,6 +47,7 @@ pub(crate) struct Rules {
     /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
     pub(crate) fixed: usize,
     pub(crate) hasher: FixedState,
+    pub(crate) changes: Changes,
     /// Milliseconds; 0 for none.
     pub(crate) default_ttl: std::sync::atomic::AtomicU64,
     /// Per cent.
@@ -90,6 +92,8 @@ pub(crate) struct Shard {
     pub(crate) wanted: Wanted,
     /// Entries of this version and below are out of date.
     stale: u64,
+    /// Who writes, for the listener; 0: it does not matter.
+    pub(crate) actor: u64,
 }
 
 impl Shard {
@@ -98,6 +102,7 @@ impl Shard {
             index: Index::new(),
             has_stale: false,
             stale: 0,
+            actor: 0,
             log: Log::new(segment),
             policy: Policy::new(),
             flights: Flights::default(),
@@ -166,8 +171,17 @@ impl Shard {
 
     fn drop_expired(&mut self, rules: &Rules, key: Key<'_>, position: u32) {
         self.stats.expirations += 1;
+        self.tell_of(rules, position);
         self.drop_entry(key.hash, position);
         self.settle(&rules.budget);
+    }
+
+    /// The record at a position is about to go for reasons of our own.
+    #[inline]
+    pub(crate) fn tell_of(&self, rules: &Rules, position: u32) {
+        if !Meta::read(self.log.record(position)).is_absent() {
+            rules.changes.changed(self.log.key(position), 0);
+        }
     }
 
     #[inline(always)]
@@ -275,6 +289,9 @@ impl Shard {
         if let Some((position, _)) = old {
             self.drop_entry(key.hash, position);
         }
+        if present {
+            rules.changes.changed(key.bytes, self.actor);
+        }
         self.settle(&rules.budget);
         present
     }
@@ -288,6 +305,7 @@ impl Shard {
         self.wanted = std::mem::take(&mut old.wanted);
         self.charged = std::mem::take(&mut old.charged);
         self.stats = old.stats;
+        self.actor = old.actor;
         self.settle(&rules.budget);
         Box::new(old)
     }
@@ -323,6 +341,7 @@ impl Shard {
                     Some(at) if at <= now => {
                         let hash = self.hash_at(rules, position);
                         self.stats.expirations += 1;
+                        self.tell_of(rules, position);
                         self.drop_entry(hash, position);
                     }
                     // Other entries under the same hint come along: one hint for the earliest serves them all.

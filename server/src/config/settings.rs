@@ -20,6 +20,10 @@ pub struct Settings {
     /// Bytes of an HTTP request's head.
     pub max_headers: usize,
     pub max_pipeline: usize,
+    /// Bytes of messages and invalidations.
+    pub max_backlog: usize,
+    /// 0: any number.
+    pub tracking_table_max_keys: usize,
     pub max_connections: usize,
     pub idle_timeout: Option<Duration>,
     pub header_timeout: Duration,

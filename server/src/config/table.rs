@@ -276,7 +276,7 @@ pub const TABLE: &[Setting] = &[
         many: true,
         per_group: true,
         example: "user:",
-        help: "With `coherence` `coherent`: has Redis announce every change of a key that begins with one of these (`BCAST`), and keeps only such keys, instead of having Redis remember each key that was read. None may begin with another.",
+        help: "With `coherence` `coherent`: has Redis announce every change of a key that begins with one of these (`BCAST`), and keeps only such keys, instead of having Redis remember each key that was read; `*`: every key. None may begin with another.",
         ..ROW
     },
     Setting {
@@ -370,6 +370,24 @@ pub const TABLE: &[Setting] = &[
         default: Is("1024"),
         example: "128",
         help: "Commands of one Redis connection that may wait for the source at a time; beyond it the connection is not read until one is answered.",
+        ..ROW
+    },
+    Setting {
+        name: "max-backlog",
+        section: Section::Limits,
+        kind: Kind::Size { min: 64 * KIB, max: 16 << 30 },
+        default: Is("32MiB"),
+        example: "8MiB",
+        help: "Messages and invalidations that a Redis client may leave unread; one that leaves more is cut off, and INFO counts it.",
+        ..ROW
+    },
+    Setting {
+        name: "tracking-table-max-keys",
+        section: Section::Limits,
+        kind: Kind::Count { min: 0, max: 1 << 32 },
+        default: Is("1000000"),
+        example: "50000",
+        help: "Keys of which Larder remembers, without a source, which clients hold copies (CLIENT TRACKING); beyond it clients are told to forget some. 0: no bound.",
         ..ROW
     },
     Setting {

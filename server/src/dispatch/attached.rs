@@ -7,16 +7,17 @@
 use super::{
     Flow,
     call::Call,
-    fault::{DB_INDEX, Fault, NOT_IN_MULTI, SYNTAX, int},
-    relay,
+    fault::{DB_INDEX, Fault, NOT_IN_MULTI, int},
+    pubsub, relay,
     session::Session,
+    tracking::{self, Redirect},
 };
 use crate::{
     proto::{
         output::Output,
         resp::{Args, View, view},
     },
-    source::{Pinned, RedisServer, Replies, SourceError},
+    source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
 };
 use std::{
     sync::atomic::Ordering::Relaxed,
@@ -30,6 +31,8 @@ pub(super) struct Attached {
     pub(super) database: Option<u32>,
     /// CLIENT TRACKING ON.
     pub(super) tracking: bool,
+    /// … REDIRECT.
+    redirect: Option<Redirect>,
     /// The connection of its subscriptions, or of MONITOR.
     subscribed: Option<Subscribed>,
     /// Replies that came over the pinned connection and were passed on.
@@ -53,11 +56,19 @@ pub(super) fn later(call: &Call<'_>) -> Result<Flow, Fault> {
     }
 }
 
-/// SUBSCRIBE and its like, MONITOR.
+/// SUBSCRIBE and its like.
 pub(super) fn subscribe(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.group().source.as_redis() {
         Some(_) => later(call),
-        None => Err(Fault::Said("ERR subscriptions need a Redis source (setting source)")),
+        None => pubsub::subscribe(call),
+    }
+}
+
+/// MONITOR
+pub(super) fn monitor(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match call.group().source.as_redis() {
+        Some(_) => later(call),
+        None => Err(Fault::Said("ERR MONITOR needs a Redis source (setting source)")),
     }
 }
 
@@ -75,41 +86,29 @@ pub(super) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: Redis tracks what a client reads on a connection of the client's own.
+/// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: a Redis tracks what a client reads on a connection of the client's own.
 pub(super) fn tracking(call: &mut Call<'_>) -> Result<Flow, Fault> {
-    let starts = call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on");
-    if call.session.attached.tracking || (starts && call.group().source.as_redis().is_some()) {
-        if starts && !call.session.resp3 {
+    let starts = starts_tracking(call);
+    let waits = match call.group().source.as_redis() {
+        Some(relay) if relay.client_tracking() == ClientTracking::Server => starts || call.session.attached.tracking,
+        Some(relay) if starts && relay.client_tracking() == ClientTracking::Nobody => {
             return Err(Fault::Said(
-                "ERR Client tracking needs RESP3 here (HELLO 3): invalidations are not redirected to other connections",
+                "ERR CLIENT TRACKING in front of a cluster needs all changes announced (tracking-prefixes = *)",
             ));
         }
-        return later(call);
+        // What forwarded commands read must be known from the first on.
+        Some(relay) => starts && relay.known_commands().is_none(),
+        None => false,
+    };
+    match waits {
+        true => later(call),
+        // It does not track, or not there: then the answers are the same everywhere.
+        false => tracking::command(call),
     }
-    match call.command.name {
-        "client|tracking" if starts => {
-            return Err(Fault::Said("ERR Client tracking needs a Redis source (setting source)"));
-        }
-        "client|tracking" if call.arg(2).eq_ignore_ascii_case(b"off") => call.reply.ok(),
-        "client|tracking" => return Err(SYNTAX),
-        "client|caching" => {
-            return Err(Fault::Said(
-                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
-            ));
-        }
-        "client|trackinginfo" => {
-            call.reply.map(3);
-            call.reply.bulk(b"flags");
-            call.reply.set(1);
-            call.reply.bulk(b"off");
-            call.reply.bulk(b"redirect");
-            call.reply.integer(-1);
-            call.reply.bulk(b"prefixes");
-            call.reply.array(0);
-        }
-        _ => call.reply.integer(-1),
-    }
-    Ok(Flow::Done)
+}
+
+fn starts_tracking(call: &Call<'_>) -> bool {
+    call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on")
 }
 
 /// Runs one of these commands.
@@ -125,7 +124,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 }
 
 async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
-    let replies = ask(call).await?;
+    let replies = ask(call, relay::encoded(call.args)).await?;
     note_database(call, call.args, &replies[0]);
     relay::pass_on(call, &replies);
     call.session.unpin();
@@ -143,11 +142,34 @@ pub(super) fn note_database(call: &mut Call<'_>, args: Args<'_>, reply: &[u8]) {
 }
 
 async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
-    let replies = ask(call).await?;
-    if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
-        call.session.attached.tracking = call.arg(2).eq_ignore_ascii_case(b"on");
+    let relay = relay::shared(call)?;
+    if relay.client_tracking() != ClientTracking::Server {
+        relay.commands().await?;
+        return tracking::command(call).map(drop);
     }
-    relay::pass_on(call, &replies);
+    let starts = starts_tracking(call);
+    let (encoded, redirect) = match starts {
+        true => tracking::prepare(call).await?,
+        false => (relay::encoded(call.args), None),
+    };
+    let replies = ask(call, encoded).await?;
+    if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
+        call.session.attached.tracking = starts;
+        call.session.attached.redirect = redirect;
+    }
+    match (&call.session.attached.redirect, call.command.name) {
+        (Some(redirect), "client|getredir") => {
+            let target = redirect.target();
+            call.session.skip_replies(0, call.reply.output());
+            call.reply.integer(target as i64);
+        }
+        (Some(redirect), "client|trackinginfo") => {
+            let info = redirect.translated(&replies[0]);
+            call.session.skip_replies(0, call.reply.output());
+            call.reply.output().put(info.as_deref().unwrap_or(&replies[0]));
+        }
+        _ => relay::pass_on(call, &replies),
+    }
     call.session.unpin();
     Ok(())
 }
@@ -186,10 +208,10 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Sends the command over the client's own connection.
-async fn ask(call: &mut Call<'_>) -> Result<Replies, Fault> {
+/// Sends a command over the client's own connection.
+async fn ask(call: &mut Call<'_>, command: Vec<u8>) -> Result<Replies, Fault> {
     relay::pin(call).await?;
-    let sent = relay::send(call, relay::encoded(call.args), 1).await;
+    let sent = relay::send(call, command, 1).await;
     if sent.is_err() && !call.session.is_attached() && !call.session.watching {
         call.session.pinned = None;
     }
@@ -241,7 +263,7 @@ fn confirmed(frame: &[u8]) -> Option<(bool, i64)> {
 impl Session {
     /// Lets others see whether it waits for messages.
     pub(super) fn note_subscriptions(&self) {
-        self.client.subscribed.store(self.attached.subscribed.is_some(), Relaxed);
+        self.client.subscribed.store(self.has_subscriptions(), Relaxed);
     }
 
     /// Has the client connections of its own on which the server may speak unasked?
@@ -251,7 +273,12 @@ impl Session {
 
     /// Only what concerns subscriptions, in RESP2.
     pub(super) fn is_subscriber(&self) -> bool {
-        !self.resp3 && self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
+        !self.resp3 && self.has_subscriptions()
+    }
+
+    /// To anything but MONITOR.
+    pub(super) fn has_subscriptions(&self) -> bool {
+        self.subscriptions.is_some() || self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
     }
 
     /// Passes on what the server has said unasked.

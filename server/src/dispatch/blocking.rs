@@ -38,6 +38,7 @@ impl Drop for Blocked<'_> {
 /// Sends a command that may wait, and waits with it.
 pub(super) async fn block(call: &mut Call<'_>, command: Vec<u8>) -> Result<Replies, SourceError> {
     let resp3 = call.session.resp3;
+    let has_numbers = relay::shared(call)?.has_numbers();
     let own = match call.session.pinned {
         Some(_) => None,
         None => Some(relay::shared(call)?.pin(call.args, resp3).await?),
@@ -52,7 +53,8 @@ pub(super) async fn block(call: &mut Call<'_>, command: Vec<u8>) -> Result<Repli
     }?;
     let client = call.session.client.clone();
     // Redis may not want to tell it.
-    let number = number[0].strip_prefix(b":").and_then(|text| resp::parse_i64(text.trim_ascii_end()));
+    let number =
+        number[0].strip_prefix(b":").filter(|_| has_numbers).and_then(|text| resp::parse_i64(text.trim_ascii_end()));
     let until_it_ends = Blocked::on(&client, number);
     let answer = answer.await;
     match own {

@@ -19,6 +19,7 @@ mod call;
 mod calls;
 mod command;
 mod commands;
+mod delivery;
 mod fault;
 mod forward;
 pub(crate) mod glob;
@@ -27,19 +28,23 @@ mod multi;
 mod password;
 mod pausing;
 mod pending;
+mod pubsub;
 mod relay;
 mod relayed;
 mod replies;
 mod session;
 mod table;
+mod tracking;
 
 pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pausing::waits as waits_for_pause;
 pub use pending::Pending;
+pub use pubsub::PubSub;
 pub use relayed::{Joined, Relayed};
 pub use session::{Held, Session};
 pub use table::COMMANDS;
+pub use tracking::{Totals, Tracking};
 
 use crate::{
     app::Worker,
@@ -221,6 +226,10 @@ fn unusual(
     out: &mut Output,
     batch: &mut Vec<Fetch>,
 ) -> Flow {
+    // What was posted before the command began stands before its reply.
+    if session.client.inbox.has_mail() {
+        session.deliver(out);
+    }
     let mark = out.mark();
     let found = match found {
         Found::Command(command) if !at_source(command, *args) => found,
@@ -266,6 +275,9 @@ fn unusual(
                 session,
             };
             call.answering(|call| {
+                if call.session.tracker.is_some() && call.group().source.reads_through() {
+                    tracking::note_first(call);
+                }
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return multi::queue(call);
                 }
@@ -274,10 +286,16 @@ fn unusual(
                     call.check_keys()?;
                     return Ok(Flow::Relay(Held::Relayed));
                 }
+                if call.session.tracker.is_some() && call.command.is_data() && !call.group().source.reads_through() {
+                    return tracking::run(call);
+                }
                 call.begin(batch)
             })
         }
     };
+    if let Found::Command(command) = found {
+        session.caching_over(command);
+    }
     match flow {
         // Not over yet.
         Flow::Alone | Flow::Behind => return flow,
@@ -289,11 +307,19 @@ fn unusual(
             session.command_over();
             return Flow::Done;
         }
-        _ if session.is_silent() => out.truncate(mark),
+        _ if session.is_silent() && !is_heard(found) => out.truncate(mark),
         _ => {}
     }
     session.command_over();
+    // What the command itself caused stands behind it.
+    if matches!(flow, Flow::Done) && session.client.inbox.has_mail() {
+        session.deliver(out);
+    }
     flow
+}
+
+fn is_heard(found: Found) -> bool {
+    matches!(found, Found::Command(command) if pubsub::is_heard(command))
 }
 
 /// Answers a command that is not even looked at, because its client has sent too many, with `error`.

@@ -182,7 +182,14 @@ fn exec(call: &mut Call<'_>) -> Flow {
     let watched = mem::take(&mut call.session.watched);
     call.session.end_transaction();
     let cache = call.cache();
-    let lock = || lock(cache, &queue, &watched);
+    let (id, tracks) = (call.session.client.id, call.session.tracker.is_some());
+    let lock = || {
+        let mut tier = lock(cache, &queue, &watched);
+        if tracks {
+            tier.act_as(id);
+        }
+        tier
+    };
     let mut tier = Some(lock());
     let now = call.now;
     let unchanged =
@@ -209,6 +216,8 @@ fn exec(call: &mut Call<'_>) -> Flow {
             Run::Container => Err(arity(command.name)),
             Run::Forward => Err(super::unknown(&call.args)),
         });
+        // Still under the locks.
+        call.session.note_read(command, args);
         close |= matches!(flow, Flow::Close);
     }
     match close {

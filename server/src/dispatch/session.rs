@@ -4,6 +4,8 @@ use super::{
     command::{Command, Run},
     multi::Transacting,
     password,
+    pubsub::Subscriptions,
+    tracking::Tracker,
 };
 use crate::{
     app::Worker,
@@ -34,6 +36,10 @@ pub struct Session {
     /// WATCH, until the transaction is over.
     pub(super) watching: bool,
     pub(super) attached: Attached,
+    /// CLIENT TRACKING, if it is Larder that tracks.
+    pub(super) tracker: Option<Box<Tracker>>,
+    /// Without a source.
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
     /// State of the generator behind RANDOMKEY.
     random: u64,
     unusual: bool,
@@ -77,6 +83,8 @@ impl Session {
             pinned: None,
             watching: false,
             attached: Attached::default(),
+            tracker: None,
+            subscriptions: None,
             unusual: false,
         };
         session.client.about.lock().user = password::USER_NAME.into();
@@ -129,6 +137,8 @@ impl Session {
             || self.multi.is_some()
             || self.pinned.is_some()
             || self.is_attached()
+            || self.tracker.is_some()
+            || self.subscriptions.is_some()
             || self.held != Held::Nothing;
     }
 
@@ -189,6 +199,8 @@ impl Session {
         // Not given back, for it is not as new.
         self.pinned = None;
         self.attached = Attached::default();
+        self.tracker = None;
+        self.subscriptions = None;
         self.note_subscriptions();
         self.end_transaction();
         self.client.about.lock().database = 0;

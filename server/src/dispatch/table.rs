@@ -6,7 +6,7 @@ use super::{
         client, config, connection, expire, info, introspection, keys, maintenance, numbers, object, scan, server,
         strings,
     },
-    pausing,
+    pausing, pubsub,
 };
 
 /// `"name" arity [FLAGS] (first last step) "since" Run(function), "summary";` in blocks of a group.
@@ -35,7 +35,7 @@ macro_rules! commands {
 use Run::{Container, Get, Local, MultiGet, Tier, Transaction as Around};
 
 /// How many there are, subcommands included.
-const COUNT: usize = 128;
+const COUNT: usize = 137;
 
 /// The table of commands.
 pub static COMMANDS: [Command; COUNT] = commands! {
@@ -136,6 +136,15 @@ pub static COMMANDS: [Command; COUNT] = commands! {
 "pubsub" {
     "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Subscribes to channels by pattern";
     "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Ends subscriptions by pattern";
+    "publish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "2.0.0" Local(pubsub::publish), "Sends a message to the subscribers of a channel";
+    "pubsub" -2 [] (0 0 0) "2.8.0" Container, "Who has subscribed";
+    "pubsub|channels" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::channels), "Returns the channels that have subscribers";
+    "pubsub|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
+    "pubsub|numpat" 2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::numpat), "Counts the patterns that have subscribers";
+    "pubsub|numsub" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::numsub), "Counts the subscribers of channels";
+    "pubsub|shardchannels" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(pubsub::channels), "Returns the shard channels that have subscribers";
+    "pubsub|shardnumsub" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(pubsub::numsub), "Counts the subscribers of shard channels";
+    "spublish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "7.0.0" Local(pubsub::publish), "Sends a message to the subscribers of a shard channel";
     "ssubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "7.0.0" Local(attached::subscribe), "Subscribes to shard channels";
     "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Subscribes to channels";
     "sunsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "7.0.0" Local(attached::subscribe), "Ends subscriptions to shard channels";
@@ -180,7 +189,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "slowlog|len" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
     "slowlog|reset" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";
-    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" Local(attached::subscribe), "Shows every command that the source is sent";
+    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" Local(attached::monitor), "Shows every command that the source is sent";
     "time" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "2.6.0" Local(server::time), "Returns the time";
 }
 };

@@ -2,6 +2,7 @@
 //!
 //! A connection belongs to one worker, which alone writes to its [`Client`] (except for [`Client::close`]). Each worker has
 //! its own map of clients, locked only when a connection opens or closes or when somebody lists them.
+use super::inbox::{Backlog, Inbox, Message, Posted};
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
@@ -36,6 +37,8 @@ pub struct Client {
     pub blocked: AtomicBool,
     /// It has subscribed to something, or sees every command (MONITOR): its silence says nothing.
     pub subscribed: AtomicBool,
+    /// What is to be told to it unasked.
+    pub inbox: Inbox,
     /// What the client said about itself.
     pub about: Mutex<About>,
     active: AtomicU64,
@@ -101,6 +104,7 @@ impl Client {
             active: AtomicU64::new(now),
             blocked: AtomicBool::new(false),
             subscribed: AtomicBool::new(false),
+            inbox: Inbox::default(),
             closing: AtomicU8::new(0),
             waker,
         }
@@ -119,6 +123,17 @@ impl Client {
     /// Notes a sign of life.
     pub(super) fn touch(&self, now: Millis) {
         self.active.store(now, Relaxed);
+    }
+
+    /// Has its task deliver a message, from any thread; false if it is gone. A client that leaves more lying than `backlog` allows is cut off.
+    pub fn post(&self, message: Message, backlog: &Backlog) -> bool {
+        match self.inbox.post(message, backlog) {
+            Posted::Wake => self.waker.wake_by_ref(),
+            Posted::Queued => {}
+            Posted::TooMuch => self.close(),
+            Posted::Gone => return false,
+        }
+        true
     }
 
     /// Ends the connection, from any thread: replies that are ready are still sent if the socket takes them (CLIENT KILL).
@@ -272,6 +287,7 @@ pub(crate) struct Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         let removed = self.clients.workers[self.client.worker].redis.lock().remove(&self.client.id);
+        self.client.inbox.close();
         // Freed here, after the lock is gone.
         drop(removed);
     }

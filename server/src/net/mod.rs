@@ -18,6 +18,7 @@ pub mod clients;
 mod control;
 pub mod drain;
 mod files;
+pub mod inbox;
 pub(crate) mod linger;
 mod listen;
 pub mod pause;

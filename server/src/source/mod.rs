@@ -304,8 +304,27 @@ pub trait RedisServer: Relay {
     /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING); `args` is the command that it
     /// is wanted for.
     fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
+    /// Does a connection's number (CLIENT ID) name one connection? Not where there are several servers.
+    fn has_numbers(&self) -> bool {
+        true
+    }
+    /// Who keeps track of what a client that has asked for it (CLIENT TRACKING) reads.
+    fn client_tracking(&self) -> ClientTracking {
+        ClientTracking::Server
+    }
     /// The database of the URL.
     fn database(&self) -> u32;
+}
+
+/// Who keeps track of what clients read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientTracking {
+    /// The server, on a connection of the client's own.
+    Server,
+    /// Larder: every change is announced to it, and it tells its clients.
+    Larder,
+    /// Nobody can.
+    Nobody,
 }
 
 /// A connection to a Redis server that is one client's alone, and what is [relayed](Relay) goes over it. Once lost it stays lost, for

@@ -12,6 +12,7 @@ use common::{Client, Reply, wait_until};
 use fixture::{Cluster, text};
 use larder::Larder;
 use std::{
+    io::Write,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread::scope,
 };
@@ -174,6 +175,34 @@ fn every_node_announces_what_changes() {
         direct.command(&["HSET", &hash, "f", "2"]);
         wait_until("the change to be seen", || client.command(&["GET", key]) == Reply::bulk("2"));
         wait_until("the change to be seen", || client.command(&["HGET", &hash, "f"]) == Reply::bulk("2"));
+    }
+}
+
+#[test]
+fn clients_track_where_every_change_is_announced() {
+    let cluster = Cluster::of_masters();
+    let larder = before(&cluster, &[]);
+    let refused = larder.client().command(&["CLIENT", "TRACKING", "ON", "REDIRECT", "1"]);
+    assert!(refused.error().contains("needs all changes announced (tracking-prefixes"), "{refused:?}");
+    let larder = before(&cluster, &["--tracking-prefixes", "*"]);
+    let mut stream = larder.stream();
+    let mut say = |command: &str, expected: &str| {
+        stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        larder::expect(&mut stream, expected.as_bytes());
+    };
+    say("SET a 1", "+OK\r\n");
+    say("CLIENT REPLY OFF\r\nHELLO 3\r\nCLIENT REPLY ON", "+OK\r\n");
+    say("CLIENT TRACKING ON", "+OK\r\n");
+    for (key, read) in [("a", "GET a"), ("b", "STRLEN b"), ("c", "LLEN c"), ("d", "TTL d")] {
+        let mut direct = cluster.client(key);
+        let reply = match key {
+            "a" => "$1\r\n1\r\n",
+            "d" => ":-2\r\n",
+            _ => ":0\r\n",
+        };
+        say(read, reply);
+        direct.command(&[if key == "c" { "RPUSH" } else { "SET" }, key, "other"]);
+        say("", &format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n{key}\r\n"));
     }
 }
 

@@ -13,5 +13,7 @@ mod drain;
 mod moving;
 mod pausing;
 mod pipeline;
+mod pubsub;
 mod start;
 mod throttle;
+mod tracking;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod acceptance;
+mod caching;
 mod clients;
 #[path = "../common/mod.rs"]
 mod common;

@@ -3,11 +3,12 @@ use crate::{
     app::{App, Bound, Worker},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Flow, Joined, Relayed, Session},
+    dispatch::{self, Calls, Flow, Joined, PubSub, Relayed, Session, Tracking},
     http,
     net::{
         clients::{Clients, Listed},
         drain::Drain,
+        inbox::Backlog,
         pause::Pause,
     },
     proto::{
@@ -61,7 +62,13 @@ impl Server {
             writes: Arc::default(),
         };
         let telemetry = Telemetry::new(1, Logs::default());
+        let backlog = Arc::new(Backlog::new(settings.max_backlog));
+        let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
+        cache.set_listener(tracking.clone());
         let app = App {
+            pubsub: Arc::new(PubSub::new(backlog.clone())),
+            tracking,
+            backlog,
             bound: Bound::default(),
             caches: vec![cache],
             sources: Vec::new(),

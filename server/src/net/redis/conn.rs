@@ -306,6 +306,21 @@ impl Conn {
     pub fn tell_to_move(&mut self, worker: &Worker) {
         self.session.tell_to_move(worker, &mut self.out);
     }
+    /// Has something been posted for the client?
+    pub fn has_mail(&self) -> bool {
+        self.client.inbox.has_mail()
+    }
+    /// Moves it behind all that is due to the client before.
+    pub fn take_mail(&mut self) {
+        match self.queue.back_mut() {
+            None => self.session.deliver(&mut self.out),
+            Some(last) => {
+                let already = last.after.len();
+                self.session.deliver(&mut last.after);
+                self.held += last.after.len() - already;
+            }
+        }
+    }
 
     /// Is too much due to the client, or do too many reads wait?
     pub fn is_full(&self) -> bool {

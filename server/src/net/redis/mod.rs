@@ -216,6 +216,12 @@ impl Loop<'_> {
                 Poll::Pending => {}
             }
         }
+        if self.conn.has_mail() && !self.conn.is_full() {
+            self.borrow_output();
+            self.conn.take_mail();
+            self.return_output();
+            return Poll::Ready(Ok(Event::Progress));
+        }
         if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
             return Poll::Ready(Ok(Event::Progress));
         }

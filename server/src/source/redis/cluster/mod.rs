@@ -28,8 +28,8 @@ use crate::{
     proto::resp::Args,
     read::Fetch,
     source::{
-        Commands, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, SourceHealth,
-        Watch,
+        ClientTracking, Commands, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
+        SourceHealth, Watch,
     },
 };
 use bytes::Bytes;
@@ -327,6 +327,17 @@ impl RedisServer for ClusterSource {
     }
     fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
         Box::pin(self.0.clone().pin(args, resp3))
+    }
+    fn has_numbers(&self) -> bool {
+        false
+    }
+    fn client_tracking(&self) -> ClientTracking {
+        // Clients' commands go over connections of many nodes: only a node that announces every change announces those that clients know of.
+        let announces_all = |watch: &Watch| watch.prefixes.iter().any(|prefix| prefix.is_empty());
+        match &self.0.watch {
+            Some(watch) if announces_all(watch) => ClientTracking::Larder,
+            _ => ClientTracking::Nobody,
+        }
     }
     fn database(&self) -> u32 {
         0

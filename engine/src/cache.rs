@@ -8,11 +8,12 @@ use crate::{
     shard::{Key, Rules, Shard},
     stats::Stats,
     sync::{Arc, Mutex, MutexGuard, lock, try_lock},
-    tier::Tier,
+    tier::{FEW, Tier},
     write::SCRATCH,
 };
 use bytes::Bytes;
 use foldhash::quality::FixedState;
+use smallvec::SmallVec;
 use std::{
     hash::BuildHasher,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -160,14 +161,14 @@ impl Cache {
         }
     }
 
-    /// Has the processor fetch what reads of `keys` will look at, so that they wait for memory together and not one after
-    /// the other. Changes nothing; pays from two keys on.
-    pub fn prefetch(&self, keys: &[Key<'_>]) {
+    /// Has the processor fetch what reads of keys with these [hashes](Key::hash) will look at, so that they wait for memory together
+    /// and not one after the other. Changes nothing; pays from two keys on.
+    pub fn prefetch(&self, hashes: &[u64]) {
         // Two rounds, because where the record is stands in the bucket.
         for prefetch in [|shard: &Shard, hash| shard.index.prefetch(hash), Shard::prefetch_record] {
-            for key in keys {
-                if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {
-                    prefetch(&shard, key.hash);
+            for &hash in hashes {
+                if let Some(shard) = try_lock(self.mutex(self.shard_of(hash))) {
+                    prefetch(&shard, hash);
                 }
             }
         }
@@ -228,8 +229,8 @@ impl Cache {
 
     /// Operations under the locks of all the shards of `keys` at once: what is done through it is atomic. A thread must
     /// never hold two, nor use the cache by another way meanwhile.
-    pub fn exclusive(&self, keys: &[Key<'_>]) -> Tier<'_> {
-        let mut numbers: Vec<usize> = keys.iter().map(|key| self.shard_of(key.hash)).collect();
+    pub fn exclusive<'k>(&self, keys: impl IntoIterator<Item = Key<'k>>) -> Tier<'_> {
+        let mut numbers: SmallVec<[usize; FEW]> = keys.into_iter().map(|key| self.shard_of(key.hash)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         Tier::exclusive(self, numbers)
@@ -237,7 +238,7 @@ impl Cache {
 
     /// The same with every shard locked.
     pub fn exclusive_all(&self) -> Tier<'_> {
-        Tier::exclusive(self, (0..self.shards()).collect())
+        Tier::exclusive(self, 0..self.shards())
     }
 
     /// Forgets a key: its entry is removed and a fetch in flight will not be stored.

@@ -162,7 +162,7 @@ mod tests {
             lead.finish(Outcome::Value("4".into()), Fill::Store(Expiry::Never), 6000);
         });
         told("k 7 other 0 .", &mut || {
-            let mut tier = cache.exclusive(&[key]);
+            let mut tier = cache.exclusive([key]);
             tier.act_as(7);
             tier.delete(key, 6000);
             drop(tier);
@@ -181,7 +181,7 @@ mod tests {
         for i in 0..100_u32 {
             let name = i.to_string();
             let key = cache.key(name.as_bytes());
-            let mut tier = cache.exclusive(&[key]);
+            let mut tier = cache.exclusive([key]);
             tier.act_as(7);
             tier.set(key, write(b"", Condition::Always), 1).unwrap();
         }

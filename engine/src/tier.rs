@@ -7,13 +7,18 @@ use crate::{
     shard::{Key, Shard},
     sync::{MutexGuard, lock, try_lock},
 };
+use smallvec::SmallVec;
+
+/// So many shards are locked together without an allocation.
+pub(crate) const FEW: usize = 8;
+type Held<'t> = SmallVec<[(usize, MutexGuard<'t, Shard>); FEW]>;
 
 /// Reads never return an expired entry or a remembered absence.
 #[derive(Debug)]
 pub struct Tier<'t> {
     cache: &'t Cache,
     /// Shards held, by ascending number; `None` where each operation locks its own.
-    held: Option<Vec<(usize, MutexGuard<'t, Shard>)>>,
+    held: Option<Held<'t>>,
 }
 
 impl<'t> Tier<'t> {
@@ -22,7 +27,7 @@ impl<'t> Tier<'t> {
     }
 
     /// `numbers` ascend: that is the lock order.
-    pub(crate) fn exclusive(cache: &'t Cache, numbers: Vec<usize>) -> Tier<'t> {
+    pub(crate) fn exclusive(cache: &'t Cache, numbers: impl IntoIterator<Item = usize>) -> Tier<'t> {
         let held = numbers.into_iter().map(|number| (number, lock(cache.mutex(number)))).collect();
         Tier { cache, held: Some(held) }
     }

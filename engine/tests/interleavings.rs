@@ -143,7 +143,7 @@ fn exclusive_operations_on_the_same_shards_neither_deadlock_nor_interleave() {
                 let cache = cache.clone();
                 thread::spawn(move || {
                     let keys = keys.map(|k| cache.key(k));
-                    let mut tier = cache.exclusive(&keys);
+                    let mut tier = cache.exclusive(keys);
                     for key in keys {
                         tier.set(key, Write::new(&[n as u8; 3000]), 0).expect("it fits");
                         thread::yield_now();

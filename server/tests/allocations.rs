@@ -100,11 +100,13 @@ fn a_redis_hit_allocates_nothing() {
 
     let one = command(&["GET", "key:7"]);
     let pipeline: Vec<u8> = (0..100).flat_map(|i| command(&["GET", &format!("key:{i}")])).collect();
+    let mget = command(&["MGET", "key:0", "key:1", "key:2", "key:3", "key:4", "key:5", "key:6", "key:7"]);
     let misses = command(&["GET", "none"]);
     let large = command(&["GET", "large"]);
     let cases = [
         ("GET", &one, 64 + 7),
         ("100 GETs in one pipeline", &pipeline, 100 * (64 + 7)),
+        ("MGET of eight keys", &mget, 4 + 8 * (64 + 7)),
         ("GET of an absent key, no source", &misses, 5),
         ("GET of a large value", &large, (512 << 10) + 11),
     ];

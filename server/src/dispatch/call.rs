@@ -69,10 +69,7 @@ impl<'c> Call<'c> {
         let keys = self.command.keys.of(self.args);
         match keys.len() {
             0 | 1 => self.cache().tier(),
-            _ => {
-                let keys: Vec<Key<'_>> = keys.map(|key| self.cache().key(key)).collect();
-                self.cache().exclusive(&keys)
-            }
+            _ => self.cache().exclusive(keys.map(|key| self.cache().key(key))),
         }
     }
 }

@@ -234,8 +234,7 @@ fn lock<'c>(cache: &'c Cache, queue: &Queue, watched: &[(Box<[u8]>, u64)]) -> Ti
     }
     let queued = queue.iter().flat_map(|(command, args)| command.keys.of(args));
     let watched = watched.iter().map(|(key, _)| &**key);
-    let keys: Vec<Key<'_>> = queued.chain(watched).map(|key| cache.key(key)).collect();
-    cache.exclusive(&keys)
+    cache.exclusive(queued.chain(watched).map(|key| cache.key(key)))
 }
 
 impl Call<'_> {

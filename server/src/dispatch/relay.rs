@@ -30,7 +30,7 @@ pub(super) fn copy_will_do(
 ) -> Result<Flow, Fault> {
     if call.command.flags.has(Flags::COPY_WILL_DO) {
         let key = call.key(1);
-        let mut tier = call.cache().exclusive(&[key]);
+        let mut tier = call.cache().exclusive([key]);
         if tier.peek(key, call.now, |_| ()).is_some() {
             function(call, &mut tier)?;
             return Ok(Flow::Done);

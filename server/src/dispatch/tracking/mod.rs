@@ -21,7 +21,7 @@ use super::{
     session::Session,
 };
 use crate::{net::clients::Client, proto::resp::Args, source::RedisServer};
-use larder_engine::{Key, Listening, Tier};
+use larder_engine::{Listening, Tier};
 use std::sync::Arc;
 use table::Mode;
 
@@ -266,10 +266,10 @@ fn info(call: &mut Call<'_>) {
 /// Runs a command on data of a client that tracks, without a source: what it reads is noted before anybody can change it.
 pub(super) fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     call.check_keys()?;
-    let keys: Vec<Key<'_>> = call.command.keys.of(call.args).map(|key| call.cache().key(key)).collect();
-    let mut tier = match keys.is_empty() {
-        true => call.cache().tier(),
-        false => call.cache().exclusive(&keys),
+    let keys = call.command.keys.of(call.args);
+    let mut tier = match keys.len() {
+        0 => call.cache().tier(),
+        _ => call.cache().exclusive(keys.map(|key| call.cache().key(key))),
     };
     call.session.act(&mut tier);
     let answer = match call.command.run {

@@ -333,14 +333,14 @@ impl Conn {
 #[inline]
 fn prefetch(worker: &Worker, input: &[u8]) -> usize {
     let cache = &worker.groups[0].cache;
-    let mut keys = [cache.key(b""); AHEAD];
+    let mut hashes = [0; AHEAD];
     let mut found = 0;
-    for (key, slot) in resp::gets_ahead(input).zip(&mut keys) {
-        *slot = cache.key(key);
+    for (key, hash) in resp::gets_ahead(input).zip(&mut hashes) {
+        *hash = cache.key(key).hash();
         found += 1;
     }
     if found > 1 {
-        cache.prefetch(&keys[..found]);
+        cache.prefetch(&hashes[..found]);
     }
     found.max(1)
 }

@@ -16,22 +16,32 @@ pub(super) fn healthy() -> Response<Body> {
     answer::text(StatusCode::OK, "ok\n")
 }
 
-/// `GET /readyz`: 200 once every source has been reached, until the drain begins. A source that is lost later does not
-/// make the server unready: hits are still answered, and taking all replicas away at once would help nobody.
+/// `GET /readyz`: 200 once every source has been reached, until the drain begins, and while any group can be read. A source that is
+/// lost does not make the server unready where copies outlive it: hits are still answered, which no other server could do better.
 pub(super) fn ready(context: &Context) -> Result<Response<Body>, Problem> {
     let app = &context.worker.app;
     if app.drain.begun() {
         return Err(Problem::of(Kind::NotReady, "the server is shutting down"));
     }
-    for (group, source) in app.settings.groups.iter().zip(&app.sources) {
+    let (mut readable, mut lost) = (false, None);
+    for (group, source) in context.worker.groups.iter().zip(&app.sources) {
         let health = source.health();
+        let reason = || health.last_error().unwrap_or_else(|| "connecting".into());
         if !health.was_up() {
-            let reason = health.last_error().unwrap_or_else(|| "connecting".into());
-            let detail = format!("the source of group `{}` has not been reached yet: {reason}", group.name);
+            let detail = format!("the source of group `{}` has not been reached yet: {}", group.name, reason());
             return Err(Problem::of(Kind::NotReady, detail));
         }
+        let is_lost = health.is_lost();
+        readable |= !is_lost || group.policy.outlives_source();
+        if is_lost {
+            lost.get_or_insert_with(|| format!("the source of group `{}` is lost: {}", group.name, reason()));
+        }
     }
-    Ok(answer::text(StatusCode::OK, "ready\n"))
+    match lost {
+        Some(lost) if !readable => Err(Problem::of(Kind::NotReady, lost)),
+        Some(lost) => Ok(answer::text(StatusCode::OK, &format!("degraded: {lost}\n"))),
+        None => Ok(answer::text(StatusCode::OK, "ready\n")),
+    }
 }
 
 /// `GET /metrics`: Prometheus text.

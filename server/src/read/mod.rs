@@ -58,6 +58,10 @@ impl Policy {
     fn serves_stale(&self) -> bool {
         self.coherence == Coherence::Coherent && self.ttl.is_some()
     }
+    /// Are there copies to give while the source is gone?
+    pub fn outlives_source(&self) -> bool {
+        self.coherence == Coherence::Ttl || self.serves_stale()
+    }
     /// The expiry of a copy of something that itself expires at `own`: the earlier of that and the group's lifetime from now.
     fn cap(&self, own: Option<Millis>, now: Millis) -> Expiry {
         match (own, self.ttl) {

@@ -45,6 +45,10 @@ impl SourceHealth {
     pub fn was_up(&self) -> bool {
         self.was_up.load(Relaxed)
     }
+    /// Is no connection left, and has trying again failed?
+    pub fn is_lost(&self) -> bool {
+        self.up.load(Relaxed) == 0 && self.down.load(Relaxed) > 0
+    }
     /// Fetches handed to the source since the start.
     pub fn fetches(&self) -> u64 {
         self.fetches.load(Relaxed)
@@ -231,12 +235,14 @@ mod tests {
         one.set(Stand::Up);
         assert!(health.is_up());
         two.set(Stand::Down);
-        assert!(!health.is_up());
+        assert!(!health.is_up() && !health.is_lost(), "one of them stands");
         two.set(Stand::Up);
         drop(one);
         assert!(health.is_up());
         two.set(Stand::Unknown);
-        assert!(!health.is_up());
+        assert!(!health.is_up() && !health.is_lost(), "it is tried again");
+        two.set(Stand::Down);
+        assert!(health.is_lost());
         assert!(health.was_up());
     }
 }

@@ -118,7 +118,12 @@ fn lookups_through_a_redis_that_comes_and_goes() {
     assert_eq!(lookup("b").1, r#"{"key": "b", "value": null, "status": 503}"#);
     let put = curl_with(b"3", &["-X", "PUT", "--data-binary", "@-", &url("/v1/kv/a")]);
     assert_eq!((put.status, put.header("retry-after")), (503, Some("1")));
-    assert_eq!(curl(&[&url("/readyz")]).status, 200, "a source that is lost later does not make it unready");
+    let degraded = || {
+        let answer = curl(&[&url("/readyz")]);
+        assert_eq!(answer.status, 200, "what is cached outlives the source: {}", answer.text());
+        answer.text().starts_with("degraded: the source of group `default` is lost: ")
+    };
+    wait_until("that it says so", degraded);
 
     redis.restart();
     redis.command(&["SET", "b", "2"]);
@@ -127,6 +132,7 @@ fn lookups_through_a_redis_that_comes_and_goes() {
         let put = curl_with(b"3", &["-X", "PUT", "--data-binary", "@-", &url("/v1/kv/a?ttl=100s")]);
         assert_eq!(put.status, status, "Redis lost the key");
     }
+    wait_until("ready again", || curl(&[&url("/readyz")]).text() == "ready\n");
     assert_eq!(redis.command(&["GET", "a"]), Reply::bulk("3"));
     assert!((1..=100).contains(&redis.command(&["TTL", "a"]).int()));
     assert_eq!(curl(&["-X", "DELETE", &url("/v1/kv/a")]).status, 204);
@@ -144,6 +150,22 @@ fn not_ready_before_the_source_was_reached() {
     assert!(answer.text().contains("/problems/not-ready"), "{}", answer.text());
     redis.restart();
     wait_until("ready", || curl(&[&url]).status == 200);
+}
+
+#[test]
+fn not_ready_while_nothing_can_be_read() {
+    let mut redis = RedisServer::start();
+    for args in [&[][..], &["--coherence", "off", "--ttl", "1h"]] {
+        let larder = Larder::start(&[&["--source", &redis.url()], args].concat());
+        let url = format!("http://127.0.0.1:{}/readyz", larder.admin);
+        // Nobody sends it anything else: a load balancer has taken it out, or has not yet let it in.
+        wait_until("ready", || curl(&[&url]).status == 200);
+        redis.kill();
+        wait_until("not ready", || curl(&[&url]).status == 503);
+        assert!(curl(&[&url]).text().contains("the source of group `default` is lost: "), "{args:?}");
+        redis.restart();
+        wait_until("ready again", || curl(&[&url]).text() == "ready\n");
+    }
 }
 
 #[test]

@@ -7,9 +7,12 @@ mod contender;
 mod dataset;
 mod engine;
 mod hit_ratio;
+mod load;
 mod machine;
 mod memory;
+mod page;
 mod report;
+mod run;
 mod servers;
 mod soak;
 mod stamp;
@@ -23,6 +26,9 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "larder-bench", version)]
 enum Program {
+    // By far the largest of them.
+    Run(Box<run::Args>),
+    Report(page::Args),
     HitRatio(hit_ratio::Args),
     Memory(memory::Args),
     Engine(engine::Args),
@@ -34,6 +40,8 @@ enum Program {
 fn main() -> ExitCode {
     let out = &mut std::io::stdout();
     let result = match Program::parse() {
+        Program::Run(args) => run::run(&args, out),
+        Program::Report(args) => page::run(&args),
         Program::HitRatio(args) => hit_ratio::run(&args, out),
         Program::Memory(args) => memory::run(&args, out),
         Program::Engine(args) => engine::run(&args, out),

@@ -46,6 +46,8 @@ pub(super) struct Shared {
     /// Requests in flight, and connections that are up, over all.
     pub(super) in_flight: usize,
     pub(super) up: usize,
+    /// The schedule has begun; before, connections are made and nothing is sent.
+    pub(super) started: bool,
 }
 
 /// A request from its writing to its reply.
@@ -122,7 +124,7 @@ impl Connection {
     }
 
     pub(super) fn has_room(&self, shared: &Shared) -> bool {
-        self.is_up() && self.flight.len() < shared.pipeline
+        shared.started && self.is_up() && self.flight.len() < shared.pipeline
     }
 
     /// Is something to be written that the kernel was not offered?
@@ -181,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Reacts to what happened to the socket.
+    /// Reacts to what happened to the socket. May leave something to be written.
     pub(super) fn event(&mut self, writable: bool, shared: &mut Shared) {
         if self.state == State::Connecting {
             let connected = self.stream.as_ref().map(TcpStream::take_error);
@@ -308,13 +310,12 @@ impl Connection {
                     self.partial = partial;
                 }
             }
-            // The next request of a closed loop, or one that waited, goes out before other connections are looked at.
+            // The next request of a closed loop, or one that waited.
             while self.has_room(shared)
                 && let Some(due) = shared.schedule.take(now)
             {
                 self.push(due, shared);
             }
-            self.flush(shared);
             if count < input.len() {
                 break;
             }

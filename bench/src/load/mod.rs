@@ -171,6 +171,7 @@ impl Plan {
                 input: vec![0; 64 * 1024].into(),
                 in_flight: 0,
                 up: 0,
+                started: false,
             },
             warm_up,
             until: self.until(),

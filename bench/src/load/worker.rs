@@ -55,6 +55,7 @@ impl Worker {
     pub(super) fn run(mut self, start: Instant) -> anyhow::Result<ThreadEnd> {
         std::thread::sleep(start.saturating_duration_since(Instant::now()));
         self.shared.clock = Clock(start);
+        self.shared.started = true;
         let Worker { connections, shared, warm_up, until, spin } = &mut self;
         let mut own = Own::new(*spin);
         let mut usage = Usage::new(*warm_up);
@@ -102,7 +103,13 @@ impl Worker {
             for event in 0..shared.poll.wait(timeout)? {
                 let (token, writable) = shared.poll.event(event);
                 connections[token].event(writable, shared);
+                // Written when all replies are read: a server that is woken once for several requests, and answers them in a row, costs both
+                // sides less.
+                if connections[token].is_dirty() {
+                    dirty.push(token);
+                }
             }
+            dirty.drain(..).for_each(|index| connections[index].flush(shared));
         }
         let now = shared.clock.now();
         connections.iter_mut().for_each(|connection| connection.abandon(shared));

@@ -32,7 +32,7 @@ impl FromStr for Statuses {
 }
 
 impl Statuses {
-    fn error(&self, status: u16) -> Option<ErrorKind> {
+    pub(super) fn error(&self, status: u16) -> Option<ErrorKind> {
         let rule = self.0.iter().rev().find(|(low, high, _)| (*low..=*high).contains(&status))?;
         rule.2.then_some(match status {
             400..=499 => ErrorKind::Http4xx,

@@ -17,6 +17,7 @@ mod servers;
 mod soak;
 mod stamp;
 mod trace;
+mod verify;
 mod wire;
 
 use clap::Parser;
@@ -35,6 +36,7 @@ enum Program {
     Bound(bound::Args),
     Server(compare::Args),
     Soak(soak::Args),
+    Verify(verify::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Program::Bound(args) => bound::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
         Program::Soak(args) => soak::run(&args, out),
+        Program::Verify(args) => verify::run(&args, out),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -43,10 +43,10 @@ pub(crate) fn write(file: &Path, runs: &[Summary]) -> anyhow::Result<()> {
 }
 
 const STYLE: &str = "
-body { margin: 0 auto; max-width: 1000px; padding: 24px; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 0 auto; max-width: 1080px; padding: 24px; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 24px; } h2 { font-size: 18px; margin: 32px 0 4px; } p { margin: 4px 0 12px; color: var(--faint); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid var(--grid); } th:first-child, td:first-child { text-align: left; white-space: normal; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th, td { padding: 4px 8px; text-align: right; border-bottom: 1px solid var(--grid); } th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 170px; }
 .swatch { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 6px; } .bad { color: var(--bad); font-weight: 600; }
 .legend span { margin-right: 18px; white-space: nowrap; }
 ";
@@ -66,12 +66,10 @@ fn html(runs: &[Summary]) -> String {
         true => format!("{} <span class=\"bad\">generator was the bottleneck</span>", escape(&run.name)),
         false => escape(&run.name),
     };
-    let named: Vec<(String, String)> = runs
-        .iter()
-        .enumerate()
-        .map(|(number, run)| (format!("<i class=\"swatch\" style=\"background:{}\"></i>", colour(number)), name(run)))
-        .collect();
-    figures(&mut out, runs, &named);
+    let swatch = |number| format!("<i class=\"swatch\" style=\"background:{}\"></i>", colour(number));
+    let marked: Vec<_> = runs.iter().enumerate().map(|(number, run)| (swatch(number), name(run))).collect();
+    figures(&mut out, runs, &marked);
+    let named: Vec<_> = runs.iter().enumerate().map(|(number, run)| (swatch(number), escape(&run.name))).collect();
     out.push_str("<h2>Latency by percentile</h2><p>Solid: from the intended start (schedule to finish). Dashed: service time (write to finish). Where they part, \
                   requests waited for the server before they could be sent.</p>");
     legend(&mut out, &named);

@@ -11,6 +11,7 @@ mod load;
 mod machine;
 mod memory;
 mod page;
+mod replay;
 mod report;
 mod run;
 mod servers;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 enum Program {
     // By far the largest of them.
     Run(Box<run::Args>),
+    Replay(Box<replay::Args>),
     Report(page::Args),
     HitRatio(hit_ratio::Args),
     Memory(memory::Args),
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     let out = &mut std::io::stdout();
     let result = match Program::parse() {
         Program::Run(args) => run::run(&args, out),
+        Program::Replay(args) => replay::run(&args, out),
         Program::Report(args) => page::run(&args),
         Program::HitRatio(args) => hit_ratio::run(&args, out),
         Program::Memory(args) => memory::run(&args, out),

@@ -68,7 +68,9 @@ pub(super) struct InFlight {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Down { retry: u64 },
+    Down {
+        retry: u64,
+    },
     Connecting,
     /// So many replies to the greeting are missing.
     Greeting(usize),

@@ -125,7 +125,13 @@ pub(crate) struct Phases {
 impl Phases {
     /// Nothing yet.
     pub(crate) fn new() -> Phases {
-        Phases { connect: histogram(2), queue: histogram(2), write: histogram(2), wait: histogram(2), read: histogram(2) }
+        Phases {
+            connect: histogram(2),
+            queue: histogram(2),
+            write: histogram(2),
+            wait: histogram(2),
+            read: histogram(2),
+        }
     }
 
     /// Their names and figures, in order.

@@ -20,7 +20,8 @@ impl Poll {
     pub(crate) fn new() -> anyhow::Result<Poll> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).context("cannot create an epoll")?;
         // By default a thread's timers may be 50 µs late.
-        rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).context("cannot make this thread's timers exact")?;
+        rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
+            .context("cannot make this thread's timers exact")?;
         Ok(Poll { epoll, events: Vec::with_capacity(1024) })
     }
 

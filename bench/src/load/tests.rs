@@ -43,20 +43,33 @@ fn plan(url: &str, op: &str) -> Plan {
         mix: ops::Workload::parse(&[op.to_owned()]).expect(op).mix,
         keys: KeySpace { count: 100, names, distribution: keys::Distribution::Uniform },
         sizes: Sizes::Fixed(64),
-        headers: Vec::new(),
-        statuses: "4xx,5xx,!404".parse().expect("statuses"),
         rate: None,
-        threads: 1,
-        connections: 1,
-        pipeline: 1,
         stop: Stop::Requests(1000),
         warm_up: Duration::ZERO,
-        timeout: Duration::from_secs(5),
+        played: None,
         slice: Duration::from_millis(100),
-        spin: false,
-        pin: Vec::new(),
-        seed: 1,
+        client: Client {
+            threads: 1,
+            connections: 1,
+            pipeline: 1,
+            timeout: Duration::from_secs(5),
+            header: Vec::new(),
+            error_status: "4xx,5xx,!404".parse().expect("statuses"),
+            spin: false,
+            pin: Vec::new(),
+            seed: 1,
+        },
     }
+}
+
+/// The same plan with so many connections and requests in flight on each.
+fn wide(connections: usize, pipeline: usize, plan: Plan) -> Plan {
+    Plan { client: Client { connections, pipeline, ..plan.client.clone() }, ..plan }
+}
+
+/// The same plan with another time limit.
+fn impatient(timeout: u64, plan: Plan) -> Plan {
+    Plan { client: Client { timeout: Duration::from_millis(timeout), ..plan.client.clone() }, ..plan }
 }
 
 fn load(plan: &Plan) -> Outcome {
@@ -116,8 +129,7 @@ fn a_slow_server_is_not_the_generators_fault() {
 fn a_rate_beyond_the_generators_powers_is_its_fault() {
     let url = server(|stream| answer(stream, b"+OK\r\n", |_| {}));
     let stop = Stop::After(Duration::from_millis(300));
-    let timeout = Duration::from_millis(200);
-    let outcome = load(&Plan { rate: Some(3e7), pipeline: 1000, stop, timeout, ..plan(&url, "get") });
+    let outcome = load(&wide(1, 1000, impatient(200, Plan { rate: Some(3e7), stop, ..plan(&url, "get") })));
     assert!(outcome.own.saturated(), "busy {}", outcome.own.busy);
     // All that were due are accounted for.
     let counts = &outcome.total.counts;
@@ -137,7 +149,8 @@ fn every_thread_does_its_share() {
     for rate in [None, Some(2000.0)] {
         seen.store(0, Ordering::SeqCst);
         let (warm_up, mut slices) = (Duration::from_millis(100), 0);
-        let plan = Plan { rate, threads: 3, connections: 7, pipeline: 4, warm_up, ..plan(&url, "set") };
+        let mut plan = wide(7, 4, Plan { rate, warm_up, ..plan(&url, "set") });
+        plan.client.threads = 3;
         let outcome = run(&plan, &mut |slice| slices += slice.counts.requests).expect("runs");
         assert_eq!((outcome.total.counts.requests, slices), (1000, 1000));
         assert_eq!(outcome.phases.connect.len(), 7);
@@ -166,8 +179,7 @@ fn errors_have_their_kinds() {
     assert_eq!((errors(&outcome, ErrorKind::Closed), outcome.total.counts.requests), (10, 0));
 
     let silent = server(|mut stream| while let Ok(1..) = stream.read(&mut [0; 100]) {});
-    let timeout = Duration::from_millis(100);
-    let outcome = load(&Plan { stop: Stop::Requests(3), timeout, ..plan(&silent, "get") });
+    let outcome = load(&impatient(100, Plan { stop: Stop::Requests(3), ..plan(&silent, "get") }));
     assert_eq!((errors(&outcome, ErrorKind::Timeout), outcome.total.counts.requests), (3, 0));
     assert!(outcome.total.latency.min() > 90_000_000);
 }
@@ -177,8 +189,7 @@ fn nobody_there_is_an_error_of_the_run() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("redis://{}", listener.local_addr().expect("bound"));
     drop(listener);
-    let timeout = Duration::from_millis(100);
-    let error = run(&Plan { timeout, ..plan(&url, "get") }, &mut |_| {}).expect_err("refused");
+    let error = run(&impatient(100, plan(&url, "get")), &mut |_| {}).expect_err("refused");
     assert!(error.to_string().contains("0 of 1 connections"), "{error}");
 }
 
@@ -221,18 +232,18 @@ fn redis_is_spoken() {
     for (op, found, missing) in
         [("get", 300, 0), ("mget:7", 2100, 0), ("rmw", 300, 0), ("GET {key}", 300, 0), ("GET no:{key}", 0, 300)]
     {
-        let outcome = load(&Plan { stop: Stop::Requests(300), pipeline: 5, connections: 3, ..plan(&url, op) });
+        let outcome = load(&wide(3, 5, Plan { stop: Stop::Requests(300), ..plan(&url, op) }));
         let counts = &outcome.total.counts;
         assert_eq!((counts.requests, counts.all_errors()), (300, 0), "{op}");
         assert_eq!((counts.found, counts.missing), if op == "rmw" { (0, 0) } else { (found, missing) }, "{op}");
     }
     for letter in ["a", "b", "c", "d", "e", "f"] {
-        let counts = load(&Plan { pipeline: 8, ..plan(&url, &format!("ycsb:{letter}")) }).total.counts;
+        let counts = load(&wide(1, 8, plan(&url, &format!("ycsb:{letter}")))).total.counts;
         assert_eq!((counts.requests, counts.all_errors()), (1000, 0), "{letter}");
     }
     // Larger than any socket buffer: written and read in pieces.
-    let large = Plan { sizes: Sizes::Fixed(20 << 20), stop: Stop::Requests(6), pipeline: 2, ..plan(&url, "mix:set=1,get=1") };
-    let counts = load(&large).total.counts;
+    let large = Plan { sizes: Sizes::Fixed(20 << 20), stop: Stop::Requests(6), ..plan(&url, "mix:set=1,get=1") };
+    let counts = load(&wide(1, 2, large)).total.counts;
     assert_eq!((counts.requests, counts.all_errors()), (6, 0));
     let refused = run(&plan(&format!("redis://:wrong@{}", redis.address), "get"), &mut |_| {});
     refused.expect_err("no password is set");
@@ -250,7 +261,7 @@ fn memcached_is_spoken() {
     let url = format!("memcache://{}", memcached.address);
     load(&Plan { stop: Stop::Requests(100), ..plan_of_all_keys(&url) });
     for (op, found) in [("get", 300), ("mget:7", 2100), ("mix:set=1,del=1", 0)] {
-        let outcome = load(&Plan { stop: Stop::Requests(300), pipeline: 5, ..plan(&url, op) });
+        let outcome = load(&wide(1, 5, Plan { stop: Stop::Requests(300), ..plan(&url, op) }));
         let counts = &outcome.total.counts;
         assert_eq!((counts.requests, counts.all_errors(), counts.found), (300, 0, found), "{op}");
     }
@@ -262,9 +273,34 @@ fn nginx_is_spoken() {
     let url = |path| format!("http://{}{path}", nginx.address);
     let mut one = plan(&url("/{key}"), "get");
     one.keys.count = 2;
-    let counts = load(&Plan { connections: 3, ..one }).total.counts;
+    let counts = load(&wide(3, 1, one)).total.counts;
     assert_eq!((counts.requests, counts.all_errors(), counts.found + counts.missing), (1000, 0, 1000));
     assert!(counts.found > 300 && counts.missing > 300);
     let counts = load(&plan(&url("/"), "POST /key:1 {\"a\":1}")).total.counts;
     assert_eq!(counts.errors[ErrorKind::Http4xx as usize], 1000, "nginx allows no POST to a file");
+}
+
+#[test]
+fn a_trace_is_played_in_its_time_by_all_threads() {
+    use crate::trace::{Format, Kind, Operation, Trace, Writer};
+    let redis = servers::redis(None).expect("redis-server starts");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let mut writer = Writer::new(Vec::new()).expect("a vector");
+    // Each key is written, read, removed and read again, a millisecond apart.
+    let kinds = [Kind::Set(100), Kind::Get, Kind::Del, Kind::Get];
+    for (step, (key, kind)) in (0..50).flat_map(|key| kinds.map(|kind| (key, kind))).enumerate() {
+        writer.write(Operation { at: 1000 * step as u64, kind, key }).expect("a vector");
+    }
+    std::fs::write(file.path(), writer.finish().expect("a vector")).expect("written");
+    let trace = Trace::new(file.path(), Some(Format::Ops)).expect("a trace");
+    let played = Some(Played { trace, speed: 0.5, rate: 500.0 });
+    let mut plan = wide(2, 4, plan(&format!("redis://{}", redis.address), "get"));
+    plan = Plan { played, mix: Played::mix(), ..plan };
+    plan.client.threads = 2;
+    let outcome = load(&plan);
+    let counts = &outcome.total.counts;
+    assert_eq!((counts.requests, counts.found, counts.missing, counts.all_errors()), (200, 50, 50, 0));
+    // 199 ms at half the speed.
+    let took = outcome.duration.as_secs_f64();
+    assert!((0.398..0.8).contains(&took), "{took} s");
 }

@@ -99,7 +99,11 @@ fn figures(out: &mut String, runs: &[Summary], named: &[(String, String)]) {
     for (run, (swatch, name)) in runs.iter().zip(named) {
         let errors: Vec<String> =
             run.errors.iter().filter(|(_, count)| **count > 0).map(|(kind, count)| format!("{count} {kind}")).collect();
-        let errors = if errors.is_empty() { "0".to_owned() } else { format!("<span class=\"bad\">{}</span>", errors.join(", ")) };
+        let errors = if errors.is_empty() {
+            "0".to_owned()
+        } else {
+            format!("<span class=\"bad\">{}</span>", errors.join(", "))
+        };
         let asked = run.target_rate.map_or("closed loop".to_owned(), |rate| format!("{rate}"));
         let times = |times: &Times| {
             let Times { p50, p90, p99, p999, p9999, max, mean, .. } = times;
@@ -128,16 +132,30 @@ fn percentiles(runs: &[Summary]) -> String {
     let rarest = points().map(|&(share, ..)| rarity(share)).fold(10.0, f64::max);
     let mut x = Axis::log(1.0, rarest, "percentile");
     x.high = rarest;
-    let names = [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99"), (0.99999, "99.999"), (0.999_999, "99.9999")];
+    let names = [
+        (0.0, "0"),
+        (0.5, "50"),
+        (0.9, "90"),
+        (0.99, "99"),
+        (0.999, "99.9"),
+        (0.9999, "99.99"),
+        (0.99999, "99.999"),
+        (0.999_999, "99.9999"),
+    ];
     x.ticks = names.map(|(share, name)| (rarity(share), name.to_owned())).to_vec();
     x.ticks.retain(|&(at, _)| at <= x.high * 1.01);
     let y = Axis::log(lowest, highest, "ms");
     let mut lines = Vec::new();
     for (number, run) in runs.iter().enumerate() {
-        let times: [(&str, fn(&(f64, f64, f64)) -> f64); 2] = [("latency", |point| point.1), ("service", |point| point.2)];
+        let times: [(&str, fn(&(f64, f64, f64)) -> f64); 2] =
+            [("latency", |point| point.1), ("service", |point| point.2)];
         for (what, time) in times {
             let points = run.curve.iter().map(|point| (rarity(point.0), time(point))).collect();
-            let title = format!("{}: {what}, p99 {} ms", run.name, plain(if what == "latency" { run.latency_ms.p99 } else { run.service_ms.p99 }));
+            let title = format!(
+                "{}: {what}, p99 {} ms",
+                run.name,
+                plain(if what == "latency" { run.latency_ms.p99 } else { run.service_ms.p99 })
+            );
             lines.push(Line { points, colour: colour(number), dashed: what == "service", title });
         }
     }
@@ -151,11 +169,17 @@ fn throughput(runs: &[Summary]) -> String {
         // The last slice is cut off where the run ended.
         let span = |moment: &Moment| (run.duration_s - moment.t).clamp(run.interval_s / 1e3, run.interval_s);
         let whole = run.series.iter().filter(|moment| span(moment) > run.interval_s * 0.5);
-        let points = whole.map(|moment| (moment.t + span(moment) / 2.0, moment.requests as f64 / span(moment))).collect();
+        let points =
+            whole.map(|moment| (moment.t + span(moment) / 2.0, moment.requests as f64 / span(moment))).collect();
         lines.push(Line { points, colour: colour(number), dashed: false, title: run.name.clone() });
         if let Some(rate) = run.target_rate {
             let title = format!("{}: asked for", run.name);
-            lines.push(Line { points: vec![(0.0, rate), (run.duration_s, rate)], colour: colour(number), dashed: true, title });
+            lines.push(Line {
+                points: vec![(0.0, rate), (run.duration_s, rate)],
+                colour: colour(number),
+                dashed: true,
+                title,
+            });
         }
     }
     let most = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max);

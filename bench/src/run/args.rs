@@ -1,11 +1,10 @@
 //! The options of `run`, and the plan that they make.
 use crate::load::{
-    Plan, Stop,
+    Client, Plan, Stop,
     keys::{Distribution, KeySpace, Names},
     ops::Workload,
     target::Target,
     values::Sizes,
-    wire::Statuses,
 };
 use anyhow::{Context, bail, ensure};
 use std::{path::Path, path::PathBuf, str::FromStr, time::Duration};
@@ -46,15 +45,6 @@ pub(crate) struct Args {
     /// Requests per second on a fixed schedule (default: a closed loop)
     #[arg(long, value_name = "N")]
     pub(crate) rate: Option<f64>,
-    /// Connections
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) connections: usize,
-    /// Threads, each with its share of the connections
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) threads: usize,
-    /// Most requests in flight on a connection
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) pipeline: usize,
     /// How long requests are sent
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = humantime::parse_duration)]
     pub(crate) duration: Duration,
@@ -64,36 +54,17 @@ pub(crate) struct Args {
     /// Do the same for so long before, uncounted
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     pub(crate) warm_up: Duration,
-    /// How long a reply, or connecting, may take
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
-    pub(crate) timeout: Duration,
     /// Write every key once before; through another URL if one is given
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
     pub(crate) preload: Option<String>,
-    /// HTTP: a header for each request; may be repeated
-    #[arg(long, value_name = "NAME: VALUE")]
-    pub(crate) header: Vec<String>,
-    /// HTTP: which statuses are errors; the last rule that fits counts
-    #[arg(long, value_name = "STATUSES", default_value = "4xx,5xx,!404")]
-    pub(crate) error_status: Statuses,
-    /// Poll instead of sleeping: exact to a microsecond, a core for each thread
-    #[arg(long)]
-    pub(crate) spin: bool,
-    /// Cores for the threads, in turn
-    #[arg(long, value_name = "CORES", value_delimiter = ',')]
-    pub(crate) pin: Vec<usize>,
-    /// Seed of the random choices
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Length of a slice of the results over time (default: a hundredth of the run, from 100 ms to 1 s)
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
-    pub(crate) interval: Option<Duration>,
     /// Find the knee: rate:1000..200000 raises the rate, connections:1..512 doubles the connections of a closed loop, a run of --duration each
     #[arg(long, value_name = "WHAT:FROM..TO", requires = "slo")]
     pub(crate) ramp: Option<Ramp>,
     /// What the 99th percentile of the latency may be: the ramp's measure
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub(crate) slo: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) client: Client,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -116,6 +87,9 @@ pub(crate) struct Output {
     /// Write the histograms of each slice as an HdrHistogram log (tags: latency, service)
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr_log: Option<PathBuf>,
+    /// Length of a slice of the results over time (default: a hundredth of the run, from 100 ms to 1 s)
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) interval: Option<Duration>,
     /// What the run is called in results
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
@@ -174,19 +148,15 @@ impl Args {
             mix: workload.mix,
             keys: KeySpace { count: keys, names, distribution },
             sizes: self.value_size.clone(),
-            headers: self.header.clone(),
-            statuses: self.error_status.clone(),
             rate: self.rate,
-            threads: self.threads,
-            connections: self.connections,
-            pipeline: self.pipeline,
+            played: None,
             stop: self.requests.map_or(Stop::After(self.duration), Stop::Requests),
             warm_up: self.warm_up,
-            timeout: self.timeout,
-            slice: self.interval.unwrap_or_else(|| slice(self.requests.map_or(self.duration, |_| Duration::ZERO))),
-            spin: self.spin,
-            pin: self.pin.clone(),
-            seed: self.seed,
+            slice: self
+                .output
+                .interval
+                .unwrap_or_else(|| slice(self.requests.map_or(self.duration, |_| Duration::ZERO))),
+            client: self.client.clone(),
         })
     }
 }

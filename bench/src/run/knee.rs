@@ -27,7 +27,9 @@ pub(super) fn find(
         Ramp::Connections(from, to) => {
             let mut connections = from;
             while connections <= to {
-                let plan = Plan { rate: None, connections, threads: plan.threads.min(connections), ..plan.clone() };
+                let mut plan = Plan { rate: None, ..plan.clone() };
+                plan.client.connections = connections;
+                plan.client.threads = plan.client.threads.min(connections);
                 let summary = measure("run", &plan, &quiet)?;
                 search.judge(summary);
                 connections *= 2;

@@ -6,11 +6,11 @@ mod live;
 pub(crate) mod summary;
 pub(crate) mod table;
 
-pub(crate) use args::{Args, Output};
+pub(crate) use args::{Args, Output, slice};
 
 use crate::{
     load::{
-        self, Plan, Stop,
+        self, Client, Plan, Stop,
         keys::Distribution,
         measure::ErrorKind,
         ops::{Mix, Verb},
@@ -34,9 +34,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     match (args.ramp, args.slo) {
         (Some(ramp), Some(slo)) => {
             let (best, knee) = knee::find(&plan, ramp, slo, &args.output)?;
-            finish(&args.output, &best, Some(knee), out)
+            finish(&args.output, &best, &[], Some(knee), out)
         }
-        _ => finish(&args.output, &measure("run", &plan, &args.output)?, None, out),
+        _ => finish(&args.output, &measure("run", &plan, &args.output)?, &[], None, out),
     }
 }
 
@@ -58,10 +58,11 @@ pub(crate) fn measure(program: &str, plan: &Plan, output: &Output) -> anyhow::Re
     Ok(Summary::new(program, output.name.as_deref(), plan, &outcome, series))
 }
 
-/// Prints and keeps a result, with what else belongs to it.
+/// Prints and keeps a result, with what else belongs to it. `others` are shown beside it on the page.
 pub(crate) fn finish(
     output: &Output,
     summary: &Summary,
+    others: &[Summary],
     more: Option<(&'static str, Value)>,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -72,20 +73,23 @@ pub(crate) fn finish(
         }
         fields.insert(name.to_owned(), value);
     }
-    if let Some(path) = &output.save {
-        std::fs::write(path, format!("{object}\n")).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &output.report {
-        let mut runs = vec![summary.clone()];
-        for file in &output.compare {
-            runs.push(page::read(file)?);
-        }
-        page::write(path, &runs)?;
-    }
+    keep(output, &object, &[&[summary.clone()], others].concat())?;
     match output.json {
         true => report::line(out, &object),
         false => Ok(table::write(out, summary)?),
     }
+}
+
+/// Writes the files that the options ask for.
+pub(crate) fn keep(output: &Output, object: &Value, runs: &[Summary]) -> anyhow::Result<()> {
+    if let Some(path) = &output.save {
+        std::fs::write(path, format!("{object}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &output.report {
+        let compared = output.compare.iter().map(|file| page::read(file)).collect::<anyhow::Result<Vec<_>>>()?;
+        page::write(path, &[runs, &compared].concat())?;
+    }
+    Ok(())
 }
 
 /// Writes every key once, through the plan's target or through `url`.
@@ -96,12 +100,10 @@ pub(crate) fn preload(plan: &Plan, url: &str) -> anyhow::Result<()> {
         target,
         mix: Mix::new(vec![(Verb::Set, 1.0)])?,
         rate: None,
-        threads: 1,
-        connections: 4,
-        pipeline,
+        played: None,
         stop: Stop::Requests(plan.keys.count),
         warm_up: Duration::ZERO,
-        spin: false,
+        client: Client { threads: 1, connections: 4, pipeline, spin: false, ..plan.client.clone() },
         ..plan.clone()
     };
     plan.keys.distribution = Distribution::Sequential;

@@ -54,7 +54,10 @@ pub(super) fn check((server_core, core): (usize, usize), out: &mut dyn Write) ->
         let measured = figure(&result, &["latency_ms", name])?;
         let ratio = measured / predicted_ms(share);
         report::line(out, &Figure::new("verify", format!("stall {name} ms"), measured, None))?;
-        report::line(out, &deviation(format!("stall {name} deviation from {} ms", predicted_ms(share)), ratio, 0.05))?;
+        report::line(
+            out,
+            &deviation(format!("stall {name} deviation from {:.0} ms", predicted_ms(share)), ratio, 0.05),
+        )?;
     }
     let service = figure(&result, &["service_ms", "p99"])?;
     report::line(out, &Figure::new("verify", "stall p99 ms by service time, which hides it".into(), service, None))

@@ -25,10 +25,7 @@ fn requests_read_as_the_protocols_say() {
     let redis = wire(REDIS, &["HSET h:{key} f {value}"]);
     assert_eq!(text(|out| redis.get(b"k", out)), "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
     assert_eq!(text(|out| redis.set(b"k", b"v", out)), "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n");
-    assert_eq!(
-        text(|out| redis.mget(&keys, &mut Vec::new(), out)),
-        "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n"
-    );
+    assert_eq!(text(|out| redis.mget(&keys, &mut Vec::new(), out)), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n");
     assert_eq!(
         text(|out| redis.raw(0, b"k", b"v", &mut Vec::new(), out)),
         "*4\r\n$4\r\nHSET\r\n$3\r\nh:k\r\n$1\r\nf\r\n$1\r\nv\r\n"
@@ -125,11 +122,8 @@ fn hostile_replies_are_refused() {
 
 #[test]
 fn a_server_that_closes_says_so() {
-    let scan = wire(HTTP, &[]).scan(
-        Expect::Plain,
-        1,
-        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-    );
+    let scan =
+        wire(HTTP, &[]).scan(Expect::Plain, 1, b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert!(matches!(scan, Scan::Done(Reply { close: true, .. })));
 }
 

@@ -11,6 +11,7 @@ mod load;
 mod machine;
 mod memory;
 mod page;
+mod record;
 mod replay;
 mod report;
 mod run;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 enum Program {
     // By far the largest of them.
     Run(Box<run::Args>),
+    Record(record::Args),
     Replay(Box<replay::Args>),
     Report(page::Args),
     HitRatio(hit_ratio::Args),
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     let out = &mut std::io::stdout();
     let result = match Program::parse() {
         Program::Run(args) => run::run(&args, out),
+        Program::Record(args) => record::run(&args, out),
         Program::Replay(args) => replay::run(&args, out),
         Program::Report(args) => page::run(&args),
         Program::HitRatio(args) => hit_ratio::run(&args, out),

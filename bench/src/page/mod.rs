@@ -147,17 +147,15 @@ fn percentiles(runs: &[Summary]) -> String {
     let y = Axis::log(lowest, highest, "ms");
     let mut lines = Vec::new();
     for (number, run) in runs.iter().enumerate() {
-        let times: [(&str, fn(&(f64, f64, f64)) -> f64); 2] =
-            [("latency", |point| point.1), ("service", |point| point.2)];
-        for (what, time) in times {
-            let points = run.curve.iter().map(|point| (rarity(point.0), time(point))).collect();
-            let title = format!(
-                "{}: {what}, p99 {} ms",
-                run.name,
-                plain(if what == "latency" { run.latency_ms.p99 } else { run.service_ms.p99 })
-            );
+        let mut line = |what, p99, points| {
+            let title = format!("{}: {what}, p99 {} ms", run.name, plain(p99));
             lines.push(Line { points, colour: colour(number), dashed: what == "service", title });
-        }
+        };
+        let of = |time: fn(f64, f64) -> f64| {
+            run.curve.iter().map(|&(share, latency, service)| (rarity(share), time(latency, service))).collect()
+        };
+        line("latency", run.latency_ms.p99, of(|latency, _| latency));
+        line("service", run.service_ms.p99, of(|_, service| service));
     }
     chart::lines("Latency by percentile", &x, &y, &lines)
 }

@@ -46,11 +46,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(args.speed > 0.0 && args.speed.is_finite(), "--speed {} is not above 0", args.speed);
     let trace = Trace::new(&args.trace, Some(Format::Ops))?;
-    let first = play(args, &args.url, &trace)?;
     let Some(against) = &args.against else {
-        return run::finish(&args.output, &first, &[], None, out);
+        let result = play(args, &args.url, &trace, args.output.name.clone())?;
+        return run::finish(&args.output, &result, &[], None, out);
     };
-    let second = play(args, against, &trace)?;
+    // Two runs of one name are told apart by their servers.
+    let name = |url: &str| args.output.name.as_ref().map(|name| format!("{name}: {url}"));
+    let first = play(args, &args.url, &trace, name(&args.url))?;
+    let second = play(args, against, &trace, name(against))?;
     if !args.output.json {
         table::write(out, &first)?;
         writeln!(out)?;
@@ -61,7 +64,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     run::finish(&args.output, &first, &[second], Some(("against", object)), out)
 }
 
-fn play(args: &Args, url: &str, trace: &Trace) -> anyhow::Result<Summary> {
+fn play(args: &Args, url: &str, trace: &Trace, name: Option<String>) -> anyhow::Result<Summary> {
     let (mut count, mut keys, mut last, mut largest) = (0u64, 0, 0, 0);
     for operation in trace.operations()? {
         let operation = operation?;
@@ -89,5 +92,5 @@ fn play(args: &Args, url: &str, trace: &Trace) -> anyhow::Result<Summary> {
         run::preload(&Plan { sizes: sizes.clone(), ..plan.clone() }, "")?;
     }
     plan.played = Some(Played { trace: trace.clone(), speed: args.speed, rate });
-    run::measure("replay", &plan, &args.output)
+    run::measure("replay", &plan, &Output { name, ..args.output.clone() })
 }

@@ -24,7 +24,7 @@ use std::{path::Path, path::PathBuf, str::FromStr, time::Duration};
 /// requests was noticed 1 ms or more after their time, or if a thread of it ran (or waited for a core) for more than 95 % of the time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The server: redis://[[user]:password@]host[:port][/db], http://host[:port][/path, perhaps with {key}], memcache://host[:port]
+    /// The server: `redis://[[user]:password@]host[:port][/db]`, `http://host[:port][/path, perhaps with {key}]`, `memcache://host[:port]`
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
     /// What to ask (see above); may be repeated

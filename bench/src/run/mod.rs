@@ -73,7 +73,7 @@ pub(crate) fn finish(
         }
         fields.insert(name.to_owned(), value);
     }
-    keep(output, &object, &[&[summary.clone()], others].concat())?;
+    keep(output, &object, &[std::slice::from_ref(summary), others].concat())?;
     match output.json {
         true => report::line(out, &object),
         false => Ok(table::write(out, summary)?),

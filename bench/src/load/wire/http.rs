@@ -249,5 +249,5 @@ fn json_escape(key: &[u8], out: &mut Vec<u8>) {
         return;
     }
     let quoted = serde_json::Value::from(String::from_utf8_lossy(key)).to_string();
-    out.extend_from_slice(quoted[1..quoted.len() - 1].as_bytes());
+    out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
 }

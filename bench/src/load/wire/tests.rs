@@ -53,8 +53,11 @@ fn requests_read_as_the_protocols_say() {
     assert!(greeting.starts_with(b"*3\r\n$4\r\nAUTH\r\n$1\r\nu\r\n"));
 }
 
-/// (target, how it is asked, reply, error, found, missing); keys asked for: 2.
-const REPLIES: &[(&str, Expect, &str, Option<ErrorKind>, u32, u32)] = &[
+/// Target, how it is asked, reply, error, found, missing.
+type Case = (&'static str, Expect, &'static str, Option<ErrorKind>, u32, u32);
+
+/// Replies to requests for two keys.
+const REPLIES: &[Case] = &[
     (REDIS, Expect::Lookup, "$3\r\nabc\r\n", None, 1, 0),
     (REDIS, Expect::Lookup, "$-1\r\n", None, 0, 1),
     (REDIS, Expect::Lookup, "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n", None, 2, 1),

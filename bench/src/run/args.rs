@@ -16,7 +16,7 @@ use std::{path::Path, path::PathBuf, str::FromStr, time::Duration};
 /// last byte, `service` from the write: a server that stalls shows in the first, and only partly in the second. Without --rate the loop is closed:
 /// each connection sends its next request when a reply has come.
 ///
-/// Operations (--op): get, set, del, mget[:10], insert, scan[:100] (a read of consecutive keys), rmw (read, then write), mix:get=90,set=10, ycsb:a … ycsb:f,
+/// Operations (--op): get, set, del, mget (of 10 keys; mget:16), insert, scan (a read of 1 to 100 consecutive keys; scan:50), rmw (read, then write), mix:get=90,set=10, ycsb:a … ycsb:f,
 /// or requests as they are: 'GET /v0/entity?id={key}', 'POST /cache/v1/item {"key":"{key}","value":"{value}"}', 'HSET {key} f {value}'. Several --op
 /// form a mix; a weight stands before: '90%GET /a'.
 ///

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+/// Bytes of an entry that counts as small.
+const SMALL: usize = 128;
+
 /// The counters publish no other data, so relaxed order is enough everywhere.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -34,6 +37,11 @@ impl Budget {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
+    }
+
+    /// About how many entries one of so many shards can hold, all of them small.
+    pub(crate) fn entries(&self, shards: usize) -> usize {
+        (self.max_bytes() / SMALL).min(self.max_keys.unwrap_or(usize::MAX)) / shards
     }
 
     pub(crate) fn max_keys(&self) -> Option<usize> {

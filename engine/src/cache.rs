@@ -3,6 +3,7 @@
 use crate::{
     Expiry, Millis,
     budget::Budget,
+    changes::Changes,
     flight::{Flight, Lead, Wait},
     shard::{Key, Rules, Shard},
     stats::Stats,
@@ -100,6 +101,7 @@ impl Cache {
             budget: Budget::new(config.max_memory, config.max_keys),
             fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH)) + 2 * segment,
             hasher: FixedState::with_seed(seed),
+            changes: Changes::default(),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),
         };
@@ -146,12 +148,16 @@ impl Cache {
     /// Leads or joins the flight for a key, or for what is derived from it under `name`.
     pub(crate) fn join<R>(self: &Arc<Self>, mut shard: MutexGuard<'_, Shard>, key: Key<'_>, name: &[u8]) -> Lookup<R> {
         let (flight, begun) = shard.flights.join(key.hash, key.bytes, name);
-        if !begun {
-            return Lookup::Wait(Wait::new(flight));
+        if begun {
+            shard.settle(&self.rules.budget);
         }
-        shard.settle(&self.rules.budget);
         drop(shard);
-        Lookup::Lead(Lead::new(self.clone(), flight))
+        // What was missed may have expired.
+        self.rules.changes.settled();
+        match begun {
+            true => Lookup::Lead(Lead::new(self.clone(), flight)),
+            false => Lookup::Wait(Wait::new(flight)),
+        }
     }
 
     /// Has the processor fetch what reads of `keys` will look at, so that they wait for memory together and not one after
@@ -193,6 +199,8 @@ impl Cache {
         for slot in &self.shards {
             lock(&slot.0).mark_stale(&self.rules);
         }
+        self.rules.changes.cleared();
+        self.rules.changes.settled();
     }
 
     pub(crate) fn last_known(&self, key: Key<'_>, now: Millis) -> Option<Option<Bytes>> {
@@ -206,8 +214,11 @@ impl Cache {
         let key = Key { bytes: &flight.key, hash: flight.hash };
         if fenced || shard.lags(key, flight) {
             shard.drop_key(key);
+            self.rules.changes.changed(key.bytes, 0);
         }
         shard.settle(&self.rules.budget);
+        drop(shard);
+        self.rules.changes.settled();
     }
 
     /// Operations that lock one shard each.
@@ -230,8 +241,14 @@ impl Cache {
     }
 
     /// Forgets a key: its entry is removed and a fetch in flight will not be stored.
+    /// The listener hears of it even if there was none: something that is not here has changed.
     pub fn invalidate(&self, key: Key<'_>) {
-        lock(self.mutex(self.shard_of(key.hash))).delete(&self.rules, key, 0);
+        let mut shard = lock(self.mutex(self.shard_of(key.hash)));
+        if !shard.delete(&self.rules, key, 0) {
+            self.rules.changes.changed(key.bytes, 0);
+        }
+        drop(shard);
+        self.rules.changes.settled();
     }
 
     /// Removes what has expired, a bounded amount per lock taken. Call it every 100 ms or so.
@@ -239,6 +256,7 @@ impl Cache {
         for number in 0..self.shards() {
             while lock(self.mutex(number)).reclaim(&self.rules, now) {}
         }
+        self.rules.changes.settled();
     }
 
     /// Counters.

@@ -11,6 +11,8 @@
 //! - A key has a value or an anchor, not both: they may have been fetched through different queues, and then one may be older than
 //!   the other ([`Lead::overtake`](crate::Lead::overtake)).
 //! - Keys and names share the index. Records are told apart by their kind, so one name's being another's key costs misses, nothing else.
+//! - What is wanted for the first time (as far as the shard remembers, by fingerprints) is not worth a flight, unless something else derived from
+//!   its key is held: most of what is wanted once is not wanted again, and keeping it costs the source more than answering.
 //! - The two locks of a read and of a fill are taken one after the other. A read counts as of the first; a fill whose anchor went in
 //!   between is born an orphan.
 
@@ -55,7 +57,8 @@ impl<'a> Derived<'a> {
 
 impl Cache {
     /// A read of what was derived from `key` under `name` (not empty). One that misses joins or leads a flight for it, which every
-    /// fence of `key` fences; see [`Lead::name`](crate::Lead::name). Never [`Lookup::Absent`].
+    /// fence of `key` fences; see [`Lead::name`](crate::Lead::name). [`Lookup::Absent`]: it is not known to have been wanted before, nor
+    /// is anything else derived from `key` held, so ask for it without keeping the answer.
     pub fn lookup_derived<R>(
         self: &Arc<Self>,
         key: Key<'_>,
@@ -70,8 +73,19 @@ impl Cache {
                 return Lookup::Hit(answer);
             }
         }
-        let mut shard = lock(self.mutex(self.shard_of(key.hash)));
+        let number = self.shard_of(key.hash);
+        let mut shard = lock(self.mutex(number));
         shard.stats.misses += 1;
+        let again = shard.wanted.again(name.hash, self.rules.budget.entries(self.shards()));
+        if !again && !shard.find(key).is_some_and(|(_, entry)| is_anchor(&entry)) {
+            // The first time, there is more to be remembered.
+            shard.settle(&self.rules.budget);
+            drop(shard);
+            if self.rules.budget.is_over() {
+                self.tier().balance(number, now);
+            }
+            return Lookup::Absent;
+        }
         self.join(shard, key, name.bytes)
     }
 

@@ -1,6 +1,7 @@
 //! What is remembered of keys that are not held: fingerprints of those dropped lately, and how often keys were wanted.
 //!
-//! Both are sized by the number of entries held (about 4 bytes for each, all in all) and made at the first eviction.
+//! Both are sized by the number of entries held (about 4 bytes for each, all in all) and made at the first eviction. Of what is
+//! derived from keys it is remembered which was wanted lately ([`Wanted`]).
 
 /// Slots of a ghost's bucket: half a cache line.
 const WAYS: usize = 16;
@@ -52,11 +53,13 @@ impl Ghost {
         (&mut self.slots[at..at + WAYS], (hash as u16 & 0x7fff).max(1))
     }
 
-    fn insert(&mut self, hash: u64, flag: bool) {
+    /// True if it was in there.
+    fn insert(&mut self, hash: u64, flag: bool) -> bool {
         let (bucket, fingerprint) = self.bucket(hash);
-        let end = bucket.iter().position(|slot| slot >> 1 == fingerprint).unwrap_or(WAYS - 1);
-        bucket.copy_within(..end, 1);
+        let found = bucket.iter().position(|slot| slot >> 1 == fingerprint);
+        bucket.copy_within(..found.unwrap_or(WAYS - 1), 1);
         bucket[0] = fingerprint << 1 | u16::from(flag);
+        found.is_some()
     }
 
     fn take(&mut self, hash: u64) -> Option<Trace> {
@@ -66,6 +69,31 @@ impl Ghost {
         bucket.copy_within(age + 1.., age);
         bucket[WAYS - 1] = 0;
         Some(Trace { age, turned_away })
+    }
+}
+
+/// What was wanted lately and was not there, from the first time on.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted(Option<Ghost>);
+
+impl Wanted {
+    /// Notes that it is wanted. True if it was before, among the last `entries` or so.
+    pub(crate) fn again(&mut self, hash: u64, entries: usize) -> bool {
+        // The bound may have changed since it was made.
+        let suits = |ghost: &Ghost| (entries / 2..=2 * entries.max(WAYS)).contains(&ghost.slots.len());
+        match &mut self.0 {
+            Some(ghost) if suits(ghost) => ghost.insert(hash, false),
+            unfit => unfit.insert(Ghost::new(entries)).insert(hash, false),
+        }
+    }
+
+    /// Gives its memory back; false if it has none.
+    pub(crate) fn forget(&mut self) -> bool {
+        self.0.take().is_some()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |ghost| ghost.slots.len() * size_of::<u16>())
     }
 }
 
@@ -221,6 +249,19 @@ mod tests {
         assert!(old.len() > 60 && old.iter().all(|t| history.drops_since(*t) > 300.0));
         assert!(known(&mut history, 0..1000).len() < 30, "long gone, but for chance likenesses");
         assert!(known(&mut history, 9_900..10_000).len() < 5, "taken once");
+    }
+
+    #[test]
+    fn what_is_wanted_again_soon_enough_is_known() {
+        let mut wanted = Wanted::default();
+        assert_eq!(wanted.bytes(), 0, "nothing before it is needed");
+        let mut known = |range: std::ops::Range<u64>| range.filter(|n| wanted.again(hash(*n), 1600)).count();
+        assert!(known(0..1000) < 10, "the first time, but for chance likenesses");
+        assert!(known(0..1000) > 900);
+        assert!(known(0..1000) > 900, "and from then on");
+        known(10_000..20_000);
+        assert!(known(0..1000) < 30, "long gone");
+        assert_eq!(wanted.bytes(), 3200);
     }
 
     #[test]

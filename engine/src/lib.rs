@@ -9,6 +9,7 @@
 //!   wheel   what expires when        (`wheel`: four bytes for an entry that does)
 //!   flights who fetches what         (`flight`)
 //!   derived what was made from values, and goes with them   (`derived`)
+//!   changes who hears that a key is not what it was          (`changes`)
 //! ```
 //!
 //! What holds, always:
@@ -20,6 +21,7 @@
 
 mod budget;
 mod cache;
+mod changes;
 mod clock;
 mod derived;
 mod entry;
@@ -39,6 +41,7 @@ mod wheel;
 mod write;
 
 pub use cache::{Cache, Config, Lookup};
+pub use changes::{Listener, Listening};
 pub use derived::Derived;
 pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, Value, Write};
 pub use flight::{Fill, Lead, Outcome, Wait};

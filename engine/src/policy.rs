@@ -160,7 +160,7 @@ impl Shard {
     /// One step of making room. False if there was nothing to give.
     pub(crate) fn relieve(&mut self, rules: &Rules, now: Millis) -> bool {
         let compacted = rules.budget.bytes_over() && self.log.slack() > SLACK && self.compact(rules).is_some();
-        let relieved = compacted || self.evict(rules, now);
+        let relieved = compacted || self.evict(rules, now) || (rules.budget.bytes_over() && self.wanted.forget());
         self.settle(&rules.budget);
         relieved
     }
@@ -218,6 +218,7 @@ impl Shard {
             let hash = self.hash_at(rules, position);
             if record::expiry(record, meta).is_some_and(|at| at <= now) {
                 self.stats.expirations += 1;
+                self.tell_of(rules, position);
                 self.drop_entry(hash, position);
                 return true;
             }
@@ -243,6 +244,7 @@ impl Shard {
                 }
             }
             self.stats.evictions += u64::from(!meta.is_absent() || meta.is_hidden());
+            self.tell_of(rules, position);
             self.drop_entry(hash, position);
             return true;
         }

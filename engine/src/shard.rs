@@ -6,9 +6,11 @@
 use crate::{
     Millis,
     budget::{Budget, Charged},
+    changes::Changes,
     clock::Clock,
     entry::{Entry, LargeValue, Value},
     flight::Flights,
+    ghost::Wanted,
     index::{Index, ScanAt},
     log::{Log, Queue},
     policy::Policy,
@@ -45,6 +47,7 @@ pub(crate) struct Rules {
     /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
     pub(crate) fixed: usize,
     pub(crate) hasher: FixedState,
+    pub(crate) changes: Changes,
     /// Milliseconds; 0 for none.
     pub(crate) default_ttl: std::sync::atomic::AtomicU64,
     /// Per cent.
@@ -85,8 +88,12 @@ pub(crate) struct Shard {
     pub(crate) flights: Flights,
     pub(crate) wheel: Wheel,
     pub(crate) scratch: Vec<u8>,
+    /// By name, what is [derived](crate::derived) from the shard's keys.
+    pub(crate) wanted: Wanted,
     /// Entries of this version and below are out of date.
     stale: u64,
+    /// Who writes, for the listener; 0: it does not matter.
+    pub(crate) actor: u64,
 }
 
 impl Shard {
@@ -95,12 +102,14 @@ impl Shard {
             index: Index::new(),
             has_stale: false,
             stale: 0,
+            actor: 0,
             log: Log::new(segment),
             policy: Policy::new(),
             flights: Flights::default(),
             wheel: Wheel::new(),
             clock: Clock::default(),
             scratch: Vec::new(),
+            wanted: Wanted::default(),
             newest: u32::MAX,
             absent: 0,
             hidden: 0,
@@ -124,6 +133,7 @@ impl Shard {
             + self.flights.bytes()
             + self.clock.bytes()
             + self.scratch.capacity()
+            + self.wanted.bytes()
     }
 
     /// Puts what is held now on the account.
@@ -161,8 +171,17 @@ impl Shard {
 
     fn drop_expired(&mut self, rules: &Rules, key: Key<'_>, position: u32) {
         self.stats.expirations += 1;
+        self.tell_of(rules, position);
         self.drop_entry(key.hash, position);
         self.settle(&rules.budget);
+    }
+
+    /// The record at a position is about to go for reasons of our own.
+    #[inline]
+    pub(crate) fn tell_of(&self, rules: &Rules, position: u32) {
+        if !Meta::read(self.log.record(position)).is_absent() {
+            rules.changes.changed(self.log.key(position), 0);
+        }
     }
 
     #[inline(always)]
@@ -270,18 +289,23 @@ impl Shard {
         if let Some((position, _)) = old {
             self.drop_entry(key.hash, position);
         }
+        if present {
+            rules.changes.changed(key.bytes, self.actor);
+        }
         self.settle(&rules.budget);
         present
     }
 
-    /// Forgets everything but the version count and the counters.
+    /// Forgets everything but the version count, the counters and what was wanted.
     /// The contents come back to be dropped where no lock is held.
     pub(crate) fn clear(&mut self, rules: &Rules) -> Box<Shard> {
         let empty = Shard::new(self.log.segment_size());
         let mut old = std::mem::replace(self, empty);
         self.clock = std::mem::take(&mut old.clock);
+        self.wanted = std::mem::take(&mut old.wanted);
         self.charged = std::mem::take(&mut old.charged);
         self.stats = old.stats;
+        self.actor = old.actor;
         self.settle(&rules.budget);
         Box::new(old)
     }
@@ -317,6 +341,7 @@ impl Shard {
                     Some(at) if at <= now => {
                         let hash = self.hash_at(rules, position);
                         self.stats.expirations += 1;
+                        self.tell_of(rules, position);
                         self.drop_entry(hash, position);
                     }
                     // Other entries under the same hint come along: one hint for the earliest serves them all.

@@ -13,6 +13,7 @@ enum Op {
     Splice(u16, usize, usize),
     Expire(u16, u8),
     Lookup { key: u16, then: u8 },
+    Derived { key: u16, name: u8, len: usize, then: u8 },
     Invalidate(u16),
     Wait(Millis),
     Tick,
@@ -21,16 +22,18 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let key = 0..200_u16;
+    // A few are used often, so that what one operation leaves meets the next.
+    let key = prop_oneof![0..200_u16, 0..8_u16];
     let len = prop_oneof![8 => 0..60_usize, 2 => 0..2000_usize, 1 => 16_000..40_000_usize];
     prop_oneof![
         12 => (key.clone(), len.clone(), 0..6_u8, 0..8_u8).prop_map(|(key, len, expiry, condition)| Op::Set { key, len, expiry, condition }),
         8 => key.clone().prop_map(Op::Get),
         3 => key.clone().prop_map(Op::Delete),
         3 => (key.clone(), len.clone()).prop_map(|(k, l)| Op::Append(k, l)),
-        2 => (key.clone(), 0..3000_usize, len).prop_map(|(k, a, l)| Op::Splice(k, a, l)),
+        2 => (key.clone(), 0..3000_usize, len.clone()).prop_map(|(k, a, l)| Op::Splice(k, a, l)),
         3 => (key.clone(), 0..6_u8).prop_map(|(k, e)| Op::Expire(k, e)),
         6 => (key.clone(), 0..5_u8).prop_map(|(key, then)| Op::Lookup { key, then }),
+        6 => (key.clone(), 0..3_u8, len.clone(), 0..6_u8).prop_map(|(key, name, len, then)| Op::Derived { key, name, len, then }),
         1 => key.prop_map(Op::Invalidate),
         2 => (0..2000_u64).prop_map(Op::Wait),
         2 => Just(Op::Tick),
@@ -43,6 +46,8 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Default)]
 struct Model {
     entries: HashMap<Vec<u8>, (Vec<u8>, Option<Millis>)>,
+    /// What was derived from keys since they last changed, by key and name.
+    derived: HashMap<(Vec<u8>, u8), (Vec<u8>, Option<Millis>)>,
     serial: u8,
 }
 
@@ -52,6 +57,11 @@ impl Model {
             self.entries.remove(key);
         }
         self.entries.get_mut(key)
+    }
+
+    /// The key has changed.
+    fn changed(&mut self, key: &[u8]) {
+        self.derived.retain(|(of, _), _| of != key);
     }
 }
 
@@ -137,6 +147,7 @@ impl Run {
                     Stored::Replaced(_) => assert!(met && present),
                 }
                 if met {
+                    self.model.changed(&key);
                     let before = self.model.alive(&key, now).and_then(|e| e.1);
                     match apply(write.expiry, before, now) {
                         Some(at) => self.model.entries.insert(key.clone(), (value, at)),
@@ -157,6 +168,7 @@ impl Run {
                 let deleted = self.cache.tier().delete(self.cache.key(&key), now);
                 assert_eq!(deleted, self.model.alive(&key, now).is_some());
                 self.model.entries.remove(&key);
+                self.model.changed(&key);
                 self.agree(&key);
             }
             Op::Append(key, len) => {
@@ -167,6 +179,7 @@ impl Run {
                     .update(self.cache.key(&key), now, |_, _| (Change::Append(&more), ()))
                     .expect("it fits");
                 self.model.alive(&key, now);
+                self.model.changed(&key);
                 self.model.entries.entry(key.clone()).or_default().0.extend_from_slice(&more);
                 self.agree(&key);
             }
@@ -178,6 +191,7 @@ impl Run {
                     .update(self.cache.key(&key), now, |_, _| (Change::Splice(at, &more), ()))
                     .expect("it fits");
                 self.model.alive(&key, now);
+                self.model.changed(&key);
                 let value = &mut self.model.entries.entry(key.clone()).or_default().0;
                 value.resize(value.len().max(at + len), 0);
                 value[at..at + len].copy_from_slice(&more);
@@ -199,10 +213,12 @@ impl Run {
                 self.agree(&key);
             }
             Op::Lookup { key, then } => self.lookup(&key_bytes(key), then),
+            Op::Derived { key, name, len, then } => self.derived(&key_bytes(key), name, len, then),
             Op::Invalidate(key) => {
                 let key = key_bytes(key);
                 self.cache.invalidate(self.cache.key(&key));
                 self.model.entries.remove(&key);
+                self.model.changed(&key);
                 self.agree(&key);
             }
             Op::Wait(ms) => self.now += ms,
@@ -225,6 +241,7 @@ impl Run {
             Op::Clear => {
                 self.cache.tier().clear();
                 self.model.entries.clear();
+                self.model.derived.clear();
             }
         }
     }
@@ -242,6 +259,9 @@ impl Run {
             Lookup::Lead(lead) => {
                 assert_eq!(wanted, None);
                 assert!(matches!(self.cache.lookup(hashed, now, |_| ()), Lookup::Wait(_)));
+                if then < 4 {
+                    self.model.changed(key);
+                }
                 let value = self.value(30);
                 let fetched = Outcome::Value(value.clone().into());
                 match then {
@@ -270,6 +290,75 @@ impl Run {
                 self.agree(key);
             }
         }
+    }
+
+    /// What is found is what was derived last, since the key last changed.
+    fn derived(&mut self, key: &[u8], name: u8, len: usize, then: u8) {
+        use crate::{Fill, Lookup, Outcome};
+        let now = self.now;
+        let of_name = (key.to_vec(), name);
+        let named = [&b"derived"[..], &[name], key].concat();
+        let (hashed, named) = (self.cache.key(key), self.cache.key(&named));
+        let known = self.model.derived.get(&of_name).filter(|known| known.1.is_none_or(|at| at > now)).cloned();
+        let read = || self.cache.lookup_derived(hashed, named, now, |derived| derived.as_bytes().to_vec());
+        let lead = match read() {
+            Lookup::Hit(value) => return assert_eq!(Some(value), known.map(|known| known.0)),
+            Lookup::Wait(_) => panic!("no flight outlives its step"),
+            Lookup::Absent => {
+                assert!(known.is_none() || !self.exact);
+                match read() {
+                    Lookup::Lead(lead) => lead,
+                    other => panic!("wanted twice: {other:?}"),
+                }
+            }
+            Lookup::Lead(lead) => lead,
+        };
+        assert!(known.is_none() || !self.exact);
+        assert!(matches!(read(), Lookup::Wait(_)));
+        self.model.derived.remove(&of_name);
+        let value = self.value(len);
+        let fetched = Outcome::Value(value.clone().into());
+        let expiry = if then == 1 { Expiry::At(now + 5000) } else { Expiry::Never };
+        match then {
+            0 | 1 => {
+                lead.sent_through(1);
+                if lead.finish(fetched, Fill::Store(expiry), now) {
+                    // Its key has no value beside it.
+                    self.model.entries.remove(key);
+                    self.model.derived.insert(of_name, (value.clone(), (then == 1).then_some(now + 5000)));
+                    match self.cache.lookup_derived(hashed, named, now, |derived| derived.as_bytes() == value) {
+                        Lookup::Hit(same) => assert!(same),
+                        other => assert!(!self.exact, "{other:?}"),
+                    }
+                } else {
+                    assert!(!self.exact);
+                    self.agree(key);
+                }
+            }
+            2 | 3 => {
+                let write = Write::new(&value);
+                match then {
+                    2 => drop(self.cache.tier().set(hashed, write, now).expect("it fits")),
+                    _ => self.cache.invalidate(hashed),
+                }
+                assert!(!lead.finish(fetched, Fill::Store(expiry), now), "the fence moved");
+                self.model.changed(key);
+                self.model.entries.remove(key);
+                if then == 2 {
+                    self.model.entries.insert(key.to_vec(), (value, None));
+                }
+            }
+            4 => {
+                // Another queue's answer about the key came first: what was derived before may be newer, and goes.
+                lead.sent_through(2);
+                lead.overtake();
+                self.model.changed(key);
+                self.model.entries.remove(key);
+                drop(lead);
+            }
+            _ => drop(lead),
+        }
+        self.agree(key);
     }
 
     fn scan(&mut self) {

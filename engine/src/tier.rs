@@ -27,6 +27,13 @@ impl<'t> Tier<'t> {
         Tier { cache, held: Some(held) }
     }
 
+    /// Names who makes the changes from now on, for the listener. Only under locks that are held: what others do meanwhile is not theirs.
+    pub fn act_as(&mut self, actor: u64) {
+        for (_, shard) in self.held.iter_mut().flatten() {
+            shard.actor = actor;
+        }
+    }
+
     /// The cache that this works on.
     pub fn cache(&self) -> &'t Cache {
         self.cache
@@ -134,6 +141,8 @@ impl<'t> Tier<'t> {
             let old = self.on(number, |shard| shard.clear(rules));
             drop(old);
         }
+        // Only now: who reads while it goes on hears of it, too.
+        rules.changes.cleared();
     }
 
     /// Visits about `count` entries from `cursor` (0 to begin) and returns the next cursor (0: done). An entry that is there
@@ -174,5 +183,15 @@ impl<'t> Tier<'t> {
             let number = (seed as usize % shards + step) % shards;
             self.on(number, |shard| shard.random(seed, now, |entry| read.take().map(|read| read(entry)))).flatten()
         })
+    }
+}
+
+impl Drop for Tier<'_> {
+    fn drop(&mut self) {
+        if self.held.is_some() {
+            self.act_as(0);
+            self.held = None;
+        }
+        self.cache.rules.changes.settled();
     }
 }

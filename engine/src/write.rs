@@ -48,6 +48,7 @@ impl Shard {
         }
         self.flights.fence(key.hash, key.bytes);
         let version = self.put(rules, key, old.map(|o| o.0), write.value, write.flags, write.expiry, now);
+        rules.changes.changed(key.bytes, self.actor);
         self.make_room(rules, now);
         Ok(if present { Stored::Replaced(version) } else { Stored::Created(version) })
     }
@@ -140,6 +141,14 @@ impl Shard {
                     self.expire(rules, key, position, expiry, now);
                 }
             }
+        }
+        let changed = match change {
+            Change::Keep => false,
+            Change::Delete | Change::Expire(_) => present.is_some(),
+            Change::Put(_) | Change::Append(_) | Change::Splice(..) => true,
+        };
+        if changed {
+            rules.changes.changed(key.bytes, self.actor);
         }
         Ok(())
     }

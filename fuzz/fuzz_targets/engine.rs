@@ -2,7 +2,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use larder_engine::{Cache, Change, Config, Expiry, Write};
+use larder_engine::{Cache, Change, Config, Expiry, Fill, Lookup, Outcome, Write};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 
@@ -22,6 +22,7 @@ enum Op {
     Expire { key: u8, life: Option<u16> },
     Get { key: u8 },
     Delete { key: u8 },
+    Derived { key: u8, name: u8, len: u16, life: Option<u16> },
     Scan { count: u8 },
     Wait { ms: u16 },
     Tick,
@@ -37,6 +38,8 @@ fuzz_target!(|input: Input| {
         ..Config::default()
     });
     let mut model: HashMap<Vec<u8>, (Vec<u8>, Option<u64>)> = HashMap::new();
+    // What was derived from keys since they last changed.
+    let mut derived: HashMap<(Vec<u8>, u8), (Vec<u8>, Option<u64>)> = HashMap::new();
     let (mut now, mut serial) = (1_u64 << 40, 0_u8);
     // Every eighth key is too long for a segment.
     let name = |key: u8| vec![key; if key % 8 == 7 { 2000 } else { 1 + usize::from(key % 32) }];
@@ -45,6 +48,9 @@ fuzz_target!(|input: Input| {
         serial = serial.wrapping_add(1);
         let at = |life: Option<u16>| life.map_or(Expiry::Never, |ms| Expiry::At(now + u64::from(ms)));
         let until = |life: Option<u16>| life.map(|ms| now + u64::from(ms));
+        if let Op::Set { key, .. } | Op::Append { key, .. } | Op::Splice { key, .. } | Op::Delete { key } = &op {
+            derived.retain(|(of, _), _| *of != name(*key));
+        }
         match op {
             Op::Set { key, len, life } => {
                 let (key, value) = (name(key), vec![serial; usize::from(len)]);
@@ -91,6 +97,30 @@ fuzz_target!(|input: Input| {
                 model.remove(&key);
                 assert!(tier.peek(cache.key(&key), now, |_| ()).is_none());
             }
+            Op::Derived { key, name: of, len, life } => {
+                let key = name(key);
+                let named = [&b"derived"[..], &[of], &key].concat();
+                let (hashed, named) = (cache.key(&key), cache.key(&named));
+                match cache.lookup_derived(hashed, named, now, |found| found.as_bytes().to_vec()) {
+                    Lookup::Hit(value) => {
+                        let known = derived.get(&(key, of)).expect("it was derived since the key changed");
+                        assert!(known.0 == value && known.1.is_none_or(|at| at > now));
+                    }
+                    Lookup::Absent => {}
+                    Lookup::Wait(_) => panic!("no flight outlives its step"),
+                    Lookup::Lead(lead) => {
+                        let value = vec![serial; usize::from(len)];
+                        derived.remove(&(key.clone(), of));
+                        lead.sent_through(1);
+                        if lead.finish(Outcome::Value(value.clone().into()), Fill::Store(at(life)), now) {
+                            // Its key has no value beside it.
+                            assert!(tier.peek(hashed, now, |_| ()).is_none());
+                            model.remove(&key);
+                            derived.insert((key, of), (value, until(life)));
+                        }
+                    }
+                }
+            }
             Op::Scan { count } => {
                 let mut cursor = 0;
                 loop {
@@ -107,6 +137,7 @@ fuzz_target!(|input: Input| {
             Op::Clear => {
                 tier.clear();
                 model.clear();
+                derived.clear();
                 assert!(tier.is_empty());
             }
         }

@@ -1,9 +1,9 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     config::{Coherence, GroupSettings, Settings, SourceUrl},
-    dispatch::Calls,
+    dispatch::{Calls, PubSub, Tracking},
     http,
-    net::{RunError, clients::Clients, drain::Drain, throttle::Throttle},
+    net::{RunError, clients::Clients, drain::Drain, inbox::Backlog, pause::Pause, throttle::Throttle},
     read::{Group, Policy, Writes, watch},
     source::{Limits, SourceSetup},
     telemetry::{Counters, Logs, Telemetry},
@@ -35,8 +35,16 @@ pub struct App {
     pub calls: Calls,
     /// Who is connected: CLIENT LIST, CLIENT KILL.
     pub clients: Arc<Clients>,
+    /// What clients may leave lying of what they are told unasked.
+    pub backlog: Arc<Backlog>,
+    /// Which clients hold copies of what, as far as it is Larder that knows.
+    pub tracking: Arc<Tracking>,
+    /// Who has subscribed to what, without a source.
+    pub pubsub: Arc<PubSub>,
     /// The limiters, `None` when nothing is limited.
     pub throttle: Option<Throttle>,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
     /// Whether the process is on its way out.
     pub drain: Drain,
     /// Drawn at random at the start: tells this life of the server from all others (entity tags).
@@ -75,14 +83,25 @@ impl App {
     /// # Errors
     /// [`RunError::Source`]: a source names a file or host that cannot be used.
     pub fn new(settings: Settings, logs: Logs, bound: Bound, connections: usize) -> Result<App, RunError> {
+        let backlog = Arc::new(Backlog::new(settings.max_backlog));
+        let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
+        let caches: Vec<_> = settings.groups.iter().map(cache).collect();
+        // The Redis protocol serves the first group only.
+        if let Some(cache) = caches.first() {
+            cache.set_listener(tracking.clone());
+        }
         Ok(App {
             bound,
             telemetry: Telemetry::new(settings.threads, logs),
-            caches: settings.groups.iter().map(cache).collect(),
+            caches,
+            pubsub: Arc::new(PubSub::new(backlog.clone())),
+            tracking,
+            backlog,
             sources: sources(&settings)?,
             writes: settings.groups.iter().map(|_| Arc::default()).collect(),
             clients: Arc::new(Clients::new(settings.threads, connections)),
             throttle: Throttle::new(&settings),
+            pause: Pause::default(),
             drain: Drain::default(),
             calls: Calls::new(settings.threads),
             instance: RandomState::new().hash_one(0),
@@ -118,6 +137,7 @@ fn policy(group: &GroupSettings) -> Policy {
 fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
     let limits = Limits {
         timeout: settings.source_timeout,
+        slow_timeout: settings.source_slow_timeout.max(settings.source_timeout),
         max_in_flight: settings.source_max_in_flight,
         connections: settings.source_connections,
         max_value: settings.max_value,

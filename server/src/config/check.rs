@@ -150,9 +150,14 @@ fn compare(scope: &Scope, top: &Layer, problems: &mut Vec<String>) {
     }
 }
 
+/// What all keys begin with is written `*`.
+fn tracking_prefixes(scope: &Scope) -> Vec<&str> {
+    scope.texts("tracking-prefixes").into_iter().map(|prefix| if prefix == "*" { "" } else { prefix }).collect()
+}
+
 /// Redis refuses prefixes of which one begins with another.
 fn compare_prefixes(scope: &Scope, problems: &mut Vec<String>) {
-    let prefixes = scope.texts("tracking-prefixes");
+    let prefixes = tracking_prefixes(scope);
     let name = scope.group.as_ref().map_or(String::new(), |group| format!("groups.{group}."));
     let origin = &scope.effective("tracking-prefixes").origin;
     for (at, one) in prefixes.iter().enumerate() {
@@ -183,11 +188,15 @@ fn settings(scopes: &[Scope]) -> Settings {
         max_body: top.number("max-body"),
         max_headers: top.number("max-headers"),
         max_pipeline: top.number("max-pipeline"),
+        max_backlog: top.number("max-backlog"),
+        tracking_table_max_keys: top.number("tracking-table-max-keys"),
         max_connections: top.number("max-connections"),
         idle_timeout: top.duration("idle-timeout"),
         header_timeout: top.duration("header-timeout").unwrap_or_default(),
         grace: top.duration("grace").unwrap_or_default(),
+        moving_endpoint: top.text("moving-endpoint").map(Into::into),
         source_timeout: top.duration("source-timeout").unwrap_or_default(),
+        source_slow_timeout: top.duration("source-slow-timeout").unwrap_or_default(),
         source_max_in_flight: top.number("source-max-in-flight"),
         source_connections: top.number("source-connections"),
         throttle_client: rate("throttle"),
@@ -211,7 +220,7 @@ fn group(scope: &Scope) -> GroupSettings {
         ttl_jitter: scope.number("ttl-jitter") as u8,
         negative_ttl: scope.duration("negative-ttl"),
         coherence: Coherence::from_name(scope.text("coherence").unwrap_or_default()),
-        tracking_prefixes: scope.texts("tracking-prefixes").into_iter().map(str::to_string).collect(),
+        tracking_prefixes: tracking_prefixes(scope).into_iter().map(str::to_string).collect(),
         cache_replies: scope.count("cache-replies"),
     }
 }

@@ -1,6 +1,6 @@
 //! `larder config print`: the effective values as a TOML file, each with where it comes from.
 use super::{
-    Config, SourceUrl,
+    Config, Deployment, SourceUrl,
     check::Effective,
     raw::Origin,
     table::{Fallback, Section},
@@ -59,7 +59,10 @@ fn line(effective: &Effective) -> (String, String) {
 fn holds_secret(value: &Value) -> bool {
     match value {
         Value::Secret(_) => true,
-        Value::Source(SourceUrl::Redis(url)) => url.password.is_some(),
+        Value::Source(SourceUrl::Redis(url)) => {
+            url.password.is_some()
+                || matches!(&url.deployment, Deployment::Sentinel(sentinels) if sentinels.password.is_some())
+        }
         _ => false,
     }
 }

@@ -20,11 +20,18 @@ pub struct Settings {
     /// Bytes of an HTTP request's head.
     pub max_headers: usize,
     pub max_pipeline: usize,
+    /// Bytes of messages and invalidations.
+    pub max_backlog: usize,
+    /// 0: any number.
+    pub tracking_table_max_keys: usize,
     pub max_connections: usize,
     pub idle_timeout: Option<Duration>,
     pub header_timeout: Duration,
     pub grace: Duration,
+    /// Host and port.
+    pub moving_endpoint: Option<String>,
     pub source_timeout: Duration,
+    pub source_slow_timeout: Duration,
     pub source_max_in_flight: usize,
     /// Per thread and source.
     pub source_connections: usize,

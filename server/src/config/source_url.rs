@@ -8,11 +8,12 @@ use std::{fmt, path::PathBuf, str::FromStr};
 pub enum SourceUrl {
     /// `none:`: the memory tier is all there is.
     None,
-    /// `redis://`, `rediss://`, `unix://`
+    /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
     Redis(RedisUrl),
 }
 
-/// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or `unix://[user[:password]@]/path[?db=N]`.
+/// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or `unix://[user[:password]@]/path[?db=N]`; for several servers see
+/// [`Deployment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     /// Where it listens.
@@ -25,10 +26,42 @@ pub struct RedisUrl {
     pub password: Option<Secret>,
     /// Database for SELECT.
     pub database: u32,
+    /// One server, or several.
+    pub deployment: Deployment,
+}
+
+/// What stands behind the address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Deployment {
+    /// The server itself.
+    #[default]
+    Single,
+    /// `redis+cluster://[user[:password]@]host[:port][,host[:port]…][?read-from=replica]`: a Redis Cluster, which any of these knows.
+    Cluster {
+        /// The nodes to ask besides `address`.
+        seeds: Vec<RedisAddress>,
+        /// Misses are read from replicas where there are any, else from masters.
+        from_replicas: bool,
+    },
+    /// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/service[/database]`: the master that Sentinels name.
+    Sentinel(Box<SentinelUrl>),
+}
+
+/// Who names the master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentinelUrl {
+    /// The Sentinels besides the URL's address.
+    pub others: Vec<RedisAddress>,
+    /// The name under which they know the master.
+    pub service: String,
+    /// User for AUTH with the Sentinels (`sentinel-user`); the URL's own is the server's.
+    pub user: Option<String>,
+    /// Password for AUTH with the Sentinels (`sentinel-password`).
+    pub password: Option<Secret>,
 }
 
 /// Where a Redis source listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(missing_docs)]
 pub enum RedisAddress {
     /// A host name or address (IPv6 without brackets) and port.
@@ -50,11 +83,14 @@ pub struct TlsUrl {
     pub insecure: bool,
 }
 
-const SCHEMES: &[&str] = &["none", "redis", "rediss", "unix"];
+const SCHEMES: &[&str] =
+    &["none", "redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"];
 /// Named in the design, not built yet.
-const LATER: &[&str] = &["redis+cluster", "http", "https", "table", "disk", "demo"];
-const VALID: &str = "sources are none:, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N";
+const LATER: &[&str] = &["http", "https", "table", "disk", "demo"];
+const VALID: &str = "sources are none:, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
+    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB";
 const DEFAULT_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 
 impl FromStr for SourceUrl {
     type Err = String;
@@ -88,10 +124,11 @@ impl FromStr for SourceUrl {
         let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
         let mut url = RedisUrl {
             address: RedisAddress::Unix(PathBuf::new()),
-            tls: (scheme == "rediss").then(TlsUrl::default),
+            tls: scheme.starts_with("rediss").then(TlsUrl::default),
             user: some(decode(user, "user")?),
             password: some(decode(password, "password")?).map(Secret::from),
             database: 0,
+            deployment: Deployment::Single,
         };
         if scheme == "unix" {
             if !host.is_empty() || path.len() < 2 {
@@ -101,8 +138,29 @@ impl FromStr for SourceUrl {
         } else if path.contains('@') {
             // Nothing of it may be shown: it is part of a password.
             return Err("a / in a user or password is written %2F".to_string());
+        } else if scheme.ends_with("+cluster") {
+            if path.len() > 1 {
+                return Err("a cluster has one database: write redis+cluster://HOST:PORT,HOST:PORT".to_string());
+            }
+            let (first, seeds) = several(host, DEFAULT_PORT)?;
+            url.address = first;
+            url.deployment = Deployment::Cluster { seeds, from_replicas: false };
+        } else if scheme.ends_with("+sentinel") {
+            let (service, number) =
+                path[path.len().min(1)..].split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
+            if service.is_empty() {
+                return Err(
+                    "the master's name is missing: write redis+sentinel://HOST:PORT,HOST:PORT/SERVICE".to_string()
+                );
+            }
+            let (first, others) = several(host, SENTINEL_PORT)?;
+            url.address = first;
+            url.database = database(number)?;
+            let service = decode(service, "service")?;
+            let sentinels = SentinelUrl { others, service, user: None, password: None };
+            url.deployment = Deployment::Sentinel(Box::new(sentinels));
         } else {
-            url.address = tcp(host)?;
+            url.address = tcp(host, DEFAULT_PORT)?;
             url.database = database(path.trim_start_matches('/'))?;
         }
         url.query(query)?;
@@ -116,6 +174,25 @@ impl RedisUrl {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decode(value, name)?;
             let unix = matches!(self.address, RedisAddress::Unix(_));
+            match (name, &mut self.deployment) {
+                ("read-from", Deployment::Cluster { from_replicas, .. }) => {
+                    *from_replicas = match value.as_str() {
+                        "replica" => true,
+                        "primary" => false,
+                        _ => return Err(format!("read-from is primary or replica, not `{value}`")),
+                    };
+                    continue;
+                }
+                ("sentinel-user", Deployment::Sentinel(sentinels)) => {
+                    sentinels.user = some(value);
+                    continue;
+                }
+                ("sentinel-password", Deployment::Sentinel(sentinels)) => {
+                    sentinels.password = some(value).map(Secret::from);
+                    continue;
+                }
+                _ => {}
+            }
             match (name, &mut self.tls) {
                 ("db", None) if unix => self.database = database(&value)?,
                 ("ca", Some(tls)) => tls.ca = some(value).map(PathBuf::from),
@@ -129,13 +206,17 @@ impl RedisUrl {
                     }
                 }
                 (_, Some(_)) => {
-                    return Err(format!("unknown parameter `{name}`: rediss:// takes ca, cert, key and insecure"));
+                    let more = self.deployment.parameters().map_or(String::new(), |more| format!(", {more}"));
+                    return Err(format!(
+                        "unknown parameter `{name}`: rediss:// takes ca, cert, key and insecure{more}"
+                    ));
                 }
                 (_, None) if unix => {
                     return Err(format!("unknown parameter `{name}`: unix:// takes db"));
                 }
                 (_, None) => {
-                    return Err(format!("unknown parameter `{name}`: redis:// takes none"));
+                    let any = self.deployment.parameters().unwrap_or("none");
+                    return Err(format!("unknown parameter `{name}`: redis:// takes {any}"));
                 }
             }
         }
@@ -146,7 +227,25 @@ impl RedisUrl {
     }
 }
 
-fn tcp(authority: &str) -> Result<RedisAddress, String> {
+impl Deployment {
+    /// The parameters that it takes.
+    fn parameters(&self) -> Option<&'static str> {
+        match self {
+            Deployment::Single => None,
+            Deployment::Cluster { .. } => Some("read-from"),
+            Deployment::Sentinel(_) => Some("sentinel-user and sentinel-password"),
+        }
+    }
+}
+
+/// Addresses between commas: the first, and the others.
+fn several(authority: &str, default_port: u16) -> Result<(RedisAddress, Vec<RedisAddress>), String> {
+    let mut all = authority.split(',').map(|one| tcp(one, default_port));
+    let first = all.next().unwrap_or_else(|| tcp("", default_port))?;
+    Ok((first, all.collect::<Result<_, _>>()?))
+}
+
+fn tcp(authority: &str, default_port: u16) -> Result<RedisAddress, String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
             Some((host, port)) if host.parse::<std::net::Ipv6Addr>().is_ok() => (host, port),
@@ -155,7 +254,7 @@ fn tcp(authority: &str) -> Result<RedisAddress, String> {
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => DEFAULT_PORT,
+        None if port.is_empty() => default_port,
         Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => match port.parse() {
             Ok(port) if port != 0 => port,
             _ => return Err(format!("`{port}` is not a port (1 to 65535)")),
@@ -210,12 +309,28 @@ const RESERVED: &AsciiSet = &CONTROLS
     .add(b'\\');
 const RESERVED_IN_PATH: &AsciiSet = &RESERVED.remove(b'/').remove(b':').remove(b'@');
 
+/// As in a URL; a socket's path as it is.
+impl fmt::Display for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RedisAddress::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            RedisAddress::Tcp { host, port } => write!(f, "{}:{port}", utf8_percent_encode(host, RESERVED)),
+            RedisAddress::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (&self.address, &self.tls) {
-            (RedisAddress::Unix(_), _) => "unix://",
-            (_, Some(_)) => "rediss://",
-            (_, None) => "redis://",
+            (RedisAddress::Unix(_), _) => "unix",
+            (_, Some(_)) => "rediss",
+            (_, None) => "redis",
+        })?;
+        f.write_str(match &self.deployment {
+            Deployment::Single => "://",
+            Deployment::Cluster { .. } => "+cluster://",
+            Deployment::Sentinel(_) => "+sentinel://",
         })?;
         if let Some(user) = &self.user {
             write!(f, "{}", utf8_percent_encode(user, RESERVED))?;
@@ -235,12 +350,22 @@ impl fmt::Display for RedisUrl {
                     query.push(format!("db={}", self.database));
                 }
             }
-            RedisAddress::Tcp { host, port } if host.contains(':') => {
-                write!(f, "[{host}]:{port}/{}", self.database)?;
+            address @ RedisAddress::Tcp { .. } => write!(f, "{address}")?,
+        }
+        match &self.deployment {
+            Deployment::Single if matches!(self.address, RedisAddress::Unix(_)) => {}
+            Deployment::Single => write!(f, "/{}", self.database)?,
+            Deployment::Cluster { seeds, from_replicas } => {
+                seeds.iter().try_for_each(|seed| write!(f, ",{seed}"))?;
+                query.extend(from_replicas.then(|| "read-from=replica".to_string()));
             }
-            RedisAddress::Tcp { host, port } => {
-                let host = utf8_percent_encode(host, RESERVED);
-                write!(f, "{host}:{port}/{}", self.database)?;
+            Deployment::Sentinel(sentinels) => {
+                let SentinelUrl { others, service, user, password } = &**sentinels;
+                others.iter().try_for_each(|other| write!(f, ",{other}"))?;
+                write!(f, "/{}/{}", utf8_percent_encode(service, RESERVED), self.database)?;
+                query
+                    .extend(user.as_ref().map(|user| format!("sentinel-user={}", utf8_percent_encode(user, RESERVED))));
+                query.extend(password.is_some().then(|| "sentinel-password=***".to_string()));
             }
         }
         if let Some(tls) = &self.tls {
@@ -293,6 +418,17 @@ mod tests {
                 insecure: true
             })
         );
+        let url = redis("redis+cluster://u:p@a,b:7001,[::1]:7002?read-from=replica");
+        assert_eq!(url.address, tcp("a", 6379));
+        let seeds = vec![tcp("b", 7001), tcp("::1", 7002)];
+        assert_eq!(url.deployment, Deployment::Cluster { seeds, from_replicas: true });
+        let url = redis("rediss+sentinel://:p@a,b:1/my%2Fmaster/3?sentinel-user=s&sentinel-password=q");
+        assert_eq!((url.address, url.database, url.tls), (tcp("a", 26379), 3, Some(TlsUrl::default())));
+        let (service, user, password) = ("my/master".to_string(), Some("s".to_string()), Some("q".to_string().into()));
+        assert_eq!(
+            url.deployment,
+            Deployment::Sentinel(Box::new(SentinelUrl { others: vec![tcp("b", 1)], service, user, password }))
+        );
         let url = redis("unix://u:p@/run/redis.sock?db=3");
         assert_eq!(url.address, RedisAddress::Unix("/run/redis.sock".into()));
         assert_eq!((url.user.as_deref(), url.password.as_deref(), url.database), (Some("u"), Some("p"), 3));
@@ -309,7 +445,13 @@ mod tests {
             ("table:x", "source table: is not available in this version"),
             ("disk:x", "source disk: is not available in this version"),
             ("demo:", "source demo: is not available in this version"),
-            ("redis+cluster://h", "source redis+cluster: is not available in this version"),
+            ("redis+cluster://h/1", "a cluster has one database"),
+            ("redis+cluster://h,", "the source's host is missing"),
+            ("redis+cluster://h?read-from=any", "read-from is primary or replica, not `any`"),
+            ("redis+cluster://h?db=1", "unknown parameter `db`: redis:// takes read-from"),
+            ("redis+sentinel://h", "the master's name is missing"),
+            ("redis+sentinel://h/m?x=1", "unknown parameter `x`: redis:// takes sentinel-user and sentinel-password"),
+            ("redis+clutser://h", "unknown source redis+clutser:, did you mean redis+cluster:?"),
             ("redis:h", "sources are none:"),
             ("none://x", "sources are none:"),
             ("redis://", "the source's host is missing"),
@@ -339,15 +481,25 @@ mod tests {
         let url = redis("rediss://user:hunter2@h:1/2?cert=a&key=b");
         assert_eq!(url.to_string(), "rediss://user:***@h:1/2?cert=a&key=b");
         assert!(!format!("{url:?}").contains("hunter2"), "{url:?}");
+        let url = redis("redis+sentinel://h:1,i:2/m?sentinel-password=hunter2");
+        assert_eq!(url.to_string(), "redis+sentinel://h:1,i:2/m/0?sentinel-password=***");
+        assert!(!format!("{url:?}").contains("hunter2"), "{url:?}");
         let error = "redis://:hunter2@h:x".parse::<SourceUrl>().unwrap_err();
         assert!(!error.contains("hunter2"), "{error}");
     }
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back(host in "[a-z0-9.-]{1,20}|::1", port in 1u16.., database: u32, user in proptest::option::of("\\PC{1,10}"), unix: bool, tls: bool) {
+        fn what_is_shown_reads_back(host in "[a-z0-9.-]{1,20}|::1", port in 1u16.., database: u32, user in proptest::option::of("\\PC{1,10}"), unix: bool, tls: bool, several in 0..3) {
             let address = if unix { RedisAddress::Unix(format!("/{host}").into()) } else { RedisAddress::Tcp { host, port } };
-            let url = RedisUrl { address, tls: (tls && !unix).then(TlsUrl::default), user, password: None, database };
+            let others = vec![tcp("::2", port), tcp("other", 1)];
+            let deployment = match several {
+                1 if !unix => Deployment::Cluster { seeds: others, from_replicas: tls },
+                2 if !unix => Deployment::Sentinel(Box::new(SentinelUrl { others, service: "a/b?".to_string(), user: user.clone(), password: None })),
+                _ => Deployment::Single,
+            };
+            let database = if matches!(deployment, Deployment::Cluster { .. }) { 0 } else { database };
+            let url = RedisUrl { address, tls: (tls && !unix).then(TlsUrl::default), user, password: None, database, deployment };
             prop_assert_eq!(redis(&url.to_string()), url);
         }
         #[test]

@@ -81,6 +81,8 @@ pub enum Kind {
     Path,
     /// What keys begin with.
     Prefix,
+    /// A host and a port, which are not looked up here.
+    Endpoint,
     /// Any text; it is not shown.
     Secret,
     /// One of these names.
@@ -115,6 +117,7 @@ impl Setting {
             Kind::Source => "URL",
             Kind::Path => "DIR",
             Kind::Prefix => "PREFIX",
+            Kind::Endpoint => "HOST:PORT",
             Kind::Secret => "TEXT",
             Kind::Choice(_) => "NAME",
         }
@@ -252,7 +255,7 @@ pub const TABLE: &[Setting] = &[
         per_group: true,
         also: &["REDIS_HOST", "REDIS_PORT"],
         example: "redis://127.0.0.1:6379/0",
-        help: "What answers a miss and takes writes: `none:`, `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`) or `unix:///PATH[?db=N]`.",
+        help: "What answers a miss and takes writes: `none:`, `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`).",
         ..ROW
     },
     Setting {
@@ -273,7 +276,7 @@ pub const TABLE: &[Setting] = &[
         many: true,
         per_group: true,
         example: "user:",
-        help: "With `coherence` `coherent`: has Redis announce every change of a key that begins with one of these (`BCAST`), and keeps only such keys, instead of having Redis remember each key that was read. None may begin with another.",
+        help: "With `coherence` `coherent`: has Redis announce every change of a key that begins with one of these (`BCAST`), and keeps only such keys, instead of having Redis remember each key that was read; `*`: every key. None may begin with another.",
         ..ROW
     },
     Setting {
@@ -294,6 +297,15 @@ pub const TABLE: &[Setting] = &[
         default: Is("1s"),
         example: "250ms",
         help: "Deadline of one fetch or write, waiting for a connection included.",
+        ..ROW
+    },
+    Setting {
+        name: "source-slow-timeout",
+        section: Section::Source,
+        kind: Kind::Duration { min: 1, max: DAY },
+        default: Is("1m"),
+        example: "10m",
+        help: "Deadline of forwarded commands that may keep Redis busy for long: scripts and functions, KEYS, SORT, LCS, and what Redis's own table calls dangerous. They have a connection of their own, which each thread's clients share. What is shorter than source-timeout counts as that.",
         ..ROW
     },
     Setting {
@@ -358,6 +370,24 @@ pub const TABLE: &[Setting] = &[
         default: Is("1024"),
         example: "128",
         help: "Commands of one Redis connection that may wait for the source at a time; beyond it the connection is not read until one is answered.",
+        ..ROW
+    },
+    Setting {
+        name: "max-backlog",
+        section: Section::Limits,
+        kind: Kind::Size { min: 64 * KIB, max: 16 << 30 },
+        default: Is("32MiB"),
+        example: "8MiB",
+        help: "Messages and invalidations that a Redis client may leave unread; one that leaves more is cut off, and INFO counts it.",
+        ..ROW
+    },
+    Setting {
+        name: "tracking-table-max-keys",
+        section: Section::Limits,
+        kind: Kind::Count { min: 0, max: 1 << 32 },
+        default: Is("1000000"),
+        example: "50000",
+        help: "Keys of which Larder remembers, without a source, which clients hold copies (CLIENT TRACKING); beyond it clients are told to forget some. 0: no bound.",
         ..ROW
     },
     Setting {
@@ -467,6 +497,16 @@ pub const TABLE: &[Setting] = &[
         default: Is("10s"),
         example: "30s",
         help: "Time that requests under way get to finish after SIGTERM or SIGINT.",
+        ..ROW
+    },
+    Setting {
+        name: "moving-endpoint",
+        section: Section::Process,
+        kind: Kind::Endpoint,
+        optional: true,
+        example: "larder.example:6380",
+        help: "Where Redis clients that ask for maintenance notifications are told to connect when this process drains: what leads to the Larders that stay. \
+               Without it only those are told that connect again to the address that they have.",
         ..ROW
     },
     Setting {

@@ -80,6 +80,16 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
         }
         Kind::Address => parse_address(text, machine.ipv6).map(Value::Address),
         Kind::Source => text.parse().map(Value::Source),
+        Kind::Endpoint => {
+            let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+            match !host.is_empty()
+                && !text.contains(char::is_whitespace)
+                && port.parse::<u16>().is_ok_and(|port| port > 0)
+            {
+                true => Ok(Value::Text(text.to_string())),
+                false => Err(format!("`{text}` is not a host and port: write larder.example:6380")),
+            }
+        }
         Kind::Path | Kind::Prefix => Ok(Value::Text(text.to_string())),
         Kind::Secret => Ok(Value::Secret(text.into())),
         Kind::Choice(names) => match names.iter().find(|n| n.eq_ignore_ascii_case(text)) {

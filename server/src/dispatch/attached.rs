@@ -7,16 +7,17 @@
 use super::{
     Flow,
     call::Call,
-    fault::{DB_INDEX, Fault, SYNTAX, int},
-    relay,
+    fault::{DB_INDEX, Fault, NOT_IN_MULTI, int},
+    pubsub, relay,
     session::Session,
+    tracking::{self, Redirect},
 };
 use crate::{
     proto::{
         output::Output,
-        resp::{View, view},
+        resp::{Args, View, view},
     },
-    source::{Relay, Replies, SourceError, Unasked},
+    source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
 };
 use std::{
     sync::atomic::Ordering::Relaxed,
@@ -30,14 +31,18 @@ pub(super) struct Attached {
     pub(super) database: Option<u32>,
     /// CLIENT TRACKING ON.
     pub(super) tracking: bool,
+    /// … REDIRECT.
+    redirect: Option<Redirect>,
     /// The connection of its subscriptions, or of MONITOR.
     subscribed: Option<Subscribed>,
     /// Replies that came over the pinned connection and were passed on.
     passed: u64,
+    /// What was said unasked while the reply of a command is not wanted (CLIENT REPLY): that is said all the same.
+    aside: Output,
 }
 
 struct Subscribed {
-    relay: Box<dyn Relay>,
+    relay: Box<dyn Pinned>,
     /// Channels and patterns; shard channels.
     counts: [i64; 2],
     monitor: bool,
@@ -46,23 +51,31 @@ struct Subscribed {
 /// SELECT, SUBSCRIBE, … on a Redis source: later, alone.
 pub(super) fn later(call: &Call<'_>) -> Result<Flow, Fault> {
     match call.nested {
-        true => Err(Fault::Said("ERR Command not allowed inside a transaction")),
+        true => Err(NOT_IN_MULTI),
         false => Ok(Flow::Alone),
     }
 }
 
-/// SUBSCRIBE and its like, MONITOR.
+/// SUBSCRIBE and its like.
 pub(super) fn subscribe(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.group().source.as_redis() {
         Some(_) => later(call),
-        None => Err(Fault::Said("ERR subscriptions need a Redis source (setting source)")),
+        None => pubsub::subscribe(call),
+    }
+}
+
+/// MONITOR
+pub(super) fn monitor(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match call.group().source.as_redis() {
+        Some(_) => later(call),
+        None => Err(Fault::Said("ERR MONITOR needs a Redis source (setting source)")),
     }
 }
 
 /// SELECT
 pub(super) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let index = int(call.arg(1))?;
-    let home = call.group().source.as_redis().map(Relay::database);
+    let home = call.group().source.as_redis().map(RedisServer::database);
     match (home, u32::try_from(index)) {
         (None, Ok(0)) => {}
         (Some(home), Ok(index)) if index == call.session.attached.database.unwrap_or(home) => {}
@@ -73,41 +86,29 @@ pub(super) fn select(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: Redis tracks what a client reads on a connection of the client's own.
+/// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: a Redis tracks what a client reads on a connection of the client's own.
 pub(super) fn tracking(call: &mut Call<'_>) -> Result<Flow, Fault> {
-    let starts = call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on");
-    if call.session.attached.tracking || (starts && call.group().source.as_redis().is_some()) {
-        if starts && !call.session.resp3 {
+    let starts = starts_tracking(call);
+    let waits = match call.group().source.as_redis() {
+        Some(relay) if relay.client_tracking() == ClientTracking::Server => starts || call.session.attached.tracking,
+        Some(relay) if starts && relay.client_tracking() == ClientTracking::Nobody => {
             return Err(Fault::Said(
-                "ERR Client tracking needs RESP3 here (HELLO 3): invalidations are not redirected to other connections",
+                "ERR CLIENT TRACKING in front of a cluster needs all changes announced (tracking-prefixes = *)",
             ));
         }
-        return later(call);
+        // What forwarded commands read must be known from the first on.
+        Some(relay) => starts && relay.known_commands().is_none(),
+        None => false,
+    };
+    match waits {
+        true => later(call),
+        // It does not track, or not there: then the answers are the same everywhere.
+        false => tracking::command(call),
     }
-    match call.command.name {
-        "client|tracking" if starts => {
-            return Err(Fault::Said("ERR Client tracking needs a Redis source (setting source)"));
-        }
-        "client|tracking" if call.arg(2).eq_ignore_ascii_case(b"off") => call.reply.ok(),
-        "client|tracking" => return Err(SYNTAX),
-        "client|caching" => {
-            return Err(Fault::Said(
-                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
-            ));
-        }
-        "client|trackinginfo" => {
-            call.reply.map(3);
-            call.reply.bulk(b"flags");
-            call.reply.set(1);
-            call.reply.bulk(b"off");
-            call.reply.bulk(b"redirect");
-            call.reply.integer(-1);
-            call.reply.bulk(b"prefixes");
-            call.reply.array(0);
-        }
-        _ => call.reply.integer(-1),
-    }
-    Ok(Flow::Done)
+}
+
+fn starts_tracking(call: &Call<'_>) -> bool {
+    call.command.name == "client|tracking" && call.arg(2).eq_ignore_ascii_case(b"on")
 }
 
 /// Runs one of these commands.
@@ -123,24 +124,52 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 }
 
 async fn selected(call: &mut Call<'_>) -> Result<(), Fault> {
-    let replies = ask(call).await?;
-    if replies[0] == *b"+OK\r\n" {
-        let home = call.group().source.as_redis().map(Relay::database);
-        let index = u32::try_from(int(call.arg(1))?).ok();
-        call.session.attached.database = index.filter(|index| Some(*index) != home);
-        call.session.client.about.lock().database = index.unwrap_or_default();
-    }
+    let replies = ask(call, relay::encoded(call.args)).await?;
+    note_database(call, call.args, &replies[0]);
     relay::pass_on(call, &replies);
     call.session.unpin();
     Ok(())
 }
 
-async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
-    let replies = ask(call).await?;
-    if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
-        call.session.attached.tracking = call.arg(2).eq_ignore_ascii_case(b"on");
+/// After `SELECT index`, alone or in a transaction.
+pub(super) fn note_database(call: &mut Call<'_>, args: Args<'_>, reply: &[u8]) {
+    if reply == b"+OK\r\n" {
+        let home = call.group().source.as_redis().map(RedisServer::database);
+        let index = args.get(1).and_then(|index| u32::try_from(int(index).ok()?).ok());
+        call.session.attached.database = index.filter(|index| Some(*index) != home);
+        call.session.client.about.lock().database = index.unwrap_or_default();
     }
-    relay::pass_on(call, &replies);
+}
+
+async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
+    let relay = relay::shared(call)?;
+    if relay.client_tracking() != ClientTracking::Server {
+        relay.commands().await?;
+        return tracking::command(call).map(drop);
+    }
+    let starts = starts_tracking(call);
+    let (encoded, redirect) = match starts {
+        true => tracking::prepare(call).await?,
+        false => (relay::encoded(call.args), None),
+    };
+    let replies = ask(call, encoded).await?;
+    if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
+        call.session.attached.tracking = starts;
+        call.session.attached.redirect = redirect;
+    }
+    match (&call.session.attached.redirect, call.command.name) {
+        (Some(redirect), "client|getredir") => {
+            let target = redirect.target();
+            call.session.skip_replies(0, call.reply.output());
+            call.reply.integer(target as i64);
+        }
+        (Some(redirect), "client|trackinginfo") => {
+            let info = redirect.translated(&replies[0]);
+            call.session.skip_replies(0, call.reply.output());
+            call.reply.output().put(info.as_deref().unwrap_or(&replies[0]));
+        }
+        _ => relay::pass_on(call, &replies),
+    }
     call.session.unpin();
     Ok(())
 }
@@ -148,19 +177,20 @@ async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
 async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     let monitor = call.command.name == "monitor";
     if call.session.attached.subscribed.is_none() {
-        let relay = relay::shared(call)?.pin(true).await?;
+        let relay = relay::shared(call)?.pin(call.args, true).await?;
         call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 2], monitor: false });
     }
     let resp3 = call.session.resp3;
+    let silent = call.session.is_silent();
     let Some(subscribed) = &mut call.session.attached.subscribed else { return Ok(()) };
-    if monitor && let Some(unasked) = subscribed.relay.unasked() {
-        unasked.expect_lines();
+    if monitor {
+        subscribed.relay.unasked().expect_lines();
     }
     let sent = subscribed.relay.ask(relay::encoded(call.args), !monitor).await;
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
-            subscribed.take(out, resp3);
+            subscribed.take(if silent { &mut call.session.attached.aside } else { &mut *out }, resp3);
             // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
             for reply in replies.iter().filter(|reply| monitor || *reply != b"+PONG\r\n") {
                 subscribed.monitor |= monitor && !relay::is_error(reply);
@@ -178,10 +208,10 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Sends the command over the client's own connection.
-async fn ask(call: &mut Call<'_>) -> Result<Replies, Fault> {
+/// Sends a command over the client's own connection.
+async fn ask(call: &mut Call<'_>, command: Vec<u8>) -> Result<Replies, Fault> {
     relay::pin(call).await?;
-    let sent = relay::send(call, relay::encoded(call.args), 1).await;
+    let sent = relay::send(call, command, 1).await;
     if sent.is_err() && !call.session.is_attached() && !call.session.watching {
         call.session.pinned = None;
     }
@@ -192,7 +222,7 @@ impl Subscribed {
     /// Moves what came to `out`. True if something did.
     fn take(&mut self, out: &mut Output, resp3: bool) -> bool {
         let mut came = false;
-        while let Some(frame) = self.relay.unasked().and_then(|unasked| unasked.next(u64::MAX)) {
+        while let Some(frame) = self.relay.unasked().next(u64::MAX) {
             came = true;
             self.note(&frame);
             if resp3 || frame.first() != Some(&b'>') {
@@ -233,7 +263,7 @@ fn confirmed(frame: &[u8]) -> Option<(bool, i64)> {
 impl Session {
     /// Lets others see whether it waits for messages.
     pub(super) fn note_subscriptions(&self) {
-        self.client.subscribed.store(self.attached.subscribed.is_some(), Relaxed);
+        self.client.subscribed.store(self.has_subscriptions(), Relaxed);
     }
 
     /// Has the client connections of its own on which the server may speak unasked?
@@ -243,7 +273,12 @@ impl Session {
 
     /// Only what concerns subscriptions, in RESP2.
     pub(super) fn is_subscriber(&self) -> bool {
-        !self.resp3 && self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
+        !self.resp3 && self.has_subscriptions()
+    }
+
+    /// To anything but MONITOR.
+    pub(super) fn has_subscriptions(&self) -> bool {
+        self.subscriptions.is_some() || self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
     }
 
     /// Passes on what the server has said unasked.
@@ -253,27 +288,33 @@ impl Session {
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: &mut Output) -> Poll<Result<(), SourceError>> {
         let mut came = false;
         if let Some(subscribed) = &mut self.attached.subscribed {
-            if let Some(unasked) = subscribed.relay.unasked() {
-                unasked.wait(cx)?;
-            }
+            subscribed.relay.unasked().wait(cx)?;
             came |= subscribed.take(out, self.resp3);
         }
-        if let Some(unasked) = self.pinned.as_ref().filter(|_| self.is_attached()).and_then(|relay| relay.unasked()) {
-            unasked.wait(cx)?;
+        if let Some(pinned) = self.pinned.as_ref().filter(|_| self.is_attached()) {
+            pinned.unasked().wait(cx)?;
             came |= self.pass_unasked(out);
         }
+        self.say_unasked(out);
         if came { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// What was said before the next reply of the pinned connection. True if there was something.
-    fn pass_unasked(&self, out: &mut Output) -> bool {
-        let Some(unasked) = self.pinned.as_ref().and_then(|relay| relay.unasked()) else { return false };
+    fn pass_unasked(&mut self, out: &mut Output) -> bool {
+        let silent = self.is_silent();
+        let Some(unasked) = self.pinned.as_ref().map(|pinned| pinned.unasked()) else { return false };
+        let out = if silent { &mut self.attached.aside } else { out };
         let mut came = false;
         while let Some(frame) = unasked.next(self.attached.passed) {
             out.put(&frame);
             came = true;
         }
         came
+    }
+
+    /// Says what was kept while a command's reply was not wanted.
+    pub(super) fn say_unasked(&mut self, out: &mut Output) {
+        out.append(&mut self.attached.aside);
     }
 
     /// Passes replies on, with what was said between them.
@@ -301,15 +342,15 @@ impl Session {
     }
 
     /// Takes over a connection of its own.
-    pub(super) fn pin(&mut self, relay: Box<dyn Relay>) {
-        self.attached.passed = relay.unasked().map_or(0, Unasked::requests);
-        self.pinned = Some(relay);
+    pub(super) fn pin(&mut self, pinned: Box<dyn Pinned>) {
+        self.attached.passed = pinned.unasked().requests();
+        self.pinned = Some(pinned);
         self.settle();
     }
     /// Gives the pinned connection back if nothing needs it any more: it is as new then.
     pub(super) fn unpin(&mut self) {
         if !self.watching && !self.attached.tracking && self.attached.database.is_none() {
-            self.pinned.take().into_iter().for_each(Relay::release);
+            self.pinned.take().into_iter().for_each(Pinned::release);
         }
         self.settle();
     }

@@ -30,29 +30,38 @@ pub(super) fn is_forwarded(worker: &Worker, args: &Args<'_>) -> bool {
     worker.groups[0].source.as_redis().is_some() && !NOT_FORWARDED.iter().any(|name| args[0].eq_ignore_ascii_case(name))
 }
 
-/// What a command touches at the source.
-#[derive(Debug, Default)]
-pub(super) struct Touched<'a> {
-    pub(super) written: Vec<&'a [u8]>,
-    pub(super) read: Vec<&'a [u8]>,
+/// What a command does at the source besides touching keys.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Reach {
     /// It may write any key.
     pub(super) everything: bool,
     /// It may wait for something to happen.
     pub(super) blocks: bool,
+    /// It may keep the source busy for long.
+    pub(super) slow: bool,
 }
 
-/// By the source's table. A command that is not in there changes nothing: the source refuses it.
-pub(super) fn touched<'a>(commands: &Commands, args: Args<'a>) -> Touched<'a> {
-    let mut touched = Touched { everything: commands.is_empty(), ..Touched::default() };
-    if let Some(command) = commands.find(args) {
-        let known = command.keys(args, |at, written| {
-            if let Some(key) = args.get(at) {
-                let keys = if written { &mut touched.written } else { &mut touched.read };
-                keys.push(key);
-            }
-        });
-        touched.everything |= known == Known::Everything;
-        touched.blocks = command.blocks(args);
+/// Gives each key that a command touches to `each`, and whether it may write it: by our table, or for one that is forwarded by the source's
+/// (`None`: not known, nor then what it does). One that is not in there changes nothing: the source refuses it.
+pub(super) fn touched<'a>(
+    command: &Command,
+    known: Option<&Commands>,
+    args: Args<'a>,
+    mut each: impl FnMut(&'a [u8], bool),
+) -> Option<Reach> {
+    if !matches!(command.run, Run::Forward) {
+        let (writes, flushes) = (command.flags.has(Flags::WRITE), command.flags.has(Flags::FLUSH));
+        command.keys.of(args).for_each(|key| each(key, writes));
+        return Some(Reach { everything: flushes, blocks: false, slow: flushes || command.name == "keys" });
     }
-    touched
+    let known = known?;
+    let Some(command) = known.find(args) else {
+        return Some(Reach { everything: known.is_empty(), ..Reach::default() });
+    };
+    let keys = command.keys(args, |at, written| {
+        if let Some(key) = args.get(at) {
+            each(key, written);
+        }
+    });
+    Some(Reach { everything: keys == Known::Everything, blocks: command.blocks(args), slow: command.is_slow() })
 }

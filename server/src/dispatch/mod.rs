@@ -14,29 +14,37 @@
 //!
 //! A new command is a row in [`table`] and a function in one of the files of `commands`.
 mod attached;
+mod blocking;
 mod call;
 mod calls;
 mod command;
 mod commands;
+mod delivery;
 mod fault;
 mod forward;
 pub(crate) mod glob;
 mod longdouble;
 mod multi;
 mod password;
+mod pausing;
 mod pending;
+mod pubsub;
 mod relay;
 mod relayed;
 mod replies;
 mod session;
 mod table;
+mod tracking;
 
 pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
+pub use pausing::waits as waits_for_pause;
 pub use pending::Pending;
-pub use relayed::Relayed;
+pub use pubsub::PubSub;
+pub use relayed::{Joined, Relayed};
 pub use session::{Held, Session};
 pub use table::COMMANDS;
+pub use tracking::{Totals, Tracking};
 
 use crate::{
     app::Worker,
@@ -50,7 +58,7 @@ use crate::{
 };
 use call::Call;
 use command::{Run, Transaction};
-use fault::{Fault, NO_AUTH, c_str};
+use fault::{Fault, NO_AUTH, NOT_IN_MULTI, c_str};
 use forward::{FORWARDED, is_forwarded};
 use larder_engine::Millis;
 use std::sync::atomic::Ordering::Relaxed;
@@ -61,12 +69,14 @@ pub enum Flow {
     Done,
     /// A read that waits for flights; its reply comes when [`Pending::poll`] says so.
     Pending(Pending),
-    /// It goes to the source as it is: let it [`join`] others with the same arguments. If it does not, it runs [`Alone`](Flow::Alone).
-    Relay,
+    /// It goes to the source as it is: let it [`join`] others with the same arguments, and the session hold this until they are answered.
+    Relay(Held),
     /// What the session [holds](Session::hold) must be answered first: begin it again then.
     Behind,
     /// It must run alone, once everything before it is answered: call [`run`] with the same arguments.
     Alone,
+    /// Its reply is in the output, and from now on commands may have to wait (CLIENT PAUSE).
+    Paused,
     /// Its reply is in the output; close after sending it.
     Close,
 }
@@ -107,8 +117,8 @@ pub fn begin(
     }
 }
 
-/// Adds a command for which [`begin`] said [`Flow::Relay`] to others; false if it must run alone instead.
-pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> bool {
+/// Adds a command for which [`begin`] said [`Flow::Relay`] to others, if it may go with them.
+pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> Joined {
     let command = known_or_forwarded(args);
     let mut unused = Output::default();
     let reply = Reply::new(&mut unused, session.resp3);
@@ -150,7 +160,9 @@ pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &
         }
     };
     if silent {
-        call.reply.output().truncate(mark);
+        let out = call.reply.output();
+        out.truncate(mark);
+        call.session.say_unasked(out);
     }
     call.session.command_over();
     flow
@@ -186,7 +198,7 @@ impl Call<'_> {
                 self.check_keys()?;
                 if self.group().source.as_redis().is_some() {
                     return match relay::copy_will_do(self, function)? {
-                        Flow::Relay if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
+                        Flow::Relay(_) if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
                         flow => Ok(flow),
                     };
                 }
@@ -194,7 +206,7 @@ impl Call<'_> {
                 Ok(Flow::Done)
             }
             Run::Local(_) if at_source(self.command, self.args) && self.group().source.as_redis().is_some() => {
-                Ok(Flow::Relay)
+                Ok(Flow::Relay(Held::Relayed))
             }
             Run::Local(function) => function(self),
             Run::Transaction(step) => multi::step(self, step),
@@ -215,6 +227,10 @@ fn unusual(
     out: &mut Output,
     batch: &mut Vec<Fetch>,
 ) -> Flow {
+    // What was posted before the command began stands before its reply.
+    if session.client.inbox.has_mail() {
+        session.deliver(out);
+    }
     let mark = out.mark();
     let found = match found {
         Found::Command(command) if !at_source(command, *args) => found,
@@ -224,12 +240,12 @@ fn unusual(
     let checked = match found {
         Found::Unknown if is_http(&args[0]) => return Flow::Close,
         Found::Unknown => Err(unknown(args)),
-        Found::UnknownSub(parent) => Err(unknown_sub(parent, &args[1])),
+        Found::UnknownSub(parent) => Err(unknown_sub(parent.name, &args[1])),
         Found::Command(command) if !command.takes(args.len()) => Err(arity(command.name)),
         Found::Command(command) => match command.flags {
             flags if !session.authenticated() && !flags.has(Flags::NO_AUTH) => Err(NO_AUTH),
             flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => {
-                Err(Fault::Said("ERR Command not allowed inside a transaction"))
+                Err(NOT_IN_MULTI)
             }
             flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => {
                 Err(Fault::Told(format!(
@@ -260,34 +276,51 @@ fn unusual(
                 session,
             };
             call.answering(|call| {
+                if call.session.tracker.is_some() && call.group().source.reads_through() {
+                    tracking::note_first(call);
+                }
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return multi::queue(call);
                 }
                 let relayed = call.session.pinned.is_some() || call.session.holds(Held::Relayed);
                 if relayed && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
-                    return Ok(Flow::Relay);
+                    return Ok(Flow::Relay(Held::Relayed));
+                }
+                if call.session.tracker.is_some() && call.command.is_data() && !call.group().source.reads_through() {
+                    return tracking::run(call);
                 }
                 call.begin(batch)
             })
         }
     };
+    if let Found::Command(command) = found {
+        session.caching_over(command);
+    }
     match flow {
         // Not over yet.
         Flow::Alone | Flow::Behind => return flow,
         // Whose reply will not be wanted is not worth the company.
-        Flow::Relay if session.is_silent() => return Flow::Alone,
-        Flow::Relay => {}
+        Flow::Relay(_) if session.is_silent() => return Flow::Alone,
+        Flow::Relay(_) => {}
         Flow::Pending(_) if session.is_silent() => {
             out.truncate(mark);
             session.command_over();
             return Flow::Done;
         }
-        _ if session.is_silent() => out.truncate(mark),
+        _ if session.is_silent() && !is_heard(found) => out.truncate(mark),
         _ => {}
     }
     session.command_over();
+    // What the command itself caused stands behind it.
+    if matches!(flow, Flow::Done) && session.client.inbox.has_mail() {
+        session.deliver(out);
+    }
     flow
+}
+
+fn is_heard(found: Found) -> bool {
+    matches!(found, Found::Command(command) if pubsub::is_heard(command))
 }
 
 /// Answers a command that is not even looked at, because its client has sent too many, with `error`.
@@ -378,8 +411,8 @@ fn unknown(args: &Args<'_>) -> Fault {
     Fault::Told(text)
 }
 
-fn unknown_sub(parent: &Command, sub: &[u8]) -> Fault {
-    let after = format!("'. Try {} HELP.", parent.name.to_uppercase());
+fn unknown_sub(parent: &str, sub: &[u8]) -> Fault {
+    let after = format!("'. Try {} HELP.", parent.to_uppercase());
     Fault::quoting("ERR unknown subcommand '", sub, 128, &after)
 }
 

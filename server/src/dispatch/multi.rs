@@ -4,7 +4,7 @@ use super::{
     Flow, arity,
     call::Call,
     command::{Command, Flags, Run, Transaction},
-    fault::{EXEC_ABORT, Fault},
+    fault::{EXEC_ABORT, Fault, NOT_IN_MULTI},
     pending,
     session::Session,
 };
@@ -85,16 +85,19 @@ pub(super) fn queue(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// Refuses what the source would not queue for its number of parts. A command that its table does not have may be a module's that
-/// was loaded since: EXEC will tell.
+/// Refuses what the source would not queue, by its table of commands, which MULTI has seen to.
 fn check_forwarded(call: &Call<'_>) -> Result<(), Fault> {
     if !matches!(call.command.run, Run::Forward) {
         return Ok(());
     }
-    let known = call.group().source.as_redis().and_then(|relay| relay.known_commands());
-    match known.as_deref().and_then(|known| known.find(call.args)) {
+    let known = call.group().source.as_redis().and_then(|server| server.known_commands());
+    let Some(known) = known.filter(|known| !known.is_empty()) else { return Ok(()) };
+    match known.find(call.args) {
+        None => Err(super::unknown(&call.args)),
+        Some(row) if row.lacks(call.args) => Err(super::unknown_sub(&row.name, &call.args[1])),
         Some(row) if !row.takes(call.args.len()) => Err(arity(&row.name)),
-        _ => Ok(()),
+        Some(row) if row.no_multi => Err(NOT_IN_MULTI),
+        Some(_) => Ok(()),
     }
 }
 
@@ -117,11 +120,13 @@ pub(super) fn step(call: &mut Call<'_>, step: Transaction) -> Result<Flow, Fault
         Transaction::Multi if within => {
             return Err(Fault::Said("ERR MULTI calls can not be nested"));
         }
-        Transaction::Multi => {
-            call.session.multi = Some(Transacting::default());
-            call.session.client.about.lock().queued = Some(0);
-            call.session.settle();
+        // Which commands are refused at once, the source's table says.
+        Transaction::Multi
+            if call.group().source.as_redis().is_some_and(|server| server.known_commands().is_none()) =>
+        {
+            return Ok(Flow::Alone);
         }
+        Transaction::Multi => begin(call.session),
         Transaction::Discard if !within => return Err(Fault::Said("ERR DISCARD without MULTI")),
         Transaction::Discard => call.session.end_transaction(),
         Transaction::Watch if within => {
@@ -149,6 +154,13 @@ pub(super) fn step(call: &mut Call<'_>, step: Transaction) -> Result<Flow, Fault
     Ok(Flow::Done)
 }
 
+/// MULTI.
+pub(super) fn begin(session: &mut Session) {
+    session.multi = Some(Transacting::default());
+    session.client.about.lock().queued = Some(0);
+    session.settle();
+}
+
 fn watch(call: &mut Call<'_>) {
     let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
     for key in call.command.keys.of(call.args) {
@@ -170,7 +182,14 @@ fn exec(call: &mut Call<'_>) -> Flow {
     let watched = mem::take(&mut call.session.watched);
     call.session.end_transaction();
     let cache = call.cache();
-    let lock = || lock(cache, &queue, &watched);
+    let (id, tracks) = (call.session.client.id, call.session.tracker.is_some());
+    let lock = || {
+        let mut tier = lock(cache, &queue, &watched);
+        if tracks {
+            tier.act_as(id);
+        }
+        tier
+    };
     let mut tier = Some(lock());
     let now = call.now;
     let unchanged =
@@ -197,6 +216,8 @@ fn exec(call: &mut Call<'_>) -> Flow {
             Run::Container => Err(arity(command.name)),
             Run::Forward => Err(super::unknown(&call.args)),
         });
+        // Still under the locks.
+        call.session.note_read(command, args);
         close |= matches!(flow, Flow::Close);
     }
     match close {

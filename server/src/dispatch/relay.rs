@@ -1,28 +1,27 @@
 //! Commands on a Redis source: sent as they came, the reply passed on as it came. What writes is registered with the group
 //! first, so that neither a fetch nor another write that overlaps it leaves an older value in the tier.
 use super::{
-    Flow, attached,
+    Flow, attached, blocking,
     call::Call,
     command::{Command, Flags, Run, Transaction},
     commands::strings,
     fault::{Answer, Fault},
-    forward::{self, Touched},
-    session::Session,
+    forward::{self, Reach},
+    multi::{self, Queue},
+    session::{Held, Session},
 };
 use crate::{
     app::Worker,
     clock,
-    net::clients::Client,
     proto::{
         output::Output,
         resp::{Args, View, view, write_command},
     },
     read::Writing,
-    source::{Relay, Replies, SourceError},
+    source::{RedisServer, Relay, Replies, SourceError},
 };
 use bytes::Bytes;
-use larder_engine::Tier;
-use std::sync::atomic::Ordering::Relaxed;
+use larder_engine::{Key, Tier};
 
 /// Answers from the tier if the command reads one string and the tier has a copy of it.
 pub(super) fn copy_will_do(
@@ -37,14 +36,22 @@ pub(super) fn copy_will_do(
             return Ok(Flow::Done);
         }
     }
-    Ok(if call.command.flags.has(Flags::FLUSH) { Flow::Alone } else { Flow::Relay })
+    Ok(if call.command.flags.has(Flags::FLUSH) { Flow::Alone } else { Flow::Relay(Held::Relayed) })
 }
 
 /// Runs a command that goes to the source.
 pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.run {
         Run::Transaction(Transaction::Exec) => exec(call).await,
+        Run::Transaction(Transaction::Multi) => {
+            // A source that cannot tell now says so when it is needed.
+            let _ = shared(call)?.commands().await;
+            multi::begin(call.session);
+            call.reply.ok();
+            Ok(Flow::Done)
+        }
         Run::Transaction(_) => watch(call).await.map(|()| Flow::Done),
+        Run::Local(_) if call.command.name == "client|unblock" => blocking::unblocked(call).await,
         Run::Local(_) => attached::run(call).await,
         _ => command(call).await.map(|()| Flow::Done),
     }
@@ -52,12 +59,12 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 async fn command(call: &mut Call<'_>) -> Answer {
     let group = call.group();
-    let touched = touched(call, call.command, call.args).await?;
-    let writings: Vec<Writing<'_>> = touched.written.iter().map(|key| group.writing(group.cache.key(key))).collect();
+    let (mut writings, mut seen) = (Vec::new(), Vec::new());
+    let reach = touched(call, call.command, call.args, &mut writings, &mut seen).await?;
     let encoded = encoded(call.args);
-    let sent = match touched.blocks {
-        true => block(call, encoded).await,
-        false => send(call, encoded, 1).await,
+    let sent = match reach.blocks {
+        true => blocking::block(call, encoded).await,
+        false => send_at_its_pace(call, encoded, 1, reach.slow).await,
     };
     let taken = match &sent {
         Ok(replies) => replies.iter().next().filter(|reply| !is_error(reply)),
@@ -76,9 +83,9 @@ async fn command(call: &mut Call<'_>) -> Answer {
         None => not_taken(writings, &sent),
     }
     if sent.is_ok() {
-        touched.read.iter().for_each(|key| group.seen(group.cache.key(key)));
+        seen.into_iter().for_each(|key| group.seen(key));
     }
-    if touched.everything && (taken.is_some() || is_lost(&sent)) {
+    if reach.everything && (taken.is_some() || is_lost(&sent)) {
         group.flushed();
     }
     pass_on(call, &sent?);
@@ -88,35 +95,41 @@ async fn command(call: &mut Call<'_>) -> Answer {
 async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let queue = call.session.multi.take().unwrap_or_default().queue;
     let group = call.group();
-    let data = queue.iter().filter(|(command, _)| command.is_data()).count();
-    let mut flushes = false;
+    let data = queue.iter().filter(|(command, _)| goes_there(command)).count();
+    if queue.iter().any(|(command, _)| command.name == "select")
+        && let Err(error) = pin(call).await
+    {
+        call.session.end_transaction();
+        return Err(error);
+    }
+    let (mut flushes, mut slow) = (false, false);
     let mut writings = Vec::new();
     let mut seen = Vec::new();
     let mut encoded = Vec::new();
     write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
-    for (command, args) in queue.iter().filter(|(command, _)| command.is_data()) {
+    for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
         write_command(&mut encoded, args.from(0));
-        let touched = match touched(call, command, args).await {
-            Ok(touched) => touched,
+        let reach = match touched(call, command, args, &mut writings, &mut seen).await {
+            Ok(reach) => reach,
             Err(error) => {
                 call.session.end_transaction();
                 return Err(error.into());
             }
         };
-        flushes |= touched.everything;
-        writings.extend(touched.written.iter().map(|key| group.writing(group.cache.key(key))));
-        seen.extend(touched.read.iter().map(|key| group.cache.key(key)));
+        flushes |= reach.everything;
+        slow |= reach.slow;
     }
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
     let sent = match data == 0 && call.session.pinned.is_none() {
         // Nothing in it concerns the source.
         true => Ok(Bytes::from_static(b"*0\r\n")),
         false => {
-            let sent = send(call, encoded, data + 2).await;
+            let sent = send_at_its_pace(call, encoded, data + 2, slow).await;
             call.session.skip_replies(data + 1, call.reply.output());
             sent.map(|replies| replies.last())
         }
     };
+    note_databases(call, &queue, &sent);
     call.session.end_transaction();
     let result = match &sent {
         Ok(reply) => Some(reply).filter(|reply| !is_error(reply)),
@@ -148,12 +161,12 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let mut close = false;
     for (command, args) in queue.iter() {
         match command.run {
-            Run::Local(function) => {
+            Run::Local(function) if !goes_there(command) => {
                 let flow = call.nested(command, args, function);
                 close |= matches!(flow, Flow::Close);
             }
             Run::Transaction(around) => {
-                call.nested(command, args, |call| super::multi::step(call, around));
+                call.nested(command, args, |call| multi::step(call, around));
             }
             _ => match values.next_raw() {
                 Some(raw) => pass_part(call.session, reply.slice_ref(raw), call.reply.output()),
@@ -164,6 +177,25 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match close {
         true => Ok(Flow::Close),
         false => Ok(Flow::Done),
+    }
+}
+
+/// Is it carried out by the source, within a transaction?
+fn goes_there(command: &Command) -> bool {
+    command.is_data() || command.name == "select"
+}
+
+/// Where SELECTs in a transaction have led to.
+fn note_databases(call: &mut Call<'_>, queue: &Queue, sent: &Result<Bytes, SourceError>) {
+    if let Ok(reply) = sent
+        && let Ok(View::Array(mut values)) = view(reply)
+    {
+        for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+            let Some(reply) = values.next_raw() else { return };
+            if command.name == "select" {
+                attached::note_database(call, args, reply);
+            }
+        }
     }
 }
 
@@ -180,31 +212,29 @@ async fn watch(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// What a command touches: by our table, or by the source's.
-async fn touched<'a>(call: &Call<'_>, command: &Command, args: Args<'a>) -> Result<Touched<'a>, SourceError> {
-    if matches!(command.run, Run::Forward) {
-        return Ok(forward::touched(&*shared(call)?.commands().await?, args));
-    }
-    let keys = command.keys.of(args).collect();
-    let everything = command.flags.has(Flags::FLUSH);
-    Ok(match command.flags.has(Flags::WRITE) {
-        true => Touched { written: keys, everything, ..Touched::default() },
-        false => Touched { read: keys, everything, ..Touched::default() },
-    })
-}
-
-/// Sends a command that may wait for something to happen, and waits with it: on a connection of its own.
-async fn block(call: &Call<'_>, command: Vec<u8>) -> Result<Replies, SourceError> {
-    struct Blocked<'c>(&'c Client);
-    impl Drop for Blocked<'_> {
-        fn drop(&mut self) {
-            self.0.blocked.store(false, Relaxed);
+/// Registers the keys that a command writes, and notes those that it reads.
+async fn touched<'c>(
+    call: &Call<'c>,
+    command: &Command,
+    args: Args<'c>,
+    writings: &mut Vec<Writing<'c>>,
+    seen: &mut Vec<Key<'c>>,
+) -> Result<Reach, SourceError> {
+    let known = match command.run {
+        Run::Forward => Some(shared(call)?.commands().await?),
+        _ => None,
+    };
+    let group = call.group();
+    let each = |key, written| {
+        let key = group.cache.key(key);
+        if written {
+            writings.push(group.writing(key));
+        } else {
+            seen.push(key);
         }
-    }
-    call.session.client.blocked.store(true, Relaxed);
-    let _until_it_ends = Blocked(&call.session.client);
-    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
-    relay.relay_patiently(command.into(), call.session.resp3).await
+    };
+    let reach = forward::touched(command, known.as_deref(), args, each);
+    Ok(reach.expect("the source's table is known"))
 }
 
 /// Sends encoded commands over the pinned connection if there is one, else over the worker's.
@@ -213,29 +243,42 @@ pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Re
     let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
     relay.relay(commands.into(), count, resp3).await
 }
+/// The same for commands that may be `slow`.
+async fn send_at_its_pace(
+    call: &Call<'_>,
+    commands: Vec<u8>,
+    count: usize,
+    slow: bool,
+) -> Result<Replies, SourceError> {
+    if !slow {
+        return send(call, commands, count).await;
+    }
+    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
+    relay.relay_slowly(commands.into(), count, call.session.resp3).await
+}
 
 /// The connection for a client's commands: its own, if it has one, else its worker's.
 pub(super) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
     match &session.pinned {
         Some(pinned) => Some(&**pinned),
-        None => worker.groups[0].source.as_redis(),
+        None => worker.groups[0].source.as_redis().map(|server| server as _),
     }
 }
 
 /// Gives the client a connection of its own, unless it has one.
 pub(super) async fn pin(call: &mut Call<'_>) -> Answer {
     if call.session.pinned.is_none() {
-        let pinned = shared(call)?.pin(call.session.resp3).await?;
+        let pinned = shared(call)?.pin(call.args, call.session.resp3).await?;
         call.session.pin(pinned);
     }
     Ok(())
 }
 
-pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn Relay, SourceError> {
+pub(super) fn shared<'c>(call: &Call<'c>) -> Result<&'c dyn RedisServer, SourceError> {
     let group = call.group();
     group.source.as_redis().ok_or_else(no_redis)
 }
-fn no_redis() -> SourceError {
+pub(super) fn no_redis() -> SourceError {
     SourceError::Unavailable("it is no Redis".into())
 }
 

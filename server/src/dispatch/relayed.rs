@@ -2,14 +2,7 @@
 //!
 //! Nothing of the client's that is not of this kind is begun before they are answered, and they are not begun while its reads wait for
 //! the source: so its commands take effect in the order in which it sent them, though they travel on several connections.
-use super::{
-    call::Call,
-    command::{Flags, Run},
-    commands::strings,
-    fault::Fault,
-    relay,
-    session::Session,
-};
+use super::{call::Call, command::Run, commands::strings, fault::Fault, forward, relay, session::Session};
 use crate::{
     app::Worker,
     clock,
@@ -19,7 +12,7 @@ use crate::{
         resp::{Reply, write_command},
     },
     read::Group,
-    source::{Known, Local, Replies, SourceError},
+    source::{Local, RedisServer, Replies, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -38,11 +31,24 @@ pub struct Relayed {
     encoded: Vec<u8>,
     len: usize,
     resp3: bool,
+    /// They may keep the source busy for long, all of them or none; `None`: there are none yet.
+    slow: Option<bool>,
     /// Once they are sent.
     answer: Option<Local<'static, Answer>>,
     answered: Option<Answer>,
 }
 type Answer = Result<Replies, SourceError>;
+
+/// May a command go with others?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joined {
+    /// It does.
+    Yes,
+    /// Not with these, which are answered first: slow commands travel apart from others.
+    Not,
+    /// With none.
+    Alone,
+}
 
 /// What they do to the memory tier once the source has taken them.
 #[derive(Default)]
@@ -65,13 +71,14 @@ struct Touched {
 }
 
 impl Relayed {
-    /// None yet, from this client.
-    pub fn new(session: &Session) -> Relayed {
+    /// None yet, from this client, `behind` others that are slow or are not.
+    pub fn new(session: &Session, behind: Option<bool>) -> Relayed {
         Relayed {
             effects: Effects::default(),
             encoded: Vec::with_capacity(ROOM),
             len: 0,
             resp3: session.resp3,
+            slow: behind,
             answer: None,
             answered: None,
         }
@@ -82,46 +89,37 @@ impl Relayed {
         self.answer.is_none()
     }
 
+    /// May they keep the source busy for long?
+    pub fn is_slow(&self) -> bool {
+        self.slow == Some(true)
+    }
+
     /// Bytes of commands that have joined.
     pub fn bytes(&self) -> usize {
         self.len
     }
 
-    /// Adds a command; false if it must run by itself instead.
-    pub(super) fn join(&mut self, call: &Call<'_>) -> bool {
+    /// Adds a command.
+    pub(super) fn join(&mut self, call: &Call<'_>) -> Joined {
         let group = call.group();
         let effects = &mut self.effects;
         let (keys, touched) = (effects.keys.len(), effects.touched.len());
         let forwarded = matches!(call.command.run, Run::Forward);
-        let mut touch = |key: &[u8], written| {
+        let touch = |key: &[u8], written| {
             effects.keys.extend_from_slice(key);
             let len = key.len() as u32;
             effects.touched.push(Touched { command: effects.count, len, written, forwarded });
         };
-        if forwarded {
-            let Some(commands) = group.source.as_redis().and_then(|relay| relay.known_commands()) else {
-                return false;
-            };
-            if commands.is_empty() {
-                return false;
-            }
-            // One that is not in the table changes nothing: the source refuses it.
-            if let Some(command) = commands.find(call.args) {
-                let known = command.keys(call.args, |at, written| {
-                    if let Some(key) = call.args.get(at) {
-                        touch(key, written);
-                    }
-                });
-                if known == Known::Everything || command.blocks(call.args) {
-                    effects.keys.truncate(keys);
-                    effects.touched.truncate(touched);
-                    return false;
-                }
-            }
-        } else {
-            let written = call.command.flags.has(Flags::WRITE);
-            call.command.keys.of(call.args).for_each(|key| touch(key, written));
+        let server = group.source.as_redis().filter(|_| forwarded);
+        let commands = server.and_then(RedisServer::known_commands);
+        let reach = forward::touched(call.command, commands.as_deref(), call.args, touch);
+        let joins = reach.filter(|reach| !reach.everything && !reach.blocks);
+        if joins.is_none_or(|reach| self.slow.is_some_and(|slow| slow != reach.slow)) {
+            effects.keys.truncate(keys);
+            effects.touched.truncate(touched);
+            return if joins.is_some() { Joined::Not } else { Joined::Alone };
         }
+        self.slow = reach.map(|reach| reach.slow);
         if group.policy.coherence == Coherence::Ttl && effects.touched[touched..].iter().any(|key| key.written) {
             let mut at = keys;
             for key in &effects.touched[touched..] {
@@ -139,14 +137,18 @@ impl Relayed {
         effects.group.get_or_insert_with(|| group.clone());
         write_command(&mut self.encoded, call.args.from(0));
         self.len = self.encoded.len();
-        true
+        Joined::Yes
     }
 
     /// Sends them.
     pub fn send(&mut self, worker: &Worker, session: &Session) {
         if let Some(relay) = relay::way(worker, session) {
             let commands = mem::take(&mut self.encoded).into();
-            self.answer = Some(relay.relay(commands, self.effects.count as usize, self.resp3));
+            let count = self.effects.count as usize;
+            self.answer = Some(match self.is_slow() {
+                true => relay.relay_slowly(commands, count, self.resp3),
+                false => relay.relay(commands, count, self.resp3),
+            });
         }
     }
 

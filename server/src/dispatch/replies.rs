@@ -24,7 +24,8 @@ fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
     fits.then_some(keepable)
 }
 
-/// May the command be begun while reads of the client wait for the source? Then it will be answered from the tier or wait with them.
+/// May the command be begun while reads of the client wait for the source? Then it will be answered from the tier or wait with them,
+/// as one more read.
 pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
     let may_be_read = match command.run {
         Run::Forward => true,
@@ -43,7 +44,7 @@ pub(super) fn begin(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow,
     let (group, args) = (call.group(), call.args);
     let resp3 = call.reply.is_resp3();
     let Some(keepable) = keepable(call.worker, args, resp3) else {
-        return Ok(Flow::Relay);
+        return Ok(Flow::Relay(Held::Relayed));
     };
     let out = call.reply.output();
     let begun = group.begin_reply(args, keepable, resp3, call.now, batch, |reply| match reply.share() {
@@ -53,6 +54,7 @@ pub(super) fn begin(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow,
     Ok(match begun {
         Begun::Hit(()) => Flow::Done,
         Begun::Wait(wait) => Flow::Pending(Pending::one(wait, resp3, true)),
-        Begun::Absent => Flow::Relay,
+        // To be kept when it is asked for again.
+        Begun::Absent => Flow::Relay(Held::Reads),
     })
 }

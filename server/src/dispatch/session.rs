@@ -4,8 +4,15 @@ use super::{
     command::{Command, Run},
     multi::Transacting,
     password,
+    pubsub::Subscriptions,
+    tracking::Tracker,
 };
-use crate::{app::Worker, net::clients::Client, source::Relay, telemetry::Counters};
+use crate::{
+    app::Worker,
+    net::clients::{Client, Moves},
+    source::Pinned,
+    telemetry::Counters,
+};
 use bytes::Bytes;
 use std::{mem, sync::Arc};
 
@@ -25,10 +32,14 @@ pub struct Session {
     /// WATCHed keys and the versions that they had (0: absent), without a source.
     pub(super) watched: Vec<(Box<[u8]>, u64)>,
     /// On a Redis source, with WATCH and what [`attached`](super::attached) says: everything goes over this connection.
-    pub(super) pinned: Option<Box<dyn Relay>>,
+    pub(super) pinned: Option<Box<dyn Pinned>>,
     /// WATCH, until the transaction is over.
     pub(super) watching: bool,
     pub(super) attached: Attached,
+    /// CLIENT TRACKING, if it is Larder that tracks.
+    pub(super) tracker: Option<Box<Tracker>>,
+    /// Without a source.
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
     /// State of the generator behind RANDOMKEY.
     random: u64,
     unusual: bool,
@@ -39,7 +50,7 @@ pub struct Session {
 pub enum Held {
     /// Nothing.
     Nothing,
-    /// Reads that wait for flights.
+    /// Reads that wait for flights, or were relayed as reads whose replies may be kept.
     Reads,
     /// Commands that were relayed to the source.
     Relayed,
@@ -72,6 +83,8 @@ impl Session {
             pinned: None,
             watching: false,
             attached: Attached::default(),
+            tracker: None,
+            subscriptions: None,
             unusual: false,
         };
         session.client.about.lock().user = password::USER_NAME.into();
@@ -124,6 +137,8 @@ impl Session {
             || self.multi.is_some()
             || self.pinned.is_some()
             || self.is_attached()
+            || self.tracker.is_some()
+            || self.subscriptions.is_some()
             || self.held != Held::Nothing;
     }
 
@@ -184,9 +199,12 @@ impl Session {
         // Not given back, for it is not as new.
         self.pinned = None;
         self.attached = Attached::default();
+        self.tracker = None;
+        self.subscriptions = None;
         self.note_subscriptions();
         self.end_transaction();
         self.client.about.lock().database = 0;
+        self.client.about.lock().moves = Moves::default();
         self.set_resp3(false);
         self.replies = Replies::On;
         self.client.about.lock().name = "".into();

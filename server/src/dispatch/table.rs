@@ -1,8 +1,12 @@
 //! Every command there is. Subcommands follow their parent.
 use super::{
-    attached,
+    attached, blocking,
     command::{Command, Flags, Index, Keys, Run, Transaction, numbered},
-    commands::{client, config, connection, expire, info, introspection, keys, numbers, object, scan, server, strings},
+    commands::{
+        client, config, connection, expire, info, introspection, keys, maintenance, numbers, object, scan, server,
+        strings,
+    },
+    pausing, pubsub,
 };
 
 /// `"name" arity [FLAGS] (first last step) "since" Run(function), "summary";` in blocks of a group.
@@ -31,7 +35,7 @@ macro_rules! commands {
 use Run::{Container, Get, Local, MultiGet, Tier, Transaction as Around};
 
 /// How many there are, subcommands included.
-const COUNT: usize = 125;
+const COUNT: usize = 137;
 
 /// The table of commands.
 pub static COMMANDS: [Command; COUNT] = commands! {
@@ -105,13 +109,16 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "client|info" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(client::info), "Describes this connection";
     "client|kill" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.4.0" Local(client::kill), "Ends connections";
     "client|list" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.4.0" Local(client::list), "Describes connections";
-    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.2.0" Local(client::accept), "Asks to be told of maintenance";
+    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.2.0" Local(maintenance::notifications), "Asks to be told of maintenance";
     "client|no-evict" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "7.0.0" Local(client::on_or_off), "Keeps this connection from eviction";
     "client|no-touch" 3 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::on_or_off), "Keeps this connection's reads from counting";
     "client|reply" 3 [NOSCRIPT LOADING STALE] (0 0 0) "3.2.0" Local(client::reply), "Turns replies on and off";
     "client|caching" 3 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(attached::tracking), "Has the next command's keys tracked, or not";
     "client|tracking" -3 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(attached::tracking), "Tells of changes of what this connection has read";
     "client|trackinginfo" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(attached::tracking), "Says what is tracked and how";
+    "client|pause" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "3.0.0" Local(pausing::pause), "Makes commands wait";
+    "client|unpause" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(pausing::unpause), "Ends the pause";
+    "client|unblock" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "5.0.0" Local(blocking::unblock), "Ends the wait of a client";
     "client|setinfo" 4 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::setinfo), "Says which library the client uses";
     "client|setname" 3 [NOSCRIPT LOADING STALE] (0 0 0) "2.6.9" Local(client::setname), "Names this connection";
     "echo" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(connection::echo), "Returns what it is given";
@@ -129,6 +136,15 @@ pub static COMMANDS: [Command; COUNT] = commands! {
 "pubsub" {
     "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Subscribes to channels by pattern";
     "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Ends subscriptions by pattern";
+    "publish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "2.0.0" Local(pubsub::publish), "Sends a message to the subscribers of a channel";
+    "pubsub" -2 [] (0 0 0) "2.8.0" Container, "Who has subscribed";
+    "pubsub|channels" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::channels), "Returns the channels that have subscribers";
+    "pubsub|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
+    "pubsub|numpat" 2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::numpat), "Counts the patterns that have subscribers";
+    "pubsub|numsub" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::numsub), "Counts the subscribers of channels";
+    "pubsub|shardchannels" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(pubsub::channels), "Returns the shard channels that have subscribers";
+    "pubsub|shardnumsub" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(pubsub::numsub), "Counts the subscribers of shard channels";
+    "spublish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "7.0.0" Local(pubsub::publish), "Sends a message to the subscribers of a shard channel";
     "ssubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "7.0.0" Local(attached::subscribe), "Subscribes to shard channels";
     "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(attached::subscribe), "Subscribes to channels";
     "sunsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "7.0.0" Local(attached::subscribe), "Ends subscriptions to shard channels";
@@ -173,7 +189,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "slowlog|len" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
     "slowlog|reset" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";
-    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" Local(attached::subscribe), "Shows every command that the source is sent";
+    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" Local(attached::monitor), "Shows every command that the source is sent";
     "time" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "2.6.0" Local(server::time), "Returns the time";
 }
 };

@@ -2,6 +2,7 @@
 //!
 //! A connection belongs to one worker, which alone writes to its [`Client`] (except for [`Client::close`]). Each worker has
 //! its own map of clients, locked only when a connection opens or closes or when somebody lists them.
+use super::inbox::{Backlog, Inbox, Message, Posted};
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
@@ -36,6 +37,8 @@ pub struct Client {
     pub blocked: AtomicBool,
     /// It has subscribed to something, or sees every command (MONITOR): its silence says nothing.
     pub subscribed: AtomicBool,
+    /// What is to be told to it unasked.
+    pub inbox: Inbox,
     /// What the client said about itself.
     pub about: Mutex<About>,
     active: AtomicU64,
@@ -60,6 +63,31 @@ pub struct About {
     pub protocol: u8,
     /// Commands queued by MULTI; `None` outside of one.
     pub queued: Option<usize>,
+    /// CLIENT MAINT_NOTIFICATIONS.
+    pub moves: Moves,
+    /// What its command waits on at the source.
+    pub waits: Option<Waits>,
+}
+
+/// A connection to the source that a client waits on.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// The source's number of it.
+    pub connection: i64,
+    /// The source has been asked, or will be, to end the wait (CLIENT UNBLOCK).
+    pub unblocked: bool,
+}
+
+/// Whether, and in which words, a client wants to be told that it has to move to another connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Moves {
+    /// It has not asked.
+    #[default]
+    Untold,
+    /// It connects again to where it was told to (`moving-endpoint`).
+    Elsewhere,
+    /// It connects again to the address that it has (`moving-endpoint-type none`).
+    Back,
 }
 
 impl Client {
@@ -76,6 +104,7 @@ impl Client {
             active: AtomicU64::new(now),
             blocked: AtomicBool::new(false),
             subscribed: AtomicBool::new(false),
+            inbox: Inbox::default(),
             closing: AtomicU8::new(0),
             waker,
         }
@@ -96,9 +125,25 @@ impl Client {
         self.active.store(now, Relaxed);
     }
 
+    /// Has its task deliver a message, from any thread; false if it is gone. A client that leaves more lying than `backlog` allows is cut off.
+    pub fn post(&self, message: Message, backlog: &Backlog) -> bool {
+        match self.inbox.post(message, backlog) {
+            Posted::Wake => self.waker.wake_by_ref(),
+            Posted::Queued => {}
+            Posted::TooMuch => self.close(),
+            Posted::Gone => return false,
+        }
+        true
+    }
+
     /// Ends the connection, from any thread: replies that are ready are still sent if the socket takes them (CLIENT KILL).
     pub fn close(&self) {
         self.ask(Closing::Now);
+    }
+
+    /// Has the connection tell its client that it is to move.
+    pub(super) fn tell_to_move(&self) {
+        self.ask(Closing::Moving);
     }
 
     /// Ends the connection once what it has begun is answered (drain, idle time over).
@@ -116,7 +161,8 @@ impl Client {
     pub(super) fn closing(&self) -> Option<Closing> {
         match self.closing.load(Relaxed) {
             0 => None,
-            1 => Some(Closing::WhenIdle),
+            1 => Some(Closing::Moving),
+            2 => Some(Closing::WhenIdle),
             _ => Some(Closing::Now),
         }
     }
@@ -125,8 +171,10 @@ impl Client {
 /// How a connection is asked to end; the later wins over the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing {
-    WhenIdle = 1,
-    Now = 2,
+    /// By the client, which is told that it has to move.
+    Moving = 1,
+    WhenIdle = 2,
+    Now = 3,
 }
 
 /// All connections of the process.
@@ -239,6 +287,7 @@ pub(crate) struct Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         let removed = self.clients.workers[self.client.worker].redis.lock().remove(&self.client.id);
+        self.client.inbox.close();
         // Freed here, after the lock is gone.
         drop(removed);
     }

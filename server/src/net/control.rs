@@ -113,23 +113,27 @@ async fn drain(
     let grace = app.settings.grace;
     // The listeners close with their tasks, and with the tasks go the workers' channels.
     acceptors.iter().for_each(AbortHandle::abort);
-    app.drain.advance(Phase::Draining);
+    let finish = grace.saturating_sub(ABORT.min(grace / 2));
+    // Clients are told whole seconds.
+    let moving = Duration::from_secs(finish.as_secs());
+    app.drain.begin(moving);
+    // Who waits is answered like all others.
+    app.pause.end();
 
-    let finish = start + grace.saturating_sub(ABORT.min(grace / 2));
-    let give_up = start + grace;
     let mut left = app.settings.threads;
     while left > 0 {
-        let aborting = app.drain.phase() == Phase::Aborting;
-        let next = if aborting { give_up } else { finish };
+        let (next, then) = match app.drain.phase() {
+            Phase::Serving | Phase::Draining => (moving, Some(Phase::Closing)),
+            Phase::Closing => (finish, Some(Phase::Aborting)),
+            Phase::Aborting => (grace, None),
+        };
         tokio::select! {
             biased;
             number = signals.next() => return Err(RunError::SecondSignal(number)),
             _ = ended.recv() => left -= 1,
-            () = sleep_until(next.into()) => {
-                if aborting {
-                    break;
-                }
-                app.drain.advance(Phase::Aborting);
+            () = sleep_until((start + next).into()) => match then {
+                Some(phase) => app.drain.advance(phase),
+                None => break,
             }
         }
     }

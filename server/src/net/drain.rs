@@ -1,4 +1,7 @@
 //! Shutdown as a value: one phase that only moves forward, and a future for those who wait for it.
+use crate::clock;
+use larder_engine::Millis;
+use std::{sync::OnceLock, time::Duration};
 use tokio::sync::watch;
 
 /// How far the process is on its way out. Only ever grows.
@@ -6,8 +9,10 @@ use tokio::sync::watch;
 pub enum Phase {
     /// Normal operation.
     Serving,
-    /// No new connections; what was started is finished, idle connections close at once.
+    /// No new connections; what was started is finished, idle connections close at once, but for those that are told to move.
     Draining,
+    /// These close, too.
+    Closing,
     /// The grace time is over: drop what is left.
     Aborting,
 }
@@ -16,11 +21,21 @@ pub enum Phase {
 #[derive(Debug)]
 pub struct Drain {
     phase: watch::Sender<Phase>,
+    moving: OnceLock<Moving>,
+}
+
+/// What clients are told that have asked to be told of maintenance.
+#[derive(Debug, Clone, Copy)]
+pub struct Moving {
+    /// When the drain began: the same for all clients, and another one at the next Larder that they move to.
+    pub sequence: Millis,
+    /// When they are to be gone.
+    pub until: Millis,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        Drain { phase: watch::Sender::new(Phase::Serving) }
+        Drain { phase: watch::Sender::new(Phase::Serving), moving: OnceLock::new() }
     }
 }
 
@@ -40,6 +55,19 @@ impl Drain {
         let mut watch = self.phase.subscribe();
         // The sender lives in `self`, so the wait cannot fail while we borrow it.
         let _ = watch.wait_for(|now| *now >= phase).await;
+    }
+
+    /// Begins: clients that want to be told to move have `time` to do so.
+    pub(crate) fn begin(&self, time: Duration) {
+        let now = clock::now();
+        // Only the first begin counts.
+        let _ = self.moving.set(Moving { sequence: now, until: now + time.as_millis() as Millis });
+        self.advance(Phase::Draining);
+    }
+
+    /// Once it has begun.
+    pub(crate) fn moving(&self) -> Option<Moving> {
+        self.moving.get().copied()
     }
 
     /// Moves forward to `phase`; never back.

@@ -84,6 +84,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     let spare = Rc::new(Spare::default());
     tokio::task::spawn_local(close_idle(worker.clone()));
     let mut draining = pin!(app.drain.reached(Phase::Draining));
+    let mut closing = pin!(app.drain.reached(Phase::Closing));
     let mut aborting = pin!(app.drain.reached(Phase::Aborting));
     let mut told = false;
     loop {
@@ -92,7 +93,10 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
             () = &mut aborting => return,
             () = &mut draining, if !told => {
                 told = true;
-                app.clients.visit(worker.id, Client::finish);
+                app.clients.visit(worker.id, |client| match app.tells_to_move(client) {
+                    true => client.tell_to_move(),
+                    false => client.finish(),
+                });
             }
             arrival = arrivals.recv() => match arrival {
                 Some(arrival) => admit(&worker, &spare, arrival, alive.clone()),
@@ -101,6 +105,11 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
         }
     }
     drop(alive);
+    tokio::select! {
+        biased;
+        () = &mut closing => app.clients.visit(worker.id, Client::finish),
+        _ = all_gone.recv() => return,
+    }
     tokio::select! {
         biased;
         () = &mut aborting => {}

@@ -33,5 +33,5 @@ impl Invalidations for Copies {
 /// Has a source announce changes of what is in `cache`; see [`Watch::prefixes`].
 pub fn watch<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> Watch {
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
-    Watch { prefixes, to: Rc::new(Copies { cache: cache.clone(), policy }) }
+    Watch { prefixes, only: None, to: Rc::new(Copies { cache: cache.clone(), policy }) }
 }

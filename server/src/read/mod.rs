@@ -177,7 +177,7 @@ fn error(text: Arc<str>) -> SourceError {
 pub enum Begun<R> {
     /// Answered from the memory tier.
     Hit(R),
-    /// There is no such key (and no source to ask, or its absence is remembered).
+    /// There is no such key (and no source to ask, or its absence is remembered). Of a reply: it is not worth keeping yet.
     Absent,
     /// In flight: await it with [`Group::end`].
     Wait(Wait),

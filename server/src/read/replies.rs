@@ -77,8 +77,8 @@ impl Group {
         self.policy.keeps_replies() && name_len(command) <= self.policy.max_reply
     }
 
-    /// Begins a read of the whole reply to `command`, as the source says that it can be kept; otherwise as [`begin`](Group::begin), never
-    /// [`Begun::Absent`].
+    /// Begins a read of the whole reply to `command`, as the source says that it can be kept; otherwise as [`begin`](Group::begin).
+    /// [`Begun::Absent`]: it was not asked for lately, and keeping it costs the source more than an answer: relay it.
     pub fn begin_reply<R>(
         &self,
         command: Args<'_>,

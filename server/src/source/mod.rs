@@ -15,16 +15,22 @@ pub use health::SourceHealth;
 pub use redis::{Commands, Known, Upstream};
 pub use unasked::Unasked;
 
-use crate::{config::SourceUrl, proto::resp::Args, read::Fetch};
+use crate::{
+    config::{Deployment, SourceUrl},
+    proto::resp::Args,
+    read::Fetch,
+};
 use bytes::Bytes;
 use larder_engine::Millis;
-use std::{fmt, future::Future, pin::Pin, rc::Rc, sync::Arc, time::Duration};
+use std::{fmt, future::Future, ops::Range, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 
 /// What bounds a source.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Deadline of a fetch or write (`source-timeout`).
     pub timeout: Duration,
+    /// Deadline of what may keep the source busy (`source-slow-timeout`); not less than `timeout`.
+    pub slow_timeout: Duration,
     /// Fetches in flight, all cores together (`source-max-in-flight`).
     pub max_in_flight: usize,
     /// Connections per core (`source-connections`).
@@ -41,6 +47,7 @@ pub struct SourceSetup {
 enum Kind {
     None,
     Redis(Arc<redis::Settings>),
+    Cluster(Arc<redis::ClusterSetup>),
 }
 impl SourceSetup {
     /// Checks what the URL names; connects to nothing yet.
@@ -54,7 +61,14 @@ impl SourceSetup {
         });
         let kind = match url {
             SourceUrl::None => Kind::None,
-            SourceUrl::Redis(url) => Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?)),
+            SourceUrl::Redis(url) => match url.deployment {
+                Deployment::Cluster { .. } => {
+                    Kind::Cluster(Arc::new(redis::ClusterSetup::new(url, limits, health.clone())?))
+                }
+                Deployment::Single | Deployment::Sentinel(_) => {
+                    Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?))
+                }
+            },
         };
         Ok(SourceSetup { health, kind })
     }
@@ -69,6 +83,7 @@ impl SourceSetup {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
             Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch, keeps_replies)),
+            Kind::Cluster(setup) => Rc::new(redis::ClusterSource::new(setup.clone(), watch, keeps_replies)),
         }
     }
 }
@@ -83,18 +98,24 @@ pub trait Invalidations {
     fn lost(&self);
 }
 
+/// Whether a key is vouched for.
+pub type VouchesFor = dyn Fn(&[u8]) -> bool;
+
 /// Changes of which keys a source is to announce, and to whom.
 #[derive(Clone)]
 pub struct Watch {
     /// None: those that were fetched. Else those that begin with one of these, and no others are vouched for.
     pub prefixes: Arc<[Box<[u8]>]>,
+    /// If given, no other keys are vouched for.
+    pub only: Option<Rc<VouchesFor>>,
     /// Who is told.
     pub to: Rc<dyn Invalidations>,
 }
 impl Watch {
     /// Are changes of this key announced?
     fn covers(&self, key: &[u8]) -> bool {
-        self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+        (self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| key.starts_with(prefix)))
+            && self.only.as_ref().is_none_or(|only| only(key))
     }
 }
 
@@ -161,6 +182,11 @@ impl SourceError {
     pub fn is_unavailable(&self) -> bool {
         !matches!(self, SourceError::Refused(_))
     }
+    /// The error as a reply of the Redis protocol.
+    pub(crate) fn to_reply(&self) -> Bytes {
+        let code = if self.is_unavailable() { "ERR " } else { "" };
+        format!("-{code}{self}\r\n").into()
+    }
 }
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,7 +224,7 @@ pub trait Source {
     /// Is it there? (for readiness)
     fn ping(&self) -> Local<'_, Result<(), SourceError>>;
     /// The source as a Redis server, for commands that go through verbatim.
-    fn as_redis(&self) -> Option<&dyn Relay> {
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
         None
     }
     /// `false` for `none:`: a miss is an absence, no flight is begun.
@@ -227,8 +253,23 @@ impl Replies {
     pub fn last(&self) -> Bytes {
         self.bytes.slice(self.begin(self.ends.len().saturating_sub(1))..)
     }
+    /// Some of them.
+    pub(crate) fn part(&self, which: Range<usize>) -> Replies {
+        let (begin, end) = (self.begin(which.start), self.begin(which.end));
+        Replies { bytes: self.bytes.slice(begin..end), ends: self.ends[which].iter().map(|end| end - begin).collect() }
+    }
     fn begin(&self, at: usize) -> usize {
         at.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+}
+impl FromIterator<Bytes> for Replies {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(replies: I) -> Replies {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for reply in replies {
+            bytes.extend_from_slice(&reply);
+            ends.push(bytes.len());
+        }
+        Replies { bytes: bytes.into(), ends }
     }
 }
 impl std::ops::Index<usize> for Replies {
@@ -238,15 +279,19 @@ impl std::ops::Index<usize> for Replies {
     }
 }
 
-/// A source that takes whole Redis commands.
+/// Takes whole Redis commands.
 pub trait Relay {
-    /// Sends already encoded commands (`count` of them, RESP arrays) in one write on the shared connection and returns their raw replies
-    /// (RESP3 if `resp3`, else RESP2: there is a shared connection per protocol). They are queued when this returns, behind
-    /// all that was relayed before in the same protocol, whatever becomes of the future.
+    /// Sends already encoded commands (`count` of them, RESP arrays) in one write and returns their raw replies (RESP3 if
+    /// `resp3`, else RESP2). They are queued when this returns, behind all that was relayed before in the same protocol, whatever
+    /// becomes of the future.
     fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
-    /// Sends one encoded command that may take any time (BLPOP) on a connection of its own, and waits as long as it takes. Dropping the
-    /// future ends that connection.
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>>;
+    /// The same for commands of which one at least may keep the server busy for long, with `source-slow-timeout`. They have a shared
+    /// connection apart: nothing of what was relayed before or after otherwise is in order with them.
+    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
+}
+
+/// A source that is a Redis server: what is [relayed](Relay) goes over connections that all clients of the core share.
+pub trait RedisServer: Relay {
     /// The server's table of commands, if it has been asked for.
     fn known_commands(&self) -> Option<Arc<Commands>>;
     /// The same; asks for it when it is needed first, and again after a reconnect.
@@ -256,15 +301,42 @@ pub trait Relay {
     fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
         None
     }
-    /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING).
-    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>>;
-    /// On a pinned connection: sends one command, of which it is not known how many replies it has: until the answer to a `PING`
-    /// behind it (`marked`), or one.
-    fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
-    /// On a pinned connection: what the server says unasked.
-    fn unasked(&self) -> Option<&Unasked>;
+    /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING); `args` is the command that it
+    /// is wanted for.
+    fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
+    /// Does a connection's number (CLIENT ID) name one connection? Not where there are several servers.
+    fn has_numbers(&self) -> bool {
+        true
+    }
+    /// Who keeps track of what a client that has asked for it (CLIENT TRACKING) reads.
+    fn client_tracking(&self) -> ClientTracking {
+        ClientTracking::Server
+    }
     /// The database of the URL.
     fn database(&self) -> u32;
-    /// Gives a pinned connection back, of which the caller knows that it is as new; one that is dropped instead is closed.
+}
+
+/// Who keeps track of what clients read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientTracking {
+    /// The server, on a connection of the client's own.
+    Server,
+    /// Larder: every change is announced to it, and it tells its clients.
+    Larder,
+    /// Nobody can.
+    Nobody,
+}
+
+/// A connection to a Redis server that is one client's alone, and what is [relayed](Relay) goes over it. Once lost it stays lost, for
+/// the state that it was there for is gone.
+pub trait Pinned: Relay {
+    /// Sends one encoded command that may take any time (BLPOP), and waits as long as it takes. It is queued when this returns.
+    fn relay_patiently(&self, command: Bytes) -> Local<'static, Result<Replies, SourceError>>;
+    /// Sends one command, of which it is not known how many replies it has: until the answer to a `PING` behind it
+    /// (`marked`), or one.
+    fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
+    /// What the server says unasked.
+    fn unasked(&self) -> &Unasked;
+    /// Gives it back. The caller knows that it is as new; one that is dropped instead is closed.
     fn release(self: Box<Self>);
 }

@@ -102,9 +102,9 @@ fn is_hash(key: usize) -> bool {
 }
 
 /// A small generator of pseudo-random numbers: a run can be repeated, as far as threads allow.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % bound
     }
@@ -294,7 +294,7 @@ fn check(larder_args: &[&str], bound: Duration) {
 }
 
 /// How long each run takes.
-fn length() -> Duration {
+pub(super) fn length() -> Duration {
     let seconds = std::env::var("LARDER_COHERENCE_SECONDS").ok();
     Duration::from_secs(seconds.map_or(5, |seconds| seconds.parse().expect("a number of seconds")))
 }

@@ -4,6 +4,7 @@
 mod checker;
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 #[path = "../common/larder.rs"]
 mod larder;
 

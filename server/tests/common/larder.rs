@@ -28,13 +28,17 @@ impl Larder {
     }
     /// Starts another in the place of this one, which has ended: on the same port for the Redis protocol.
     pub fn start_again(&mut self, args: &[&str]) {
+        *self = Larder::beside(self, args);
+    }
+    /// Starts another on the port for the Redis protocol of one that does not listen there any more.
+    pub fn beside(other: &Larder, args: &[&str]) -> Larder {
         let mut started = None;
         // Meanwhile somebody else's connection may have had the port for its own end.
         wait_until("larder to start again", || {
-            started = Larder::with_redis_on(self.redis, args).ok();
+            started = Larder::with_redis_on(other.redis, args).ok();
             started.is_some()
         });
-        *self = started.unwrap();
+        started.unwrap()
     }
 
     /// Or what it said on standard error instead of a ready line.
@@ -204,6 +208,20 @@ pub fn expect(stream: &mut impl Read, expected: &[u8]) {
             String::from_utf8_lossy(&expected[around])
         );
     }
+}
+
+/// Reads until what was read ends with `mark`.
+pub fn skip_until(stream: &mut TcpStream, mark: &[u8]) {
+    let mut read = Vec::new();
+    while !read.ends_with(mark) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        read.extend(byte);
+    }
+}
+/// Sends lines, one behind the other in one write.
+pub fn send(stream: &mut TcpStream, lines: &[&str]) {
+    stream.write_all((lines.join("\r\n") + "\r\n").as_bytes()).unwrap();
 }
 
 /// The other side has ended the connection: nothing more comes.

@@ -2,26 +2,10 @@
 //! first, which shows that what is expected is what Redis says.
 use crate::{
     common::{RedisServer, wait_until},
-    larder::{Larder, connect, expect, expect_end},
+    larder::{Larder, connect, expect, expect_end, send, skip_until},
 };
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-};
+use std::{io::Write, net::TcpStream};
 
-/// Reads until what was read ends with `mark`.
-fn skip_until(stream: &mut TcpStream, mark: &[u8]) {
-    let mut read = Vec::new();
-    while !read.ends_with(mark) {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        read.extend(byte);
-    }
-}
-/// Sends lines, one behind the other in one write.
-fn send(stream: &mut TcpStream, lines: &[&str]) {
-    stream.write_all((lines.join("\r\n") + "\r\n").as_bytes()).unwrap();
-}
 /// Runs a script against Redis itself and through Larder.
 fn at_both_doors(args: &[&str], script: impl Fn(&RedisServer, u16)) {
     let redis = RedisServer::start();
@@ -85,6 +69,72 @@ fn subscriptions_in_resp3_leave_the_connection_free() {
         expect(&mut reads, b":1\r\n>3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n>3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n%1\r\n$1\r\nf\r\n$1\r\nv\r\n");
         send(&mut writes, &["PUBLISH a m"]);
         expect(&mut writes, b":0\r\n");
+    });
+}
+
+#[test]
+fn what_comes_unasked_comes_without_replies_as_well() {
+    at_both_doors(&[], |_, port| {
+        for (mut reads, push) in [(connect(port), "*"), (hello(port), ">")] {
+            let mut writes = connect(port);
+            let frame =
+                |kind: &str, count: u8| format!("{push}3\r\n${}\r\n{kind}\r\n$1\r\nc\r\n:{count}\r\n", kind.len());
+            send(&mut reads, &["CLIENT REPLY OFF", "NOSUCH", "SUBSCRIBE c", "SUBSCRIBE"]);
+            expect(&mut reads, frame("subscribe", 1).as_bytes());
+            send(&mut writes, &["PUBLISH c m"]);
+            expect(&mut writes, b":1\r\n");
+            expect(&mut reads, format!("{push}3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n").as_bytes());
+            send(
+                &mut reads,
+                &["PING", "UNSUBSCRIBE c", "CLIENT REPLY ON", "CLIENT REPLY SKIP", "SUBSCRIBE c", "PING x"],
+            );
+            expect(&mut reads, format!("{}+OK\r\n{}", frame("unsubscribe", 0), frame("subscribe", 1)).as_bytes());
+            skip_until(&mut reads, b"$1\r\nx\r\n");
+        }
+        // What is tracked is told of, too.
+        let mut stream = hello(port);
+        send(&mut stream, &["CLIENT TRACKING ON", "SET k 1", "GET k", "CLIENT REPLY OFF", "SET k 2"]);
+        expect(&mut stream, b"+OK\r\n+OK\r\n$1\r\n1\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
+        send(&mut stream, &["GET k", "CLIENT REPLY ON", "GET k"]);
+        expect(&mut stream, b"+OK\r\n$1\r\n2\r\n");
+    });
+}
+
+#[test]
+fn a_transaction_refuses_at_once_what_redis_refuses_at_once() {
+    at_both_doors(&[], |_, port| {
+        for (refused, error) in [
+            ("NOSUCH a", "ERR unknown command 'NOSUCH', with args beginning with: 'a' "),
+            ("SAVE", "ERR Command not allowed inside a transaction"),
+            ("SHUTDOWN", "ERR Command not allowed inside a transaction"),
+            ("XGROUP NOSUCH", "ERR unknown subcommand 'NOSUCH'. Try XGROUP HELP."),
+            ("HSET h", "ERR wrong number of arguments for 'hset' command"),
+        ] {
+            // On a new connection, and so with a new server: nothing has asked for its commands before.
+            let mut stream = connect(port);
+            send(&mut stream, &["MULTI", refused, "HSET h f v", "EXEC", "EXISTS h"]);
+            expect(&mut stream, format!("+OK\r\n-{error}\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n:0\r\n").as_bytes());
+        }
+    });
+}
+
+#[test]
+fn a_transaction_may_change_the_database() {
+    at_both_doors(&[], |redis, port| {
+        let mut stream = connect(port);
+        send(&mut stream, &["SET k home", "MULTI", "SELECT 3", "SET k away", "SELECT 99", "GET k", "EXEC", "GET k"]);
+        expect(&mut stream, b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n");
+        expect(&mut stream, b"*4\r\n+OK\r\n+OK\r\n-ERR DB index is out of range\r\n$4\r\naway\r\n$4\r\naway\r\n");
+        assert_eq!(redis.command(&["GET", "k"]), crate::common::Reply::bulk("home"));
+        // Called off, it changes nothing; carried out, it leads back.
+        send(
+            &mut stream,
+            &["WATCH k", "SET k 1", "MULTI", "SELECT 0", "EXEC", "GET k", "MULTI", "SELECT 0", "EXEC", "GET k"],
+        );
+        expect(
+            &mut stream,
+            b"+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n$1\r\n1\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n$4\r\nhome\r\n",
+        );
     });
 }
 
@@ -225,7 +275,7 @@ fn whoever_waits_is_not_idle() {
     send(&mut reads, &["SUBSCRIBE c"]);
     expect(&mut reads, b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
     send(&mut waits, &["BLPOP l 0"]);
-    wait_until("the pop to wait", || blocked(&redis));
+    wait_until("the pop to wait", || blocked(&redis, 1));
     // Opened no earlier than the others, and gone: so is everybody's time.
     expect_end(&mut idle);
     redis.command(&["PUBLISH", "c", "m"]);
@@ -233,31 +283,66 @@ fn whoever_waits_is_not_idle() {
     expect(&mut reads, b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n");
     expect(&mut waits, b"*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
 }
-fn blocked(redis: &RedisServer) -> bool {
+fn blocked(redis: &RedisServer, clients: usize) -> bool {
     let crate::common::Reply::Bulk(Some(info)) = redis.command(&["INFO", "clients"]) else {
         panic!("INFO has no text")
     };
-    String::from_utf8(info).unwrap().contains("blocked_clients:1")
+    String::from_utf8(info).unwrap().contains(&format!("blocked_clients:{clients}\r"))
 }
 
 #[test]
-fn many_clients_share_a_handful_of_connections() {
+fn a_thousand_clients_share_a_handful_of_connections() {
+    const CLIENTS: usize = 1000;
+    // Each has an end in this process and one in Larder's, which inherits the limit.
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        assert!(limit.maximum.is_none_or(|most| most >= 1500), "ulimit -n is {limit:?}: 1,000 clients need 1,500");
+        rustix::process::Rlimit { current: limit.maximum, ..limit }
+    })
+    .unwrap();
     let redis = RedisServer::start();
     let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
-    let mut clients: Vec<TcpStream> = (0..500).map(|_| connect(larder.redis)).collect();
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(larder.redis)).collect();
+    let connections = || {
+        let crate::common::Reply::Bulk(Some(list)) = redis.command(&["CLIENT", "LIST"]) else { panic!("a list") };
+        list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
+    };
+    // All at once: misses and hits, a string and other types, 16 commands each in a pipeline.
     for (number, stream) in clients.iter_mut().enumerate() {
-        send(
-            stream,
-            &[&format!("SET k{number} {number:03}"), &format!("GET k{number}"), &format!("HSET h f {number}")],
-        );
+        let commands = [
+            &format!("SET k{number} {number:03}"),
+            &format!("GET k{number}"),
+            &format!("HSET h f{number} {number}"),
+            &format!("HGET h f{number}"),
+        ];
+        let pipeline: Vec<&str> = commands.iter().map(|command| command.as_str()).cycle().take(16).collect();
+        send(stream, &pipeline);
     }
     for (number, stream) in clients.iter_mut().enumerate() {
-        expect(stream, format!("+OK\r\n$3\r\n{number:03}\r\n:").as_bytes());
-        skip_until(stream, b"\r\n");
+        let (padded, plain) = (format!("{number:03}"), number.to_string());
+        for new in [1, 0, 0, 0] {
+            let [string, field] = [&padded, &plain].map(|text| format!("${}\r\n{text}\r\n", text.len()));
+            expect(stream, format!("+OK\r\n{string}:{new}\r\n{field}").as_bytes());
+        }
     }
-    let crate::common::Reply::Bulk(Some(list)) = redis.command(&["CLIENT", "LIST"]) else { panic!("a list") };
-    let connections = list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
-    assert!(connections <= 8, "{connections} for 500 clients");
+    assert!(connections() <= 8, "{} for {CLIENTS} clients", connections());
+    // What waits has a connection of its own, which is used again.
+    for round in 0..3 {
+        for stream in &mut clients[..8] {
+            send(stream, &["BLPOP queue 0"]);
+        }
+        wait_until("8 to wait", || blocked(&redis, 8));
+        assert!(connections() <= 16, "{} in round {round}", connections());
+        redis.command(&["RPUSH", "queue", "1", "2", "3", "4", "5", "6", "7", "8"]);
+        for stream in &mut clients[..8] {
+            expect(stream, b"*2\r\n$5\r\nqueue\r\n$1\r\n");
+            skip_until(stream, b"\r\n");
+        }
+    }
+    for stream in &mut clients {
+        send(stream, &["GET k7"]);
+        expect(stream, b"$3\r\n007\r\n");
+    }
 }
 
 #[test]

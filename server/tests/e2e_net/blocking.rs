@@ -81,6 +81,50 @@ fn what_waits_ends_with_its_client_and_with_the_process() {
 }
 
 #[test]
+fn who_waits_is_seen_and_unblocked_by_larders_numbers() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
+    let (mut other, mut waits) = (larder.client(), larder.client());
+    let mut id = || waits.command(&["CLIENT", "ID"]).int().to_string();
+    let id = id();
+    let unblocks = |other: &mut Client, how: &[&str]| other.command(&[&["CLIENT", "UNBLOCK", &id], how].concat()).int();
+    assert_eq!(unblocks(&mut other, &[]), 0, "it does not wait");
+    for (command, how, says) in [
+        (&["BLPOP", "queue", "0"][..], &[][..], Reply::Array(None)),
+        (&["BLMOVE", "queue", "b", "LEFT", "LEFT", "0"], &["TIMEOUT"], Reply::Array(None)),
+        (&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], &["timeout"], Reply::Array(None)),
+        (&["BZPOPMIN", "z", "0"], &["ERROR"], Reply::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())),
+    ] {
+        waits.send(command).unwrap();
+        // Whoever sees that it waits may act on it: Redis has the command.
+        wait_until("it to be seen waiting", || {
+            let Reply::Bulk(Some(info)) = other.command(&["INFO", "clients"]) else { panic!("INFO has no text") };
+            String::from_utf8(info).unwrap().contains("blocked_clients:1\r")
+        });
+        assert_eq!(blocked(&redis), 1, "no moment early");
+        let Reply::Bulk(Some(list)) = other.command(&["CLIENT", "LIST", "ID", &id]) else { panic!("no list") };
+        assert!(String::from_utf8(list).unwrap().contains(" flags=b "));
+        assert_eq!(unblocks(&mut other, how), 1);
+        assert_eq!(waits.read().unwrap(), says, "{command:?}");
+    }
+    assert_eq!(unblocks(&mut other, &["ERROR"]), 0, "no more");
+    // With state of its own, on the connection that has it.
+    assert_eq!(waits.command(&["SELECT", "2"]), Reply::ok());
+    waits.send(&["BRPOP", "queue", "0"]).unwrap();
+    wait_blocked(&redis, 1);
+    wait_until("it to be unblocked", || unblocks(&mut other, &[]) == 1);
+    assert_eq!(waits.read().unwrap(), Reply::Array(None));
+    assert_eq!(waits.command(&["GET", "k"]), Reply::nil());
+    for (wrong, error) in [
+        (&["CLIENT", "UNBLOCK", "x"][..], "ERR value is not an integer or out of range"),
+        (&["CLIENT", "UNBLOCK", "1", "GENTLY"], "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+    ] {
+        assert_eq!(other.command(wrong).error(), error);
+        assert_eq!(redis.command(wrong).error(), error);
+    }
+}
+
+#[test]
 fn a_script_that_never_ends_is_killed_through_larder() {
     let redis = RedisServer::with(&["--busy-reply-threshold", "50"]);
     let larder = before(&redis);
@@ -88,12 +132,39 @@ fn a_script_that_never_ends_is_killed_through_larder() {
     assert_eq!(other.command(&["HSET", "h", "f", "v"]), Reply::Int(1));
     stuck.send(&["EVAL", "while true do end", "0"]).unwrap();
     wait_until("Redis to be busy", || matches!(redis.command(&["GET", "k"]), Reply::Error(_)));
-    assert!(other.command(&["HSET", "h", "f", "w"]).error().contains("timed out"), "behind the script");
     let says = other.command(&["HSET", "h", "f", "w"]);
     assert!(says.error().starts_with("BUSY Redis is busy running a script"), "{says:?}");
     assert_eq!(other.command(&["SCRIPT", "KILL"]), Reply::ok());
-    // Its own connection was given up at the deadline.
-    assert!(matches!(stuck.read().unwrap(), Reply::Error(_)));
+    // Longer than `source-timeout`, the script has Redis's own answer.
+    let says = stuck.read().unwrap();
+    assert!(says.error().contains("Script killed by user"), "{says:?}");
     // What was sent and given up may have been carried out.
     wait_until("service to return", || matches!(other.command(&["HGET", "h", "f"]), Reply::Bulk(Some(_))));
+}
+
+#[test]
+fn slow_commands_have_a_deadline_of_their_own() {
+    let redis = RedisServer::with(&["--enable-debug-command", "yes"]);
+    let larder = before(&redis);
+    let mut client = larder.client();
+    client.command(&["HSET", "h", "f", "v"]);
+    // Redis does nothing else meanwhile; the others miss theirs, and no more than that.
+    assert_eq!(client.command(&["DEBUG", "SLEEP", "0.7"]), Reply::ok());
+    for command in [&["WATCH", "k"][..], &["DEBUG", "SLEEP", "0.4"], &["UNWATCH"]] {
+        assert_eq!(client.command(command), Reply::ok(), "on a connection of the client's own, too");
+    }
+    for (command, reply) in [("MULTI", "OK"), ("DEBUG SLEEP 0.4", "QUEUED")] {
+        let parts: Vec<_> = command.split(' ').collect();
+        assert_eq!(client.command(&parts), Reply::Simple(reply.into()));
+    }
+    assert_eq!(client.command(&["EXEC"]), Reply::Array(Some(vec![Reply::ok()])));
+    // A Redis that says nothing at all is given up at that deadline.
+    let larder =
+        Larder::start(&["--source", &redis.url(), "--source-timeout", "100ms", "--source-slow-timeout", "300ms"]);
+    let mut client = larder.client();
+    wait_until("it answers", || client.command(&["EVAL", "return 1", "0"]) == Reply::Int(1));
+    redis.stop();
+    let says = client.command(&["EVAL", "return 1", "0"]);
+    redis.cont();
+    assert_eq!(says.error(), "ERR source unavailable: timed out after 300ms (source-slow-timeout)");
 }

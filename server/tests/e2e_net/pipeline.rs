@@ -1,6 +1,6 @@
 //! What comes in is answered in order, however it comes in and whatever must be fetched.
 use crate::{
-    common::RedisServer,
+    common::{RedisServer, Reply, wait_until},
     larder::{Larder, encode, expect, expect_end},
 };
 use std::{
@@ -244,4 +244,86 @@ fn the_end_of_the_clients_half_ends_the_connection_after_the_replies() {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
     assert_eq!(all, b"$5\r\nvalue\r\n");
+}
+
+#[test]
+fn replies_that_are_kept_relayed_or_fetched_keep_their_order() {
+    let redis = RedisServer::start();
+    let mut seed = redis.client();
+    for i in 0..1000 {
+        seed.command(&["HSET", &format!("h:{i}"), "f", &format!("field {i}")]);
+    }
+    seed.command(&["SET", "s", "value"]);
+    let larder = Larder::start(&["--source", &redis.url()]);
+    let mut client = larder.client();
+    wait_until("a reply is kept", || {
+        client.command(&["HGET", "h:0", "f"]);
+        larder.metric("larder_cache_reply_hits_total{group=\"default\"}") > 0.0
+    });
+    client.command(&["HGET", "h:1", "f"]);
+    let before = redis.calls("hget");
+    let (mut input, mut expected) = (Vec::new(), Vec::new());
+    let mut hget = |i: u32, value: &str| {
+        input.extend(encode(&[b"HGET", format!("h:{i}").as_bytes(), b"f"]));
+        expected.extend(bulk(value.as_bytes()));
+        if i == 999 {
+            // Reads wait for no reads, writes do, and what comes behind them sees them.
+            input.extend(encode(&[b"GET", b"s"]));
+            expected.extend(bulk(b"value"));
+            input.extend(encode(&[b"HSET", b"h:0", b"f", b"written"]));
+            expected.extend(b":0\r\n");
+        }
+    };
+    for i in 2..1000 {
+        // Kept; not asked for before; kept; asked for once.
+        hget(0, "field 0");
+        hget(i, &format!("field {i}"));
+        hget(1, "field 1");
+    }
+    hget(0, "written");
+    hget(1, "field 1");
+    exchange(larder.stream(), input, &expected);
+    let asked = redis.calls("hget") - before;
+    assert!(asked < 1500, "what is kept is not relayed with the others: {asked} for 998");
+}
+
+#[test]
+fn slow_commands_and_others_keep_their_order_though_they_travel_apart() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url()]);
+    let (mut input, mut expected) = (Vec::new(), Vec::new());
+    let fast: &[&[u8]] = &[b"APPEND", b"log", b"f"];
+    let slow: &[&[u8]] = &[b"EVAL", b"return redis.call('APPEND', KEYS[1], ARGV[1])", b"1", b"log", b"s"];
+    let last_two: &[&[u8]] = &[b"GETRANGE", b"log", b"-2", b"-1"];
+    for round in 0..200 {
+        for (at, command) in [fast, slow, slow, last_two].iter().enumerate() {
+            input.extend(encode(command));
+            match at {
+                3 => expected.extend(bulk(b"ss")),
+                at => expected.extend(format!(":{}\r\n", round * 3 + at + 1).into_bytes()),
+            }
+        }
+    }
+    exchange(larder.stream(), input, &expected);
+}
+
+#[test]
+fn a_command_does_not_overtake_a_slow_one_that_waits_for_its_connection() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "1", "--source-timeout", "20s"]);
+    let mut client = larder.client();
+    assert_eq!(client.command(&["APPEND", "log", "a"]), Reply::Int(1));
+    assert_eq!(client.command(&["HSET", "h", "f", "v"]), Reply::Int(1), "Larder knows the commands of Redis now");
+    // What scripts travel on is not connected before Redis goes on; the other commands' connection is.
+    redis.stop();
+    let begun = larder.metric("larder_redis_commands_total");
+    client.send(&["EVAL", "return redis.call('APPEND', KEYS[1], 'b')", "1", "log"]).unwrap();
+    wait_until("the script is on its way", || larder.metric("larder_redis_commands_total") > begun);
+    client.send(&["APPEND", "log", "c"]).unwrap();
+    let mut other = larder.client();
+    other.send(&["APPEND", "other", "y"]).unwrap();
+    wait_until("others are", || larder.metric("larder_redis_commands_total") > begun + 1.0);
+    redis.cont();
+    assert_eq!([client.read().unwrap(), client.read().unwrap()], [Reply::Int(2), Reply::Int(3)]);
+    assert_eq!(redis.command(&["GET", "log"]), Reply::bulk("abc"));
 }

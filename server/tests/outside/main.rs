@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod acceptance;
+mod caching;
 mod clients;
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,5 +12,6 @@ mod guide;
 #[path = "../common/larder.rs"]
 mod larder;
 mod matrix;
+mod moving;
 mod reference;
 mod web;

@@ -37,7 +37,7 @@ const NODE_REDIS: Program = Program::new("node.stamp", "node node/matrix-node-re
 const JEDIS: Program = Program::new("java.stamp", "java -cp java/jedis:java/jedis/* JedisMatrix");
 const LETTUCE: Program = Program::new("java.stamp", "java -cp java/lettuce:java/lettuce/* LettuceMatrix");
 const REDIS_RS: Program = Program::new("rust.stamp", "./rust-matrix");
-const REDIS_CLI: Program = Program::new("python.stamp", "python/bin/python ../tests/clients/redis-cli/matrix.py");
+const REDIS_CLI: Program = Program::new("python.stamp", "python/bin/python ../tests/clients/python/redis_cli.py");
 
 /// All checks of the script, each named once in a program's report.
 const CHECKS: [&str; 10] = [

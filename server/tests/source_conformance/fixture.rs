@@ -2,7 +2,7 @@
 use crate::common::{PATIENCE, RedisServer};
 use larder::{
     clock,
-    config::{Coherence, RedisAddress, RedisUrl, SourceUrl},
+    config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
     read::{Begun, Group, Policy, watch},
     source::{Limits, SourceError, SourceHealth, SourceSetup},
 };
@@ -14,8 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) const LIMITS: Limits =
-    Limits { timeout: Duration::from_secs(10), max_in_flight: 10_000, connections: 1, max_value: 512 * 1024 * 1024 };
+pub(crate) const LIMITS: Limits = Limits {
+    timeout: Duration::from_secs(10),
+    slow_timeout: Duration::from_secs(10),
+    max_in_flight: 10_000,
+    connections: 1,
+    max_value: 512 * 1024 * 1024,
+};
 
 /// Runs a test on a runtime like a worker's; what never ends fails.
 pub(crate) fn run<F: Future<Output = ()>>(test: F) {
@@ -49,6 +54,7 @@ pub(crate) fn open_with(url: &SourceUrl, limits: Limits, policy: Policy, prefixe
 }
 pub(crate) fn tcp(port: u16) -> RedisUrl {
     RedisUrl {
+        deployment: Deployment::Single,
         address: RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port },
         tls: None,
         user: None,

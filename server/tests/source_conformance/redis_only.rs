@@ -6,6 +6,7 @@ use crate::{
 use larder::{
     clock,
     config::RedisUrl,
+    proto::resp,
     read::Policy,
     source::{Limits, SourceError},
 };
@@ -130,6 +131,7 @@ fn a_user_without_some_keys_or_commands() {
     };
     user("some-keys", &["~my:*", "+@all"]);
     user("no-multi", &["~*", "+get", "+pttl", "+ping", "+client"]);
+    user("no-exists", &["~*", "+@all", "-exists", "-del"]);
     user("no-pttl", &["~*", "+get", "+multi", "+exec", "+ping"]);
     server.command(&["MSET", "my:1", "1", "my:2", "2", "your", "3"]);
     server.command(&["PEXPIRE", "my:2", "60000"]);
@@ -155,6 +157,16 @@ fn a_user_without_some_keys_or_commands() {
 
         let text = reason(open("no-pttl").get("my:1").await);
         assert!(text.starts_with("NOPERM"), "{text}");
+
+        // A write that Redis has taken is no error for want of an EXISTS, and no copy stays as it was.
+        let group = open("no-exists");
+        assert_eq!(group.get("my:2").await, some("2"));
+        group.put(b"my:2", "new".into(), Some(clock::now() + 60_000)).await.expect("written");
+        assert_eq!(group.get("my:2").await, some("new"));
+        assert_eq!(group.expire(b"my:2", None).await, Ok(true));
+        assert_eq!(server.command(&["PTTL", "my:2"]).int(), -1);
+        let refused = group.delete(b"my:2").await.expect_err("refused").to_string();
+        assert!(refused.starts_with("NOPERM"), "{refused}");
     });
 }
 #[test]
@@ -245,8 +257,10 @@ fn commands_go_through_verbatim() {
         assert!(replies[1][..] == *format!("$3000000\r\n{large}\r\n").as_bytes());
 
         // A pinned connection keeps its state; the shared one does not have it.
-        let pinned = relay.pin(false).await.expect("a connection");
         let watch = "*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n";
+        let mut parser = resp::Parser::default();
+        parser.parse(watch.as_bytes(), &resp::Limits::new(1024)).expect("a command");
+        let pinned = relay.pin(parser.args(watch.as_bytes()), false).await.expect("a connection");
         assert_eq!(&pinned.relay(watch.into(), 1, false).await.expect("a reply")[0][..], b"+OK\r\n");
         server.command(&["SET", "k", "changed"]);
         let transaction = "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nEXEC\r\n";

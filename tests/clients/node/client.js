@@ -1,16 +1,12 @@
 // ioredis with its default settings against the server at HOST:PORT. The checks: ../README.md.
 import assert from 'node:assert/strict'
-import { createRequire } from 'node:module'
 import Redis from 'ioredis'
+import { address, allBytes, key, run } from './matrix.js'
 
-const [host, port] = process.argv[2].split(':')
-const prefix = process.argv[3]
-const key = (name) => `${prefix}:${name}`
-const connect = (options) => new Redis({ host, port: Number(port), ...options })
-const allBytes = Buffer.from(Array.from({ length: 256 }, (_, i) => i))
+const connect = (options) => new Redis({ ...address, ...options })
 const redis = connect()
 
-const checks = {
+await run('ioredis', {
   async handshake() {
     assert.equal(await redis.ping(), 'PONG')
     const hello = await redis.call('HELLO')
@@ -143,19 +139,4 @@ const checks = {
     await Promise.all(Array.from({ length: 16 }, (_, worker) => work(worker)))
     assert.equal(await redis.get(key('parallel')), '800')
   },
-}
-
-let failed = 0
-for (const [name, check] of Object.entries(checks)) {
-  try {
-    await check()
-    console.log(`ok ${name}`)
-  } catch (error) {
-    failed++
-    console.log(`FAILED ${name}: ${error.stack}`)
-  }
-}
-await redis.quit()
-const { version } = createRequire(import.meta.url)('ioredis/package.json')
-console.log(`ioredis ${version}: ${Object.keys(checks).length - failed} passed, ${failed} failed`)
-process.exit(failed ? 1 : 0)
+})

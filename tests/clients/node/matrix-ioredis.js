@@ -1,14 +1,14 @@
 // ioredis with its default settings through the script of the matrix (../README.md).
 import assert from 'node:assert/strict'
 import Redis from 'ioredis'
-import { address, allBytes, inbox, key, matrix, serverIsBackAfter, until } from './matrix.js'
+import { address, allBytes, inbox, key, run, serverIsBackAfter, until } from './matrix.js'
 
 const redis = new Redis(address)
 const ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 // The library says with this event that it has lost the server, and connects again.
 redis.on('error', () => {})
 
-await matrix('ioredis', {
+await run('ioredis', {
   async connect() {
     assert.equal(await redis.ping(), 'PONG')
     assert.ok((await redis.client('ID')) > 0)

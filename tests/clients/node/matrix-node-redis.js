@@ -1,7 +1,7 @@
 // node-redis with its default settings through the script of the matrix (../README.md).
 import assert from 'node:assert/strict'
 import { createClient, defineScript, WatchError } from 'redis'
-import { address, allBytes, inbox, key, matrix, serverIsBackAfter, until } from './matrix.js'
+import { address, allBytes, inbox, key, run, serverIsBackAfter, until } from './matrix.js'
 
 const ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 const add = defineScript({
@@ -22,7 +22,7 @@ const another = async (options) => {
   return client.connect()
 }
 
-await matrix('redis', {
+await run('redis', {
   async connect() {
     await redis.connect()
     assert.equal(await redis.ping(), 'PONG')

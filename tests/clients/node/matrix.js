@@ -1,4 +1,4 @@
-// Goes through the checks of the matrix (../README.md) and reports them.
+// Goes through checks (../README.md) and reports them.
 import { createRequire } from 'node:module'
 import { createInterface } from 'node:readline'
 
@@ -38,7 +38,7 @@ export async function until(what, done) {
   }
 }
 
-export async function matrix(library, checks) {
+export async function run(library, checks) {
   let failed = 0
   for (const [name, check] of Object.entries(checks)) {
     let timer

@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import redis
+from harness import redis_py, run
 
 ALL_BYTES = bytes(range(256))
 
@@ -163,28 +164,6 @@ class Checks:
         assert self.redis.get(self.key("parallel")) == b"800"
 
 
-def main():
-    host, port = sys.argv[1].rsplit(":", 1)
-    checks = Checks(host, int(port), sys.argv[2])
-    names = [name for name in vars(Checks) if not name.startswith("_") and name != "key"]
-    failed = 0
-    for name in names:
-        try:
-            getattr(checks, name)()
-            print(f"ok {name}")
-        except Exception as error:  # each check is reported, whatever stopped it
-            failed += 1
-            line = error.__traceback__
-            while line.tb_next and line.tb_next.tb_frame.f_code.co_filename == __file__:
-                line = line.tb_next
-            print(f"FAILED {name}, line {line.tb_lineno}: {type(error).__name__}: {error}")
-    try:
-        from hiredis import __version__ as parser
-    except ImportError:
-        parser = None
-    print(f"redis-py {redis.__version__}, hiredis {parser}: {len(names) - failed} passed, {failed} failed")
-    sys.exit(failed != 0)
-
-
 if __name__ == "__main__":
-    main()
+    host, port = sys.argv[1].rsplit(":", 1)
+    run(Checks(host, int(port), sys.argv[2]), redis_py())

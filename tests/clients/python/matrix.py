@@ -5,6 +5,7 @@ import threading
 import time
 
 import redis
+from harness import redis_py, run
 from redis.maint_notifications import MaintNotificationsConfig
 
 ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
@@ -162,28 +163,6 @@ class Matrix:
                 assert subscriber.get_message(timeout=20)["data"] == how.encode()
 
 
-def main():
-    host, port = sys.argv[1].rsplit(":", 1)
-    matrix = Matrix(host, int(port), sys.argv[2])
-    names = [name for name in vars(Matrix) if not name.startswith("_") and name != "key"]
-    failed = 0
-    for name in names:
-        try:
-            getattr(matrix, name)()
-            print(f"ok {name}")
-        except Exception as error:  # each check is reported, whatever stopped it
-            failed += 1
-            line = error.__traceback__
-            while line.tb_next and line.tb_next.tb_frame.f_code.co_filename == __file__:
-                line = line.tb_next
-            print(f"FAILED {name}, line {line.tb_lineno}: {type(error).__name__}: {error}")
-    try:
-        from hiredis import __version__ as parser
-    except ImportError:
-        parser = None
-    print(f"redis-py {redis.__version__}, hiredis {parser}: {len(names) - failed} passed, {failed} failed")
-    sys.exit(failed != 0)
-
-
 if __name__ == "__main__":
-    main()
+    host, port = sys.argv[1].rsplit(":", 1)
+    run(Matrix(host, int(port), sys.argv[2]), redis_py())

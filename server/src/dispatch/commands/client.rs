@@ -81,7 +81,7 @@ pub(in crate::dispatch) fn on_or_off(call: &mut Call<'_>) -> Done {
     }
 }
 
-/// CLIENT MAINT_NOTIFICATIONS, CAPA: taken note of; no notification has been sent yet by any version.
+/// CLIENT CAPA: no capability of a client makes a difference here.
 pub(in crate::dispatch) fn accept(call: &mut Call<'_>) -> Done {
     done(call)
 }
@@ -237,6 +237,12 @@ fn describe(text: &mut String, client: &Client, now: Millis) {
     let command = COMMANDS.get(usize::from(client.command.load(Relaxed))).map_or("NULL", |command| command.name);
     let seconds_since = |then: Millis| now.saturating_sub(then) / 1000;
     let multi = about.queued.map_or(-1, |queued| queued as i64);
+    let states =
+        [(about.queued.is_some(), 'x'), (client.blocked.load(Relaxed), 'b'), (client.subscribed.load(Relaxed), 'P')];
+    let mut flags: String = states.into_iter().filter_map(|(is, flag)| is.then_some(flag)).collect();
+    if flags.is_empty() {
+        flags.push('N');
+    }
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
@@ -249,7 +255,7 @@ fn describe(text: &mut String, client: &Client, now: Millis) {
         about.name,
         seconds_since(client.connected),
         seconds_since(client.active()),
-        if about.queued.is_some() { "x" } else { "N" },
+        flags,
         about.database,
         about.user,
         about.protocol,

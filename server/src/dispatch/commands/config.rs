@@ -51,11 +51,13 @@ const PARAMETERS: &[Parameter] = &[
         name: "timeout",
         get: |call| call.worker.app.settings.idle_timeout.map_or(0, |t| t.as_secs()).to_string(),
     },
+    Parameter { name: TRACKED_KEYS, get: |call| call.worker.app.tracking.max_keys().to_string() },
 ];
 /// What this process has whatever its source.
 const OURS: [&str; 7] = ["bind", "io-threads", LOG_LEVEL, "maxclients", MAX_MEMORY, "port", "timeout"];
 const MAX_MEMORY: &str = "maxmemory";
 const LOG_LEVEL: &str = "loglevel";
+const TRACKED_KEYS: &str = "tracking-table-max-keys";
 
 /// Log levels by Redis's names; `verbose` and `notice` are one here.
 const LEVELS: &[(&str, LogLevel)] = &[
@@ -112,7 +114,7 @@ pub(in crate::dispatch) fn set(call: &mut Call<'_>) -> Done {
         return Err(SYNTAX);
     }
     let mut seen: Vec<&str> = Vec::new();
-    let (mut max_memory, mut level) = (None, None);
+    let (mut max_memory, mut level, mut tracked_keys) = (None, None, None);
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
         let Some(parameter) = find(name) else {
@@ -145,12 +147,18 @@ pub(in crate::dispatch) fn set(call: &mut Call<'_>) -> Done {
             let named = LEVELS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
             let why = "argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
             level = Some(named.ok_or_else(|| failed(why))?.1);
+        } else if parameter.name == TRACKED_KEYS {
+            let keys = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            tracked_keys = Some(keys.ok_or_else(|| failed("argument couldn't be parsed into an integer"))?);
         } else if (parameter.get)(call).as_bytes() != value {
             return Err(failed("can't set immutable config"));
         }
     }
     if let Some(bytes) = max_memory {
         call.cache().set_max_memory(bytes, call.now);
+    }
+    if let Some(keys) = tracked_keys {
+        call.worker.app.tracking.set_max_keys(keys);
     }
     if let Some(level) = level {
         call.worker.app.telemetry.logs.set_level(level);

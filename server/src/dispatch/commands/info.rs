@@ -72,6 +72,9 @@ fn server(info: &mut Info<'_, '_>) {
     let app = &info.call.worker.app;
     let uptime = app.telemetry.uptime().as_secs();
     info.line("redis_version", REDIS_VERSION);
+    // What Redis says of itself where it was not built from a checkout: tools print it.
+    info.line("redis_git_sha1", "00000000");
+    info.line("redis_git_dirty", 0);
     info.line("larder_version", env!("CARGO_PKG_VERSION"));
     info.line("redis_mode", "standalone");
     info.line("os", std::env::consts::OS);
@@ -91,7 +94,8 @@ fn clients(info: &mut Info<'_, '_>) {
     info.line("connected_clients", connected.len());
     info.line("maxclients", clients.limit());
     info.line("blocked_clients", connected.iter().filter(|client| client.blocked.load(Relaxed)).count());
-    info.line("tracking_clients", 0);
+    info.line("pubsub_clients", connected.iter().filter(|client| client.subscribed.load(Relaxed)).count());
+    info.line("tracking_clients", info.call.worker.app.tracking.totals().clients);
 }
 
 fn memory(info: &mut Info<'_, '_>) {
@@ -126,8 +130,16 @@ fn stats(info: &mut Info<'_, '_>) {
     info.line("evicted_keys", tier.evictions);
     info.line("keyspace_hits", tier.hits);
     info.line("keyspace_misses", tier.misses + tier.negative_hits);
-    info.line("pubsub_channels", 0);
-    info.line("pubsub_patterns", 0);
+    let app = &info.call.worker.app;
+    let [channels, patterns, shard_channels] = app.pubsub.totals();
+    info.line("pubsub_channels", channels);
+    info.line("pubsub_patterns", patterns);
+    info.line("pubsubshard_channels", shard_channels);
+    let tracked = app.tracking.totals();
+    info.line("tracking_total_keys", tracked.keys);
+    info.line("tracking_total_items", tracked.items);
+    info.line("tracking_total_prefixes", tracked.prefixes);
+    info.line("client_output_buffer_limit_disconnections", app.backlog.cut_off());
     info.line("total_error_replies", sums.redis_errors);
 }
 

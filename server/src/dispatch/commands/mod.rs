@@ -7,6 +7,7 @@ pub(super) mod expire;
 pub(super) mod info;
 pub(super) mod introspection;
 pub(super) mod keys;
+pub(super) mod maintenance;
 pub(super) mod numbers;
 pub(super) mod object;
 pub(super) mod scan;

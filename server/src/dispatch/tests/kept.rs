@@ -23,8 +23,13 @@ fn with_workers<F: Future<Output = ()>>(
     runtime.block_on(async {
         let redis = Redis::start();
         let url: SourceUrl = format!("unix://{}", redis.socket().display()).parse().expect("a URL");
-        let limits =
-            Limits { timeout: Duration::from_secs(5), max_in_flight: 1000, connections: 1, max_value: 1 << 20 };
+        let limits = Limits {
+            timeout: Duration::from_secs(5),
+            slow_timeout: Duration::from_secs(5),
+            max_in_flight: 1000,
+            connections: 1,
+            max_value: 1 << 20,
+        };
         let setup = SourceSetup::new(&url, limits).expect("a source");
         let first = Server::new(&[]);
         let second = Server::beside(&first.worker.groups[0].cache);
@@ -52,8 +57,9 @@ fn with_workers<F: Future<Output = ()>>(
 fn hits(client: &Client<'_>) -> u64 {
     client.server.worker.groups[0].cache.stats().derived_hits
 }
-/// Is the reply to this command kept? Asks twice.
+/// Is the reply to this command kept, if it is asked for again and again?
 async fn keeps(client: &mut Client<'_>, line: &str) -> bool {
+    client.ask(line).await;
     let first = client.ask(line).await;
     let before = hits(client);
     let second = client.ask(line).await;
@@ -151,8 +157,9 @@ fn replies_of_all_types_are_kept_as_redis_gives_them_in_both_protocols() {
                 let truth = direct.say(line);
                 for client in &mut clients {
                     assert_eq!(client.ask(line).await, truth, "{hello} {line}");
-                    let before = hits(client);
                     assert_eq!(client.ask(line).await, truth, "{hello} {line}, again");
+                    let before = hits(client);
+                    assert_eq!(client.ask(line).await, truth, "{hello} {line}, kept");
                     assert_eq!(hits(client), before + 1, "{hello} {line} is kept");
                 }
             }
@@ -387,9 +394,44 @@ fn concurrent_reads_of_a_reply_share_a_fetch() {
         direct.say("CONFIG RESETSTAT");
         let mut clients: Vec<_> = [&server, &other, &server, &other].into_iter().map(Server::client).collect();
         let [a, b, c, d] = clients.as_mut_slice() else { panic!("four") };
+        a.ask("HGETALL h").await;
         tokio::join!(a.ask("HGETALL h"), b.ask("HGETALL h"), c.ask("HGETALL h"), d.ask("HGETALL h"));
         let stats = direct.say("INFO commandstats");
-        assert!(stats.contains("cmdstat_hgetall:calls=1,"), "{stats}");
+        assert!(stats.contains("cmdstat_hgetall:calls=2,"), "{stats}");
+    });
+}
+
+#[test]
+fn what_is_read_once_costs_redis_one_command() {
+    with_workers(coherent(), &[], |redis, [server, other]| async move {
+        let mut direct = redis.connect();
+        for key in 0..300 {
+            direct.say(&format!("HSET h{key} f {key}"));
+        }
+        direct.say("CONFIG RESETSTAT");
+        let (mut client, mut second) = (server.client(), other.client());
+        for key in 0..300 {
+            assert_eq!(client.ask(&format!("HSTRLEN h{key} f")).await, direct.say(&format!("HSTRLEN h{key} f")));
+        }
+        let stats = direct.say("INFO commandstats");
+        assert!(stats.contains("cmdstat_hstrlen:calls=600,") && !stats.contains("cmdstat_pttl"), "{stats}");
+        // A second time, whichever worker is asked, they are fetched to be kept; other replies about their keys at once.
+        for key in 0..300 {
+            second.ask(&format!("HSTRLEN h{key} f")).await;
+            client.ask(&format!("HGETALL h{key}")).await;
+        }
+        let before = hits(&client);
+        for key in 0..300 {
+            client.ask(&format!("HSTRLEN h{key} f")).await;
+            client.ask(&format!("HGETALL h{key}")).await;
+        }
+        assert_eq!(hits(&client) - before, 600);
+        // After a change they are fetched again at once.
+        direct.say("HSET h7 f changed");
+        until(&mut client, "HSTRLEN h7 f", ":7\r\n").await;
+        let before = hits(&client);
+        client.ask("HSTRLEN h7 f").await;
+        assert_eq!(hits(&client) - before, 1);
     });
 }
 
@@ -403,6 +445,7 @@ fn a_hash_of_many_fields_is_kept_field_by_field_within_the_bound() {
         }
         let cache = server.worker.groups[0].cache.clone();
         let (mut client, mut second) = (server.client(), other.client());
+        client.ask("HGET big f0").await;
         for round in 0..2 {
             for field in 0..fields {
                 let asker = if field % 2 == round { &mut client } else { &mut second };

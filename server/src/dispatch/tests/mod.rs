@@ -5,3 +5,4 @@ mod kept;
 mod relayed;
 mod replies;
 mod support;
+mod tracked;

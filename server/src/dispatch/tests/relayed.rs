@@ -11,7 +11,13 @@ use std::{future::Future, rc::Rc, time::Duration};
 fn setup(redis: &Redis) -> SourceSetup {
     let url = format!("unix://{}", redis.socket().display());
     let url: SourceUrl = url.parse().expect("a URL");
-    let limits = Limits { timeout: Duration::from_secs(5), max_in_flight: 1000, connections: 1, max_value: 1 << 20 };
+    let limits = Limits {
+        timeout: Duration::from_secs(5),
+        slow_timeout: Duration::from_secs(5),
+        max_in_flight: 1000,
+        connections: 1,
+        max_value: 1 << 20,
+    };
     SourceSetup::new(&url, limits).expect("nothing to check")
 }
 

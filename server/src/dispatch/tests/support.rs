@@ -3,11 +3,13 @@ use crate::{
     app::{App, Bound, Worker},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Flow, Relayed, Session},
+    dispatch::{self, Calls, Flow, Joined, PubSub, Relayed, Session, Tracking},
     http,
     net::{
         clients::{Clients, Listed},
         drain::Drain,
+        inbox::Backlog,
+        pause::Pause,
     },
     proto::{
         output::Output,
@@ -60,7 +62,13 @@ impl Server {
             writes: Arc::default(),
         };
         let telemetry = Telemetry::new(1, Logs::default());
+        let backlog = Arc::new(Backlog::new(settings.max_backlog));
+        let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
+        cache.set_listener(tracking.clone());
         let app = App {
+            pubsub: Arc::new(PubSub::new(backlog.clone())),
+            tracking,
+            backlog,
             bound: Bound::default(),
             caches: vec![cache],
             sources: Vec::new(),
@@ -68,6 +76,7 @@ impl Server {
             calls: Calls::new(1),
             clients: Arc::new(Clients::new(1, 100)),
             throttle: None,
+            pause: Pause::default(),
             drain: Drain::default(),
             instance: 1,
             settings,
@@ -165,10 +174,10 @@ impl Client<'_> {
             if !batch.is_empty() {
                 worker.groups[0].source.fetch(&mut batch);
             }
-            if matches!(flow, Flow::Relay) {
-                let mut relayed = Relayed::new(&self.session);
+            if matches!(flow, Flow::Relay(_)) {
+                let mut relayed = Relayed::new(&self.session, None);
                 flow = Flow::Alone;
-                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) {
+                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) == Joined::Yes {
                     relayed.send(worker, &self.session);
                     poll_fn(|cx| relayed.poll(cx)).await;
                     relayed.reply(&mut self.session, &mut out);
@@ -179,9 +188,9 @@ impl Client<'_> {
                 flow = dispatch::run(worker, &mut self.session, &args, &mut out).await;
             }
             match flow {
-                Flow::Done => {}
+                Flow::Done | Flow::Paused => {}
                 Flow::Close => self.closed = true,
-                Flow::Alone | Flow::Relay | Flow::Behind => panic!("one at a time"),
+                Flow::Alone | Flow::Relay(_) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;
                     pending.reply(&mut self.session, &mut out);

@@ -10,7 +10,7 @@
 use super::{input::Input, spare::Spare};
 use crate::{
     app::Worker,
-    dispatch::{self, Flow, Held, Pending, Relayed, Session},
+    dispatch::{self, Flow, Held, Joined, Pending, Relayed, Session},
     net::{
         clients::Client,
         throttle::{Scope, Throttled},
@@ -50,6 +50,8 @@ pub enum Step {
     },
     /// There is more to process, but it is the others' turn.
     Turn,
+    /// The next command waits until a pause is over (CLIENT PAUSE).
+    Paused,
     /// Too much is due to the client, or too many reads wait: go on when that has become less.
     Full,
     /// The next command is begun again once everything before it is answered.
@@ -113,8 +115,9 @@ impl Conn {
     /// one batch. Does not wait and does not write: what is to be sent is in [`Conn::out`].
     pub fn process(&mut self, worker: &Worker, spare: &Spare, now: Millis) -> Step {
         let batch = &mut *spare.batch.borrow_mut();
+        let already = self.queue.len();
         let step = self.begin_all(worker, now, batch);
-        self.send_relayed(worker);
+        self.send_relayed(worker, already);
         if !batch.is_empty() {
             worker.groups[0].source.fetch(batch);
         }
@@ -123,6 +126,7 @@ impl Conn {
 
     fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
         let mut prefetched = 0;
+        let mut paused = worker.app.pause.paused(now);
         for _ in 0..TURN {
             if prefetched == 0 {
                 prefetched = prefetch(worker, self.input.unread());
@@ -150,6 +154,10 @@ impl Conn {
                     let args = self.parser.args(self.input.unread());
                     let flow = if args.is_empty() {
                         Flow::Done
+                    } else if let Some(paused) = paused
+                        && dispatch::waits_for_pause(worker, &self.session, &args, paused)
+                    {
+                        return Step::Paused;
                     } else if let Some(throttled) = refusal(worker, self.peer) {
                         worker.counters.redis_throttled.add(1);
                         dispatch::refuse(worker, &mut self.session, &args, throttled_text(&throttled), out);
@@ -169,12 +177,23 @@ impl Conn {
                     self.input.consume(consumed);
                     self.wait_for(read);
                 }
-                Flow::Relay if self.relay(worker, now) => self.input.consume(consumed),
-                Flow::Relay | Flow::Alone => {
+                Flow::Relay(held) => match self.relay(worker, now, held) {
+                    Joined::Yes => self.input.consume(consumed),
+                    Joined::Not => return Step::Behind,
+                    Joined::Alone => {
+                        self.alone = consumed;
+                        return Step::Alone;
+                    }
+                },
+                Flow::Alone => {
                     self.alone = consumed;
                     return Step::Alone;
                 }
                 Flow::Behind => return Step::Behind,
+                Flow::Paused => {
+                    self.input.consume(consumed);
+                    paused = worker.app.pause.paused(now);
+                }
                 Flow::Close => {
                     self.input.consume(consumed);
                     return Step::Close;
@@ -192,10 +211,10 @@ impl Conn {
         let flow = dispatch::run(worker, &mut self.session, &args, &mut self.out).await;
         self.input.consume(self.alone);
         match flow {
-            Flow::Done => {}
+            Flow::Done | Flow::Paused => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone | Flow::Relay | Flow::Behind => unreachable!("it is running alone"),
+            Flow::Alone | Flow::Relay(_) | Flow::Behind => unreachable!("it is running alone"),
         }
         Step::Turn
     }
@@ -205,34 +224,28 @@ impl Conn {
         self.session.hold(Held::Reads);
     }
 
-    /// Adds the command at the front of the input to those that are relayed; false if it must run alone.
-    fn relay(&mut self, worker: &Worker, now: Millis) -> bool {
+    /// Adds the command at the front of the input to those that are relayed.
+    fn relay(&mut self, worker: &Worker, now: Millis, held: Held) -> Joined {
         let args = self.parser.args(self.input.unread());
-        if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut()
-            && relayed.is_open()
-            && after.is_empty()
-        {
-            return dispatch::join(worker, &mut self.session, &args, now, relayed);
+        let mut before = None;
+        if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut() {
+            if relayed.is_open() && after.is_empty() {
+                return dispatch::join(worker, &mut self.session, &args, now, relayed);
+            }
+            before = Some(relayed.is_slow());
         }
-        let mut relayed = Relayed::new(&self.session);
+        let mut relayed = Relayed::new(&self.session, before);
         let joined = dispatch::join(worker, &mut self.session, &args, now, &mut relayed);
-        if joined {
+        if joined == Joined::Yes {
             self.queue.push_back(Waiting { what: What::Relayed(relayed), after: Output::default() });
-            self.session.hold(Held::Relayed);
+            self.session.hold(held);
         }
         joined
     }
 
-    /// Sends the commands that this turn has relayed.
-    fn send_relayed(&mut self, worker: &Worker) {
-        // From the back: those before were sent in turns before, or lie before a reply of ours in this one.
-        let unsent = self.queue.iter_mut().rev().map_while(|waiting| match &mut waiting.what {
-            What::Relayed(relayed) if relayed.is_open() => Some(relayed),
-            _ => None,
-        });
-        let count = unsent.count();
-        let first = self.queue.len() - count;
-        for waiting in self.queue.range_mut(first..) {
+    /// Sends the commands that this turn has relayed: they are behind what waited before it.
+    fn send_relayed(&mut self, worker: &Worker, already: usize) {
+        for waiting in self.queue.range_mut(already..) {
             if let What::Relayed(relayed) = &mut waiting.what {
                 self.held += relayed.bytes();
                 relayed.send(worker, &self.session);
@@ -287,6 +300,26 @@ impl Conn {
     /// Such a connection is lost, and the client's must end.
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
         self.session.poll_unasked(cx, &mut self.out)
+    }
+
+    /// Says that the process is about to end, in [`Conn::out`].
+    pub fn tell_to_move(&mut self, worker: &Worker) {
+        self.session.tell_to_move(worker, &mut self.out);
+    }
+    /// Has something been posted for the client?
+    pub fn has_mail(&self) -> bool {
+        self.client.inbox.has_mail()
+    }
+    /// Moves it behind all that is due to the client before.
+    pub fn take_mail(&mut self) {
+        match self.queue.back_mut() {
+            None => self.session.deliver(&mut self.out),
+            Some(last) => {
+                let already = last.after.len();
+                self.session.deliver(&mut last.after);
+                self.held += last.after.len() - already;
+            }
+        }
     }
 
     /// Is too much due to the client, or do too many reads wait?

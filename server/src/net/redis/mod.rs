@@ -10,7 +10,7 @@ pub mod input;
 pub mod spare;
 
 use super::{clients::Closing, linger::linger};
-use crate::{app::Worker, clock};
+use crate::{app::Worker, clock, source::Local};
 use conn::{Conn, Step};
 use spare::Spare;
 use std::{
@@ -57,6 +57,8 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
         state: State::Reading { more: 1 },
         lent: false,
         input_ended: false,
+        told_to_move: false,
+        paused: None,
     }
     .run()
     .await;
@@ -85,6 +87,8 @@ enum State {
     Reading { more: usize },
     /// Wait until less is due, then process on.
     Full,
+    /// Wait until a pause is over, then process on.
+    Paused,
     /// Wait until everything before it is answered, then process on.
     Behind,
     /// Wait until everything before it is answered, then run the next command.
@@ -103,6 +107,9 @@ struct Loop<'c> {
     lent: bool,
     /// Nothing more will be read: the client ended its half, or we are to end.
     input_ended: bool,
+    told_to_move: bool,
+    /// The end of a pause.
+    paused: Option<Local<'static, ()>>,
 }
 
 impl Loop<'_> {
@@ -150,7 +157,8 @@ impl Loop<'_> {
             if let Poll::Ready(step) = run.as_mut().poll(cx) {
                 return Poll::Ready(Ok(step));
             }
-            if client.blocked.load(Relaxed) && (client.closing().is_some() || is_gone(stream, cx)) {
+            let closing = client.closing().is_some_and(|closing| closing != Closing::Moving);
+            if client.blocked.load(Relaxed) && (closing || is_gone(stream, cx)) {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
             Poll::Pending
@@ -173,6 +181,7 @@ impl Loop<'_> {
             Step::Input { more } => State::Reading { more },
             Step::Turn => State::Processing,
             Step::Full => State::Full,
+            Step::Paused => State::Paused,
             Step::Behind => State::Behind,
             Step::Alone => State::Alone,
             Step::Close => State::Closing,
@@ -181,10 +190,14 @@ impl Loop<'_> {
 
     /// Waits for whatever comes first of: a request to end, a flight's end, room in the socket, input.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        let closing = self.conn.client.closing();
-        if closing == Some(Closing::Now) {
-            return Poll::Ready(Ok(Event::End(End::Gone)));
-        }
+        let closing = match self.conn.client.closing() {
+            Some(Closing::Now) => return Poll::Ready(Ok(Event::End(End::Gone))),
+            Some(Closing::Moving) => {
+                self.tell_to_move();
+                None
+            }
+            other => other,
+        };
         if self.conn.is_waiting() {
             self.borrow_output();
             let progress = self.conn.poll_waiting(cx);
@@ -203,6 +216,12 @@ impl Loop<'_> {
                 Poll::Pending => {}
             }
         }
+        if self.conn.has_mail() && !self.conn.is_full() {
+            self.borrow_output();
+            self.conn.take_mail();
+            self.return_output();
+            return Poll::Ready(Ok(Event::Progress));
+        }
         if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
             return Poll::Ready(Ok(Event::Progress));
         }
@@ -219,9 +238,28 @@ impl Loop<'_> {
             }
             State::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
             State::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
+            State::Paused => {
+                let app = self.worker.app.clone();
+                let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over().await }));
+                self.conn.client.blocked.store(true, Relaxed);
+                if over.as_mut().poll(cx).is_ready() {
+                    self.paused = None;
+                    self.conn.client.blocked.store(false, Relaxed);
+                    return Poll::Ready(Ok(Event::Input));
+                }
+            }
             State::Full | State::Behind | State::Alone | State::Closing | State::Processing => {}
         }
         Poll::Pending
+    }
+
+    /// Tells the client to move, once. Where it stands among the replies is all the same.
+    fn tell_to_move(&mut self) {
+        if !self.told_to_move {
+            self.told_to_move = true;
+            self.borrow_output();
+            self.conn.tell_to_move(self.worker);
+        }
     }
 
     /// Reads once; ready if something came. When we are to end (`last`), this is the last look at what the client has sent.

@@ -3,7 +3,10 @@
 //!
 //! From version 7 on the table describes key positions in full (<https://redis.io/docs/latest/develop/reference/key-specs/>);
 //! for older servers the few commands that need it are described here.
-use super::replies::{is_fickle, may_be_kept};
+use super::{
+    cluster::tips::Tips,
+    replies::{is_fickle, may_be_kept},
+};
 use crate::{
     proto::resp::{Args, Malformed, Values, View, parse_i64, view},
     source::Keepable,
@@ -13,6 +16,9 @@ use std::collections::HashMap;
 
 /// Longest name that is looked up, `parent|sub` included.
 const MAX_NAME: usize = 128;
+
+/// What Redis counts with the commands that write, without its table saying so (as older versions did: `may_replicate`).
+const MAY_REPLICATE: [&str; 6] = ["eval", "evalsha", "fcall", "pfcount", "publish", "spublish"];
 
 /// The table. Empty if the server would not tell.
 #[derive(Debug, Default)]
@@ -34,8 +40,17 @@ pub struct Upstream {
     /// Flag `write`: it writes even if it has no keys.
     writes_always: bool,
     blocking: bool,
+    /// It is refused within MULTI.
+    pub no_multi: bool,
+    /// It changes something, or may (a script), or is something that replicas are told of (PUBLISH).
+    pub may_write: bool,
+    slow: bool,
     has_subs: bool,
     specs: Vec<Spec>,
+    /// How it is spread over the nodes of a cluster.
+    pub(super) tips: Tips,
+    /// Which of its parts is no key but has a slot as if it were (a shard channel).
+    pub(super) channel: Option<usize>,
     /// Its whole reply may be kept, if the arguments name one key.
     keeps_reply: bool,
     /// The reply may tell of a hash.
@@ -101,9 +116,19 @@ impl Commands {
             _ => 0,
         };
         let legacy = (number(), number(), number());
-        flags.of_hashes = values(row.next()).any(|category| matches!(text_of(&category), b"@hash" | b"@keyspace"));
-        let fickle = values(row.next()).any(|tip| is_fickle(text_of(&tip)));
-        let mut specs: Vec<Spec> = values(row.next()).filter_map(Spec::parse).collect();
+        let mut slow = text == "lcs";
+        for category in values(row.next()) {
+            flags.of_hashes |= matches!(text_of(&category), b"@hash" | b"@keyspace");
+            slow |= matches!(text_of(&category), b"@scripting" | b"@dangerous");
+        }
+        let (mut tips, mut fickle) = (Tips::default(), false);
+        for tip in values(row.next()) {
+            tips.set(text_of(&tip));
+            fickle |= is_fickle(text_of(&tip));
+        }
+        let described = values(row.next());
+        let channel = described.clone().find_map(Spec::channel);
+        let mut specs: Vec<Spec> = described.filter_map(Spec::parse).collect();
         let mut has_subs = false;
         if top {
             for sub in values(row.next()) {
@@ -121,12 +146,17 @@ impl Commands {
         let row = Upstream {
             keeps_reply,
             of_hashes: flags.of_hashes,
+            tips: tips.complete(&text),
+            channel,
+            may_write: flags.write || flags.may_replicate || MAY_REPLICATE.contains(&text.as_str()),
             name: text.into(),
             arity,
             // Scripts, and reads that may change what they read (PFCOUNT), have no flag `write`.
             writes: flags.write || (has_keys && (!flags.readonly || flags.may_replicate)),
             writes_always: flags.write,
             blocking: flags.blocking,
+            no_multi: flags.no_multi,
+            slow,
             has_subs,
             specs,
         };
@@ -176,6 +206,7 @@ struct Flags {
     readonly: bool,
     may_replicate: bool,
     blocking: bool,
+    no_multi: bool,
     movable: bool,
     random: bool,
     module: bool,
@@ -188,6 +219,7 @@ impl Flags {
             b"readonly" => self.readonly = true,
             b"may_replicate" => self.may_replicate = true,
             b"blocking" => self.blocking = true,
+            b"no_multi" => self.no_multi = true,
             b"movablekeys" => self.movable = true,
             // Before version 7.
             b"random" => self.random = true,
@@ -228,6 +260,13 @@ fn number(of: Option<View<'_>>, name: &[u8]) -> i64 {
 }
 
 impl Spec {
+    /// The position of what a command names that is no key.
+    fn channel(spec: View<'_>) -> Option<usize> {
+        let spec = Some(spec);
+        let is_key = !values(named(spec, b"flags")).any(|flag| text_of(&flag) == b"not_key");
+        let at = number(named(named(spec, b"begin_search"), b"spec"), b"index");
+        usize::try_from(at).ok().filter(|at| !is_key && *at > 0)
+    }
     fn parse(spec: View<'_>) -> Option<Spec> {
         let spec = Some(spec);
         let (mut reads, mut is_key) = (false, true);
@@ -356,6 +395,11 @@ impl Upstream {
         if self.arity >= 0 { parts == self.arity } else { parts >= self.arity.saturating_neg() }
     }
 
+    /// Is it a command whose subcommands are known, without the one that `args` names?
+    pub fn lacks(&self, args: Args<'_>) -> bool {
+        self.has_subs && args.len() > 1
+    }
+
     /// May it wait for something to happen, or is it what others wait for: must it not queue with them?
     pub fn blocks(&self, args: Args<'_>) -> bool {
         if matches!(&*self.name, "script|kill" | "function|kill" | "shutdown") {
@@ -363,6 +407,11 @@ impl Upstream {
         }
         let only_on_request = matches!(&*self.name, "xread" | "xreadgroup");
         self.blocking && (!only_on_request || args.from(1).any(|part| part.eq_ignore_ascii_case(b"block")))
+    }
+
+    /// May it keep the server busy for long: scripts and functions, `KEYS`, `SORT`, `LCS`, and what Redis calls dangerous?
+    pub fn is_slow(&self) -> bool {
+        self.slow
     }
 
     /// Do the specifications say where all keys are?

@@ -1,5 +1,5 @@
 //! From an address to a stream: TCP, Unix socket or TLS.
-use super::{Settings, tls::Tls};
+use super::{Settings, sentinel::Master, tls::Tls};
 use crate::config::RedisAddress;
 use socket2::{SockRef, TcpKeepalive};
 use std::{
@@ -26,16 +26,24 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Opens a stream to the address; no byte of Redis's protocol is exchanged yet.
-pub(super) async fn connect(settings: &Settings) -> io::Result<Stream> {
-    match &settings.url.address {
+/// Opens a stream to the address, or to the master that Sentinels name; no byte of Redis's protocol is exchanged yet.
+pub(super) async fn connect(settings: &Settings, master: Option<&mut Master>) -> io::Result<Stream> {
+    let (address, tls) = match (&settings.sentinels, master) {
+        (Some(sentinels), Some(master)) => {
+            let address = sentinels.named(master, settings.limits.timeout).await?;
+            let settings = settings.at(&address).map_err(io::Error::other)?;
+            (address, settings.tls)
+        }
+        _ => (settings.url.address.clone(), settings.tls.clone()),
+    };
+    match &address {
         RedisAddress::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
         RedisAddress::Tcp { host, port } => {
             let tcp = TcpStream::connect((host.as_str(), *port)).await?;
             tcp.set_nodelay(true)?;
             SockRef::from(&tcp)
                 .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
-            match &settings.tls {
+            match &tls {
                 None => Ok(Stream::Tcp(tcp)),
                 Some(Tls { connector, name }) => {
                     let tls = connector.connect(name.clone(), tcp).await?;

@@ -1,6 +1,6 @@
 //! What is said first on a connection: who we are, which protocol, which database.
 use super::{Settings, connect::Stream};
-use crate::proto::resp::{self, Scanner};
+use crate::proto::resp::{self, Scanner, View, view};
 use crate::source::Watch;
 use bytes::{Buf, BytesMut};
 use std::{io, sync::Arc};
@@ -57,6 +57,8 @@ struct Step {
 enum OnError {
     /// The end of the attempt.
     Fail,
+    /// Nothing; but the reply has to say that the server is a master.
+    NoMaster,
     /// RESP2 may be tried.
     NoHello,
     /// No announcements.
@@ -73,7 +75,7 @@ enum OnError {
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
 fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
-    use OnError::{Fail, FailUnlessBusy, Ignore, NoHello, NoInfo, NoSwitch, Untracked};
+    use OnError::{Fail, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
     let resp3 = !matches!(hello, Hello::Resp2);
@@ -98,6 +100,12 @@ fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
         commands.push((vec![b"SELECT", database.as_bytes()], Fail));
     }
     commands.push((vec![b"CLIENT", b"SETNAME", NAME], Ignore));
+    if settings.sentinels.is_some() {
+        commands.push((vec![b"ROLE"], NoMaster));
+    }
+    if settings.read_only {
+        commands.push((vec![b"READONLY"], Fail));
+    }
     if keeps_replies {
         // Tried before anything is announced. If only a part of it is refused, the last HELLO still restores what was.
         let (other, ours): (&[u8], &[u8]) = if resp3 { (b"2", b"3") } else { (b"3", b"2") };
@@ -160,12 +168,20 @@ pub(super) async fn shake_hands(
                 OnError::NoSwitch => switches = false,
                 OnError::NoInfo => informs = false,
                 OnError::FailUnlessBusy if !text.starts_with("BUSY ") => return Err(Unshaken::Failed(text)),
-                OnError::FailUnlessBusy | OnError::Ignore => {}
+                OnError::FailUnlessBusy | OnError::Ignore | OnError::NoMaster => {}
             }
+        } else if step.on_error == OnError::NoMaster && !is_master(&input[..len]) {
+            return Err(Unshaken::Failed("it is not the master (ROLE)".into()));
         }
         input.advance(len);
     }
     Ok(Shaken { input, untracked, resp3: !matches!(hello, Hello::Resp2), switches, informs })
+}
+
+/// Does a reply to `ROLE` say so?
+fn is_master(reply: &[u8]) -> bool {
+    let Ok(View::Array(mut parts)) = view(reply) else { return false };
+    parts.next() == Some(View::Bulk(b"master"))
 }
 
 /// An I/O error in words: `connection refused`, without the system's number.

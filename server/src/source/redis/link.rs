@@ -12,9 +12,11 @@
 //! Where one connection gets through, all others of the source try at once: a client that has read again can write.
 use super::{
     Settings,
+    cluster::Elsewhere,
     connect::{Stream, connect},
     handshake::{Hello, Shaken, Unshaken, reason, shake_hands},
-    pipeline::{Answer, CONFUSED, Call, Pipeline, Protocol, Request, Waiting, timed_out},
+    pipeline::{Answer, CONFUSED, Call, Pipeline, Protocol, Request, Waiting, fail, timed_out},
+    sentinel::Master,
 };
 use crate::{
     clock,
@@ -29,12 +31,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     hash::{BuildHasher, RandomState},
     io::{self, IoSlice},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::Arc,
     task::{Context, Poll, Waker, ready},
     time::Duration,
@@ -62,6 +64,14 @@ const INPUT_KEPT: usize = 1024 * 1024;
 /// Slices per vectored write.
 const SLICES: usize = 16;
 
+/// A connection that is ready.
+struct Connected {
+    stream: Stream,
+    shaken: Shaken,
+    /// Where Sentinels name the master: tells when it is another.
+    master: Option<Master>,
+}
+
 /// One core's handle on a connection; dropping it ends the connection.
 pub(super) struct Link {
     inner: Rc<Inner>,
@@ -72,6 +82,8 @@ struct Inner {
     hello: Hello,
     /// It fetches whole replies, too.
     keeps_replies: bool,
+    /// Takes over fetches that fail here.
+    elsewhere: Option<Weak<dyn Elsewhere>>,
     /// Its name as a queue; see [`Fetch::sent_through`].
     number: u32,
     queue: RefCell<VecDeque<Request>>,
@@ -85,17 +97,22 @@ struct Inner {
 
 impl Link {
     /// A connection that is made now and made again whenever it is lost, for fetches: these make up the source's health.
-    pub(super) fn fetching(settings: Arc<Settings>, hello: Hello, keeps_replies: bool) -> Link {
+    pub(super) fn fetching(
+        settings: Arc<Settings>,
+        hello: Hello,
+        keeps_replies: bool,
+        elsewhere: Option<Weak<dyn Elsewhere>>,
+    ) -> Link {
         let standing = Some(Standing::new(settings.health.clone()));
-        Link::spawn(settings, hello, keeps_replies, move |inner| keep(inner, standing))
+        Link::spawn(settings, hello, keeps_replies, elsewhere, move |inner| keep(inner, standing))
     }
     /// The same for anything else.
     pub(super) fn shared(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, untracked(resp3), false, |inner| keep(inner, None))
+        Link::spawn(settings, untracked(resp3), false, None, |inner| keep(inner, None))
     }
     /// A connection that is made once.
     pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, untracked(resp3), false, once)
+        Link::spawn(settings, untracked(resp3), false, None, once)
     }
     /// What the server says unasked there.
     pub(super) fn unasked(&self) -> &Unasked {
@@ -105,6 +122,7 @@ impl Link {
         settings: Arc<Settings>,
         hello: Hello,
         keeps_replies: bool,
+        elsewhere: Option<Weak<dyn Elsewhere>>,
         run: impl FnOnce(Rc<Inner>) -> F,
     ) -> Link {
         let inner = Rc::new(Inner {
@@ -112,6 +130,7 @@ impl Link {
             settings,
             hello,
             keeps_replies,
+            elsewhere,
             queue: RefCell::default(),
             unasked: Rc::default(),
             waker: Cell::default(),
@@ -121,9 +140,6 @@ impl Link {
         Link { inner, task }
     }
 
-    pub(super) fn settings(&self) -> &Arc<Settings> {
-        &self.inner.settings
-    }
     /// Fails while the source is down.
     pub(super) fn check(&self) -> Result<(), SourceError> {
         match &*self.inner.down.borrow() {
@@ -134,14 +150,12 @@ impl Link {
 
     /// Takes over fetches that the health has admitted.
     pub(super) fn fetch(&self, batch: impl Iterator<Item = Fetch>) {
-        let since = Instant::now();
-        let deadline = since + self.inner.settings.limits.timeout;
-        let queue = self.inner.number;
-        let waiting = batch.map(|fetch| Waiting { fetch, queue, since, deadline, retried: false });
+        let deadline = Instant::now() + self.inner.settings.limits.timeout;
+        let waiting = batch.map(|fetch| Waiting::new(fetch, self.inner.number, deadline));
         if let Err(error) = self.check() {
             let now = clock::now();
             for waiting in waiting {
-                waiting.finish(Err(error.clone()), now, &self.inner.settings.health);
+                self.inner.fail_fetch(waiting, error.clone(), now);
             }
             return;
         }
@@ -161,7 +175,7 @@ impl Link {
         limit: Duration,
     ) -> impl Future<Output = Answer> + use<> {
         let (sender, answer) = oneshot::channel();
-        let call = Call { commands, count, deadline: Instant::now() + limit, answer: Some(sender) };
+        let call = Call { commands, count, deadline: Instant::now() + limit, limit, answer: Some(sender) };
         match self.check() {
             Err(error) => call.finish(Err(error)),
             Ok(()) if count == 0 => call.finish(Ok(Replies::default())),
@@ -210,9 +224,12 @@ impl Inner {
     fn fail(&self, request: Request, reason: &Arc<str>, now: u64) {
         let error = SourceError::Unavailable(reason.clone());
         match request {
-            Request::Fetch(waiting) => waiting.finish(Err(error), now, &self.settings.health),
+            Request::Fetch(waiting) => self.fail_fetch(waiting, error, now),
             Request::Call(call) => call.finish(Err(error)),
         }
+    }
+    fn fail_fetch(&self, waiting: Waiting, error: SourceError, now: u64) {
+        fail(waiting, error, self.elsewhere.as_ref(), now, &self.settings.health);
     }
 
     /// Fails what waits in the queue past its deadline.
@@ -221,13 +238,13 @@ impl Inner {
             let due = queue.front()?.deadline() <= now;
             due.then(|| queue.pop_front()).flatten()
         };
-        let mut reason = None;
+        let limits = &self.settings.limits;
         // Not `while let`: the queue must not stay borrowed while a request is failed.
         loop {
             let request = overdue(&mut self.queue.borrow_mut());
             let Some(request) = request else { return };
-            let reason = reason.get_or_insert_with(|| timed_out(self.settings.limits.timeout));
-            self.fail(request, reason, clock::now());
+            let limit = if let Request::Call(call) = &request { call.limit } else { limits.timeout };
+            self.fail(request, &timed_out(limit, limits), clock::now());
         }
     }
 
@@ -253,12 +270,13 @@ impl Inner {
         .await
     }
 
-    async fn attempt(&self) -> Result<(Stream, Shaken), Arc<str>> {
+    async fn attempt(&self) -> Result<Connected, Arc<str>> {
+        let mut master = self.settings.sentinels.as_ref().map(|sentinels| sentinels.master());
         let limit = self.settings.limits.timeout.max(ATTEMPT);
         let attempt = timeout(limit, async {
-            match self.connect(&self.hello).await {
+            match self.connect(&self.hello, master.as_mut()).await {
                 // A server from before RESP3 announces nothing, yet it can be read.
-                Err(Unshaken::NoHello(refusal)) => match self.connect(&Hello::Resp2).await {
+                Err(Unshaken::NoHello(refusal)) => match self.connect(&Hello::Resp2, master.as_mut()).await {
                     Ok((stream, shaken)) => Ok((stream, Shaken { untracked: Some(refusal), ..shaken })),
                     Err(error) => Err(error),
                 },
@@ -266,20 +284,21 @@ impl Inner {
             }
         });
         match self.meanwhile(attempt).await {
-            Ok(Ok(connected)) => Ok(connected),
+            Ok(Ok((stream, shaken))) => Ok(Connected { stream, shaken, master }),
             Ok(Err(Unshaken::Failed(reason) | Unshaken::NoHello(reason))) => Err(reason),
             Err(_) => Err(format!("could not connect within {limit:?}").into()),
         }
     }
 
-    async fn connect(&self, hello: &Hello) -> Result<(Stream, Shaken), Unshaken> {
-        let mut stream = connect(&self.settings).await.map_err(reason)?;
+    async fn connect(&self, hello: &Hello, master: Option<&mut Master>) -> Result<(Stream, Shaken), Unshaken> {
+        let mut stream = connect(&self.settings, master).await.map_err(reason)?;
         let shaken = shake_hands(&mut stream, &self.settings, hello, self.keeps_replies).await?;
         Ok((stream, shaken))
     }
 
     /// Talks until the connection is lost, and says why. A panic on the way ends the connection, not the task.
-    async fn talk(&self, stream: Stream, shaken: Shaken) -> Arc<str> {
+    async fn talk(&self, connected: Connected) -> Arc<str> {
+        let Connected { stream, shaken, master } = connected;
         let watch = match &self.hello {
             Hello::Tracking(watch) if shaken.untracked.is_none() => Some(watch.clone()),
             _ => None,
@@ -304,11 +323,21 @@ impl Inner {
                 watch,
                 self.unasked.clone(),
                 Protocol { resp3: shaken.resp3, switches: shaken.switches },
+                self.elsewhere.clone(),
             ),
             alarm: Alarm::new(),
             heard: Instant::now(),
         };
+        let mut replaced = pin!(async {
+            match master {
+                Some(mut master) => drop(master.changed().await),
+                None => pending().await,
+            }
+        });
         let reason = poll_fn(|cx| {
+            if replaced.as_mut().poll(cx).is_ready() {
+                return Poll::Ready("the Sentinels name another master".into());
+            }
             catch_unwind(AssertUnwindSafe(|| talk.poll(cx))).unwrap_or_else(|_| {
                 tracing::error!(source = %self.settings.name(), "panic in a source connection");
                 Poll::Ready("internal error".into())
@@ -317,6 +346,7 @@ impl Inner {
         .await;
         // Before anybody hears of the loss, and before anything else is fetched.
         drop(vouching);
+        self.settings.sentinels.iter().for_each(|sentinels| sentinels.doubt());
         self.settings.health.note_error(&reason);
         let mut queue = self.queue.borrow_mut();
         talk.pipeline.lost(&reason, Instant::now(), &mut queue);
@@ -342,7 +372,8 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
     loop {
         others.mark_unchanged();
         match link.attempt().await {
-            Ok((stream, shaken)) => {
+            Ok(connected) => {
+                let shaken = &connected.shaken;
                 link.settings.connected.send_modify(|count| *count += 1);
                 connections += 1;
                 if connections > 1 {
@@ -360,7 +391,7 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
                 }
                 refused = shaken.untracked.is_some();
                 let since = Instant::now();
-                let reason = link.talk(stream, shaken).await;
+                let reason = link.talk(connected).await;
                 tracing::warn!(source = %name, %reason, "source connection lost");
                 stand(Stand::Unknown);
                 if since.elapsed() > PAUSE.1 {
@@ -372,6 +403,7 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
             }
             Err(reason) => {
                 link.go_down(&reason);
+                link.settings.sentinels.iter().for_each(|sentinels| sentinels.doubt());
                 if stand(Stand::Down) {
                     tracing::warn!(source = %name, %reason, "source is down");
                 }
@@ -386,7 +418,7 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
 /// Connects and talks, once.
 async fn once(link: Rc<Inner>) {
     let reason = match link.attempt().await {
-        Ok((stream, shaken)) => link.talk(stream, shaken).await,
+        Ok(connected) => link.talk(connected).await,
         Err(reason) => reason,
     };
     link.go_down(&reason);
@@ -486,7 +518,7 @@ impl Talk<'_> {
             let now = Instant::now();
             self.link.expire(now);
             if self.pipeline.deadline().is_some_and(|at| at <= now) {
-                return Poll::Ready(timed_out(self.link.settings.limits.timeout));
+                return Poll::Ready(self.pipeline.timed_out());
             }
             if !self.pipeline.is_owed() && self.heard + self.silence <= now {
                 self.probe(now);
@@ -500,6 +532,7 @@ impl Talk<'_> {
             commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
             count: 1,
             deadline: now + self.link.settings.limits.timeout,
+            limit: self.link.settings.limits.timeout,
             answer: None,
         };
         let mut queue = self.link.queue.borrow_mut();

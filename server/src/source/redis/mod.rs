@@ -18,7 +18,9 @@
 //!   `+set +del +pexpire +persist +exists` for our own writes.
 //! - With a [`Watch`], the connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`); writes and verbatim
 //!   commands go on one without, of RESP2, made when first used: their replies are for clients, byte for byte.
-//! - RESP3 commands that go through verbatim have a connection of their own, made when first used.
+//! - Several servers: `sentinel` finds the one that is the master, `cluster` has a source for each node.
+//! - RESP3 commands that go through verbatim have a connection of their own, made when first used; those that may take long, one more.
+mod cluster;
 mod commands;
 mod connect;
 mod handshake;
@@ -26,107 +28,36 @@ mod homes;
 mod link;
 mod pipeline;
 mod replies;
+mod sentinel;
+mod settings;
 mod tls;
+mod writes;
 
+pub(super) use cluster::{ClusterSetup, ClusterSource};
 pub use commands::{Commands, Known, Upstream};
+pub(super) use settings::Settings;
 
-use super::{Keepable, Limits, Local, Relay, Replies, Source, SourceError, SourceHealth, Unasked, Watch};
+use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, Unasked, Watch};
 use crate::{
     clock,
-    config::{RedisAddress, RedisUrl},
     proto::resp::{self, Args},
     read::Fetch,
 };
 use bytes::Bytes;
+use cluster::Elsewhere;
 use handshake::Hello;
 use homes::AtHome;
 use larder_engine::Millis;
 use link::Link;
-use parking_lot::Mutex;
-use pipeline::UNTIL_PONG;
+use pipeline::{Answer, UNTIL_PONG};
+use sentinel::Sentinels;
+use settings::Learnt;
 use std::{
     cell::{Cell, OnceCell, RefCell},
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, AtomicU32, Ordering::Relaxed},
-    },
+    rc::{Rc, Weak},
+    sync::Arc,
     time::Duration,
 };
-use tokio::sync::watch;
-
-/// What the connections of all cores have in common.
-pub(super) struct Settings {
-    url: RedisUrl,
-    tls: Option<tls::Tls>,
-    limits: Limits,
-    health: Arc<SourceHealth>,
-    queues: AtomicU32,
-    /// Counts connections made: where one gets through, the others need not wait longer.
-    connected: watch::Sender<u64>,
-    /// The server's table of commands, and how many reconnects there had been when it was asked for.
-    commands: Mutex<Option<Learnt>>,
-    /// In which protocols replies can be fetched to be kept, as the latest handshake showed.
-    forms: Forms,
-    homes: homes::Homes,
-}
-type Learnt = (u64, Arc<Commands>);
-impl Settings {
-    /// Checks the URL's files.
-    ///
-    /// # Errors
-    /// A text that names the file or host at fault.
-    pub(super) fn new(url: &RedisUrl, limits: Limits, health: Arc<SourceHealth>) -> Result<Settings, String> {
-        let tls = match (&url.tls, &url.address) {
-            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
-            (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
-        };
-        Ok(Settings {
-            url: url.clone(),
-            tls,
-            limits,
-            health,
-            queues: AtomicU32::new(0),
-            connected: watch::Sender::default(),
-            commands: Mutex::default(),
-            forms: Forms::default(),
-            homes: homes::Homes::default(),
-        })
-    }
-    /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
-    fn queue(&self) -> u32 {
-        self.queues.fetch_add(1, Relaxed).wrapping_add(1).max(1)
-    }
-    /// The server's address, for logs: no user, no password.
-    fn name(&self) -> String {
-        match &self.url.address {
-            RedisAddress::Tcp { host, port } => format!("{host}:{port}"),
-            RedisAddress::Unix(path) => path.display().to_string(),
-        }
-    }
-}
-
-/// A bit for each version of the protocol.
-#[derive(Debug, Default)]
-struct Forms(AtomicU8);
-impl Forms {
-    fn bit(resp3: bool) -> u8 {
-        1 << u8::from(resp3)
-    }
-    /// The server says whether any fields of hashes expire.
-    const FIELDS: u8 = 4;
-    fn set(&self, resp2: bool, resp3: bool, fields: bool) {
-        let bit = |holds, bit| if holds { bit } else { 0 };
-        let bits = bit(resp2, Forms::bit(false)) | bit(resp3, Forms::bit(true)) | bit(fields, Forms::FIELDS);
-        self.0.store(bits, Relaxed);
-    }
-    fn tells_expiring_fields(&self) -> bool {
-        self.0.load(Relaxed) & Forms::FIELDS != 0
-    }
-    fn has(&self, resp3: bool) -> bool {
-        self.0.load(Relaxed) & Forms::bit(resp3) != 0
-    }
-}
 
 /// The deadline of what has none: longer than any process runs.
 const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
@@ -143,6 +74,8 @@ pub(super) struct RedisSource {
     /// Writes and verbatim commands, where the fetches' connections are tracking.
     resp2: OnceCell<Link>,
     resp3: OnceCell<Link>,
+    /// Verbatim commands that may take long, by protocol: behind them others would miss their deadline.
+    slow: [OnceCell<Link>; 2],
     /// This core's copy of the table of commands.
     commands: RefCell<Option<Learnt>>,
     asking: tokio::sync::Mutex<()>,
@@ -152,9 +85,19 @@ pub(super) struct RedisSource {
 impl RedisSource {
     /// Starts connecting. Call it on the core's own runtime.
     pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>, keeps_replies: bool) -> RedisSource {
+        RedisSource::node(settings, watch, keeps_replies, None)
+    }
+    /// The same for a node of a cluster.
+    fn node(
+        settings: Arc<Settings>,
+        watch: Option<Watch>,
+        keeps_replies: bool,
+        elsewhere: Option<Weak<dyn Elsewhere>>,
+    ) -> RedisSource {
+        settings.sentinels.iter().for_each(Sentinels::watch);
         let hello = watch.clone().map_or(Hello::Resp2, Hello::Tracking);
         let links = (0..settings.limits.connections.max(1))
-            .map(|_| Link::fetching(settings.clone(), hello.clone(), keeps_replies));
+            .map(|_| Link::fetching(settings.clone(), hello.clone(), keeps_replies, elsewhere.clone()));
         let links: Rc<[Link]> = links.collect();
         RedisSource {
             home: homes::settle(&settings, &links),
@@ -164,6 +107,7 @@ impl RedisSource {
             next: Cell::new(0),
             resp2: OnceCell::new(),
             resp3: OnceCell::new(),
+            slow: Default::default(),
             commands: RefCell::default(),
             asking: tokio::sync::Mutex::default(),
             pool: Rc::default(),
@@ -179,6 +123,40 @@ impl RedisSource {
         self.links[0].check()?;
         Ok(self.pool.take(resp3).unwrap_or_else(|| Link::single(self.settings.clone(), resp3)))
     }
+    /// Takes over fetches that were admitted.
+    fn send(&self, batch: &mut Vec<Fetch>) {
+        if batch.iter().any(|fetch| fetch.asked().is_some()) {
+            for fetch in batch.extract_if(.., |fetch| fetch.asked().is_some()) {
+                self.home.send(fetch, &self.links);
+            }
+        }
+        if !batch.is_empty() {
+            self.link().fetch(batch.drain(..));
+        }
+    }
+    /// Sends commands that may take any time over a connection of their own; queued when this returns.
+    fn send_alone(&self, commands: Bytes, count: usize, resp3: bool) -> impl Future<Output = Answer> + use<> {
+        let pool = self.pool.clone();
+        let sent = self.single(resp3).map(|link| (link.relay_within(commands, count, FOREVER), link));
+        async move {
+            let (answer, link) = sent?;
+            let answer = answer.await?;
+            pool.put(link, resp3);
+            Ok(answer)
+        }
+    }
+    fn pin_now(&self, resp3: bool) -> Result<Box<dyn Pinned>, SourceError> {
+        let link = self.single(resp3)?;
+        let slow_timeout = self.settings.limits.slow_timeout;
+        Ok(Box::new(Single { link, resp3, slow_timeout, pool: self.pool.clone() }))
+    }
+    /// Can such a reply, about this key, be fetched and kept, in this protocol?
+    fn keeps(&self, keepable: Keepable, key: &[u8], resp3: bool) -> bool {
+        let forms = &self.settings.forms;
+        forms.has(resp3)
+            && (!keepable.unless_fields_expire || forms.tells_expiring_fields())
+            && self.watch.as_ref().is_none_or(|watch| watch.covers(key))
+    }
     /// The connection for commands whose replies are of RESP2: always the same, for commands of one client must not overtake each other.
     fn resp2(&self) -> &Link {
         match self.watch.is_some() {
@@ -186,13 +164,26 @@ impl RedisSource {
             false => &self.links[0],
         }
     }
-    /// Sends commands of ours and returns the last reply, unless it is an error.
-    async fn ask(&self, commands: Vec<u8>, count: usize) -> Result<Bytes, SourceError> {
-        let last = self.resp2().relay(commands.into(), count).await?.last();
-        match last.strip_prefix(b"-") {
-            Some(text) => Err(refusal(text)),
-            None => Ok(last),
+}
+
+/// Ends those of the fetches that are too many.
+fn admit(settings: &Settings, batch: &mut Vec<Fetch>) {
+    let Settings { limits, health, .. } = settings;
+    let admitted = health.admit(batch.len(), limits.max_in_flight);
+    if admitted < batch.len() {
+        let now = clock::now();
+        let reason: Arc<str> = "too many fetches in flight (source-max-in-flight)".into();
+        for fetch in batch.drain(admitted..) {
+            fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
         }
+    }
+}
+
+/// A reply to a command of ours, unless it is an error.
+fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
+    match reply.strip_prefix(b"-") {
+        Some(text) => Err(refusal(text)),
+        None => Ok(reply),
     }
 }
 
@@ -215,30 +206,10 @@ fn unexpected() -> SourceError {
     SourceError::Refused("ERR the source gave an unexpected reply".into())
 }
 
-/// Milliseconds from now until `at`, for Redis: relative, so that the two clocks need not agree.
-fn remaining(at: Millis) -> Option<Millis> {
-    at.checked_sub(clock::now()).filter(|&left| left > 0)
-}
-
 impl Source for RedisSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let Settings { limits, health, .. } = &*self.settings;
-        let admitted = health.admit(batch.len(), limits.max_in_flight);
-        if admitted < batch.len() {
-            let now = clock::now();
-            let reason: Arc<str> = "too many fetches in flight (source-max-in-flight)".into();
-            for fetch in batch.drain(admitted..) {
-                fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
-            }
-        }
-        if batch.iter().any(|fetch| fetch.asked().is_some()) {
-            for fetch in batch.extract_if(.., |fetch| fetch.asked().is_some()) {
-                self.home.send(fetch, &self.links);
-            }
-        }
-        if !batch.is_empty() {
-            self.link().fetch(batch.drain(..));
-        }
+        admit(&self.settings, batch);
+        self.send(batch);
     }
 
     fn put<'a>(
@@ -247,52 +218,22 @@ impl Source for RedisSource {
         value: &'a [u8],
         expiry: Option<Millis>,
     ) -> Local<'a, Result<bool, SourceError>> {
-        let mut commands = resp::encode(&[b"EXISTS", key]);
-        commands.extend(match expiry.map(remaining) {
-            None => resp::encode(&[b"SET", key, value]),
-            Some(Some(left)) => resp::encode(&[b"SET", key, value, b"PX", left.to_string().as_bytes()]),
-            // Stored for no time at all: Redis refuses such a SET.
-            Some(None) => resp::encode(&[b"DEL", key]),
-        });
-        Box::pin(async move {
-            let replies = self.resp2().relay(commands.into(), 2).await?;
-            let mut replies = replies.iter();
-            let (Some(existed), Some(taken)) = (replies.next(), replies.next()) else { return Err(unexpected()) };
-            match taken.split_first() {
-                Some((b'+' | b':', _)) => positive(existed),
-                Some((b'-', text)) => Err(refusal(text)),
-                _ => Err(unexpected()),
-            }
-        })
+        writes::put(self, key, value, expiry)
     }
 
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
-        let command = resp::encode(&[b"DEL", key]);
-        Box::pin(async move { positive(&self.ask(command, 1).await?) })
+        writes::delete(self, key)
     }
 
     fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
-        let (commands, count) = match expiry {
-            Some(at) => {
-                // A time of 0 deletes, as a moment in the past should.
-                let left = remaining(at).unwrap_or(0).to_string();
-                (resp::encode(&[b"PEXPIRE", key, left.as_bytes()]), 1)
-            }
-            None => {
-                // PERSIST does not tell a key without expiry from no key.
-                let mut commands = resp::encode(&[b"PERSIST", key]);
-                commands.extend(resp::encode(&[b"EXISTS", key]));
-                (commands, 2)
-            }
-        };
-        Box::pin(async move { positive(&self.ask(commands, count).await?) })
+        writes::expire(self, key, expiry)
     }
 
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {
-        Box::pin(async { self.ask(resp::encode(&[b"PING"]), 1).await.map(drop) })
+        writes::ping(self)
     }
 
-    fn as_redis(&self) -> Option<&dyn Relay> {
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
         Some(self)
     }
 }
@@ -303,14 +244,13 @@ impl Relay for RedisSource {
             if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
         Box::pin(link.relay(commands, count))
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
-        Box::pin(async move {
-            let link = self.single(resp3)?;
-            let answer = link.relay_within(command, 1, FOREVER).await?;
-            self.pool.put(link, resp3);
-            Ok(answer)
-        })
+    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
+        let link = self.slow[usize::from(resp3)].get_or_init(|| Link::shared(self.settings.clone(), resp3));
+        Box::pin(link.relay_within(commands, count, self.settings.limits.slow_timeout))
     }
+}
+
+impl RedisServer for RedisSource {
     fn known_commands(&self) -> Option<Arc<Commands>> {
         // Another connection may lead to another server.
         let now = self.settings.health.reconnects();
@@ -329,7 +269,7 @@ impl Relay for RedisSource {
                 return Ok(known);
             }
             let now = self.settings.health.reconnects();
-            let commands = match self.ask(resp::encode(&[b"COMMAND"]), 1).await {
+            let commands = match writes::ask(self, resp::encode(&[b"COMMAND"])).await {
                 Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
                 Err(SourceError::Refused(reason)) => {
                     tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
@@ -356,28 +296,14 @@ impl Relay for RedisSource {
         } else {
             self.known_commands()?.keeps_reply(args)?
         };
-        if keepable.unless_fields_expire && !self.settings.forms.tells_expiring_fields() {
-            return None;
-        }
-        let announced = |key| self.watch.as_ref().is_none_or(|watch| watch.covers(key));
-        args.get(keepable.key).is_some_and(announced).then_some(keepable)
+        self.keeps(keepable, args.get(keepable.key)?, resp3).then_some(keepable)
     }
-    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
-        Box::pin(async move {
-            let link = self.single(resp3)?;
-            Ok(Box::new(Pinned { link, resp3, pool: self.pool.clone() }) as Box<dyn Relay>)
-        })
-    }
-    fn ask(&self, command: Vec<u8>, _marked: bool) -> Local<'static, Result<Replies, SourceError>> {
-        self.relay(command.into(), 1, false)
-    }
-    fn unasked(&self) -> Option<&Unasked> {
-        None
+    fn pin<'a>(&'a self, _args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+        Box::pin(async move { self.pin_now(resp3) })
     }
     fn database(&self) -> u32 {
         self.settings.url.database
     }
-    fn release(self: Box<Self>) {}
 }
 
 /// Connections that were one client's and are as new again, by protocol.
@@ -399,32 +325,32 @@ impl Pool {
     }
 }
 
-/// A connection for one client alone. Once lost it stays lost, for the state that it was there for is gone.
-struct Pinned {
+/// A connection for one client alone.
+struct Single {
     link: Link,
     resp3: bool,
+    slow_timeout: Duration,
     pool: Rc<Pool>,
 }
-impl Relay for Pinned {
+impl Relay for Single {
     fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
         self.link.unasked().note_request(count);
         Box::pin(self.link.relay(commands, count))
     }
-    fn relay_patiently<'a>(&'a self, command: Bytes, _resp3: bool) -> Local<'a, Result<Replies, SourceError>> {
+    fn relay_slowly(
+        &self,
+        commands: Bytes,
+        count: usize,
+        _resp3: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        self.link.unasked().note_request(count);
+        Box::pin(self.link.relay_within(commands, count, self.slow_timeout))
+    }
+}
+impl Pinned for Single {
+    fn relay_patiently(&self, command: Bytes) -> Local<'static, Result<Replies, SourceError>> {
         self.link.unasked().note_request(1);
         Box::pin(self.link.relay_within(command, 1, FOREVER))
-    }
-    fn known_commands(&self) -> Option<Arc<Commands>> {
-        None
-    }
-    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
-        Box::pin(async { Err(SourceError::Unavailable("a pinned connection keeps no table of commands".into())) })
-    }
-    fn pin<'a>(&'a self, resp3: bool) -> Local<'a, Result<Box<dyn Relay>, SourceError>> {
-        Box::pin(async move {
-            let link = Link::single(self.link.settings().clone(), resp3);
-            Ok(Box::new(Pinned { link, resp3, pool: self.pool.clone() }) as Box<dyn Relay>)
-        })
     }
     fn ask(&self, mut command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>> {
         if marked {
@@ -432,11 +358,8 @@ impl Relay for Pinned {
         }
         Box::pin(self.link.relay(command.into(), if marked { UNTIL_PONG } else { 1 }))
     }
-    fn unasked(&self) -> Option<&Unasked> {
-        Some(self.link.unasked())
-    }
-    fn database(&self) -> u32 {
-        self.link.settings().url.database
+    fn unasked(&self) -> &Unasked {
+        self.link.unasked()
     }
     fn release(self: Box<Self>) {
         self.pool.put(self.link, self.resp3);

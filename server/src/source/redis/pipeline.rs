@@ -1,5 +1,9 @@
 //! The bytes of a connection: requests out, replies in, in order. No I/O in here.
-use super::{Settings, refusal};
+use super::{
+    Settings,
+    cluster::{Elsewhere, slot},
+    refusal,
+};
 use crate::{
     clock,
     proto::{
@@ -7,11 +11,16 @@ use crate::{
         resp::{Malformed, Reply, Scanner, View, parse_i64, view},
     },
     read::Fetch,
-    source::{Found, FoundReply, KeyLife, Replies, SourceError, SourceHealth, Unasked, Watch},
+    source::{Found, FoundReply, KeyLife, Limits, Replies, SourceError, SourceHealth, Unasked, Watch},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
-use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{sync::oneshot, time::Instant};
 
 /// Fetches per transaction: enough to make MULTI and EXEC cheap, few enough that Redis serves others in between.
@@ -23,7 +32,7 @@ const LINKED: usize = 16 * 1024;
 /// The rest of a value is read straight into its own buffer if this much is missing; less comes with what follows it.
 const DIRECT: usize = 32 * 1024;
 /// PTTL's answer for a key that never expires (-2: there is no key).
-const NO_EXPIRY: i64 = -1;
+pub(super) const NO_EXPIRY: i64 = -1;
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 /// Longest line: an error's text.
 const MAX_LINE: usize = 64 * 1024;
@@ -62,6 +71,13 @@ pub(super) struct Waiting {
     pub(super) retried: bool,
 }
 impl Waiting {
+    pub(super) fn new(fetch: Fetch, queue: u32, deadline: Instant) -> Waiting {
+        Waiting { fetch, queue, since: Instant::now(), deadline, retried: false }
+    }
+    pub(super) fn finish_reply(self, found: FoundReply, now: Millis, health: &SourceHealth) {
+        health.finished(found.is_error(), self.since.elapsed());
+        self.fetch.finish_reply(found, now);
+    }
     pub(super) fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis, health: &SourceHealth) {
         health.finished(answer.is_err(), self.since.elapsed());
         self.fetch.finish(answer, now);
@@ -73,6 +89,8 @@ pub(super) struct Call {
     pub(super) commands: Bytes,
     pub(super) count: usize,
     pub(super) deadline: Instant,
+    /// How long that was when it was queued.
+    pub(super) limit: Duration,
     /// `None`: nobody wants to know (a probe).
     pub(super) answer: Option<oneshot::Sender<Answer>>,
 }
@@ -108,8 +126,10 @@ struct Batch {
     stage: Stage,
     /// Commands that the server would not queue: index of the fetch and the error's text.
     refused: Vec<(usize, SourceError)>,
-    /// `MULTI` itself was refused: the replies come one by one, without transaction.
+    /// The replies come one by one, without a transaction: `MULTI` itself was refused, or not sent.
     direct: bool,
+    /// No transaction was asked for: the keys are of several slots of a cluster, and the server announces changes between the replies.
+    plain: bool,
     /// The fetches are of whole replies.
     whole: bool,
     /// They are of the protocol that the connection does not speak: HELLO goes before them and after them, inside the transaction, where
@@ -182,6 +202,8 @@ pub(super) struct Pipeline {
     scanner: Scanner,
     /// Fetches to be sent again, in order.
     again: Vec<Waiting>,
+    /// For a node of a cluster: who takes over what it does not answer.
+    elsewhere: Option<Weak<dyn Elsewhere>>,
 }
 
 /// A line without its end, and its length with it.
@@ -222,6 +244,7 @@ impl Pipeline {
         watch: Option<Watch>,
         unasked: Rc<Unasked>,
         protocol: Protocol,
+        elsewhere: Option<Weak<dyn Elsewhere>>,
     ) -> Pipeline {
         let max_reply = settings.limits.max_value.saturating_add(REPLY_MARGIN);
         Pipeline {
@@ -234,6 +257,7 @@ impl Pipeline {
             body: None,
             scanner: Scanner::new(max_reply),
             again: Vec::new(),
+            elsewhere,
         }
     }
 
@@ -247,6 +271,14 @@ impl Pipeline {
         match self.owed.front()? {
             Owed::Batch(_) => self.sent.front().map(|waiting| waiting.deadline),
             Owed::Call { call, .. } => Some(call.deadline),
+        }
+    }
+    /// Why it fails when that is past.
+    pub(super) fn timed_out(&self) -> Arc<str> {
+        let limits = &self.settings.limits;
+        match self.owed.front() {
+            Some(Owed::Call { call, .. }) => timed_out(call.limit, limits),
+            _ => timed_out(limits.timeout, limits),
         }
     }
 
@@ -270,7 +302,7 @@ impl Pipeline {
         }
     }
 
-    /// Sends `first` and the fetches queued right behind it as one transaction.
+    /// Sends `first` and the fetches queued right behind it as one transaction; to a node of a cluster without one, or those of one slot.
     fn send_batch(&mut self, first: Waiting, queue: &mut VecDeque<Request>, out: &mut Output) {
         let form = form(&first);
         let switched = form.is_some_and(|(resp3, _)| resp3 != self.protocol.resp3);
@@ -280,7 +312,11 @@ impl Pipeline {
             let error = SourceError::Unavailable("it does not speak the client's protocol".into());
             return first.finish(Err(error), clock::now(), &self.settings.health);
         }
-        out.put(b"*1\r\n$5\r\nMULTI\r\n");
+        let plain = self.elsewhere.is_some() && form.is_none();
+        let slot = (self.elsewhere.is_some() && !plain).then(|| slot(first.fetch.key()));
+        if !plain {
+            out.put(b"*1\r\n$5\r\nMULTI\r\n");
+        }
         if guarded {
             out.put(b"*2\r\n$4\r\nINFO\r\n$8\r\nkeyspace\r\n");
         }
@@ -307,7 +343,8 @@ impl Pipeline {
             self.sent.push_back(waiting);
             left += 1;
             if left < BATCH
-                && matches!(queue.front(), Some(Request::Fetch(other)) if self::form(other) == form)
+                && matches!(queue.front(), Some(Request::Fetch(other)) if self::form(other) == form
+                    && slot.is_none_or(|slot| slot == self::slot(other.fetch.key())))
                 && let Some(Request::Fetch(waiting)) = queue.pop_front()
             {
                 next = Some(waiting);
@@ -316,13 +353,16 @@ impl Pipeline {
         if switched {
             out.put(hello(self.protocol.resp3));
         }
-        out.put(b"*1\r\n$4\r\nEXEC\r\n");
+        if !plain {
+            out.put(b"*1\r\n$4\r\nEXEC\r\n");
+        }
         self.owed.push_back(Owed::Batch(Batch {
             left,
             sent_at: clock::now(),
-            stage: Stage::Multi,
+            stage: if plain { Stage::Value } else { Stage::Multi },
             refused: Vec::new(),
-            direct: false,
+            direct: plain,
+            plain,
             whole: form.is_some(),
             switched,
             guarded,
@@ -588,9 +628,7 @@ impl Pipeline {
         let size = usize::try_from(size).map_err(|_| Malformed)?;
         let max = self.settings.limits.max_value;
         if size > max {
-            let text = format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)");
-            self.body =
-                Some(Body { value: Vec::new(), missing: size, refused: Some(SourceError::Refused(text.into())) });
+            self.body = Some(Body { value: Vec::new(), missing: size, refused: Some(too_large(size, max)) });
         } else if size <= input.len() {
             let value = Bytes::copy_from_slice(&input[..size]);
             input.advance(size);
@@ -627,7 +665,7 @@ impl Pipeline {
             })),
         };
         if let Some(waiting) = self.next_done() {
-            waiting.finish(answer, now, &self.settings.health);
+            self.finish(waiting, answer, now);
         }
     }
 
@@ -651,8 +689,7 @@ impl Pipeline {
         };
         if let Some(waiting) = self.next_done() {
             let found = FoundReply { reply, key };
-            self.settings.health.finished(found.is_error(), waiting.since.elapsed());
-            waiting.fetch.finish_reply(found, now);
+            waiting.finish_reply(found, now, &self.settings.health);
         }
     }
 
@@ -666,7 +703,7 @@ impl Pipeline {
             batch.stage = Stage::Value;
         } else if batch.switched {
             batch.stage = Stage::Switch(true);
-        } else if batch.direct {
+        } else if batch.direct && !batch.plain {
             batch.stage = Stage::Trailer;
         } else {
             self.owed.pop_front();
@@ -695,10 +732,8 @@ impl Pipeline {
                 own.get_or_insert(error);
             }
             match own {
-                Some(error) => waiting.finish(Err(error), now, &self.settings.health),
-                None if blame_all => {
-                    waiting.finish(Err(error.clone()), now, &self.settings.health);
-                }
+                Some(error) => self.finish(waiting, Err(error), now),
+                None if blame_all => self.finish(waiting, Err(error.clone()), now),
                 None => self.again.push(waiting),
             }
         }
@@ -716,19 +751,20 @@ impl Pipeline {
     /// The connection is gone for `reason`: what was owed is answered, or goes (once) again.
     pub(super) fn lost(mut self, reason: &Arc<str>, now: Instant, queue: &mut VecDeque<Request>) {
         let millis = clock::now();
-        let late = timed_out(self.settings.limits.timeout);
-        let why = |deadline| if deadline <= now { &late } else { reason };
+        let limits = self.settings.limits;
+        let why = |deadline, limit| if deadline <= now { timed_out(limit, &limits) } else { reason.clone() };
+        let mut gone = Vec::new();
         for owed in std::mem::take(&mut self.owed) {
             match owed {
                 Owed::Call { call, .. } => {
-                    let reason = why(call.deadline).clone();
+                    let reason = why(call.deadline, call.limit);
                     call.finish(Err(SourceError::Lost(reason)));
                 }
                 Owed::Batch(batch) => {
                     for mut waiting in self.sent.drain(..batch.left.min(self.sent.len())) {
                         if waiting.retried || waiting.deadline <= now {
-                            let error = SourceError::Unavailable(why(waiting.deadline).clone());
-                            waiting.finish(Err(error), millis, &self.settings.health);
+                            let error = SourceError::Unavailable(why(waiting.deadline, limits.timeout));
+                            gone.push((waiting, error));
                         } else {
                             waiting.retried = true;
                             self.again.push(waiting);
@@ -738,7 +774,36 @@ impl Pipeline {
             }
         }
         self.requeue(queue);
+        gone.into_iter().for_each(|(waiting, error)| self.finish(waiting, Err(error), millis));
     }
+
+    fn finish(&self, waiting: Waiting, answer: Result<Option<Found>, SourceError>, now: Millis) {
+        match answer {
+            Err(error) => fail(waiting, error, self.elsewhere.as_ref(), now, &self.settings.health),
+            answer => waiting.finish(answer, now, &self.settings.health),
+        }
+    }
+}
+
+/// A fetch has failed: another node of the cluster may answer it, if there is one.
+pub(super) fn fail(
+    waiting: Waiting,
+    error: SourceError,
+    elsewhere: Option<&Weak<dyn Elsewhere>>,
+    now: Millis,
+    health: &SourceHealth,
+) {
+    match elsewhere.and_then(Weak::upgrade) {
+        Some(cluster) => cluster.take(waiting, error),
+        None => waiting.finish(Err(error), now, health),
+    }
+}
+
+/// A value is longer than `max-value`.
+pub(super) fn too_large(size: usize, max: usize) -> SourceError {
+    SourceError::Refused(
+        format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)").into(),
+    )
 }
 
 impl Drop for Pipeline {
@@ -750,8 +815,9 @@ impl Drop for Pipeline {
 }
 
 /// Why a request failed that its deadline overtook.
-pub(super) fn timed_out(timeout: Duration) -> Arc<str> {
-    format!("timed out after {timeout:?} (source-timeout)").into()
+pub(super) fn timed_out(limit: Duration, limits: &Limits) -> Arc<str> {
+    let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };
+    format!("timed out after {limit:?} ({setting})").into()
 }
 
 /// Takes a reply out of the input: small ones are copied so that they do not hold on to the buffer.

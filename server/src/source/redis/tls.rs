@@ -18,6 +18,20 @@ pub(super) struct Tls {
     pub(super) name: ServerName<'static>,
 }
 
+impl Tls {
+    /// The same towards another host.
+    ///
+    /// # Errors
+    /// A text that names the host.
+    pub(super) fn towards(&self, host: &str) -> Result<Tls, String> {
+        Ok(Tls { connector: self.connector.clone(), name: name(host)? })
+    }
+}
+
+fn name(host: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(host.to_owned()).map_err(|_| format!("TLS: `{host}` is neither a host name nor an address"))
+}
+
 /// Reads the files that the URL names.
 ///
 /// # Errors
@@ -41,11 +55,7 @@ pub(super) fn build(url: &TlsUrl, host: &str) -> Result<Tls, String> {
         (Some(_), None) => return Err("TLS: `cert` needs `key`, its private key".to_owned()),
         (None, Some(_)) => return Err("TLS: `key` needs `cert`, its certificate".to_owned()),
     };
-    Ok(Tls {
-        connector: TlsConnector::from(Arc::new(config)),
-        name: ServerName::try_from(host.to_owned())
-            .map_err(|_| format!("TLS: `{host}` is neither a host name nor an address"))?,
-    })
+    Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name: name(host)? })
 }
 
 /// The authorities in `ca`, or those of the Mozilla list that is compiled in.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    config::{Coherence, RedisAddress, RedisUrl},
+    config::{Coherence, Deployment, RedisAddress, RedisUrl},
     read::{Group, Policy, Writes, watch},
     source::{Limits, Local, Source},
 };
@@ -55,10 +55,16 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         writes: Arc::new(Writes::default()),
     };
     let watch = (coherence == Coherence::Coherent).then(|| watch(&group.cache, group.policy, prefixes));
-    let url =
-        RedisUrl { address: RedisAddress::Unix("/nowhere".into()), tls: None, user: None, password: None, database: 0 };
+    let url = RedisUrl {
+        address: RedisAddress::Unix("/nowhere".into()),
+        tls: None,
+        user: None,
+        password: None,
+        database: 0,
+        deployment: Deployment::Single,
+    };
     let timeout = Duration::from_secs(1);
-    let limits = Limits { timeout, max_in_flight: 1000, connections: 1, max_value: MAX_VALUE };
+    let limits = Limits { timeout, slow_timeout: timeout, max_in_flight: 1000, connections: 1, max_value: MAX_VALUE };
     let settings = Settings::new(&url, limits, Arc::default()).expect("settings");
     settings.health.admit(count, 1000);
     let (mut batch, mut waits) = (Vec::new(), Vec::new());
@@ -74,7 +80,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let waiting = |fetch| Request::Fetch(Waiting { fetch, queue: 1, since, deadline, retried: false });
     let mut queue: VecDeque<Request> = batch.into_iter().map(waiting).collect();
     let protocol = Protocol { resp3: true, switches: true };
-    let mut pipeline = Pipeline::new(Arc::new(settings), watch, Rc::default(), protocol);
+    let mut pipeline = Pipeline::new(Arc::new(settings), watch, Rc::default(), protocol, None);
     pipeline.send(&mut queue, &mut Output::default());
     assert!(queue.is_empty());
     Sent { pipeline, queue, waits, group }

@@ -1,4 +1,4 @@
-// Package check goes through the checks of the matrix (../../../README.md) and reports them.
+// Package check goes through checks (../../../README.md) and reports them.
 package check
 
 import (
@@ -88,13 +88,16 @@ func ServerIsBackAfter(how string) {
 	}
 }
 
-// The checks, in their order.
+// The checks of the matrix, in their order.
 var names = [...]string{
 	"connect", "strings", "expiry", "pipeline", "transaction", "pubsub", "blocking_pop", "hash", "script", "reconnect",
 }
 
-// Run goes through the checks and ends the program.
-func Run(library string, checks [len(names)]func()) {
+// Matrix goes through them and ends the program.
+func Matrix(library string, checks [len(names)]func()) { Run(library, names[:], checks[:]) }
+
+// Run goes through checks by name and ends the program.
+func Run(library string, names []string, checks []func()) {
 	failed := 0
 	for i, check := range checks {
 		if !passes(names[i], check) {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	. "larder/tests/clients/go/matrix/check"
+	. "larder/tests/clients/go/matrix/goredis"
 )
 
 var (
@@ -19,27 +20,8 @@ var (
 	db  *redis.Client
 )
 
-// is demands that a command was answered, and with this value.
-func is[T any](want T, cmd interface{ Result() (T, error) }) {
-	Equal(want)(cmd.Result())
-}
-
-// absent demands the nil reply.
-func absent[T any](cmd interface{ Result() (T, error) }) {
-	if got, err := cmd.Result(); !errors.Is(err, redis.Nil) {
-		Fail("got %v, %v, want nil", got, err)
-	}
-}
-
-// refused demands an error whose text begins so.
-func refused[T any](text string, cmd interface{ Result() (T, error) }) {
-	if got, err := cmd.Result(); err == nil || !strings.HasPrefix(err.Error(), text) {
-		Fail("got %v, %v, want the error %q", got, err, text)
-	}
-}
-
 func connect() {
-	is("PONG", db.Ping(ctx))
+	Is("PONG", db.Ping(ctx))
 	id, err := db.ClientID(ctx).Result()
 	True(err == nil && id > 0, err)
 	// By default a refusal is overlooked, so this asks for it; redis-server 7 does not have it.
@@ -47,30 +29,30 @@ func connect() {
 		enabled := &maintnotifications.Config{Mode: maintnotifications.ModeEnabled}
 		told := redis.NewClient(&redis.Options{Addr: Address(), MaintNotificationsConfig: enabled})
 		defer told.Close()
-		is("PONG", told.Ping(ctx))
+		Is("PONG", told.Ping(ctx))
 	}
 }
 
 func stringValues() {
 	k := Key("string")
-	absent(db.Get(ctx, k))
-	is("OK", db.Set(ctx, k, "value", 0))
-	is("value", db.Get(ctx, k))
-	is(int64(6), db.Append(ctx, k, "!"))
-	is("value!", db.Get(ctx, k))
-	is([]any{"value!", nil}, db.MGet(ctx, k, Key("absent")))
-	is(int64(1), db.Del(ctx, k))
-	absent(db.Get(ctx, k))
+	Absent(db.Get(ctx, k))
+	Is("OK", db.Set(ctx, k, "value", 0))
+	Is("value", db.Get(ctx, k))
+	Is(int64(6), db.Append(ctx, k, "!"))
+	Is("value!", db.Get(ctx, k))
+	Is([]any{"value!", nil}, db.MGet(ctx, k, Key("absent")))
+	Is(int64(1), db.Del(ctx, k))
+	Absent(db.Get(ctx, k))
 }
 
 func expiry() {
 	k := Key("expiry")
-	is("OK", db.Set(ctx, k, "1", 100*time.Second))
+	Is("OK", db.Set(ctx, k, "1", 100*time.Second))
 	left, err := db.TTL(ctx, k).Result()
 	True(err == nil && left >= 98*time.Second && left <= 100*time.Second, left)
-	is(true, db.PExpire(ctx, k, 60*time.Millisecond))
+	Is(true, db.PExpire(ctx, k, 60*time.Millisecond))
 	Until("the key to expire", func() bool { return errors.Is(db.Get(ctx, k).Err(), redis.Nil) })
-	is(time.Duration(-2), db.TTL(ctx, k))
+	Is(time.Duration(-2), db.TTL(ctx, k))
 }
 
 func pipeline() {
@@ -84,24 +66,24 @@ func pipeline() {
 	cmds, err := pipe.Exec(ctx)
 	True(err != nil && len(cmds) == 403, "the error in a pipeline was lost")
 	for i := range 200 {
-		is("OK", cmds[2*i].(*redis.StatusCmd))
-		is(strconv.Itoa(i), cmds[2*i+1].(*redis.StringCmd))
+		Is("OK", cmds[2*i].(*redis.StatusCmd))
+		Is(strconv.Itoa(i), cmds[2*i+1].(*redis.StringCmd))
 	}
-	is(int64(2), push)
-	refused("WRONGTYPE", incr)
-	is([]string{"a", "b"}, values)
+	Is(int64(2), push)
+	Refused("WRONGTYPE", incr)
+	Is([]string{"a", "b"}, values)
 }
 
 func transaction() {
 	k := Key("balance")
-	is("OK", db.Set(ctx, k, 10, 0))
+	Is("OK", db.Set(ctx, k, 10, 0))
 	pipe := db.TxPipeline()
 	incr, get, push := pipe.IncrBy(ctx, k, 5), pipe.Get(ctx, k), pipe.RPush(ctx, Key("log"), "a")
 	_, err := pipe.Exec(ctx)
 	True(err == nil, err)
-	is(int64(15), incr)
-	is("15", get)
-	is(int64(1), push)
+	Is(int64(15), incr)
+	Is("15", get)
+	Is(int64(1), push)
 	for _, meanwhile := range []bool{true, false} {
 		err := db.Watch(ctx, func(tx *redis.Tx) error {
 			seen, err := tx.Get(ctx, k).Int()
@@ -109,7 +91,7 @@ func transaction() {
 				return err
 			}
 			if meanwhile {
-				is("OK", db.Set(ctx, k, 100, 0)) // on another connection
+				Is("OK", db.Set(ctx, k, 100, 0)) // on another connection
 			}
 			_, err = tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 				return pipe.Set(ctx, k, seen*2, 0).Err()
@@ -118,7 +100,7 @@ func transaction() {
 		}, k)
 		True(errors.Is(err, redis.TxFailedErr) == meanwhile && (err == nil) != meanwhile, err)
 	}
-	is("200", db.Get(ctx, k))
+	Is("200", db.Get(ctx, k))
 }
 
 func allBytes() string {
@@ -139,13 +121,13 @@ func pubsub() {
 		return event
 	}
 	Equal[any](&redis.Subscription{Kind: "subscribe", Channel: channel, Count: 1})(receive(), nil)
-	is(int64(1), db.Publish(ctx, channel, "hello"))
-	is(int64(1), db.Publish(ctx, channel, allBytes()))
+	Is(int64(1), db.Publish(ctx, channel, "hello"))
+	Is(int64(1), db.Publish(ctx, channel, allBytes()))
 	Equal[any](&redis.Message{Channel: channel, Payload: "hello"})(receive(), nil)
 	Equal[any](&redis.Message{Channel: channel, Payload: allBytes()})(receive(), nil)
 	True(subscriber.Unsubscribe(ctx, channel) == nil, "unsubscribe")
 	Equal[any](&redis.Subscription{Kind: "unsubscribe", Channel: channel, Count: 0})(receive(), nil)
-	is(int64(0), db.Publish(ctx, channel, "nobody"))
+	Is(int64(0), db.Publish(ctx, channel, "nobody"))
 }
 
 func blockingPop() {
@@ -168,8 +150,8 @@ func blockingPop() {
 		echoed <- nil
 	}()
 	for i := range 20 {
-		is(int64(1), db.LPush(ctx, ask, i))
-		is([]string{answer, strconv.Itoa(i)}, db.BLPop(ctx, 20*time.Second, answer))
+		Is(int64(1), db.LPush(ctx, ask, i))
+		Is([]string{answer, strconv.Itoa(i)}, db.BLPop(ctx, 20*time.Second, answer))
 	}
 	err := Next(echoed)
 	True(err == nil, err)
@@ -177,26 +159,26 @@ func blockingPop() {
 
 func hash() {
 	k := Key("hash")
-	is(int64(2), db.HSet(ctx, k, "name", "Ada", "age", 36))
-	is("Ada", db.HGet(ctx, k, "name"))
-	is(map[string]string{"name": "Ada", "age": "36"}, db.HGetAll(ctx, k))
-	is(int64(37), db.HIncrBy(ctx, k, "age", 1))
-	is([]any{"37", nil}, db.HMGet(ctx, k, "age", "absent"))
-	is(int64(1), db.HDel(ctx, k, "name"))
-	is(map[string]string{"age": "37"}, db.HGetAll(ctx, k))
+	Is(int64(2), db.HSet(ctx, k, "name", "Ada", "age", 36))
+	Is("Ada", db.HGet(ctx, k, "name"))
+	Is(map[string]string{"name": "Ada", "age": "36"}, db.HGetAll(ctx, k))
+	Is(int64(37), db.HIncrBy(ctx, k, "age", 1))
+	Is([]any{"37", nil}, db.HMGet(ctx, k, "age", "absent"))
+	Is(int64(1), db.HDel(ctx, k, "name"))
+	Is(map[string]string{"age": "37"}, db.HGetAll(ctx, k))
 }
 
 func script() {
 	k := Key("script")
-	is("OK", db.Set(ctx, k, 1, 0))
-	is("1", db.Get(ctx, k))
-	is[any](int64(3), db.Eval(ctx, Add, []string{k}, 2))
-	is("3", db.Get(ctx, k))
-	refused("NOSCRIPT", db.EvalSha(ctx, strings.Repeat("0", 40), []string{k}, 4))
+	Is("OK", db.Set(ctx, k, 1, 0))
+	Is("1", db.Get(ctx, k))
+	Is[any](int64(3), db.Eval(ctx, Add, []string{k}, 2))
+	Is("3", db.Get(ctx, k))
+	Refused("NOSCRIPT", db.EvalSha(ctx, strings.Repeat("0", 40), []string{k}, 4))
 	add := redis.NewScript(Add + " -- " + k)
-	is[any](int64(7), add.Run(ctx, db, []string{k}, 4))      // EVALSHA, then EVAL
-	is[any](int64(11), add.EvalSha(ctx, db, []string{k}, 4)) // EVALSHA
-	is("11", db.Get(ctx, k))
+	Is[any](int64(7), add.Run(ctx, db, []string{k}, 4))      // EVALSHA, then EVAL
+	Is[any](int64(11), add.EvalSha(ctx, db, []string{k}, 4)) // EVALSHA
+	Is("11", db.Get(ctx, k))
 }
 
 func reconnect() {
@@ -208,8 +190,8 @@ func reconnect() {
 	messages := subscriber.Channel()
 	for _, how := range []string{"restart", "crash"} {
 		ServerIsBackAfter(how)
-		is("OK", db.Set(ctx, Key("after"), how, 0)) // no error is seen
-		is(how, db.Get(ctx, Key("after")))
+		Is("OK", db.Set(ctx, Key("after"), how, 0)) // no error is seen
+		Is(how, db.Get(ctx, Key("after")))
 		// The library subscribes again by itself.
 		Until("the subscription", func() bool { return db.Publish(ctx, channel, how).Val() == 1 })
 		Equal(how)(Next(messages).Payload, nil)
@@ -219,7 +201,7 @@ func reconnect() {
 func main() {
 	db = redis.NewClient(&redis.Options{Addr: Address()})
 	defer db.Close()
-	Run("go-redis "+redis.Version(), [...]func(){
+	Matrix("go-redis "+redis.Version(), [...]func(){
 		connect, stringValues, expiry, pipeline, transaction, pubsub, blockingPop, hash, script, reconnect,
 	})
 }

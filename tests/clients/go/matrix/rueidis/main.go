@@ -241,7 +241,7 @@ func main() {
 		panic(err)
 	}
 	defer db.Close()
-	Run("rueidis "+rueidis.LibVer, [...]func(){
+	Matrix("rueidis "+rueidis.LibVer, [...]func(){
 		connect, stringValues, expiry, pipeline, transaction, pubsub, blockingPop, hash, script, reconnect,
 	})
 }

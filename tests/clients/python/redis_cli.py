@@ -1,5 +1,6 @@
 """redis-cli on a terminal, as a person types, through the script of the matrix (../README.md)."""
 
+import atexit
 import fcntl
 import os
 import pty
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import termios
 import time
+
+from harness import run
 
 HOST, PORT = sys.argv[1].rsplit(":", 1)
 # The prompt at the beginning of a line, with nothing behind it but where the cursor goes.
@@ -185,25 +188,8 @@ class Matrix:
             assert ask(f"GET {k}") == f'"{how}"'
 
 
-def main():
-    matrix = Matrix()
-    names = [name for name in vars(Matrix) if not name.startswith("_") and name != "key"]
-    failed = 0
-    for name in names:
-        try:
-            getattr(matrix, name)()
-            print(f"ok {name}")
-        except Exception as error:  # each check is reported, whatever stopped it
-            failed += 1
-            line = error.__traceback__
-            while line.tb_frame.f_code.co_name != name:
-                line = line.tb_next
-            print(f"FAILED {name}, line {line.tb_lineno}: {type(error).__name__}: {error}")
-    matrix.redis.close()
-    version = subprocess.run(["redis-cli", "--version"], capture_output=True, text=True).stdout.strip()
-    print(f"{version}: {len(names) - failed} passed, {failed} failed")
-    sys.exit(failed != 0)
-
-
 if __name__ == "__main__":
-    main()
+    version = subprocess.run(["redis-cli", "--version"], capture_output=True, text=True).stdout.strip()
+    matrix = Matrix()
+    atexit.register(matrix.redis.close)
+    run(matrix, version)

@@ -1,0 +1,157 @@
+//! CLIENT TRACKING … REDIRECT in front of a Redis that tracks for its clients.
+//!
+//! A client knows the others by the numbers that Larder gives; Redis knows only Larder's connections. So Redis is asked to redirect to a
+//! connection that is there for nothing else, and what comes over it goes on to the client that was meant:
+//!
+//! ```text
+//! tracking client ─► its own connection ── CLIENT TRACKING ON REDIRECT n ─► Redis ─► connection n (RESP3) ─► inbox of the target
+//! ```
+//!
+//! As with Redis itself, the invalidation and the reply of what it concerns travel on two connections: a client must expect either first.
+use crate::{
+    dispatch::{call::Call, fault::Fault, relay},
+    net::{
+        clients::Client,
+        inbox::{Backlog, Message},
+    },
+    proto::resp::{Args, View, encode, view},
+    source::Pinned,
+};
+use bytes::Bytes;
+use std::{cell::Cell, future::poll_fn, rc::Rc, sync::Arc, task::Poll};
+use tokio::task::AbortHandle;
+
+/// A redirection, until it is dropped.
+pub(in crate::dispatch) struct Redirect {
+    target: u64,
+    broken: Rc<Cell<bool>>,
+    task: AbortHandle,
+}
+impl Drop for Redirect {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Where among the parts of CLIENT TRACKING the client is named that it redirects to; the last, if there are several, of which Redis
+/// will complain.
+fn place(args: Args<'_>) -> Option<usize> {
+    let mut place = None;
+    let mut at = 3;
+    while let Some(option) = args.get(at) {
+        let redirect = option.eq_ignore_ascii_case(b"redirect");
+        if redirect && at + 1 < args.len() {
+            place = Some(at + 1);
+        }
+        at += if redirect || option.eq_ignore_ascii_case(b"prefix") { 2 } else { 1 };
+    }
+    place
+}
+
+/// Prepares CLIENT TRACKING ON: what is to be sent to Redis, and the redirection that it begins, if it is taken.
+pub(in crate::dispatch) async fn prepare(call: &Call<'_>) -> Result<(Vec<u8>, Option<Redirect>), Fault> {
+    let Some(place) = place(call.args) else { return Ok((relay::encoded(call.args), None)) };
+    let target = super::target(call, call.arg(place))?;
+    let carrier = relay::shared(call)?.pin(call.args, true).await?;
+    let replies = carrier.relay(encode(&[b"CLIENT", b"ID"]).into(), 1, true).await?;
+    let Ok(View::Integer(number)) = view(&replies[0]) else {
+        return Err(Fault::Told(replies[0].strip_prefix(b"-").unwrap_or(b"ERR no CLIENT ID").trim_ascii().to_vec()));
+    };
+    let number = number.to_string();
+    let mut parts: Vec<&[u8]> = call.args.from(0).collect();
+    parts[place] = number.as_bytes();
+    let broken = Rc::new(Cell::new(false));
+    let carry = Carry {
+        carrier,
+        client: call.session.client.clone(),
+        backlog: call.worker.app.backlog.clone(),
+        broken: broken.clone(),
+        target,
+    };
+    let redirect =
+        Redirect { target: carry.target.id, broken, task: tokio::task::spawn_local(carry.run()).abort_handle() };
+    Ok((encode(&parts), Some(redirect)))
+}
+
+struct Carry {
+    carrier: Box<dyn Pinned>,
+    client: Arc<Client>,
+    target: Arc<Client>,
+    backlog: Arc<Backlog>,
+    broken: Rc<Cell<bool>>,
+}
+impl Carry {
+    async fn run(self) {
+        // Without an end but that of the connection: Redis tracks no more then, and the client begins anew.
+        poll_fn(|cx| {
+            let unasked = self.carrier.unasked();
+            let lost = unasked.wait(cx).is_err();
+            while let Some(frame) = unasked.next(u64::MAX) {
+                self.pass_on(&frame);
+            }
+            if lost { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.client.close();
+    }
+
+    fn pass_on(&self, frame: &Bytes) {
+        let Ok(View::Push(mut parts)) = view(frame) else { return };
+        let kind = parts.next();
+        let (Some(View::Bulk(b"invalidate")), Some(keys)) = (kind, parts.next_raw()) else { return };
+        let keys = (keys != b"_\r\n").then(|| frame.slice_ref(keys));
+        if !self.target.post(Message::Invalidated { keys, redirected: true }, &self.backlog) {
+            self.broken.set(true);
+            self.client.post(Message::RedirectionBroken(self.target.id), &self.backlog);
+        }
+    }
+}
+
+impl Redirect {
+    /// The client that is told.
+    pub(in crate::dispatch) fn target(&self) -> u64 {
+        self.target
+    }
+
+    /// The reply to CLIENT TRACKINGINFO, in the client's terms; `None` if it is none.
+    pub(in crate::dispatch) fn translated(&self, info: &[u8]) -> Option<Vec<u8>> {
+        let Ok(View::Map(mut parts) | View::Array(mut parts)) = view(info) else { return None };
+        let [flags_name, flags, redirect, _, prefixes_name, prefixes] = std::array::from_fn(|_| parts.next_raw());
+        let mut text = info.split_inclusive(|b| *b == b'\n').next()?.to_vec();
+        text.extend_from_slice(flags_name?);
+        match view(flags?) {
+            Ok(View::Set(mut each) | View::Array(mut each)) if self.broken.get() => {
+                text.extend_from_slice(format!("{}{}\r\n", char::from(flags?[0]), each.len() + 1).as_bytes());
+                while let Some(flag) = each.next_raw() {
+                    text.extend_from_slice(flag);
+                }
+                text.extend_from_slice(b"$15\r\nbroken_redirect\r\n");
+            }
+            _ => text.extend_from_slice(flags?),
+        }
+        text.extend_from_slice(redirect?);
+        text.extend_from_slice(format!(":{}\r\n", self.target).as_bytes());
+        text.extend_from_slice(prefixes_name?);
+        text.extend_from_slice(prefixes?);
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_source_s_numbers_are_not_shown() {
+        let task = tokio::spawn(async {}).abort_handle();
+        let redirect = Redirect { target: 7, broken: Rc::new(Cell::new(false)), task };
+        let info = b"%3\r\n$5\r\nflags\r\n~2\r\n$2\r\non\r\n$6\r\nnoloop\r\n$8\r\nredirect\r\n:123\r\n$8\r\nprefixes\r\n*0\r\n";
+        let told = redirect.translated(info).expect("a map");
+        assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(info).replace(":123", ":7"));
+        redirect.broken.set(true);
+        let told = redirect.translated(info).expect("a map");
+        let broken = b"~3\r\n$2\r\non\r\n$6\r\nnoloop\r\n$15\r\nbroken_redirect\r\n$8\r\nredirect\r\n:7\r\n";
+        assert!(told.windows(broken.len()).any(|part| part == broken), "{}", String::from_utf8_lossy(&told));
+        assert_eq!(redirect.translated(b"-ERR no\r\n"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! One reply out of those of several nodes, by the policies that the server's table of commands names
+//! (<https://redis.io/docs/latest/develop/reference/command-tips/#response_policy>).
+use crate::proto::resp::{View, view};
+use bytes::Bytes;
+
+/// How.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::source::redis) enum Gather {
+    /// The first.
+    First,
+    /// The first that is no error, else the first.
+    AnyGood,
+    /// The first, if none is an error.
+    AllGood,
+    Sum,
+    Min,
+    Max,
+    /// 1 if all are, else 0.
+    And,
+    /// 1 if one is, else 0; of arrays, element by element, as with `And`.
+    Or,
+    /// Their elements, one array after the other.
+    Concat,
+    /// Their elements, where these positions say.
+    Places(Vec<Vec<usize>>),
+}
+
+/// Puts replies together; there is at least one. An error among them is the reply, unless errors are asked for.
+pub(super) fn gather(how: &Gather, replies: &[Bytes]) -> Bytes {
+    let first = replies.first().cloned().unwrap_or_default();
+    let error = replies.iter().find(|reply| is_error(reply));
+    if matches!(how, Gather::AnyGood) {
+        return replies.iter().find(|reply| !is_error(reply)).unwrap_or(&first).clone();
+    }
+    if let Some(error) = error {
+        return error.clone();
+    }
+    let numbers = |fold: fn(i64, i64) -> i64| fold_numbers(replies, fold).unwrap_or_else(|| first.clone());
+    match how {
+        Gather::First | Gather::AnyGood | Gather::AllGood => first,
+        Gather::Sum => numbers(i64::saturating_add),
+        Gather::Min | Gather::And => numbers(i64::min),
+        Gather::Max | Gather::Or => numbers(i64::max),
+        Gather::Concat => concat(replies).unwrap_or(first),
+        Gather::Places(places) => in_places(replies, places).unwrap_or(first),
+    }
+}
+
+fn is_error(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'-' | b'!') | None)
+}
+
+/// Integers, or arrays of as many integers each.
+fn fold_numbers(replies: &[Bytes], fold: fn(i64, i64) -> i64) -> Option<Bytes> {
+    let rows: Option<Vec<(bool, Vec<i64>)>> = replies.iter().map(|reply| numbers(reply)).collect();
+    let mut rows = rows?.into_iter();
+    let (is_array, mut folded) = rows.next()?;
+    for (_, row) in rows {
+        if row.len() != folded.len() {
+            return None;
+        }
+        folded.iter_mut().zip(row).for_each(|(into, number)| *into = fold(*into, number));
+    }
+    let mut reply = String::new();
+    if is_array {
+        reply = format!("*{}\r\n", folded.len());
+    }
+    folded.iter().for_each(|number| reply.push_str(&format!(":{number}\r\n")));
+    Some(reply.into())
+}
+fn numbers(reply: &[u8]) -> Option<(bool, Vec<i64>)> {
+    let number = |view| match view {
+        View::Integer(number) => Some(number),
+        _ => None,
+    };
+    match view(reply).ok()? {
+        View::Array(values) => Some((true, values.map(number).collect::<Option<_>>()?)),
+        one => Some((false, vec![number(one)?])),
+    }
+}
+
+/// The elements of arrays, sets or maps, in the form of the first.
+fn concat(replies: &[Bytes]) -> Option<Bytes> {
+    let marker = char::from(*replies.first()?.first()?);
+    let (mut len, mut elements) = (0, Vec::new());
+    for reply in replies {
+        let (View::Array(mut values) | View::Set(mut values) | View::Map(mut values)) = view(reply).ok()? else {
+            return None;
+        };
+        len += values.len();
+        while let Some(raw) = values.next_raw() {
+            elements.extend_from_slice(raw);
+        }
+    }
+    let len = if marker == '%' { len / 2 } else { len };
+    Some([format!("{marker}{len}\r\n").as_bytes(), &elements].concat().into())
+}
+
+fn in_places(replies: &[Bytes], places: &[Vec<usize>]) -> Option<Bytes> {
+    let mut elements: Vec<&[u8]> = vec![b""; places.iter().map(Vec::len).sum()];
+    for (reply, places) in replies.iter().zip(places) {
+        let View::Array(mut values) = view(reply).ok()? else { return None };
+        for place in places {
+            *elements.get_mut(*place)? = values.next_raw()?;
+        }
+    }
+    Some([format!("*{}\r\n", elements.len()).as_bytes(), &elements.concat()].concat().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_policy() {
+        let places = || Gather::Places(vec![vec![2, 0], vec![1]]);
+        for (how, replies, expected) in [
+            (Gather::Sum, &[":2\r\n", ":3\r\n"][..], ":5\r\n"),
+            (Gather::Sum, &[":2\r\n", "-ERR no\r\n"], "-ERR no\r\n"),
+            (Gather::Min, &[":2\r\n", ":3\r\n"], ":2\r\n"),
+            (Gather::Max, &[":2\r\n", ":3\r\n"], ":3\r\n"),
+            (Gather::And, &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"], "*2\r\n:1\r\n:0\r\n"),
+            (Gather::Or, &[":0\r\n", ":1\r\n"], ":1\r\n"),
+            (Gather::AllGood, &["+OK\r\n", "+OK\r\n"], "+OK\r\n"),
+            (Gather::AllGood, &["+OK\r\n", "-NO\r\n"], "-NO\r\n"),
+            (Gather::AnyGood, &["-NOTBUSY\r\n", "+OK\r\n"], "+OK\r\n"),
+            (Gather::AnyGood, &["-NOTBUSY a\r\n", "-NOTBUSY b\r\n"], "-NOTBUSY a\r\n"),
+            (Gather::Concat, &["*1\r\n+a\r\n", "*0\r\n", "*2\r\n+b\r\n+c\r\n"], "*3\r\n+a\r\n+b\r\n+c\r\n"),
+            (Gather::Concat, &["%1\r\n+a\r\n:1\r\n", "%1\r\n+b\r\n:2\r\n"], "%2\r\n+a\r\n:1\r\n+b\r\n:2\r\n"),
+            (places(), &["*2\r\n$1\r\nc\r\n$-1\r\n", "*1\r\n+b\r\n"], "*3\r\n$-1\r\n+b\r\n$1\r\nc\r\n"),
+            // Not what was expected: what the first node said.
+            (Gather::Sum, &["+OK\r\n", ":3\r\n"], "+OK\r\n"),
+            (places(), &["*1\r\n+c\r\n", "*1\r\n+b\r\n"], "*1\r\n+c\r\n"),
+        ] {
+            let replies: Vec<Bytes> = replies.iter().map(|reply| Bytes::from(reply.to_string())).collect();
+            assert_eq!(gather(&how, &replies), expected, "{how:?} {replies:?}");
+        }
+    }
+}

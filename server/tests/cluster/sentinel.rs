@@ -1,0 +1,146 @@
+//! A master, its replica, and three Sentinels that watch them.
+use crate::{
+    common::{Client, RedisServer, Reply, free_port, wait_until},
+    larder::Larder,
+};
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
+use tempfile::TempDir;
+
+struct Sentinel {
+    child: Child,
+    port: u16,
+    _dir: TempDir,
+}
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Sentinel {
+    fn start(master: &RedisServer) -> Sentinel {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("sentinel.conf");
+        // Between finding a port free and using it, another test may have taken it.
+        for _ in 0..10 {
+            let port = free_port();
+            let config = format!(
+                "port {port}\nbind 127.0.0.1\nrequirepass watch\nsentinel sentinel-pass watch\n\
+                 sentinel monitor main 127.0.0.1 {} 2\nsentinel auth-pass main secret\n\
+                 sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n",
+                master.port()
+            );
+            fs::write(&file, config).unwrap();
+            let mut redis = Command::new("redis-server");
+            let redis = redis.arg(&file).arg("--sentinel").current_dir(dir.path());
+            let mut child = redis.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let mut ended = false;
+            wait_until("a Sentinel to answer, or to end", || {
+                ended = child.try_wait().unwrap().is_some();
+                let answers =
+                    |mut client: Client| client.try_command(&["AUTH", "watch"]).is_ok_and(|reply| reply == Reply::ok());
+                ended || Client::connect(port).is_ok_and(answers)
+            });
+            if !ended {
+                return Sentinel { child, port, _dir: dir };
+            }
+        }
+        panic!("no Sentinel starts");
+    }
+    fn command(&self, args: &[&str]) -> Reply {
+        let mut client = Client::connect(self.port).unwrap();
+        assert_eq!(client.command(&["AUTH", "watch"]), Reply::ok());
+        client.command(args)
+    }
+    /// A field of what it says of the master.
+    fn master(&self, field: &str) -> String {
+        let Reply::Array(Some(fields)) = self.command(&["SENTINEL", "MASTER", "main"]) else { panic!("no master") };
+        let at = fields.iter().position(|name| *name == Reply::bulk(field)).unwrap();
+        crate::fixture::text(fields[at + 1].clone())
+    }
+}
+
+/// Asks a server that may be closing connections: Sentinels have one do so that has a new role.
+fn ask(server: &RedisServer, command: &[&str]) -> Reply {
+    let mut client = Client::connect(server.port()).unwrap();
+    let asked = client.try_command(&["AUTH", "secret"]).and_then(|_| client.try_command(command));
+    asked.unwrap_or_else(|error| Reply::Error(error.to_string()))
+}
+
+#[test]
+fn the_master_is_the_one_that_sentinels_name() {
+    let secret = ["--requirepass", "secret", "--masterauth", "secret", "--repl-diskless-sync-delay", "0"];
+    let mut master = RedisServer::with(&secret);
+    let port = master.port().to_string();
+    let replica = RedisServer::with(&[&secret[..], &["--replicaof", "127.0.0.1", &port]].concat());
+    let sentinels = [(); 3].map(|()| Sentinel::start(&master));
+    wait_until("the Sentinels to know all", || {
+        let knows =
+            |sentinel: &Sentinel| sentinel.master("num-slaves") == "1" && sentinel.master("num-other-sentinels") == "2";
+        sentinels.iter().all(knows)
+    });
+    // One of the addresses leads nowhere.
+    let nobody = free_port();
+    let url = format!(
+        "redis+sentinel://:secret@127.0.0.1:{nobody},127.0.0.1:{},127.0.0.1:{}/main?sentinel-password=watch",
+        sentinels[0].port, sentinels[1].port
+    );
+    let larder = Larder::start(&["--source", &url, "--threads", "2"]);
+    wait_until("the master to be connected", || larder.metric("larder_source_up{group=\"default\"}") == 1.0);
+    let mut client = larder.client();
+    assert_eq!(client.command(&["SET", "k", "1"]), Reply::ok());
+    assert_eq!(master.command(&["GET", "k"]), Reply::bulk("1"));
+    assert_eq!(client.command(&["GET", "k"]), Reply::bulk("1"));
+    assert_eq!(master.client().command(&["WAIT", "1", "10000"]).int(), 1);
+
+    // Frozen, it is replaced, and comes back as one that does not know it yet.
+    master.stop();
+    let told_off = |text: &str| text.starts_with("ERR source unavailable: ") || text.starts_with("READONLY ");
+    wait_until("the replica to take over", || match client.command(&["SET", "k", "2"]) {
+        Reply::Error(text) => {
+            assert!(told_off(&text), "{text}");
+            false
+        }
+        reply => reply == Reply::ok(),
+    });
+    assert_eq!(replica.command(&["GET", "k"]), Reply::bulk("2"));
+    master.cont();
+    assert_eq!(client.command(&["GET", "k"]), Reply::bulk("2"));
+    replica.command(&["SET", "k", "3"]);
+    wait_until("the change to be seen", || client.command(&["GET", "k"]) == Reply::bulk("3"));
+
+    // Back again, in peace.
+    wait_until("the old master to follow", || {
+        let Reply::Array(Some(role)) = ask(&master, &["ROLE"]) else { return false };
+        role[0] == Reply::bulk("slave") && role[3] == Reply::bulk("connected")
+    });
+    wait_until("a failover to be allowed", || sentinels[0].command(&["SENTINEL", "FAILOVER", "main"]) == Reply::ok());
+    wait_until("writes at the old master", || {
+        client.command(&["SET", "k", "4"]) == Reply::ok() && ask(&master, &["GET", "k"]) == Reply::bulk("4")
+    });
+    assert_eq!(client.command(&["GET", "k"]), Reply::bulk("4"));
+    master.kill();
+}
+
+#[test]
+fn why_there_is_no_master_is_said() {
+    let server = RedisServer::start();
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", server.port());
+    let larder = Larder::start(&["--source", &url, "--source-timeout", "200ms"]);
+    let mut client = larder.client();
+    wait_until("the reason", || {
+        let reply = client.command(&["GET", "k"]);
+        reply.error() == "ERR source unavailable: no Sentinel names a master for `main`"
+    });
+    let url = format!("redis+cluster://127.0.0.1:{}", server.port());
+    let larder = Larder::start(&["--source", &url, "--source-timeout", "200ms"]);
+    let mut client = larder.client();
+    wait_until("the reason", || {
+        let reply = client.command(&["GET", "k"]);
+        reply.error() == "ERR source unavailable: ERR This instance has cluster support disabled"
+    });
+}

@@ -1,0 +1,347 @@
+//! CLIENT TRACKING at three doors: Redis itself, which shows that what is expected is what Redis says; Larder in front of it; Larder
+//! alone, on two cores.
+use crate::{
+    common::{Client, RedisServer, Reply, wait_until},
+    larder::{Larder, connect, expect},
+};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
+
+/// A connection that sends lines and knows exactly what must come.
+struct Talk(TcpStream);
+impl Talk {
+    fn new(port: u16) -> Talk {
+        Talk(connect(port))
+    }
+    fn resp3(port: u16) -> Talk {
+        let mut talk = Talk::new(port);
+        // What HELLO says differs.
+        talk.send(&["HELLO 3", "PING hello-is-over"]);
+        let mut read = Vec::new();
+        while !read.ends_with(b"$13\r\nhello-is-over\r\n") {
+            let mut byte = [0];
+            talk.0.read_exact(&mut byte).unwrap();
+            read.extend(byte);
+        }
+        talk
+    }
+    fn send(&mut self, lines: &[&str]) {
+        self.0.write_all((lines.join("\r\n") + "\r\n").as_bytes()).unwrap();
+    }
+    /// Sends lines and expects all that comes back, blanks for line ends.
+    #[track_caller]
+    fn say(&mut self, lines: &[&str], reply: &str) {
+        self.send(lines);
+        self.hears(reply);
+    }
+    #[track_caller]
+    fn hears(&mut self, reply: &str) {
+        expect(&mut self.0, (reply.replace(' ', "\r\n") + "\r\n").as_bytes());
+    }
+    fn id(&mut self) -> String {
+        self.send(&["CLIENT ID"]);
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap().trim_matches([':', '\r', '\n']).to_owned()
+    }
+}
+
+fn at_all_doors(script: impl Fn(u16)) {
+    let redis = RedisServer::start();
+    script(redis.port());
+    redis.command(&["FLUSHALL"]);
+    let before = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
+    script(before.redis);
+    let alone = Larder::start(&["--threads", "2"]);
+    script(alone.redis);
+}
+
+/// `>2 invalidate [key]`
+fn changed(key: &str) -> String {
+    format!(">2 $10 invalidate *1 ${} {key}", key.len())
+}
+/// The same to a subscriber of RESP2.
+fn message(key: &str) -> String {
+    format!("*3 $7 message $20 __redis__:invalidate *1 ${} {key}", key.len())
+}
+
+#[test]
+fn what_was_read_is_told_once_when_it_changes() {
+    at_all_doors(|port| {
+        let (mut reader, mut writer) = (Talk::resp3(port), Talk::new(port));
+        reader.say(&["CLIENT TRACKING ON", "GET a", "MGET b c", "GET d"], "+OK _ *2 _ _ _");
+        for (command, reply, key) in [("SET a 1", "+OK", "a"), ("INCR b", ":1", "b"), ("APPEND c x", ":1", "c")] {
+            writer.say(&[command, command], &format!("{reply} {}", reply.replace(":1", ":2")));
+            reader.hears(&changed(key));
+        }
+        // Read again, it is told again; nothing came for the second of each.
+        reader.say(&["GET a", "EXISTS b", "STRLEN c"], "$1 1 :1 :2");
+        writer.say(&["EXPIRE a 100", "GETDEL b", "RENAME c e"], ":1 $1 2 +OK");
+        for key in ["a", "b", "c"] {
+            reader.hears(&changed(key));
+        }
+        writer.say(&["MSET x 1 y 2", "DEL nothing"], "+OK :0");
+        reader.say(&["GET x", "GET nothing", "PING"], "$1 1 _ +PONG");
+        writer.say(&["DEL nothing", "PEXPIRE x 1"], ":0 :1");
+        // Told of EXPIRE, and not once more when it has expired.
+        reader.hears(&changed("x"));
+        reader.say(&["CLIENT TRACKING OFF", "GET y"], "+OK $1 2");
+        writer.say(&["SET y 3"], "+OK");
+        reader.say(&["PING"], "+PONG");
+    });
+}
+
+#[test]
+fn expiry_is_told() {
+    at_all_doors(|port| {
+        let (mut reader, mut writer) = (Talk::resp3(port), Talk::new(port));
+        writer.say(&["SET k v PX 50"], "+OK");
+        reader.say(&["CLIENT TRACKING ON", "EXISTS k"], "+OK :1");
+        reader.hears(&changed("k"));
+        reader.say(&["GET k"], "_");
+    });
+}
+
+#[test]
+fn a_flush_is_told_to_everyone() {
+    at_all_doors(|port| {
+        let (mut reader, mut writer) = (Talk::resp3(port), Talk::new(port));
+        reader.say(&["CLIENT TRACKING ON", "GET k"], "+OK _");
+        writer.say(&["FLUSHALL"], "+OK");
+        reader.hears(">2 $10 invalidate _");
+        writer.say(&["FLUSHDB"], "+OK");
+        reader.hears(">2 $10 invalidate _");
+        writer.say(&["SET k 1"], "+OK");
+        reader.say(&["PING"], "+PONG");
+    });
+}
+
+#[test]
+fn what_the_client_does_itself_is_told_behind_the_reply() {
+    // Redis 7.0 sends it before the reply, later ones behind it: so only Larder alone is asked.
+    let larder = Larder::start(&["--threads", "2"]);
+    let mut client = Talk::resp3(larder.redis);
+    let (a, b) = (changed("a"), changed("b"));
+    client.say(&["CLIENT TRACKING ON", "GET a", "SET a 1", "PING"], &format!("+OK _ +OK {a} +PONG"));
+    client.say(
+        &["MULTI", "GET a", "GET b", "INCR a", "SET b 1", "EXEC"],
+        &format!("+OK +QUEUED +QUEUED +QUEUED +QUEUED *4 $1 1 _ :2 +OK {a} {b}"),
+    );
+    client.say(&["CLIENT TRACKING ON NOLOOP", "GET a", "SET a 1", "GET a", "PING"], "+OK $1 2 +OK $1 1 +PONG");
+    client.say(&["MULTI", "GET b", "SET b 2", "EXEC", "PING"], "+OK +QUEUED +QUEUED *2 $1 1 +OK +PONG");
+    let mut other = Talk::new(larder.redis);
+    other.say(&["SET a 5"], "+OK");
+    client.hears(&a);
+    client.say(&["GET a", "FLUSHALL", "PING"], "$1 5 +OK >2 $10 invalidate _ +PONG");
+    client.say(&["CLIENT REPLY OFF", "GET a", "CLIENT REPLY ON"], "+OK");
+    other.say(&["SET a 6"], "+OK");
+    client.hears(&a);
+}
+
+#[test]
+fn only_what_was_chosen_is_tracked() {
+    at_all_doors(|port| {
+        let (mut reader, mut writer) = (Talk::resp3(port), Talk::new(port));
+        reader.say(&["CLIENT TRACKING ON OPTIN", "GET a", "CLIENT CACHING YES", "GET b", "GET c"], "+OK _ +OK _ _");
+        writer.say(&["MSET a 1 b 1 c 1"], "+OK");
+        reader.hears(&changed("b"));
+        // For a whole transaction, as rueidis does.
+        reader.say(
+            &["CLIENT CACHING YES", "MULTI", "PTTL a", "GET a", "EXEC", "GET b"],
+            "+OK +OK +QUEUED +QUEUED *2 :-1 $1 1 $1 1",
+        );
+        writer.say(&["MSET a 2 b 2"], "+OK");
+        reader.hears(&changed("a"));
+        reader.say(
+            &["CLIENT TRACKING OFF", "CLIENT TRACKING ON OPTOUT", "GET a", "CLIENT CACHING NO", "GET b"],
+            "+OK +OK $1 2 +OK $1 2",
+        );
+        writer.say(&["MSET b 3 a 3"], "+OK");
+        reader.hears(&changed("a"));
+        reader.say(&["PING"], "+PONG");
+    });
+}
+
+#[test]
+fn every_change_under_prefixes() {
+    at_all_doors(|port| {
+        let (mut reader, mut writer) = (Talk::resp3(port), Talk::new(port));
+        reader.say(&["CLIENT TRACKING ON BCAST PREFIX a: PREFIX b:"], "+OK");
+        writer.say(&["MSET a:2 x a:1 x c:1 x"], "+OK");
+        reader.hears(">2 $10 invalidate *2 $3 a:1 $3 a:2");
+        writer.say(&["DEL a:2 c:1"], ":2");
+        reader.hears(&changed("a:2"));
+        reader.say(&["GET c:1", "PING"], "_ +PONG");
+        reader.say(&["CLIENT TRACKING ON BCAST PREFIX c:"], "+OK");
+        writer.say(&["SET c:1 1"], "+OK");
+        reader.hears(&changed("c:1"));
+        writer.say(&["FLUSHALL"], "+OK");
+        reader.hears(">2 $10 invalidate _");
+    });
+}
+
+#[test]
+fn invalidations_go_to_another_connection() {
+    at_all_doors(|port| {
+        let (mut reader, mut writer) = (Talk::new(port), Talk::new(port));
+        let (mut target, mut target3) = (Talk::new(port), Talk::resp3(port));
+        let (id, id3) = (target.id(), target3.id());
+        reader.say(
+            &[&format!("CLIENT TRACKING ON REDIRECT {id}"), "CLIENT GETREDIR", "GET k"],
+            &format!("+OK :{id} $-1"),
+        );
+        // In RESP2 only a subscriber is told.
+        writer.say(&["SET k 1"], "+OK");
+        reader.say(&["GET k"], "$1 1");
+        target.say(&["PING", "SUBSCRIBE __redis__:invalidate"], "+PONG *3 $9 subscribe $20 __redis__:invalidate :1");
+        writer.say(&["SET k 2"], "+OK");
+        target.hears(&message("k"));
+        reader.say(&["GET k"], "$1 2");
+        writer.say(&["FLUSHALL"], "+OK");
+        target.hears("*3 $7 message $20 __redis__:invalidate $-1");
+        reader.say(&["CLIENT TRACKINGINFO"], &format!("*6 $5 flags *1 $2 on $8 redirect :{id} $8 prefixes *0"));
+        // To a client of RESP3, subscribed or not.
+        reader.say(&[&format!("CLIENT TRACKING ON NOLOOP REDIRECT {id3}"), "GET k"], "+OK $-1");
+        writer.say(&["SET k 3"], "+OK");
+        target3.hears(&changed("k"));
+        target.say(&["PING"], "*2 $4 pong $0 ");
+        reader.say(&["CLIENT TRACKING OFF", "CLIENT GETREDIR"], "+OK :-1");
+    });
+}
+
+#[test]
+fn a_redirection_that_is_broken_is_told() {
+    at_all_doors(|port| {
+        let (mut reader, mut writer, mut target) = (Talk::resp3(port), Talk::new(port), Talk::resp3(port));
+        let id = target.id();
+        reader.say(&[&format!("CLIENT TRACKING ON REDIRECT {id}"), "GET k"], "+OK _");
+        target.say(&["QUIT"], "+OK");
+        drop(target);
+        // It is gone when CLIENT LIST says so.
+        let mut admin = Client::connect(port).unwrap();
+        wait_until("the target to be gone", || match admin.command(&["CLIENT", "LIST", "ID", &id]) {
+            Reply::Bulk(Some(list)) => !list.starts_with(format!("id={id} ").as_bytes()),
+            _ => true,
+        });
+        writer.say(&["SET k 1"], "+OK");
+        reader.hears(&format!(">2 $21 tracking-redir-broken :{id}"));
+        reader.say(
+            &["CLIENT TRACKINGINFO"],
+            &format!("%3 $5 flags ~2 $2 on $15 broken_redirect $8 redirect :{id} $8 prefixes *0"),
+        );
+    });
+}
+
+#[test]
+fn mistakes_are_told_in_redis_s_words() {
+    at_all_doors(|port| {
+        let mut client = Client::connect(port).unwrap();
+        let mut errs = |line: &str, wanted: &str| {
+            let reply = client.command(&line.split(' ').collect::<Vec<_>>());
+            match reply {
+                Reply::Error(text) => assert_eq!(text, wanted, "{line}"),
+                other => assert_eq!(wanted, "OK", "{line}: {other:?}"),
+            }
+        };
+        errs(
+            "CLIENT CACHING YES",
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+        );
+        errs("CLIENT TRACKING maybe", "ERR syntax error");
+        errs("CLIENT TRACKING ON REDIRECT", "ERR syntax error");
+        errs("CLIENT TRACKING ON REDIRECT x", "ERR value is not an integer or out of range");
+        errs("CLIENT TRACKING ON REDIRECT 123456789", "ERR The client ID you want redirect to does not exist");
+        errs("CLIENT TRACKING ON PREFIX a", "ERR PREFIX option requires BCAST mode to be enabled");
+        errs("CLIENT TRACKING ON BCAST OPTIN", "ERR OPTIN and OPTOUT are not compatible with BCAST");
+        errs("CLIENT TRACKING ON OPTIN OPTOUT", "ERR You can't specify both OPTIN mode and OPTOUT mode");
+        errs(
+            "CLIENT TRACKING ON BCAST PREFIX fo PREFIX foo",
+            "ERR Prefix 'fo' overlaps with another provided prefix 'foo'. Prefixes for a single client must not overlap.",
+        );
+        errs("CLIENT TRACKING ON OPTIN", "OK");
+        errs("CLIENT CACHING NO", "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.");
+        errs("CLIENT CACHING maybe", "ERR syntax error");
+        errs(
+            "CLIENT TRACKING ON OPTOUT",
+            "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+        );
+        errs(
+            "CLIENT TRACKING ON BCAST",
+            "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+        );
+        errs("CLIENT TRACKING OFF", "OK");
+        errs("CLIENT TRACKING ON BCAST PREFIX foo", "OK");
+        errs(
+            "CLIENT TRACKING ON BCAST PREFIX foobar",
+            "ERR Prefix 'foobar' overlaps with an existing prefix 'foo'. Prefixes for a single client must not overlap.",
+        );
+    });
+}
+
+#[test]
+fn every_way_to_change_a_key_is_told() {
+    let larder = Larder::start(&["--threads", "2", "--max-memory", "2MiB"]);
+    let http = |method: &str, path: &str, body: &str| {
+        let len = body.len();
+        larder
+            .http(&format!(
+                "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{body}"
+            ))
+            .0
+    };
+    let mut reader = Talk::resp3(larder.redis);
+    reader.say(&["CLIENT TRACKING ON", "GET k"], "+OK _");
+    assert_eq!(http("PUT", "/v1/kv/k", "v"), 201);
+    reader.hears(&changed("k"));
+    reader.say(&["GET k"], "$1 v");
+    assert_eq!(http("DELETE", "/v1/kv/k", ""), 204);
+    reader.hears(&changed("k"));
+    reader.say(&["SET k v", "GET k"], "+OK $1 v");
+    assert_eq!(http("DELETE", "/v1/groups/default", ""), 204);
+    reader.hears(">2 $10 invalidate _");
+    // Evicted for room, as what was looked for but never read.
+    reader.say(&["SET k v", "EXISTS k"], "+OK :1");
+    let mut writer = larder.client();
+    let value = "x".repeat(10_000);
+    for i in 0..1000 {
+        writer.command(&["SET", &format!("other{i}"), &value]);
+    }
+    reader.hears(&changed("k"));
+    reader.say(&["GET k"], "_");
+}
+
+#[test]
+fn the_table_is_bounded_and_counted() {
+    let larder = Larder::start(&["--threads", "2", "--tracking-table-max-keys", "10"]);
+    let (mut first, mut second, mut admin) = (Talk::resp3(larder.redis), Talk::resp3(larder.redis), larder.client());
+    let mut count = |name: &str| {
+        let Reply::Bulk(Some(info)) = admin.command(&["INFO"]) else { panic!("INFO is text") };
+        let info = String::from_utf8(info).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in {info}")).parse::<u64>().unwrap()
+    };
+    assert_eq!(count("tracking_clients"), 0);
+    first.say(&["CLIENT TRACKING ON", "MGET 0 1 2 3 4 5 6 7 8 9"], "+OK *10 _ _ _ _ _ _ _ _ _ _");
+    second.say(&["CLIENT TRACKING ON", "GET 1"], "+OK _");
+    assert_eq!((count("tracking_clients"), count("tracking_total_keys"), count("tracking_total_items")), (2, 10, 11));
+    // One more: one goes, and whoever has it is told.
+    first.send(&["GET another"]);
+    first.hears("_");
+    first.hears(">2 $10 invalidate *1");
+    assert_eq!(count("tracking_total_keys"), 10);
+    let mut third = Talk::resp3(larder.redis);
+    third.say(&["CLIENT TRACKING ON BCAST PREFIX a PREFIX b"], "+OK");
+    assert_eq!(count("tracking_total_prefixes"), 2);
+    drop((first, second, third));
+    wait_until("the clients to be forgotten", || count("tracking_clients") == 0);
+    assert_eq!(
+        (count("tracking_total_keys"), count("tracking_total_items"), count("tracking_total_prefixes")),
+        (0, 0, 0)
+    );
+}

@@ -1,4 +1,5 @@
 //! `larder-bench verify`: is the load generator itself honest?
+mod page;
 mod stall;
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use serde_json::Value;
-use std::{io::Write, net::SocketAddr, process::Command, time::Duration};
+use std::{io::Write, net::SocketAddr, path::PathBuf, process::Command, time::Duration};
 
 /// Holds `larder-bench run` against arithmetic, its own schedule, wrk and redis-benchmark
 ///
@@ -27,6 +28,8 @@ use std::{io::Write, net::SocketAddr, process::Command, time::Duration};
 /// cost: the same against servers that are quick (redis-server: GET, unpipelined and 16 at a time; nginx: a small file): requests per second of the
 /// client's CPU time (user and system, from its start to its end).
 ///
+/// page: the page of two runs in Chromium (headless): what it has of the charts, and that it draws them.
+///
 /// The server runs on the first core, the client on the second; both should have nothing else to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -39,6 +42,9 @@ pub(crate) struct Args {
     /// Length of one load in seconds (stall: 20 in any case)
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Keep the page's picture
+    #[arg(long, value_name = "FILE.png")]
+    screenshot: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,6 +57,8 @@ enum Check {
     Agreement,
     /// Load per CPU second against redis-benchmark and wrk
     Cost,
+    /// A page in Chromium
+    Page,
 }
 
 /// Runs the program.
@@ -62,6 +70,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             Check::Rate => rates(cores, args.seconds, out)?,
             Check::Agreement => agreement(cores, args, out)?,
             Check::Cost => cost(cores, args, out)?,
+            Check::Page => page::check(cores, args.screenshot.as_deref(), out)?,
         }
     }
     Ok(())

@@ -164,9 +164,8 @@ impl Connection {
     fn failed(&mut self, shared: &mut Shared) {
         let now = shared.clock.now();
         shared.recorder.error(ErrorKind::Connect, now);
-        self.backoff = (self.backoff * 2).clamp(BACKOFF.0, BACKOFF.1);
-        self.stream = None;
-        self.state = State::Down { retry: now + self.backoff };
+        let backoff = (self.backoff * 2).clamp(BACKOFF.0, BACKOFF.1);
+        *self = Connection { backoff, state: State::Down { retry: now + backoff }, ..Connection::new(self.token) };
     }
 
     /// What is to be done from time to time: reconnect, give up on late replies.
@@ -352,6 +351,7 @@ impl Connection {
             let first_byte = self.first_byte.take().unwrap_or(now);
             if let State::Greeting(left) = self.state {
                 if reply.error.is_some() {
+                    shared.recorder.bad("an error reply to AUTH or SELECT");
                     return Err(ErrorKind::Server);
                 }
                 self.state = State::Greeting(left.saturating_sub(1));

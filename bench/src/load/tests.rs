@@ -245,8 +245,9 @@ fn redis_is_spoken() {
     let large = Plan { sizes: Sizes::Fixed(20 << 20), stop: Stop::Requests(6), ..plan(&url, "mix:set=1,get=1") };
     let counts = load(&wide(1, 2, large)).total.counts;
     assert_eq!((counts.requests, counts.all_errors()), (6, 0));
-    let refused = run(&plan(&format!("redis://:wrong@{}", redis.address), "get"), &mut |_| {});
-    refused.expect_err("no password is set");
+    let wrong = impatient(200, plan(&format!("redis://:wrong@{}", redis.address), "get"));
+    let refused = run(&wrong, &mut |_| {}).expect_err("no password is set").to_string();
+    assert!(refused.contains("AUTH") && !refused.contains("wrong"), "{refused}");
 }
 
 fn plan_of_all_keys(url: &str) -> Plan {

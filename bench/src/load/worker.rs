@@ -35,11 +35,12 @@ impl Worker {
         while !connections.iter().all(Connection::is_up) {
             ensure!(
                 Instant::now() < deadline,
-                "cannot connect to {}: {} of {} connections are up after {:?}",
+                "cannot connect to {}: {} of {} connections are up after {:?}{}",
                 shared.target,
                 shared.up,
                 connections.len(),
-                shared.timeout
+                shared.timeout,
+                shared.recorder.bad.map_or(String::new(), |why| format!("; it sent {why}"))
             );
             for event in 0..shared.poll.wait(TICK)? {
                 let (token, writable) = shared.poll.event(event);

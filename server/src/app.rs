@@ -1,9 +1,10 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
+    clients::{Clients, inbox::Backlog, pause::Pause},
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     dispatch::{Calls, PubSub, Tracking},
     http,
-    net::{RunError, clients::Clients, drain::Drain, inbox::Backlog, pause::Pause, throttle::Throttle},
+    net::{RunError, drain::Drain, throttle::Throttle},
     read::{Group, Policy, Writes, watch},
     source::{Limits, SourceSetup},
     telemetry::{Counters, Logs, Telemetry},

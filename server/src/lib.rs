@@ -1,6 +1,7 @@
 //! Larder's server: rooms in the order in which they may import one another (docs/architecture.md).
 pub mod app;
 pub mod cli;
+pub mod clients;
 pub mod clock;
 pub mod config;
 pub mod dispatch;

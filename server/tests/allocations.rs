@@ -8,15 +8,13 @@ mod common;
 
 use larder::{
     app::{App, Bound, Worker},
+    clients::Client,
     clock,
     config::Settings,
     http,
-    net::{
-        clients::Client,
-        redis::{
-            conn::{Conn, Step},
-            spare::Spare,
-        },
+    net::redis::{
+        conn::{Conn, Step},
+        spare::Spare,
     },
     telemetry::Logs,
 };

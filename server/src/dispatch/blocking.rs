@@ -9,7 +9,7 @@ use super::{
     relay,
 };
 use crate::{
-    net::clients::{Client, Waits},
+    clients::{Client, Waits},
     proto::resp,
     source::{Pinned, Replies, SourceError},
 };

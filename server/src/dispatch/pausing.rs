@@ -7,7 +7,7 @@ use super::{
     is_forwarded,
     session::Session,
 };
-use crate::{app::Worker, net::pause::Paused, proto::resp::Args};
+use crate::{app::Worker, clients::pause::Paused, proto::resp::Args};
 
 /// `CLIENT PAUSE milliseconds [WRITE | ALL]`
 pub(super) fn pause(call: &mut Call<'_>) -> Result<Flow, Fault> {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    net::clients::{Client, Moves},
+    clients::{Client, Moves},
     source::Pinned,
     telemetry::Counters,
 };

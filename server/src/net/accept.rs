@@ -1,8 +1,8 @@
 //! The acceptor: takes connections from every listener and hands each to the worker with the fewest open ones.
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
-use super::{clients::Seat, linger::linger, listen::Service};
-use crate::app::App;
+use super::{linger::linger, listen::Service};
+use crate::{app::App, clients::Seat};
 use std::{
     cell::Cell,
     io::{self, Write},

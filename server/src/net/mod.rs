@@ -14,14 +14,11 @@
 //! - A panic ends its connection's task and nothing else.
 //! - `SIGTERM`: accept no more, answer what was read, close; what is left when `grace` is over is dropped, and the exit code is 0 all the same.
 mod accept;
-pub mod clients;
 mod control;
 pub mod drain;
 mod files;
-pub mod inbox;
 pub(crate) mod linger;
 mod listen;
-pub mod pause;
 mod ready;
 pub mod redis;
 pub mod throttle;

@@ -2,13 +2,13 @@
 use super::{
     RunError,
     accept::Arrival,
-    clients::{Client, Seat},
     drain::Phase,
     listen::Service,
     redis::{self, spare::Spare},
 };
 use crate::{
     app::{App, Worker, millis},
+    clients::{Client, Seat},
     clock, http,
 };
 use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};

@@ -1,5 +1,6 @@
 //! CLIENT: connections by name, listed and ended.
 use crate::{
+    clients::Client,
     dispatch::{
         Flow,
         call::Call,
@@ -8,7 +9,6 @@ use crate::{
         session::Replies,
         table::COMMANDS,
     },
-    net::clients::Client,
 };
 use larder_engine::Millis;
 use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};

@@ -6,6 +6,7 @@
 //! nothing (node-redis ends its process at a push without an address that it did not ask for).
 use crate::{
     app::{App, Worker},
+    clients::{Client, Moves},
     clock,
     dispatch::{
         Flow,
@@ -13,7 +14,6 @@ use crate::{
         fault::{Fault, SYNTAX},
         session::Session,
     },
-    net::clients::{Client, Moves},
     proto::{output::Output, resp::Reply},
 };
 

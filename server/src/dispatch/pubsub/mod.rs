@@ -9,7 +9,7 @@ mod registry;
 pub use registry::PubSub;
 
 use super::{Flow, call::Call, command::Command, fault::Fault};
-use crate::net::clients::Client;
+use crate::clients::Client;
 use indexmap::IndexSet;
 use registry::Kind;
 use std::sync::{Arc, atomic::Ordering::Relaxed};

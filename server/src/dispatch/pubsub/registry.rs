@@ -3,11 +3,11 @@
 //! A message is encoded once and posted to each subscriber's inbox under the registry's lock, so that all of them see
 //! messages in the same order. Lock order: this registry, an inbox.
 use crate::{
-    dispatch::glob,
-    net::{
-        clients::Client,
+    clients::{
+        Client,
         inbox::{Backlog, Message},
     },
+    dispatch::glob,
     proto::{output::Output, resp::Reply},
 };
 use bytes::Bytes;

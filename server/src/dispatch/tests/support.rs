@@ -1,16 +1,12 @@
 //! A worker without sockets, clients of it, and a real redis-server to compare with.
 use crate::{
     app::{App, Bound, Worker},
+    clients::{Clients, Listed, inbox::Backlog, pause::Pause},
     clock,
     config::Settings,
     dispatch::{self, Calls, Flow, Joined, PubSub, Relayed, Session, Tracking},
     http,
-    net::{
-        clients::{Clients, Listed},
-        drain::Drain,
-        inbox::Backlog,
-        pause::Pause,
-    },
+    net::drain::Drain,
     proto::{
         output::Output,
         resp::{Limits, Parsed, Parser, Scanner, encode},

@@ -20,7 +20,7 @@ use super::{
     forward, pending,
     session::Session,
 };
-use crate::{net::clients::Client, proto::resp::Args, source::RedisServer};
+use crate::{clients::Client, proto::resp::Args, source::RedisServer};
 use larder_engine::{Listening, Tier};
 use std::sync::Arc;
 use table::Mode;

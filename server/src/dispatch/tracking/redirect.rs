@@ -9,11 +9,11 @@
 //!
 //! As with Redis itself, the invalidation and the reply of what it concerns travel on two connections: a client must expect either first.
 use crate::{
-    dispatch::{call::Call, fault::Fault, relay},
-    net::{
-        clients::Client,
+    clients::{
+        Client,
         inbox::{Backlog, Message},
     },
+    dispatch::{call::Call, fault::Fault, relay},
     proto::resp::{Args, View, encode, view},
     source::Pinned,
 };

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Lock order: the tier's shards, this table, an inbox.
-use crate::net::{
-    clients::Client,
+use crate::clients::{
+    Client,
     inbox::{Backlog, Message},
 };
 use crate::proto::resp::encode;

@@ -10,11 +10,9 @@
 use super::{input::Input, spare::Spare};
 use crate::{
     app::Worker,
+    clients::Client,
     dispatch::{self, Flow, Held, Joined, Pending, Relayed, Session},
-    net::{
-        clients::Client,
-        throttle::{Scope, Throttled},
-    },
+    net::throttle::{Scope, Throttled},
     proto::{
         output::Output,
         resp::{self, Limits, Parsed, Parser},

@@ -9,8 +9,8 @@ pub mod conn;
 pub mod input;
 pub mod spare;
 
-use super::{clients::Closing, linger::linger};
-use crate::{app::Worker, clock, source::Local};
+use super::linger::linger;
+use crate::{app::Worker, clients::Closing, clock, source::Local};
 use conn::{Conn, Step};
 use spare::Spare;
 use std::{

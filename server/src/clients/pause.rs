@@ -66,7 +66,7 @@ impl Pause {
         None
     }
     /// Resolves when nothing waits any more.
-    pub(super) async fn over(&self) {
+    pub(crate) async fn over(&self) {
         let mut changed = self.changed.subscribe();
         loop {
             let left = self.until.load(Relaxed).saturating_sub(clock::now());

@@ -2,7 +2,13 @@
 //!
 //! A connection belongs to one worker, which alone writes to its [`Client`] (except for [`Client::close`]). Each worker has
 //! its own map of clients, locked only when a connection opens or closes or when somebody lists them.
-use super::inbox::{Backlog, Inbox, Message, Posted};
+//!
+//! No sockets in here: `net` serves them, and `dispatch` has the commands. What is told to a client unasked is in [`inbox`], what
+//! keeps clients waiting in [`pause`].
+pub mod inbox;
+pub mod pause;
+
+use inbox::{Backlog, Inbox, Message, Posted};
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
@@ -116,12 +122,12 @@ impl Client {
     }
 
     /// Does it wait for something, for however long?
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.blocked.load(Relaxed) || self.subscribed.load(Relaxed)
     }
 
     /// Notes a sign of life.
-    pub(super) fn touch(&self, now: Millis) {
+    pub(crate) fn touch(&self, now: Millis) {
         self.active.store(now, Relaxed);
     }
 
@@ -142,12 +148,12 @@ impl Client {
     }
 
     /// Has the connection tell its client that it is to move.
-    pub(super) fn tell_to_move(&self) {
+    pub(crate) fn tell_to_move(&self) {
         self.ask(Closing::Moving);
     }
 
     /// Ends the connection once what it has begun is answered (drain, idle time over).
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.ask(Closing::WhenIdle);
     }
 
@@ -158,7 +164,7 @@ impl Client {
     }
 
     /// Has somebody asked for the end?
-    pub(super) fn closing(&self) -> Option<Closing> {
+    pub(crate) fn closing(&self) -> Option<Closing> {
         match self.closing.load(Relaxed) {
             0 => None,
             1 => Some(Closing::Moving),
@@ -170,7 +176,7 @@ impl Client {
 
 /// How a connection is asked to end; the later wins over the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closing {
+pub(crate) enum Closing {
     /// By the client, which is told that it has to move.
     Moving = 1,
     WhenIdle = 2,
@@ -231,7 +237,7 @@ impl Clients {
     }
 
     /// Visits the Redis connections of one worker under its lock; `visit` must not open or close any.
-    pub(super) fn visit(&self, worker: usize, mut visit: impl FnMut(&Client)) {
+    pub(crate) fn visit(&self, worker: usize, mut visit: impl FnMut(&Client)) {
         for client in self.workers[worker].redis.lock().values() {
             visit(client);
         }
@@ -240,7 +246,7 @@ impl Clients {
     /// Admits a connection on the worker with the fewest, counting it there until the [`Seat`] is dropped. `None` if all
     /// are taken; a few more are kept for the `admin` listener, which is needed most when the process is full.
     /// Called by one thread only, so the count cannot pass the limit.
-    pub(super) fn admit(self: &Arc<Self>, admin: bool) -> Option<Seat> {
+    pub(crate) fn admit(self: &Arc<Self>, admin: bool) -> Option<Seat> {
         let reserve = if admin { ADMIN_RESERVE } else { 0 };
         if self.open() >= self.limit + reserve {
             return None;
@@ -268,9 +274,9 @@ impl Clients {
 
 /// A counted connection on a worker.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(crate) struct Seat {
     clients: Arc<Clients>,
-    pub(super) worker: usize,
+    pub(crate) worker: usize,
 }
 impl Drop for Seat {
     fn drop(&mut self) {

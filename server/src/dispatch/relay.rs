@@ -78,14 +78,12 @@ async fn command(call: &mut Call<'_>) -> Answer {
             None => forget(writings),
         },
         Some(_) => forget(writings),
-        // A script that fails may have written before.
-        None if matches!(call.command.run, Run::Forward) && sent.is_ok() => forget(writings),
         None => not_taken(writings, &sent),
     }
     if sent.is_ok() {
         seen.into_iter().for_each(|key| group.seen(key));
     }
-    if reach.everything && (taken.is_some() || is_lost(&sent)) {
+    if reach.everything && may_be_done(&sent) {
         group.flushed();
     }
     pass_on(call, &sent?);
@@ -137,7 +135,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     };
     let Some(reply) = result else {
         not_taken(writings, &sent);
-        if flushes && is_lost(&sent) {
+        if flushes && may_be_done(&sent) {
             group.flushed();
         }
         // An error of EXEC's own.
@@ -303,8 +301,10 @@ pub(super) fn encoded(args: Args<'_>) -> Vec<u8> {
 pub(super) fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!') | None)
 }
-fn is_lost<T>(sent: &Result<T, SourceError>) -> bool {
-    matches!(sent, Err(SourceError::Lost(_)))
+/// May it have changed something? It may even if the reply is an error: a script that fails may have written before, of what goes to a cluster in
+/// pieces some may have been taken, and another Larder, or a cluster's node that was lost, is told of by an error among other replies.
+pub(super) fn may_be_done<T>(sent: &Result<T, SourceError>) -> bool {
+    matches!(sent, Ok(_) | Err(SourceError::Lost(_)))
 }
 /// The source took a write of which we do not know the result.
 fn forget(writings: Vec<Writing<'_>>) {
@@ -312,7 +312,7 @@ fn forget(writings: Vec<Writing<'_>>) {
 }
 /// The source refused, was not reached, or did not say.
 fn not_taken<T>(writings: Vec<Writing<'_>>, sent: &Result<T, SourceError>) {
-    match is_lost(sent) {
+    match may_be_done(sent) {
         true => forget(writings),
         false => writings.into_iter().for_each(Writing::refused),
     }

@@ -66,8 +66,6 @@ struct Touched {
     command: u32,
     len: u32,
     written: bool,
-    /// It may have written though it says that it has failed (a script).
-    forwarded: bool,
 }
 
 impl Relayed {
@@ -108,7 +106,7 @@ impl Relayed {
         let touch = |key: &[u8], written| {
             effects.keys.extend_from_slice(key);
             let len = key.len() as u32;
-            effects.touched.push(Touched { command: effects.count, len, written, forwarded });
+            effects.touched.push(Touched { command: effects.count, len, written });
         };
         let server = group.source.as_redis().filter(|_| forwarded);
         let commands = server.and_then(RedisServer::known_commands);
@@ -192,7 +190,6 @@ impl Effects {
         let Some(group) = &self.group else { return };
         let mut replies = answered.as_ref().map(|replies| replies.iter().enumerate()).ok();
         let mut reply = replies.as_mut().and_then(Iterator::next);
-        let lost = matches!(answered, Err(SourceError::Lost(_)));
         let mut begin = 0;
         for touched in &self.touched {
             let end = begin + touched.len as usize;
@@ -215,7 +212,7 @@ impl Effects {
                     writing.put(value, *expiry, clock::now());
                 }
                 (Some(_), _) => writing.forget(),
-                (None, _) if lost || (touched.forwarded && answered.is_ok()) => writing.forget(),
+                (None, _) if relay::may_be_done(answered) => writing.forget(),
                 (None, _) => writing.refused(),
             }
         }

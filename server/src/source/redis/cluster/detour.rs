@@ -124,6 +124,9 @@ impl Core {
             turns += 1;
             if detour == Detour::Later || turns > TURNS {
                 self.setup.doubted.notify_one();
+                if Instant::now() + pause >= deadline {
+                    break;
+                }
                 sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }

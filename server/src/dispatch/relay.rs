@@ -18,7 +18,7 @@ use crate::{
         resp::{Args, View, view, write_command},
     },
     read::Writing,
-    source::{RedisServer, Relay, Replies, SourceError},
+    source::{RedisServer, Relay, Replies, SourceError, UNAVAILABLE},
 };
 use bytes::Bytes;
 use larder_engine::{Key, Tier};
@@ -78,6 +78,9 @@ async fn command(call: &mut Call<'_>) -> Answer {
             None => forget(writings),
         },
         Some(_) => forget(writings),
+        None if is_whole(call.command, writings.len()) && sent.as_ref().is_ok_and(|said| !is_unknown(&said.last())) => {
+            writings.into_iter().for_each(Writing::refused);
+        }
         None => not_taken(writings, &sent),
     }
     if sent.is_ok() {
@@ -301,8 +304,15 @@ pub(super) fn encoded(args: Args<'_>) -> Vec<u8> {
 pub(super) fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!') | None)
 }
-/// May it have changed something? It may even if the reply is an error: a script that fails may have written before, of what goes to a cluster in
-/// pieces some may have been taken, and another Larder, or a cluster's node that was lost, is told of by an error among other replies.
+/// Is it done or not, and nothing between? A script that fails may have written before, and of several keys some may have been written (in a cluster).
+pub(super) fn is_whole(command: &Command, keys: usize) -> bool {
+    !matches!(command.run, Run::Forward) && keys == 1
+}
+/// Does an error say that nobody knows: a node of several was lost, or the source of another Larder?
+pub(super) fn is_unknown(error: &[u8]) -> bool {
+    error.strip_prefix(b"-ERR ").is_some_and(|text| text.starts_with(UNAVAILABLE.as_bytes()))
+}
+/// May it have been carried out, if only in part?
 pub(super) fn may_be_done<T>(sent: &Result<T, SourceError>) -> bool {
     matches!(sent, Ok(_) | Err(SourceError::Lost(_)))
 }

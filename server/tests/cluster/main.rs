@@ -421,7 +421,7 @@ fn what_may_have_been_written_is_forgotten() {
         Larder::start(&["--source", &cluster.url(), "--source-timeout", "400ms", "--coherence", "ttl", "--ttl", "1h"]);
     let mut client = larder.client();
     let (silent, spread) = (names_of(&cluster, 0), names_of(&cluster, 1).remove(0));
-    let [set, spread_too] = &silent[..2] else { panic!("keys of node 0") };
+    let [set, spread_too, probe] = &silent[..3] else { panic!("keys of node 0") };
     for key in [set, spread_too, &spread] {
         wait_until("the cluster to be known", || client.command(&["SET", key, "old"]) == Reply::ok());
         assert_eq!(client.command(&["GET", key]), Reply::bulk("old"));
@@ -437,12 +437,12 @@ fn what_may_have_been_written_is_forgotten() {
     assert!(unavailable(&replies[0]) && replies[1] == Reply::ok() && unavailable(&replies[2]), "{replies:?}");
     // What was in the socket is done after all.
     wait_until("the writes", || cluster.client(set).command(&["GET", set]) == Reply::bulk("new"));
-    wait_until("the source to be back", || client.command(&["SET", set, "newer"]) == Reply::ok());
+    wait_until("the source to be back", || client.command(&["SET", probe, "1"]) == Reply::ok());
     let before = gets();
-    for key in [spread_too, &spread] {
+    for key in [set, spread_too, &spread] {
         assert_eq!(client.command(&["GET", key]), Reply::bulk("new"));
     }
-    assert_eq!(gets(), before + 2, "asked anew");
+    assert_eq!(gets(), before + 3, "asked anew");
 }
 
 /// One node is silent while another's connections are made anew, after which the commands are to be learnt again.

@@ -373,3 +373,20 @@ impl Pinned for Single {
         self.pool.put(self.link, self.resp3);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_error_of_the_server_means() {
+        for (text, expected) in [
+            ("WRONGTYPE no", SourceError::Refused("WRONGTYPE no".into())),
+            ("LOADING not yet", SourceError::Unavailable("LOADING not yet".into())),
+            // Another Larder's.
+            ("ERR source unavailable: gone", SourceError::Lost("gone".into())),
+        ] {
+            assert_eq!(refusal(text.as_bytes()), expected);
+        }
+    }
+}

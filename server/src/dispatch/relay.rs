@@ -18,7 +18,7 @@ use crate::{
         resp::{Args, View, view, write_command},
     },
     read::Writing,
-    source::{RedisServer, Relay, Replies, SourceError},
+    source::{RedisServer, Relay, Replies, SourceError, UNAVAILABLE},
 };
 use bytes::Bytes;
 use larder_engine::{Key, Tier};
@@ -78,14 +78,15 @@ async fn command(call: &mut Call<'_>) -> Answer {
             None => forget(writings),
         },
         Some(_) => forget(writings),
-        // A script that fails may have written before.
-        None if matches!(call.command.run, Run::Forward) && sent.is_ok() => forget(writings),
+        None if is_whole(call.command, writings.len()) && sent.as_ref().is_ok_and(|said| !is_unknown(&said.last())) => {
+            writings.into_iter().for_each(Writing::refused);
+        }
         None => not_taken(writings, &sent),
     }
     if sent.is_ok() {
         seen.into_iter().for_each(|key| group.seen(key));
     }
-    if reach.everything && (taken.is_some() || is_lost(&sent)) {
+    if reach.everything && may_be_done(&sent) {
         group.flushed();
     }
     pass_on(call, &sent?);
@@ -137,7 +138,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     };
     let Some(reply) = result else {
         not_taken(writings, &sent);
-        if flushes && is_lost(&sent) {
+        if flushes && may_be_done(&sent) {
             group.flushed();
         }
         // An error of EXEC's own.
@@ -303,8 +304,17 @@ pub(super) fn encoded(args: Args<'_>) -> Vec<u8> {
 pub(super) fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!') | None)
 }
-fn is_lost<T>(sent: &Result<T, SourceError>) -> bool {
-    matches!(sent, Err(SourceError::Lost(_)))
+/// Is it done or not, and nothing between? A script that fails may have written before, and of several keys some may have been written (in a cluster).
+pub(super) fn is_whole(command: &Command, keys: usize) -> bool {
+    !matches!(command.run, Run::Forward) && keys == 1
+}
+/// Does an error say that nobody knows: a node of several was lost, or the source of another Larder?
+pub(super) fn is_unknown(error: &[u8]) -> bool {
+    error.strip_prefix(b"-ERR ").is_some_and(|text| text.starts_with(UNAVAILABLE.as_bytes()))
+}
+/// May it have been carried out, if only in part?
+pub(super) fn may_be_done<T>(sent: &Result<T, SourceError>) -> bool {
+    matches!(sent, Ok(_) | Err(SourceError::Lost(_)))
 }
 /// The source took a write of which we do not know the result.
 fn forget(writings: Vec<Writing<'_>>) {
@@ -312,7 +322,7 @@ fn forget(writings: Vec<Writing<'_>>) {
 }
 /// The source refused, was not reached, or did not say.
 fn not_taken<T>(writings: Vec<Writing<'_>>, sent: &Result<T, SourceError>) {
-    match is_lost(sent) {
+    match may_be_done(sent) {
         true => forget(writings),
         false => writings.into_iter().for_each(Writing::refused),
     }

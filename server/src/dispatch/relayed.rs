@@ -66,8 +66,8 @@ struct Touched {
     command: u32,
     len: u32,
     written: bool,
-    /// It may have written though it says that it has failed (a script).
-    forwarded: bool,
+    /// If its reply is an error, nothing was done: see [`relay::is_whole`].
+    whole: bool,
 }
 
 impl Relayed {
@@ -108,7 +108,7 @@ impl Relayed {
         let touch = |key: &[u8], written| {
             effects.keys.extend_from_slice(key);
             let len = key.len() as u32;
-            effects.touched.push(Touched { command: effects.count, len, written, forwarded });
+            effects.touched.push(Touched { command: effects.count, len, written, whole: false });
         };
         let server = group.source.as_redis().filter(|_| forwarded);
         let commands = server.and_then(RedisServer::known_commands);
@@ -120,6 +120,8 @@ impl Relayed {
             return if joins.is_some() { Joined::Not } else { Joined::Alone };
         }
         self.slow = reach.map(|reach| reach.slow);
+        let whole = relay::is_whole(call.command, effects.touched.len() - touched);
+        effects.touched[touched..].iter_mut().for_each(|key| key.whole = whole);
         if group.policy.coherence == Coherence::Ttl && effects.touched[touched..].iter().any(|key| key.written) {
             let mut at = keys;
             for key in &effects.touched[touched..] {
@@ -192,7 +194,6 @@ impl Effects {
         let Some(group) = &self.group else { return };
         let mut replies = answered.as_ref().map(|replies| replies.iter().enumerate()).ok();
         let mut reply = replies.as_mut().and_then(Iterator::next);
-        let lost = matches!(answered, Err(SourceError::Lost(_)));
         let mut begin = 0;
         for touched in &self.touched {
             let end = begin + touched.len as usize;
@@ -209,13 +210,14 @@ impl Effects {
                 continue;
             }
             let writing = group.resume(key);
+            let refused = touched.whole && reply.is_some_and(|(_, reply)| !relay::is_unknown(reply));
             let stored = self.stored.iter().find(|(command, ..)| *command == touched.command);
             match (taken, stored) {
                 (Some(b"+OK\r\n"), Some((_, value, expiry))) => {
                     writing.put(value, *expiry, clock::now());
                 }
                 (Some(_), _) => writing.forget(),
-                (None, _) if lost || (touched.forwarded && answered.is_ok()) => writing.forget(),
+                (None, _) if !refused && relay::may_be_done(answered) => writing.forget(),
                 (None, _) => writing.refused(),
             }
         }

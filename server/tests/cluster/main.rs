@@ -412,3 +412,60 @@ fn misses_are_read_from_replicas() {
     client.command(&["SET", key, "3"]);
     wait_until("the master's value", || client.command(&["GET", key]) == Reply::bulk("3"));
 }
+
+/// Sent to a node that falls silent, beside others: nobody can say whether it was done, so no copy is taken for what is there.
+#[test]
+fn what_may_have_been_written_is_forgotten() {
+    let cluster = Cluster::of_masters();
+    let larder =
+        Larder::start(&["--source", &cluster.url(), "--source-timeout", "400ms", "--coherence", "ttl", "--ttl", "1h"]);
+    let mut client = larder.client();
+    let (silent, spread) = (names_of(&cluster, 0), names_of(&cluster, 1).remove(0));
+    let [set, spread_too, probe] = &silent[..3] else { panic!("keys of node 0") };
+    for key in [set, spread_too, &spread] {
+        wait_until("the cluster to be known", || client.command(&["SET", key, "old"]) == Reply::ok());
+        assert_eq!(client.command(&["GET", key]), Reply::bulk("old"));
+    }
+    let gets = || cluster.nodes.iter().map(|node| node.calls("get")).sum::<u64>();
+    cluster.nodes[0].stop();
+    client.send(&["SET", set, "new"]).unwrap();
+    client.send(&["SET", "other", "new"]).unwrap();
+    client.send(&["MSET", spread_too, "new", &spread, "new"]).unwrap();
+    let replies: Vec<Reply> = (0..3).map(|_| client.read().unwrap()).collect();
+    cluster.nodes[0].cont();
+    let unavailable = |reply: &Reply| reply.error().starts_with("ERR source unavailable: ");
+    assert!(unavailable(&replies[0]) && replies[1] == Reply::ok() && unavailable(&replies[2]), "{replies:?}");
+    // What was in the socket is done after all.
+    wait_until("the writes", || cluster.client(set).command(&["GET", set]) == Reply::bulk("new"));
+    wait_until("the source to be back", || client.command(&["SET", probe, "1"]) == Reply::ok());
+    let before = gets();
+    for key in [set, spread_too, &spread] {
+        assert_eq!(client.command(&["GET", key]), Reply::bulk("new"));
+    }
+    assert_eq!(gets(), before + 3, "asked anew");
+}
+
+/// One node is silent while another's connections are made anew, after which the commands are to be learnt again.
+#[test]
+fn a_silent_master_delays_nobody_elses_commands() {
+    let cluster = Cluster::of_masters();
+    let larder = before(&cluster, &["--source-timeout", "10s"]);
+    let mut client = larder.client();
+    let key = |node| names_of(&cluster, node).remove(0);
+    let keys = [key(0), key(1), key(2)];
+    keys.iter().for_each(|key| assert_eq!(client.command(&["INCR", key]), Reply::Int(1)));
+    for silent in [0, 1, 2] {
+        let other = (silent + 1) % 3;
+        let reconnects = || larder.metric("larder_source_reconnects_total{group=\"default\"}");
+        let then = reconnects();
+        cluster.nodes[silent].stop();
+        cluster.nodes[other].command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        wait_until("a connection to be made anew", || reconnects() > then);
+        let begun = std::time::Instant::now();
+        wait_until("an answer", || {
+            matches!(client.command(&["HINCRBY", &format!("{{{}}}h", keys[other]), "f", "1"]), Reply::Int(_))
+        });
+        cluster.nodes[silent].cont();
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+}

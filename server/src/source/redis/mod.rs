@@ -38,7 +38,7 @@ pub(super) use cluster::{ClusterSetup, ClusterSource};
 pub use commands::{Commands, Known, Upstream};
 pub(super) use settings::Settings;
 
-use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, Unasked, Watch};
+use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
 use crate::{
     clock,
     proto::resp::{self, Args},
@@ -158,6 +158,33 @@ impl RedisSource {
             && (!keepable.unless_fields_expire || forms.tells_expiring_fields())
             && self.watch.as_ref().is_none_or(|watch| watch.covers(key))
     }
+    /// What this server's own table, as far as it is known, says of keeping the reply.
+    fn keepable(&self, args: Args<'_>) -> Option<Keepable> {
+        let now = self.settings.health.reconnects();
+        if let Some((_, known)) = self.commands.borrow().as_ref().filter(|(then, _)| *then == now) {
+            return known.keeps_reply(args);
+        }
+        self.known_commands()?.keeps_reply(args)
+    }
+    /// The table of commands; asked for if need be. It is long, and many may come for it at once: one asks.
+    async fn learn(&self) -> Result<Arc<Commands>, SourceError> {
+        let _asking = self.asking.lock().await;
+        if let Some(known) = self.known_commands() {
+            return Ok(known);
+        }
+        let now = self.settings.health.reconnects();
+        let commands = match writes::ask(self, resp::encode(&[b"COMMAND"])).await {
+            Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
+            Err(SourceError::Refused(reason)) => {
+                tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
+                Commands::default()
+            }
+            Err(error) => return Err(error),
+        };
+        let commands = Arc::new(commands);
+        *self.settings.commands.lock() = Some((now, commands.clone()));
+        Ok(commands)
+    }
     /// The connection for commands whose replies are of RESP2: always the same, for commands of one client must not overtake each other.
     fn resp2(&self) -> &Link {
         match self.watch.is_some() {
@@ -188,10 +215,14 @@ fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
     }
 }
 
-/// An error reply's text as an error: some say that the server cannot answer now, the others refuse this command.
+/// An error reply's text as an error: some say that the server cannot answer now, or that another Larder does not know what its source did; the
+/// others refuse this command.
 fn refusal(text: &[u8]) -> SourceError {
     const NOT_NOW: [&str; 5] = ["LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
     let text: Arc<str> = String::from_utf8_lossy(text.trim_ascii_end()).into();
+    if let Some(reason) = text.strip_prefix("ERR ").and_then(|text| text.strip_prefix(UNAVAILABLE)) {
+        return SourceError::Lost(reason.into());
+    }
     let code = text.split(' ').next().unwrap_or_default();
     if NOT_NOW.contains(&code) { SourceError::Unavailable(text) } else { SourceError::Refused(text) }
 }
@@ -264,39 +295,15 @@ impl RedisServer for RedisSource {
     }
     fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
         Box::pin(async {
-            // It is long, and many may come for it at once: one asks.
-            let _asking = self.asking.lock().await;
-            if let Some(known) = self.known_commands() {
-                return Ok(known);
-            }
-            let now = self.settings.health.reconnects();
-            let commands = match writes::ask(self, resp::encode(&[b"COMMAND"])).await {
-                Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
-                Err(SourceError::Refused(reason)) => {
-                    tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
-                    Commands::default()
-                }
-                // It cannot say now (a script keeps it): what it last said will do until it can.
-                Err(error) => {
-                    let last = self.settings.commands.lock().as_ref().map(|(_, known)| known.clone());
-                    return last.ok_or(error);
-                }
-            };
-            let commands = Arc::new(commands);
-            *self.settings.commands.lock() = Some((now, commands.clone()));
-            Ok(commands)
+            // It may not be able to say now (a script keeps it): what it last said will do until it can.
+            self.learn().await.or_else(|error| self.settings.last_commands().ok_or(error))
         })
     }
     fn keeps_reply(&self, args: Args<'_>, resp3: bool) -> Option<Keepable> {
         if !self.settings.forms.has(resp3) {
             return None;
         }
-        let now = self.settings.health.reconnects();
-        let keepable = if let Some((_, known)) = self.commands.borrow().as_ref().filter(|(then, _)| *then == now) {
-            known.keeps_reply(args)?
-        } else {
-            self.known_commands()?.keeps_reply(args)?
-        };
+        let keepable = self.keepable(args)?;
         self.keeps(keepable, args.get(keepable.key)?, resp3).then_some(keepable)
     }
     fn pin<'a>(&'a self, _args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
@@ -364,5 +371,22 @@ impl Pinned for Single {
     }
     fn release(self: Box<Self>) {
         self.pool.put(self.link, self.resp3);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_error_of_the_server_means() {
+        for (text, expected) in [
+            ("WRONGTYPE no", SourceError::Refused("WRONGTYPE no".into())),
+            ("LOADING not yet", SourceError::Unavailable("LOADING not yet".into())),
+            // Another Larder's.
+            ("ERR source unavailable: gone", SourceError::Lost("gone".into())),
+        ] {
+            assert_eq!(refusal(text.as_bytes()), expected);
+        }
     }
 }

@@ -86,6 +86,10 @@ impl Settings {
     pub(super) fn queue(&self) -> u32 {
         self.queues.fetch_add(1, Relaxed).wrapping_add(1).max(1)
     }
+    /// The table of commands that was last shown, be it by a server of before.
+    pub(super) fn last_commands(&self) -> Option<Arc<Commands>> {
+        self.commands.lock().as_ref().map(|(_, known)| known.clone())
+    }
     /// The server's address, for logs: no user, no password.
     pub(super) fn name(&self) -> String {
         match self.sentinels.as_ref().and_then(|sentinels| sentinels.master().borrow().clone()) {

@@ -13,7 +13,7 @@ use crate::{
     source::{
         Found, FoundReply, KeyLife, Local, Relay, SourceError,
         redis::{
-            pipeline::{Answer, NO_EXPIRY, Waiting, too_large},
+            pipeline::{Answer, NO_EXPIRY, Waiting, timed_out, too_large},
             refusal, unexpected,
         },
     },
@@ -21,7 +21,7 @@ use crate::{
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// First and longest pause before a node is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
@@ -124,6 +124,9 @@ impl Core {
             turns += 1;
             if detour == Detour::Later || turns > TURNS {
                 self.setup.doubted.notify_one();
+                if Instant::now() + pause >= deadline {
+                    break;
+                }
                 sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }
@@ -148,12 +151,17 @@ impl Core {
         // What comes back is of another connection than what went before.
         fetch.sent_through(self.setup.settings.queue());
         let sent_at = clock::now();
-        let limit = waiting.deadline;
+        // A read has no need to be seen to its end.
+        let until = async |part: &Part, way| {
+            let answer = timeout_at(waiting.deadline, self.follow(part, error, way, waiting.deadline)).await;
+            let limits = &self.setup.settings.limits;
+            answer.unwrap_or_else(|_| Err(SourceError::Unavailable(timed_out(limits.timeout, limits))))
+        };
         if let Some(asked) = fetch.asked() {
             let way = Way { lane: Lane::Shared, resp3: asked.resp3 };
             let commands = encode(&asked.parts().collect::<Vec<_>>()).into();
             let part = Part { commands, count: 1, to: To::Slot(slot(fetch.key())) };
-            let answer = self.follow(&part, error, way, limit).await;
+            let answer = until(&part, way).await;
             let now = clock::now();
             return match answer {
                 // Not kept: nobody vouches for it.
@@ -168,7 +176,7 @@ impl Core {
         let transaction: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"GET", fetch.key()], &[b"PTTL", fetch.key()], &[b"EXEC"]];
         let commands = transaction.map(encode).concat().into();
         let part = Part { commands, count: transaction.len(), to: To::Slot(slot(fetch.key())) };
-        let answer = self.follow(&part, error, Way { lane: Lane::Shared, resp3: false }, limit).await;
+        let answer = until(&part, Way { lane: Lane::Shared, resp3: false }).await;
         let max = self.setup.settings.limits.max_value;
         let answer = answer.and_then(|replies| found(&replies.last(), sent_at, max));
         waiting.finish(answer, clock::now(), health);

@@ -19,6 +19,8 @@ pub(super) struct Map {
     aliases: HashMap<RedisAddress, RedisAddress>,
     /// Slots that are on their way from one node to another.
     moving: HashSet<u16>,
+    /// Every node that is there, those without slots (which may be about to get some) among them.
+    nodes: HashSet<RedisAddress>,
 }
 
 /// A master and those that follow it.
@@ -31,14 +33,21 @@ pub(super) struct Shard {
 impl Default for Map {
     /// Nothing is known.
     fn default() -> Map {
-        Map { shards: Vec::new(), owners: vec![NOBODY; SLOTS].into(), aliases: HashMap::new(), moving: HashSet::new() }
+        Map {
+            shards: Vec::new(),
+            owners: vec![NOBODY; SLOTS].into(),
+            aliases: HashMap::new(),
+            moving: HashSet::new(),
+            nodes: HashSet::new(),
+        }
     }
 }
 
 impl Map {
     /// Merges what nodes say. Of two claims to a slot the one with the higher epoch is right, as among the nodes themselves
-    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>).
-    pub(super) fn merge(views: &[Vec<Node>]) -> Map {
+    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). What moves away
+    /// from a node, only that one says: of those that said nothing this time it is as `before`.
+    pub(super) fn merge(views: &[Vec<Node>], before: &Map) -> Map {
         let all = || views.iter().flatten();
         let mut best: Vec<Option<&Node>> = vec![None; SLOTS];
         for node in all().filter(|node| node.role == Role::Master) {
@@ -50,31 +59,37 @@ impl Map {
             }
         }
         let mut map = Map::default();
-        for node in best.iter().flatten() {
-            map.shard(&node.address);
-        }
-        map.shards.sort_by(|a, b| order(&a.master, &b.master));
+        let mut masters: Vec<&Node> = best.iter().flatten().copied().collect();
+        // Neighbours have mostly the same.
+        masters.dedup_by_key(|node| &node.address);
+        masters.sort_by_cached_key(|node| node.address.to_string());
+        masters.dedup_by_key(|node| &node.address);
+        let indexes: HashMap<&RedisAddress, u16> =
+            masters.iter().enumerate().map(|(index, node)| (&node.address, index as u16)).collect();
+        let ids: HashMap<&str, usize> = masters.iter().enumerate().map(|(index, node)| (&*node.id, index)).collect();
+        let shard = |node: &&Node| Shard { master: node.address.clone(), replicas: Vec::new() };
+        map.shards = masters.iter().map(shard).collect();
         for (slot, node) in best.iter().enumerate() {
-            if let Some(node) = node {
-                map.owners[slot] = map.shard(&node.address);
-            }
+            map.owners[slot] = node.and_then(|node| indexes.get(&node.address).copied()).unwrap_or(NOBODY);
         }
-        let masters: HashMap<&str, &RedisAddress> =
-            best.iter().flatten().map(|node| (&*node.id, &node.address)).collect();
         for node in all().filter(|node| !node.failed) {
             if let Role::Replica(of) = &node.role
-                && let Some(master) = masters.get(&**of)
+                && let Some(index) = ids.get(&**of)
             {
-                let index = usize::from(map.shard(master));
-                let replicas = &mut map.shards[index].replicas;
+                let replicas = &mut map.shards[*index].replicas;
                 if !replicas.contains(&node.address) {
                     replicas.push(node.address.clone());
                 }
             }
         }
-        map.shards.iter_mut().for_each(|shard| shard.replicas.sort_by(order));
+        map.shards.iter_mut().for_each(|shard| shard.replicas.sort_by_cached_key(RedisAddress::to_string));
         map.aliases = all().filter_map(|node| Some((node.alias.clone()?, node.address.clone()))).collect();
-        map.moving = all().flat_map(|node| node.moving.iter().copied()).collect();
+        let spoke: HashSet<&RedisAddress> = all().filter(|node| node.is_asked).map(|node| &node.address).collect();
+        let is_silent = |slot: &&u16| map.owner(**slot).is_some_and(|shard| !spoke.contains(&shard.master));
+        let silent = before.moving.iter().filter(is_silent);
+        map.moving = all().flat_map(|node| &node.moving).chain(silent).copied().collect();
+        let present = all().filter(|node| !node.failed).map(|node| &node.address);
+        map.nodes = present.chain(map.shards.iter().map(|shard| &shard.master)).cloned().collect();
         map
     }
 
@@ -82,6 +97,7 @@ impl Map {
     pub(super) fn with(&self, slot: u16, address: &RedisAddress) -> Map {
         let mut map = self.clone();
         map.owners[usize::from(slot)] = map.shard(address);
+        map.nodes.insert(address.clone());
         map
     }
 
@@ -113,7 +129,7 @@ impl Map {
     }
     /// Does anybody know this node?
     pub(super) fn has(&self, address: &RedisAddress) -> bool {
-        self.shards.iter().any(|shard| shard.master == *address || shard.replicas.contains(address))
+        self.nodes.contains(address)
     }
 
     /// Coming from `before`: may copies be out of date that a node of then vouched for? So they are once a slot has left its node, for that
@@ -127,10 +143,6 @@ impl Map {
     }
 }
 
-fn order(a: &RedisAddress, b: &RedisAddress) -> std::cmp::Ordering {
-    a.to_string().cmp(&b.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::nodes, *};
@@ -139,8 +151,11 @@ mod tests {
         RedisAddress::Tcp { host: "h".into(), port }
     }
     fn merge(views: &[&str]) -> Map {
+        merge_after(&Map::default(), views)
+    }
+    fn merge_after(before: &Map, views: &[&str]) -> Map {
         let views: Vec<_> = views.iter().map(|view| nodes::parse(view, &tcp(1), false)).collect();
-        Map::merge(&views)
+        Map::merge(&views, before)
     }
     fn owner(map: &Map, slot: u16) -> Option<&RedisAddress> {
         map.owner(slot).map(|shard| &shard.master)
@@ -171,5 +186,30 @@ mod tests {
         assert!(begun.is_moving(9) && !begun.is_moving(8));
         assert!(!more.unsettles(&one) && !one.unsettles(&Map::default()) && Map::default().unsettles(&one));
         assert_eq!(owner(&one.with(9, &tcp(5)), 9), Some(&tcp(5)));
+    }
+
+    #[test]
+    fn what_moves_does_until_its_node_says_otherwise() {
+        let a = |moving| {
+            format!("a h:1@1 myself,master - 0 0 1 connected 0-9 {moving}\nb h:2@1 master - 0 0 2 connected 10-19")
+        };
+        let b = "b h:2@1 myself,master - 0 0 2 connected 10-19\na h:1@1 master - 0 0 1 connected 0-9";
+        let begun = merge(&[&a("[9->-b]")]);
+        // This time only the other was asked, or spoke.
+        let silent = merge_after(&begun, &[b]);
+        assert!(silent.is_moving(9) && !silent.unsettles(&begun));
+        assert!(!merge_after(&silent, &[b, &a("")]).is_moving(9));
+        let gone = "b h:2@1 myself,master - 0 0 2 connected 9-19\na h:1@1 master - 0 0 1 connected 0-8";
+        assert!(!merge_after(&silent, &[gone]).is_moving(9), "it has arrived");
+    }
+
+    #[test]
+    fn nodes_without_slots_are_known() {
+        let view = "a h:1@1 myself,master - 0 0 1 connected 0-9\nb h:2@1 master - 0 0 2 connected\nc h:3@1 slave a 0 0 1 connected\n\
+                    d h:4@1 master,fail - 0 0 2 connected\ne h:5@1 master,fail - 0 0 2 connected 10";
+        let map = merge(&[view]);
+        let known: Vec<u16> = (1..7).filter(|port| map.has(&tcp(*port))).collect();
+        assert_eq!(known, [1, 2, 3, 5]);
+        assert!(map.with(3, &tcp(6)).has(&tcp(6)));
     }
 }

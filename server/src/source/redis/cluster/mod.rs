@@ -56,7 +56,7 @@ pub(super) use detour::Elsewhere;
 use detour::{Lane, Way};
 pub(super) use slots::slot;
 
-/// A node that has left the cluster is let go after this long: what it owes is answered by then, or past its deadline.
+/// A node that has left the cluster is let go after this long, or `source-slow-timeout`: what it owes is answered by then, or past its deadline.
 const FAREWELL: Duration = Duration::from_secs(30);
 
 /// What all cores share.
@@ -99,6 +99,13 @@ impl ClusterSetup {
         })
     }
 
+    /// The present map counts as a change, too.
+    fn subscribe(&self) -> watch::Receiver<Arc<Map>> {
+        let mut map = self.map.subscribe();
+        map.mark_changed();
+        map
+    }
+
     fn node(&self, address: &RedisAddress) -> Result<Arc<Settings>, SourceError> {
         let mut nodes = self.nodes.lock();
         if let Some(settings) = nodes.get(address) {
@@ -108,6 +115,11 @@ impl ClusterSetup {
         let settings = Arc::new(settings);
         nodes.insert(address.clone(), settings.clone());
         Ok(settings)
+    }
+
+    /// Forgets nodes that have left, once no core has any more to do with them.
+    fn forget_nodes(&self, map: &Map) {
+        self.nodes.lock().retain(|address, settings| map.has(address) || Arc::strong_count(settings) > 1);
     }
 
     /// Puts a new map in place of the present one. True if copies may be out of date: they are to be forgotten now.
@@ -129,7 +141,8 @@ struct Core {
     setup: Arc<ClusterSetup>,
     watch: Option<Watch>,
     keeps_replies: bool,
-    map: RefCell<(watch::Receiver<Arc<Map>>, Arc<Map>)>,
+    /// As it was last seen; what is in the `Rc` is shared by all cores, so that a hit counts no references there.
+    map: RefCell<(watch::Receiver<Arc<Map>>, Rc<Arc<Map>>)>,
     nodes: RefCell<HashMap<RedisAddress, Rc<RedisSource>>>,
     /// Takes turns among the masters.
     turn: Cell<usize>,
@@ -148,7 +161,7 @@ impl ClusterSource {
             };
             Core {
                 watch: watch.map(|watch| Watch { only: Some(Rc::new(settled)), ..watch }),
-                map: RefCell::new((setup.map.subscribe(), Arc::default())),
+                map: RefCell::new((setup.subscribe(), Rc::default())),
                 setup,
                 keeps_replies,
                 nodes: RefCell::default(),
@@ -160,7 +173,7 @@ impl ClusterSource {
         if !core.setup.is_watched.swap(true, Relaxed) {
             tokio::task::spawn_local(watcher::keep(Rc::downgrade(&core)));
         }
-        tokio::task::spawn_local(open_all(Rc::downgrade(&core), core.setup.map.subscribe()));
+        tokio::task::spawn_local(open_all(Rc::downgrade(&core), core.setup.subscribe()));
         ClusterSource(core)
     }
 }
@@ -174,19 +187,20 @@ async fn open_all(core: Weak<Core>, mut map: watch::Receiver<Arc<Map>>) {
 }
 
 impl Core {
-    fn map(&self) -> Arc<Map> {
+    fn map(&self) -> Rc<Arc<Map>> {
         if self.map.borrow().0.has_changed().is_ok_and(|changed| changed) {
             let map = self.map.borrow_mut().0.borrow_and_update().clone();
             let gone = |address: &RedisAddress| !map.has(address);
             let gone: Vec<_> = self.nodes.borrow_mut().extract_if(|address, _| gone(address)).collect();
             if !gone.is_empty() {
                 // What they owe is still to come.
+                let farewell = self.setup.settings.limits.slow_timeout.max(FAREWELL);
                 tokio::task::spawn_local(async move {
-                    sleep(FAREWELL).await;
+                    sleep(farewell).await;
                     drop(gone);
                 });
             }
-            self.map.borrow_mut().1 = map;
+            self.map.borrow_mut().1 = Rc::new(map);
         }
         self.map.borrow().1.clone()
     }
@@ -217,35 +231,43 @@ impl Core {
         match to {
             To::Slot(slot) => map.owner(*slot).map(of),
             To::Master(address) => Some(address.clone()),
-            To::Anyone => {
-                let turn = self.turn.get();
-                self.turn.set(turn.wrapping_add(1));
-                map.shards().get(turn % map.shards().len().max(1)).map(of)
-            }
+            To::Anyone => map.shards().get(self.next_turn() % map.shards().len().max(1)).map(of),
         }
         .ok_or_else(|| self.nobody())
     }
 
+    fn next_turn(&self) -> usize {
+        let turn = self.turn.get();
+        self.turn.set(turn.wrapping_add(1));
+        turn
+    }
+
     /// Whom to read a key from.
-    fn reader(&self, map: &Map, key: &[u8]) -> Option<RedisAddress> {
+    fn reader<'m>(&self, map: &'m Map, key: &[u8]) -> Option<&'m RedisAddress> {
         let slot = slot(key);
         let shard = map.owner(slot)?;
         match &shard.replicas[..] {
             // Always the same one, so that what is read of a key does not run back in time.
-            replicas @ [_, ..] if self.setup.from_replicas => {
-                Some(replicas[usize::from(slot) % replicas.len()].clone())
-            }
-            _ => Some(shard.master.clone()),
+            replicas @ [_, ..] if self.setup.from_replicas => Some(&replicas[usize::from(slot) % replicas.len()]),
+            _ => Some(&shard.master),
         }
     }
 
     /// A node says that a slot is at another.
     fn moved(&self, slot: u16, address: &RedisAddress) {
-        let unsettles = self.setup.replace(|map| map.with(slot, map.resolve(address)));
+        let map = self.map();
+        // Many may be told the same.
+        if map.owner(slot).is_none_or(|shard| shard.master != *map.resolve(address)) {
+            self.replace(|map| map.with(slot, map.resolve(address)));
+        }
+        self.setup.doubted.notify_one();
+    }
+
+    fn replace(&self, with: impl FnOnce(&Map) -> Map) {
+        let unsettles = self.setup.replace(with);
         if let Some(watch) = self.watch.as_ref().filter(|_| unsettles) {
             watch.to.all();
         }
-        self.setup.doubted.notify_one();
     }
 
     fn deadline(&self) -> Instant {
@@ -262,7 +284,7 @@ impl Source for ClusterSource {
             let address = core.reader(&map, first.key());
             let its = batch.extract_if(.., |fetch| core.reader(&map, fetch.key()) == address);
             let mut its: Vec<Fetch> = its.collect();
-            match address.as_ref().ok_or_else(|| core.nobody()).and_then(|address| core.node(address)) {
+            match address.ok_or_else(|| core.nobody()).and_then(|address| core.node(address)) {
                 Ok(node) => node.send(&mut its),
                 Err(error) => {
                     let deadline = core.deadline();
@@ -320,9 +342,10 @@ impl RedisServer for ClusterSource {
     }
     fn keeps_reply(&self, command: Args<'_>, resp3: bool) -> Option<Keepable> {
         let core = &self.0;
-        let keepable = core.known_commands()?.keeps_reply(command)?;
+        let any = core.nodes.borrow().values().next()?.clone();
+        let keepable = any.keepable(command)?;
         let key = command.get(keepable.key)?;
-        let node = core.node(&core.reader(&core.map(), key)?).ok()?;
+        let node = core.node(core.reader(&core.map(), key)?).ok()?;
         node.keeps(keepable, key, resp3).then_some(keepable)
     }
     fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {

@@ -12,6 +12,8 @@ pub(super) struct Node {
     /// Another name of the same.
     pub(super) alias: Option<RedisAddress>,
     pub(super) role: Role,
+    /// It is the one that says all this.
+    pub(super) is_asked: bool,
     /// The cluster takes it for gone.
     pub(super) failed: bool,
     /// Of two that say that a slot is theirs, the one with the higher epoch is right.
@@ -73,6 +75,7 @@ fn parse_line(line: &str, asked: &RedisAddress, by_name: bool) -> Option<Node> {
         address,
         alias,
         role,
+        is_asked: has("myself"),
         failed: has("fail"),
         epoch: epoch.parse().ok()?,
         slots,
@@ -112,11 +115,57 @@ nonsense
         assert_eq!(parse(answer, &tcp("seed", 1), true)[1].address, tcp("node-b", 7001));
     }
 
+    type Line = (String, u16, (Option<u16>, Option<String>), bool, (bool, bool), u64, Vec<(u16, u16)>, Vec<u16>);
+    fn line() -> impl Strategy<Value = Line> {
+        let host = prop_oneof!["10\\.0\\.0\\.[1-9]", "[a-f0-9]{0,2}::[a-f0-9]{1,2}"];
+        let slot = || 0..SLOTS as u16;
+        let more = (prop::option::of(1..u16::MAX), prop::option::of("[a-z]{1,3}\\.local"));
+        let slots = prop::collection::vec((slot(), slot()), 0..4);
+        (
+            host,
+            1..u16::MAX,
+            more,
+            any::<bool>(),
+            any::<(bool, bool)>(),
+            any::<u64>(),
+            slots,
+            prop::collection::vec(slot(), 0..3),
+        )
+    }
+
     proptest! {
         #[test]
-        fn any_answer_is_read(answer in "([a-f0-9]{1,4} ([0-9.:a-z]{0,9}:[0-9]{1,5}(@[0-9]{1,5})?(,[a-z=]{0,4})?|\\PC*) [a-z,?]{1,20} -? 0 0 [0-9]{1,3} c ([0-9\\[\\]<>-]{1,9} ?)*\n?)*") {
+        fn what_a_node_writes_is_what_is_read(lines in prop::collection::vec(line(), 0..6), by_name: bool) {
+            let (mut answer, mut expected) = (String::new(), Vec::new());
+            for (number, (host, port, (bus, name), is_replica, (is_asked, failed), epoch, slots, moving)) in lines.into_iter().enumerate() {
+                let of = if is_replica { format!("id{}", number + 1) } else { "-".to_owned() };
+                let flags = [(is_asked, "myself,"), (is_replica, "slave"), (!is_replica, "master"), (failed, ",fail")];
+                let flags: String = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| *flag).collect();
+                let bus = bus.map_or(String::new(), |bus| format!("@{bus}"));
+                let named = name.as_ref().map_or(String::new(), |name| format!(",{name},shard-id=1"));
+                answer.push_str(&format!("id{number} {host}:{port}{bus}{named} {flags} {of} 0 1 {epoch} connected"));
+                for (first, last) in &slots {
+                    answer.push_str(&if first == last { format!(" {first}") } else { format!(" {first}-{last}") });
+                }
+                moving.iter().for_each(|slot| answer.push_str(&format!(" [{slot}->-other] [{slot}-<-other]")));
+                answer.push('\n');
+                let (host, name) = (tcp(&host, port), name.map(|name| tcp(&name, port)));
+                let (address, alias) = match name {
+                    Some(name) if by_name => (name, Some(host)),
+                    name => (host, name),
+                };
+                let role = if is_replica { Role::Replica(of) } else { Role::Master };
+                let slots = slots.iter().map(|(first, last)| *first..=*last).collect();
+                expected.push(Node { id: format!("id{number}"), address, alias, role, is_asked, failed, epoch, slots, moving });
+            }
+            prop_assert_eq!(parse(&answer, &tcp("h", 1), by_name), expected);
+        }
+
+        #[test]
+        fn any_answer_is_read(answer in "(([a-f0-9]{1,4}|) ([0-9.:a-z]{0,9}:[0-9]{1,6}(@[0-9]{1,5})?(,[a-z=]{0,4})?|\\PC*) [a-z,?]{1,20} -? 0 0 [0-9]{1,3} c ([0-9\\[\\]<>-]{1,9} ?)*\n?)*") {
             for node in parse(&answer, &tcp("h", 1), true) {
                 prop_assert!(node.moving.iter().all(|slot| usize::from(*slot) < SLOTS));
+                prop_assert!(node.slots.iter().all(|slots| usize::from(*slots.start().max(slots.end())) < SLOTS));
             }
         }
     }

@@ -2,7 +2,8 @@
 use super::{
     Core,
     detour::{Detour, Lane, Way},
-    plan::{Part, Plan, To, destination},
+    plan::{Part, Plan, To, place},
+    slots::slot,
 };
 use crate::{
     proto::resp::{Args, encode},
@@ -23,10 +24,9 @@ impl Core {
     pub(super) async fn pin(self: Rc<Core>, args: Args<'_>, resp3: bool) -> Result<Box<dyn Pinned>, SourceError> {
         let deadline = self.deadline();
         let known = self.commands(deadline).await?;
-        let to = destination(&known, args);
-        if let To::Slot(_) = to
-            && let Some(key) = args.get(1)
-        {
+        let key = place(&known, args);
+        let to = key.map_or(To::Anyone, |key| To::Slot(slot(key)));
+        if let Some(key) = key {
             // Whatever it says, by then it is known where the slot is: there is no being sent on from a connection with state.
             let part = Part { commands: encode(&[b"EXISTS", key]).into(), count: 1, to: to.clone() };
             let way = Way { lane: Lane::Shared, resp3: false };

@@ -2,19 +2,23 @@
 use super::{
     Core,
     detour::{Lane, Way},
-    gather::gather,
-    plan::{Make, Part, Plan, To, next_cursor},
+    plan::{Make, Part, Plan, To},
 };
 use crate::{
     config::RedisAddress,
-    source::{Commands, Local, RedisServer, Replies, SourceError, redis::pipeline::Answer},
+    source::{Commands, Local, RedisServer, SourceError, redis::pipeline::Answer},
 };
 use bytes::Bytes;
-use std::{iter, rc::Rc, sync::Arc, time::Duration};
-use tokio::time::{Instant, sleep};
+use std::{rc::Rc, sync::Arc, time::Duration};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 /// Before a cluster of which nothing is known is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Masters that are asked for their table of commands at once.
+const ASKED: usize = 3;
 
 /// A plan on its way: one write to each node.
 struct Sent {
@@ -25,19 +29,33 @@ struct Sent {
 
 impl Core {
     pub(super) fn known_commands(&self) -> Option<Arc<Commands>> {
-        self.nodes.borrow().values().find_map(|node| node.known_commands())
+        // All nodes have one table.
+        self.nodes.borrow().values().next()?.known_commands()
     }
     pub(super) async fn commands(&self, deadline: Instant) -> Result<Arc<Commands>, SourceError> {
         loop {
             if let Some(known) = self.known_commands() {
                 return Ok(known);
             }
-            let mut error = self.nobody();
-            for shard in self.map().shards() {
-                match self.node(&shard.master)?.commands().await {
-                    Ok(known) => return Ok(known),
-                    Err(other) => error = other,
+            // Whoever says it first: one that is silent must not keep those waiting that want something of others.
+            let mut asked = JoinSet::new();
+            let (map, turn) = (self.map(), self.next_turn());
+            for shard in map.shards().iter().cycle().skip(turn % map.shards().len().max(1)).take(ASKED) {
+                if let Ok(node) = self.node(&shard.master) {
+                    asked.spawn_local(async move { node.learn().await });
                 }
+            }
+            let mut error = self.nobody();
+            while let Some(answer) = asked.join_next().await {
+                match answer {
+                    Ok(Ok(known)) => return Ok(known),
+                    Ok(Err(other)) => error = other,
+                    Err(_) => {}
+                }
+            }
+            // What was last said will do until somebody can.
+            if let Some(known) = self.setup.settings.last_commands() {
+                return Ok(known);
             }
             if Instant::now() >= deadline {
                 return Err(error);
@@ -99,14 +117,14 @@ impl Core {
         for answer in sent.answers {
             answers.push(answer.await);
         }
+        // What may take its time has had it before something comes in its way.
+        let deadline = if way.lane == Lane::Shared { deadline } else { self.deadline() };
         let mut parts = Vec::with_capacity(plan.parts.len());
         for (part, place) in plan.parts.iter().zip(sent.places) {
             let answer = place.and_then(|(node, first)| {
                 let replies = answers[node].as_ref().map_err(Clone::clone)?;
                 Ok(replies.part(first..first + part.count))
             });
-            // What may take its time has it before something comes in its way, too.
-            let deadline = if way.lane == Lane::Shared { deadline } else { self.deadline() };
             parts.push(self.follow(part, answer, way, deadline).await);
         }
         if let [_] = &plan.units[..]
@@ -121,30 +139,6 @@ impl Core {
             let lost = parts.iter().position(|part| matches!(part, Err(SourceError::Lost(_))));
             return parts.swap_remove(lost.unwrap_or(0));
         }
-        Ok(self.assemble(&plan, parts))
-    }
-
-    fn assemble(&self, plan: &Plan, parts: Vec<Answer>) -> Replies {
-        let masters = self.map().shards().len();
-        let mut parts = parts.into_iter();
-        let mut replies: Vec<Bytes> = Vec::with_capacity(parts.len());
-        for unit in &plan.units {
-            let its = parts
-                .by_ref()
-                .take(unit.parts)
-                .map(|part| part.unwrap_or_else(|error| iter::repeat_n(error.to_reply(), unit.replies).collect()));
-            match &unit.make {
-                Make::Same => {
-                    its.for_each(|part| replies.extend(part.iter().map(|reply| part.bytes().slice_ref(reply))))
-                }
-                Make::Crossed => {
-                    replies.extend(iter::repeat_n(Bytes::from_static(b"+QUEUED\r\n"), unit.replies - 1));
-                    replies.push(Bytes::from_static(b"-CROSSSLOT Keys in request don't hash to the same slot\r\n"));
-                }
-                Make::Gather(how) => replies.push(gather(how, &its.map(|part| part.last()).collect::<Vec<_>>())),
-                Make::Cursor(index) => replies.extend(its.map(|part| next_cursor(&part.last(), *index, masters))),
-            }
-        }
-        replies.into_iter().collect()
+        Ok(plan.assemble(parts, self.map().shards().len()))
     }
 }

@@ -3,7 +3,10 @@ use super::{ClusterSetup, Core, map::Map, nodes};
 use crate::{
     config::RedisAddress,
     proto::resp::{View, encode, view},
-    source::redis::link::Link,
+    source::{
+        Local,
+        redis::{link::Link, pipeline::Answer},
+    },
 };
 use std::{
     collections::HashMap,
@@ -11,16 +14,25 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Between two rounds, at least and at most. docs/coherence.md promises the longer one.
-const PERIOD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Between two rounds, at least, and how much longer at most. docs/coherence.md promises a second in all.
+const PERIOD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(950));
+/// A round waits so long, or a fifth of `source-timeout`, for those that have not answered when others have: what they say counts in the next.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// Masters that are asked in one round: of larger clusters some at a time.
 const ASKED: usize = 16;
 
+/// A node that is asked.
+struct Asked {
+    link: Link,
+    /// What it has not said yet.
+    answer: Option<Local<'static, Answer>>,
+}
+
 /// Runs until its core ends.
 pub(super) async fn keep(core: Weak<Core>) {
-    let mut links: HashMap<RedisAddress, Link> = HashMap::new();
+    let mut links: HashMap<RedisAddress, Asked> = HashMap::new();
     let mut round = 0;
     while let Some(core) = core.upgrade() {
         let setup = core.setup.clone();
@@ -32,7 +44,7 @@ pub(super) async fn keep(core: Weak<Core>) {
     }
 }
 
-async fn look(core: &Rc<Core>, links: &mut HashMap<RedisAddress, Link>, round: usize) {
+async fn look(core: &Rc<Core>, links: &mut HashMap<RedisAddress, Asked>, round: usize) {
     let setup = &core.setup;
     let map = core.map();
     let masters: Vec<_> = map.shards().iter().map(|shard| &shard.master).collect();
@@ -49,42 +61,50 @@ async fn look(core: &Rc<Core>, links: &mut HashMap<RedisAddress, Link>, round: u
     if !views.iter().flatten().any(|node| !node.slots.is_empty()) {
         return;
     }
-    let unsettles = setup.replace(|_| Map::merge(&views));
-    if let Some(watch) = core.watch.as_ref().filter(|_| unsettles) {
-        watch.to.all();
-    }
+    core.replace(|before| Map::merge(&views, before));
     let map = core.map();
     links.retain(|address, _| map.has(address) || setup.seeds.contains(address));
+    setup.forget_nodes(&map);
 }
 
 async fn ask(
     setup: &Arc<ClusterSetup>,
-    links: &mut HashMap<RedisAddress, Link>,
+    links: &mut HashMap<RedisAddress, Asked>,
     addresses: &[RedisAddress],
 ) -> Vec<Vec<nodes::Node>> {
     let command = encode(&[b"CLUSTER", b"NODES"]);
-    let mut asked = Vec::new();
+    // All at once: they are queued as the futures are made.
     for address in addresses {
         let Ok(settings) = setup.node(address) else { continue };
-        let link = links.entry(address.clone()).or_insert_with(|| Link::shared(settings, false));
-        // All at once: they are queued as the futures are made.
-        asked.push((address, link.relay(command.clone().into(), 1)));
+        let asked = links.entry(address.clone());
+        let asked = asked.or_insert_with(|| Asked { link: Link::shared(settings, false), answer: None });
+        asked.answer.get_or_insert_with(|| Box::pin(asked.link.relay(command.clone().into(), 1)));
     }
+    let (begun, limit) = (Instant::now(), setup.settings.limits.timeout);
     let mut views = Vec::new();
-    for (address, answer) in asked {
-        let error = match answer.await.map(|replies| replies.last()) {
-            Ok(reply) => match view(&reply) {
-                Ok(View::Bulk(text)) => {
-                    let by_name = setup.settings.url.tls.is_some();
-                    views.push(nodes::parse(&String::from_utf8_lossy(text), address, by_name));
-                    continue;
-                }
-                Ok(View::Error(text)) => String::from_utf8_lossy(text).into(),
-                _ => "an unexpected reply to CLUSTER NODES".into(),
-            },
-            Err(error) => error.to_string(),
-        };
-        setup.settings.health.note_error(&error.into());
+    for patience in [PATIENCE.min(limit / 5), limit] {
+        for address in addresses {
+            let Some(asked) = links.get_mut(address) else { continue };
+            let Some(answer) = &mut asked.answer else { continue };
+            let Ok(answer) = timeout_at(begun + patience, answer).await else { continue };
+            asked.answer = None;
+            match read(answer, address, setup.settings.url.tls.is_some()) {
+                Ok(view) => views.push(view),
+                Err(reason) => setup.settings.health.note_error(&reason),
+            }
+        }
+        if !views.is_empty() {
+            break;
+        }
     }
     views
+}
+
+fn read(answer: Answer, asked: &RedisAddress, by_name: bool) -> Result<Vec<nodes::Node>, Arc<str>> {
+    let reply = answer.map_err(|error| error.to_string())?.last();
+    match view(&reply) {
+        Ok(View::Bulk(text)) => Ok(nodes::parse(&String::from_utf8_lossy(text), asked, by_name)),
+        Ok(View::Error(text)) => Err(String::from_utf8_lossy(text).into()),
+        _ => Err("an unexpected reply to CLUSTER NODES".into()),
+    }
 }

@@ -141,8 +141,9 @@ struct Core {
     setup: Arc<ClusterSetup>,
     watch: Option<Watch>,
     keeps_replies: bool,
-    /// As it was last seen; what is in the `Rc` is shared by all cores, so that a hit counts no references there.
-    map: RefCell<(watch::Receiver<Arc<Map>>, Rc<Arc<Map>>)>,
+    changes: RefCell<watch::Receiver<Arc<Map>>>,
+    /// As it was last seen; this core's own copy, so that a hit counts no references that cores share.
+    map: RefCell<Rc<Map>>,
     nodes: RefCell<HashMap<RedisAddress, Rc<RedisSource>>>,
     /// Takes turns among the masters.
     turn: Cell<usize>,
@@ -161,7 +162,8 @@ impl ClusterSource {
             };
             Core {
                 watch: watch.map(|watch| Watch { only: Some(Rc::new(settled)), ..watch }),
-                map: RefCell::new((setup.subscribe(), Rc::default())),
+                changes: RefCell::new(setup.subscribe()),
+                map: RefCell::default(),
                 setup,
                 keeps_replies,
                 nodes: RefCell::default(),
@@ -187,9 +189,9 @@ async fn open_all(core: Weak<Core>, mut map: watch::Receiver<Arc<Map>>) {
 }
 
 impl Core {
-    fn map(&self) -> Rc<Arc<Map>> {
-        if self.map.borrow().0.has_changed().is_ok_and(|changed| changed) {
-            let map = self.map.borrow_mut().0.borrow_and_update().clone();
+    fn map(&self) -> Rc<Map> {
+        if self.changes.borrow().has_changed().is_ok_and(|changed| changed) {
+            let map = Rc::new(Map::clone(&self.changes.borrow_mut().borrow_and_update()));
             let gone = |address: &RedisAddress| !map.has(address);
             let gone: Vec<_> = self.nodes.borrow_mut().extract_if(|address, _| gone(address)).collect();
             if !gone.is_empty() {
@@ -200,9 +202,9 @@ impl Core {
                     drop(gone);
                 });
             }
-            self.map.borrow_mut().1 = Rc::new(map);
+            *self.map.borrow_mut() = map;
         }
-        self.map.borrow().1.clone()
+        self.map.borrow().clone()
     }
 
     /// This core's connections to a node.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     net::clients::Tracks,
     proto::{
-        output::Output,
+        output::{Mark, Output},
         resp::{Args, View, encode, view},
     },
     source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
@@ -358,6 +358,11 @@ impl Session {
             came = true;
         }
         came
+    }
+
+    /// Keeps what a command has said since `mark` though its reply is not wanted.
+    pub(super) fn say_aside(&mut self, out: &mut Output, mark: Mark) {
+        self.attached.aside.append(&mut out.split_off(mark));
     }
 
     /// Says what was kept while a command's reply was not wanted.

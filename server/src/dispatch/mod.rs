@@ -307,7 +307,10 @@ fn unusual(
             session.command_over();
             return Flow::Done;
         }
-        _ if session.is_silent() && !is_heard(found) => out.truncate(mark),
+        _ if session.is_silent() => {
+            out.truncate(mark);
+            session.say_unasked(out);
+        }
         _ => {}
     }
     session.command_over();
@@ -316,10 +319,6 @@ fn unusual(
         session.deliver(out);
     }
     flow
-}
-
-fn is_heard(found: Found) -> bool {
-    matches!(found, Found::Command(command) if pubsub::is_heard(command))
 }
 
 /// Answers a command that is not even looked at, because its client has sent too many, with `error`.

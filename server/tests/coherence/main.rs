@@ -26,7 +26,8 @@ fn a_pipeline_of_replies_is_fetched_together() {
     assert_eq!(client.command(&["HLEN", "none"]), Reply::Int(0));
     let hits = || larder.metric("larder_cache_reply_hits_total{group=\"default\"}");
     let (before, transactions) = (hits(), redis.calls("exec"));
-    for round in 0..2 {
+    // Asked for once they are passed on, the second time fetched to be kept.
+    for round in 0..3 {
         for key in 0..100 {
             client.send(&["HGET", &format!("h{key}"), "f"]).unwrap();
         }
@@ -34,7 +35,7 @@ fn a_pipeline_of_replies_is_fetched_together() {
             assert_eq!(client.read().unwrap(), Reply::bulk(format!("v{key}")), "round {round}");
         }
     }
-    assert_eq!(hits() - before, 100.0, "the second round");
+    assert_eq!(hits() - before, 100.0, "the third round");
     let transactions = redis.calls("exec") - transactions;
     assert!(transactions < 60, "{transactions} transactions for 100 misses");
 }

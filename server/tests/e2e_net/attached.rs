@@ -242,7 +242,7 @@ fn tracking_tells_of_changes_in_their_place() {
 fn a_client_with_a_connection_of_its_own_may_change_the_protocol() {
     at_both_doors(&[], |redis, port| {
         let mut stream = connect(port);
-        let mut hello = |stream: &mut TcpStream, version: &str| {
+        let hello = |stream: &mut TcpStream, version: &str| {
             send(stream, &[&format!("HELLO {version}"), "PING hello-is-over"]);
             skip_until(stream, b"$13\r\nhello-is-over\r\n");
         };

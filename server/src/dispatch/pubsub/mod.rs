@@ -8,12 +8,7 @@ mod registry;
 
 pub use registry::PubSub;
 
-use super::{
-    Flow,
-    call::Call,
-    command::{Command, Flags},
-    fault::Fault,
-};
+use super::{Flow, call::Call, command::Command, fault::Fault};
 use crate::net::clients::Client;
 use indexmap::IndexSet;
 use registry::Kind;
@@ -52,6 +47,7 @@ impl Drop for Subscriptions {
 
 /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE and their opposites.
 pub(super) fn subscribe(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let mark = call.reply.output().mark();
     match call.command.name {
         "subscribe" => begin(call, Kind::Channel),
         "psubscribe" => begin(call, Kind::Pattern),
@@ -61,6 +57,10 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Result<Flow, Fault> {
         _ => end(call, Kind::Channel),
     }
     let session = &mut *call.session;
+    if session.is_silent() {
+        // Confirmations are no replies.
+        session.say_aside(call.reply.output(), mark);
+    }
     session.subscriptions = session.subscriptions.take().filter(|subscriptions| !subscriptions.is_empty());
     session.note_subscriptions();
     session.settle();
@@ -158,9 +158,4 @@ pub(super) fn numpat(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 fn kind_of(command: &Command) -> Kind {
     if command.name.starts_with("pubsub|shard") { Kind::Shard } else { Kind::Channel }
-}
-
-/// What this command answers is said even to a client that wants no replies.
-pub(super) fn is_heard(command: &Command) -> bool {
-    command.flags.has(Flags::SUBSCRIBER) && command.flags.has(Flags::PUBSUB)
 }

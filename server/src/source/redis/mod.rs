@@ -30,6 +30,7 @@ mod pipeline;
 mod replies;
 mod sentinel;
 mod settings;
+mod specs;
 mod tls;
 mod writes;
 

@@ -20,6 +20,7 @@ use crate::{
         resp::{Args, View, encode, view},
     },
     source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
+    telemetry::Counters,
 };
 use std::{
     sync::atomic::Ordering::Relaxed,
@@ -214,7 +215,8 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
-            subscribed.take(if silent { &mut call.session.attached.aside } else { &mut *out }, resp3);
+            let to = if silent { &mut call.session.attached.aside } else { &mut *out };
+            subscribed.take(to, resp3, &call.session.counters);
             // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
             for reply in replies.iter().filter(|reply| monitor || *reply != b"+PONG\r\n") {
                 subscribed.monitor |= monitor && !relay::is_error(reply);
@@ -244,12 +246,15 @@ async fn ask(call: &mut Call<'_>, command: Vec<u8>) -> Result<Replies, Fault> {
 
 impl Subscribed {
     /// Moves what came to `out`. True if something did.
-    fn take(&mut self, out: &mut Output, resp3: bool) -> bool {
+    fn take(&mut self, out: &mut Output, resp3: bool, counters: &Counters) -> bool {
         let mut came = false;
         while let Some(frame) = self.relay.unasked().next(u64::MAX) {
             came = true;
-            self.note(&frame);
-            if resp3 || frame.first() != Some(&b'>') {
+            let push = frame.first() == Some(&b'>');
+            if !self.note(&frame) && push {
+                counters.pubsub_messages.add(1);
+            }
+            if resp3 || !push {
                 out.put(&frame);
                 continue;
             }
@@ -267,15 +272,17 @@ impl Subscribed {
         came
     }
 
-    fn note(&mut self, frame: &[u8]) {
+    /// Takes in what a confirmation says; false if it is none.
+    fn note(&mut self, frame: &[u8]) -> bool {
         let [channels, patterns, shards] = &mut self.counts;
         // Channels and patterns are counted together.
         match confirmed(frame) {
             Some((b"subscribe" | b"unsubscribe", count)) => *channels = count.saturating_sub(*patterns),
             Some((b"psubscribe" | b"punsubscribe", count)) => *patterns = count.saturating_sub(*channels),
             Some((_, count)) => *shards = count,
-            None => {}
+            None => return false,
         }
+        true
     }
 }
 
@@ -327,7 +334,7 @@ impl Session {
         let mut came = false;
         if let Some(subscribed) = &mut self.attached.subscribed {
             let before = subscribed.counts;
-            came |= subscribed.take(out, self.resp3);
+            came |= subscribed.take(out, self.resp3, &self.counters);
             if subscribed.counts != before {
                 self.note_subscriptions();
             }
@@ -355,6 +362,7 @@ impl Session {
         let mut came = false;
         while let Some(frame) = unasked.next(self.attached.passed) {
             out.put(&frame);
+            self.counters.tracking_invalidations.add(1);
             came = true;
         }
         came

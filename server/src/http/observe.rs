@@ -7,7 +7,7 @@ use super::{
 use crate::{
     app::App,
     config::LogLevel,
-    telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot},
+    telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
 };
 use http::{HeaderValue, Response, StatusCode, header};
 
@@ -70,7 +70,13 @@ fn snapshot(app: &App) -> Snapshot {
             },
         }
     });
-    app.telemetry.snapshot(groups.collect())
+    let unasked = UnaskedSnapshot {
+        tracking_clients: app.clients.tracking() as u64,
+        tracked_keys: app.tracking.totals().keys as u64,
+        subscribed: app.pubsub.totals().map(|n| n as u64),
+        cut_off: app.backlog.cut_off(),
+    };
+    app.telemetry.snapshot(groups.collect(), unasked)
 }
 
 /// `GET /openapi.json`

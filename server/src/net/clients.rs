@@ -251,6 +251,12 @@ impl Clients {
         all
     }
 
+    /// How many track (CLIENT TRACKING).
+    pub fn tracking(&self) -> usize {
+        let tracking = |w: &PerWorker| w.redis.lock().values().filter(|c| c.about.lock().tracking.is_some()).count();
+        self.workers.iter().map(tracking).sum()
+    }
+
     /// The Redis connection with this id.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.workers.iter().find_map(|w| w.redis.lock().get(&id).cloned())

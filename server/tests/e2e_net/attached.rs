@@ -74,8 +74,9 @@ fn subscriptions_in_resp3_leave_the_connection_free() {
 
 #[test]
 fn what_comes_unasked_comes_without_replies_as_well() {
-    at_both_doors(&[], |_, port| {
+    at_both_doors(&[], |redis, port| {
         for (mut reads, push) in [(connect(port), "*"), (hello(port), ">")] {
+            wait_until("nobody else to be subscribed", || redis.command(&["PUBLISH", "c", ""]).int() == 0);
             let mut writes = connect(port);
             let frame =
                 |kind: &str, count: u8| format!("{push}3\r\n${}\r\n{kind}\r\n$1\r\nc\r\n:{count}\r\n", kind.len());
@@ -297,6 +298,7 @@ fn a_subscriber_that_does_not_read_is_cut_off() {
         let crate::common::Reply::Bulk(Some(info)) = client.command(&["INFO", "stats"]) else { panic!("INFO is text") };
         String::from_utf8(info).unwrap().contains("client_output_buffer_limit_disconnections:1\r\n")
     });
+    assert_eq!(larder.metric("larder_backlog_cutoffs_total"), 1.0);
     // A reset is an end as well.
     let _ = std::io::Read::read_to_end(&mut slow, &mut Vec::new());
     expect_end(&mut slow);

@@ -384,6 +384,17 @@ fn trackers_and_subscriptions_are_counted() {
         talks.pop();
         wait_until("one to be left", || count("tracking_clients") == before + 1);
     });
+    let redis = RedisServer::start();
+    for args in [vec!["--threads", "2"], vec!["--source", &redis.url()]] {
+        let larder = Larder::start(&args);
+        let (mut talk, mut writer) = (Talk::resp3(larder.redis), Talk::new(larder.redis));
+        talk.say(&["CLIENT TRACKING ON", "GET k", "SUBSCRIBE c"], "+OK _ >3 $9 subscribe $1 c :1");
+        writer.say(&["SET k 1", "PUBLISH c m", "DEL k"], "+OK :1 :1");
+        talk.hears(">2 $10 invalidate *1 $1 k");
+        talk.hears(">3 $7 message $1 c $1 m");
+        let sent = ["clients", "invalidations_total"].map(|name| larder.metric(&format!("larder_tracking_{name}")));
+        assert_eq!((sent, larder.metric("larder_pubsub_messages_total")), ([1.0, 1.0], 1.0), "{args:?}");
+    }
     let larder = Larder::start(&["--threads", "2"]);
     let mut admin = larder.client();
     let mut counts = || {
@@ -395,6 +406,8 @@ fn trackers_and_subscriptions_are_counted() {
     talk.hears("*3 $9 subscribe $1 a :1 *3 $9 subscribe $1 b :2 *3 $9 subscribe $1 c :3");
     talk.hears("*3 $10 psubscribe $2 p* :4 *3 $10 psubscribe $2 q* :5 *3 $10 ssubscribe $1 s :1 *2 $4 pong $4 over");
     assert_eq!(counts(), [3, 2, 1, 1]);
+    let subscribed = ["channel", "pattern", "shard"].map(|kind| format!("larder_pubsub_subscribed{{kind=\"{kind}\"}}"));
+    assert_eq!(subscribed.map(|name| larder.metric(&name)), [3.0, 2.0, 1.0]);
     drop(talk);
     wait_until("they are gone", || counts() == [0; 4]);
 }

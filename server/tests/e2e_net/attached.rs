@@ -271,9 +271,13 @@ fn a_client_with_a_connection_of_its_own_may_change_the_protocol() {
         send(&mut stream, &["SELECT 0", "HGETALL h"]);
         expect(&mut stream, b"+OK\r\n%1\r\n$1\r\nf\r\n$1\r\nv\r\n");
         // The connection that was given back is not taken for one of the other protocol.
-        for (mut other, map) in [(connect(port), "*2"), (self::hello(port), "%1")] {
-            send(&mut other, &["WATCH k", "HGETALL h", "UNWATCH"]);
-            expect(&mut other, format!("+OK\r\n{map}\r\n$1\r\nf\r\n$1\r\nv\r\n+OK\r\n").as_bytes());
+        // Two of each: one on each core.
+        let (mut resp2, mut resp3) = ([connect(port), connect(port)], [self::hello(port), self::hello(port)]);
+        for (other, map) in
+            resp2.iter_mut().map(|other| (other, "*2")).chain(resp3.iter_mut().map(|other| (other, "%1")))
+        {
+            send(other, &["WATCH k", "HGETALL h", "UNWATCH"]);
+            expect(other, format!("+OK\r\n{map}\r\n$1\r\nf\r\n$1\r\nv\r\n+OK\r\n").as_bytes());
         }
     });
 }

@@ -16,7 +16,7 @@ COHERENCE_SECONDS ?= 60
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench soak check-coherence check-differential FORCE
+.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-verify soak check-coherence check-differential FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -92,6 +92,10 @@ bench: $(TARGET)/release/larder-bench ## Larder beside redis-server, memcached a
 	$< memory
 	$< engine
 	$< server --larder $(TARGET)/release/larder
+
+bench-verify: $(TARGET)/release/larder-bench ## Is the load generator honest? Against arithmetic, wrk, redis-benchmark; its page in Chromium
+	tests/tools bench
+	$< verify
 
 soak: $(TARGET)/release/larder-bench ## Ten minutes of reads and writes while the source is killed and restarted
 	tests/tools bench

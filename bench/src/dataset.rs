@@ -24,7 +24,7 @@ impl Dataset {
         out.clear();
         let high = mix(number);
         if self.key_size == 36 {
-            uuid(high, mix(high ^ KEY), out);
+            uuid_of(number, out);
             return;
         }
         let mut word = high;
@@ -69,9 +69,11 @@ fn push_hex(word: u64, digits: usize, out: &mut Vec<u8>) {
     out.extend((0..digits).map(|i| b"0123456789abcdef"[(word >> (60 - 4 * i)) as usize & 15]));
 }
 
-fn uuid(high: u64, low: u64, out: &mut Vec<u8>) {
+/// Appends the UUID (version 4) that belongs to a number.
+pub(crate) fn uuid_of(number: u64, out: &mut Vec<u8>) {
+    let high = mix(number);
+    let low = (mix(high ^ KEY) & !(3 << 62)) | (2 << 62);
     let high = (high & !0xf000) | 0x4000;
-    let low = (low & !(3 << 62)) | (2 << 62);
     push_hex(high, 8, out);
     out.push(b'-');
     push_hex(high << 32, 4, out);

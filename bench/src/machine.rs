@@ -34,11 +34,17 @@ impl Process {
 
     /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15; resolution 10 ms).
     pub(crate) fn cpu_time(self) -> anyhow::Result<Duration> {
-        parse_cpu_time(&self.read("stat")?)
+        parse_cpu_time(&self.read("stat")?, 14)
     }
 }
 
-fn parse_cpu_time(stat: &str) -> anyhow::Result<Duration> {
+/// User and system CPU time of all children of this process that have ended (`stat`, fields 16 and 17; resolution 10 ms).
+pub(crate) fn ended_children_cpu_time() -> anyhow::Result<Duration> {
+    parse_cpu_time(&Process::Own.read("stat")?, 16)
+}
+
+/// The sum of the field with this number and the one after it.
+fn parse_cpu_time(stat: &str, first: usize) -> anyhow::Result<Duration> {
     // Field 2 is the program's name in brackets and may hold blanks and brackets itself; what follows the last bracket is regular.
     let regular = stat.rsplit_once(')').with_context(|| format!("stat reads {stat:?}"))?.1;
     let field = |number: usize| -> anyhow::Result<u64> {
@@ -48,7 +54,7 @@ fn parse_cpu_time(stat: &str) -> anyhow::Result<Duration> {
             .and_then(|ticks| ticks.parse().ok())
             .with_context(|| format!("field {number} of stat is missing or no number: {stat:?}"))
     };
-    let ticks = field(14)? + field(15)?;
+    let ticks = field(first)? + field(first + 1)?;
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
@@ -95,9 +101,10 @@ mod tests {
     #[test]
     fn cpu_time_is_found_behind_a_hostile_name() {
         let ticks = rustix::param::clock_ticks_per_second();
-        let stat = format!("7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 {} {ticks} 0 0 20", 2 * ticks);
-        assert_eq!(parse_cpu_time(&stat).expect("well-formed"), Duration::from_secs(3));
-        assert!(parse_cpu_time("7 (a) S 1").is_err());
+        let stat = format!("7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 {} {ticks} 0 {ticks} 20", 2 * ticks);
+        assert_eq!(parse_cpu_time(&stat, 14).expect("well-formed"), Duration::from_secs(3));
+        assert_eq!(parse_cpu_time(&stat, 16).expect("well-formed"), Duration::from_secs(1));
+        assert!(parse_cpu_time("7 (a) S 1", 14).is_err());
     }
 
     #[test]

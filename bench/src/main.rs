@@ -7,13 +7,19 @@ mod contender;
 mod dataset;
 mod engine;
 mod hit_ratio;
+mod load;
 mod machine;
 mod memory;
+mod page;
+mod record;
+mod replay;
 mod report;
+mod run;
 mod servers;
 mod soak;
 mod stamp;
 mod trace;
+mod verify;
 mod wire;
 
 use clap::Parser;
@@ -23,23 +29,34 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "larder-bench", version)]
 enum Program {
+    // By far the largest of them.
+    Run(Box<run::Args>),
+    Record(record::Args),
+    Replay(Box<replay::Args>),
+    Report(page::Args),
     HitRatio(hit_ratio::Args),
     Memory(memory::Args),
     Engine(engine::Args),
     Bound(bound::Args),
     Server(compare::Args),
     Soak(soak::Args),
+    Verify(verify::Args),
 }
 
 fn main() -> ExitCode {
     let out = &mut std::io::stdout();
     let result = match Program::parse() {
+        Program::Run(args) => run::run(&args, out),
+        Program::Record(args) => record::run(&args, out),
+        Program::Replay(args) => replay::run(&args, out),
+        Program::Report(args) => page::run(&args),
         Program::HitRatio(args) => hit_ratio::run(&args, out),
         Program::Memory(args) => memory::run(&args, out),
         Program::Engine(args) => engine::run(&args, out),
         Program::Bound(args) => bound::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
         Program::Soak(args) => soak::run(&args, out),
+        Program::Verify(args) => verify::run(&args, out),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

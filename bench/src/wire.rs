@@ -175,7 +175,13 @@ impl Http {
 
     /// `GET path`.
     pub(crate) fn get(&mut self, path: &str) -> anyhow::Result<Answer> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n");
+        self.ask("GET", path)
+    }
+
+    /// A request without a body.
+    pub(crate) fn ask(&mut self, method: &str, path: &str) -> anyhow::Result<Answer> {
+        let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: bench\r\n{length}\r\n");
         self.0.output.extend_from_slice(request.as_bytes());
         self.answer()
     }

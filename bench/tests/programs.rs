@@ -1,6 +1,10 @@
 //! The program as a user runs it: a process of its own, because it measures itself.
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    process::{Command, Output},
+};
 
 fn larder_bench(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder-bench"));
@@ -54,4 +58,84 @@ fn mistakes_are_answered_with_what_to_do() {
     assert!(complaint(&["memory", "--key-size", "3"]).contains("--key-size 3 is below 16"));
     assert!(complaint(&["memory", "--in-process", "nope"]).contains("quick_cache"));
     assert!(complaint(&["engine", "--threads", "1000000"]).contains("--threads"));
+    assert!(complaint(&["run", "--url", "localhost"]).contains("scheme"));
+    assert!(complaint(&["run", "--url", "redis://127.0.0.1:1", "--op", "gett"]).contains("mget"));
+    assert!(complaint(&["run", "--url", "redis://127.0.0.1:1", "--threads", "2"]).contains("--connections 1"));
+    assert!(complaint(&["replay", "/nowhere/a.ops", "--url", "redis://127.0.0.1:1"]).contains("/nowhere/a.ops"));
+}
+
+/// A server of the Redis protocol that answers every request with OK; lives as long as the test.
+fn ok_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut input = [0; 65536];
+                while let Ok(count @ 1..) = stream.read(&mut input) {
+                    let requests = input[..count].iter().filter(|&&byte| byte == b'*').count();
+                    if stream.write_all(&b"+OK\r\n".repeat(requests)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_run_ends_with_one_object_that_pages_are_made_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    let (url, saved, page, log) = (ok_server(), path("a.json"), path("a.html"), path("a.hlog"));
+    let options = "--op mix:get=90,set=10 --keys 100 --key key:{n} --dist zipf:0.99 --value-size 64 --rate 2000 --connections 2 \
+                   --pipeline 4 --duration 500ms --json";
+    let mut arguments = vec!["run", "--url", &url, "--save", &saved, "--report", &page, "--hdr-log", &log];
+    arguments.extend(options.split_ascii_whitespace());
+    let rows = rows(&larder_bench(&arguments));
+    let result = rows.last().expect("one line");
+    assert_eq!((&result["requests"], &result["target_rate"]), (&1000.into(), &2000.0.into()));
+    for kind in ["connect", "timeout", "closed", "protocol", "server", "http_4xx", "http_5xx"] {
+        assert_eq!(result["errors"][kind], 0, "{kind}");
+    }
+    for times in ["latency_ms", "service_ms"] {
+        for name in ["p50", "p90", "p99", "p999", "p9999", "max", "mean"] {
+            assert!(result[times][name].as_f64().expect(name) > 0.0, "{times} {name}");
+        }
+    }
+    assert!(result["client_saturated"].is_boolean());
+    let seconds = result["duration_s"].as_f64().expect("a number");
+    assert!((0.5..1.0).contains(&seconds), "{seconds}");
+    let both = path("both.html");
+    assert!(larder_bench(&["report", &saved, &saved, "--out", &both]).status.success());
+    let read = |path: &str| std::fs::read_to_string(path).expect("written");
+    assert_eq!((read(&page).matches("<svg").count(), read(&both).matches("<svg").count()), (3, 4));
+    assert!(read(&log).contains("Tag=latency"));
+    let table = larder_bench(&["run", "--url", &url, "--requests", "100"]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("closed loop") && table.contains("p99.999") && table.contains("queue"), "{table}");
+}
+
+#[test]
+fn a_ramp_shows_its_steps() {
+    let url = ok_server();
+    let ramp = ["--ramp", "connections:1..4", "--slo", "10s", "--duration", "100ms", "--json"];
+    let rows = rows(&larder_bench(&[&["run", "--url", &url], &ramp[..]].concat()));
+    let steps = rows[0]["ramp"]["steps"].as_array().expect("steps");
+    assert_eq!(steps.iter().map(|step| step["connections"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2), Some(4)]);
+    assert_eq!(rows[0]["ramp"]["knee"]["throughput"], rows[0]["throughput"]);
+}
+
+#[test]
+fn a_trace_is_played_on_two_servers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("t.ops");
+    // get 0, 1 ms later set 1 (5 bytes), 1 ms later del 0.
+    std::fs::write(&trace, b"LARDOPS1\x00\x00\x00\x01\xe8\x07\x01\x05\x02\xe8\x07\x00").expect("written");
+    let trace = trace.to_str().expect("a plain path");
+    let (first, second) = (ok_server(), ok_server());
+    let rows = rows(&larder_bench(&["replay", trace, "--url", &first, "--against", &second, "--json"]));
+    assert_eq!((&rows[0]["requests"], &rows[0]["against"]["requests"]), (&3.into(), &3.into()));
+    assert_eq!((&rows[0]["url"], &rows[0]["against"]["url"]), (&first.into(), &second.into()));
 }

@@ -42,12 +42,15 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A value and its expiry.
+type Held = (Vec<u8>, Option<Millis>);
+
 /// What the cache may hold: everything written, with its expiry. In modes without eviction it must hold exactly that.
 #[derive(Default)]
 struct Model {
-    entries: HashMap<Vec<u8>, (Vec<u8>, Option<Millis>)>,
+    entries: HashMap<Vec<u8>, Held>,
     /// What was derived from keys since they last changed, by key and name.
-    derived: HashMap<(Vec<u8>, u8), (Vec<u8>, Option<Millis>)>,
+    derived: HashMap<(Vec<u8>, u8), Held>,
     serial: u8,
 }
 

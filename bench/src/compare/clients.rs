@@ -4,6 +4,7 @@ use anyhow::{Context, ensure};
 use std::{
     net::SocketAddr,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 /// Connections that a load keeps open.
@@ -11,15 +12,29 @@ const CONNECTIONS: &str = "50";
 
 /// What a client did.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Done {
+pub(crate) struct Done {
     /// Requests that were answered.
-    pub(super) requests: u64,
+    pub(crate) requests: u64,
     /// Requests per second.
-    pub(super) per_second: f64,
+    pub(crate) per_second: f64,
+}
+
+/// What a command printed, and the CPU time (user and system) that it took; resolution 10 ms.
+#[derive(Debug)]
+pub(crate) struct Ran<T> {
+    pub(crate) result: T,
+    pub(crate) cpu: Duration,
+}
+
+/// Runs a client while no other child of this process ends, and takes its CPU time.
+pub(crate) fn with_cpu<T>(client: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Ran<T>> {
+    let before = machine::ended_children_cpu_time()?;
+    let result = client()?;
+    Ok(Ran { result, cpu: machine::ended_children_cpu_time()? - before })
 }
 
 /// redis-benchmark: a command in which `__rand_int__` stands for `000000000000` to one below `keys`, at random, `pipeline` at a time.
-pub(super) fn redis_benchmark(
+pub(crate) fn redis_benchmark(
     core: usize,
     address: SocketAddr,
     keys: u64,
@@ -42,9 +57,20 @@ fn parse_csv(text: &str) -> Option<f64> {
 }
 
 /// wrk: GET of one URL for some seconds. An answer that is not 2xx, or a failed connection, is an error.
-pub(super) fn wrk(core: usize, address: SocketAddr, path: &str, seconds: u64) -> anyhow::Result<Done> {
+pub(crate) fn wrk(core: usize, address: SocketAddr, path: &str, seconds: u64) -> anyhow::Result<Done> {
+    wrk_with(core, address, path, seconds, &[])
+}
+
+/// The same, with more options.
+pub(crate) fn wrk_with(
+    core: usize,
+    address: SocketAddr,
+    path: &str,
+    seconds: u64,
+    more: &[&str],
+) -> anyhow::Result<Done> {
     let mut command = Command::new(require("wrk")?);
-    command.args(["-t", "1", "-c", CONNECTIONS, "-d", &format!("{seconds}s")]);
+    command.args(["-t", "1", "-c", CONNECTIONS, "-d", &format!("{seconds}s")]).args(more);
     command.arg(format!("http://{address}{path}"));
     let text = output(core, &mut command)?;
     ensure!(!text.contains("Non-2xx") && !text.contains("Socket errors"), "wrk met errors: {text}");
@@ -58,7 +84,8 @@ fn parse_wrk(text: &str) -> Option<Done> {
     Some(Done { requests: requests.parse().ok()?, per_second: per_second.trim().parse().ok()? })
 }
 
-fn output(core: usize, command: &mut Command) -> anyhow::Result<String> {
+/// Runs a command to its end, on one core; what it printed.
+pub(crate) fn output(core: usize, command: &mut Command) -> anyhow::Result<String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let name = command.get_program().to_string_lossy().into_owned();
     let child = machine::spawn_on(Some(core), command).with_context(|| format!("cannot start {name}"))?;

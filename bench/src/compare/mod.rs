@@ -1,5 +1,5 @@
 //! `larder-bench server`: larder against redis-server and nginx, by CPU time per request and by throughput.
-mod clients;
+pub(crate) mod clients;
 mod rivals;
 #[cfg(test)]
 mod tests;

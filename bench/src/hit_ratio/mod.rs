@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Trace file; may end in .zst or .xz
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// How the trace is written; without it the name tells: .lis (arc), .trace (cache2k), .u64
+    /// How the trace is written; without it the name tells: .lis (arc), .trace (cache2k), .u64, .ops
     #[arg(long)]
     format: Option<Format>,
     /// Capacities in entries

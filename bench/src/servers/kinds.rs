@@ -69,6 +69,11 @@ pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<
 /// nginx at its best for small static files, given as (name, bytes): one process, open-file cache, no sendfile (which is slower for small
 /// files), no log, connections kept for ever.
 pub(crate) fn nginx(core: Option<usize>, files: &[(&str, &[u8])]) -> anyhow::Result<Server> {
+    nginx_with(core, files, "")
+}
+
+/// The same, with more directives.
+pub(crate) fn nginx_with(core: Option<usize>, files: &[(&str, &[u8])], more: &str) -> anyhow::Result<Server> {
     let address = free_port()?;
     let folder = tempfile::tempdir()?;
     fs::create_dir(folder.path().join("root"))?;
@@ -83,6 +88,7 @@ pub(crate) fn nginx(core: Option<usize>, files: &[(&str, &[u8])]) -> anyhow::Res
              keepalive_timeout 3600s; keepalive_requests 1000000000;
              open_file_cache max=1000 inactive=3600s; open_file_cache_valid 3600s; open_file_cache_min_uses 1;
              client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+             {more}
              server {{ listen {address} backlog=1024; root root; }}
          }}\n"
     );

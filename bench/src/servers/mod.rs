@@ -5,7 +5,7 @@ mod kinds;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use kinds::{larder, memcached, nginx, redis, restart_redis};
+pub(crate) use kinds::{larder, memcached, nginx, nginx_with, redis, restart_redis};
 
 use crate::machine::{self, Process};
 use anyhow::{Context, bail, ensure};

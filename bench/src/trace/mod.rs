@@ -2,14 +2,19 @@
 //!
 //! ```text
 //! file -> zstd | xz | as is -> records (ARC text, cache2k, u64) -> keys
+//!                          └-> recorded operations (ops), with their times and sizes -> keys of what was read
 //! ```
 //! A trace is never held in memory: each replay opens it anew. Traces are downloads, hence not trusted: the length of a line, the run
 //! of keys that one line stands for and the decoders' windows are bounded, and a trace that ends within a record is an error.
+mod operations;
 mod records;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Context, bail};
+pub(crate) use operations::{Kind, Operation, Writer};
+
+use anyhow::{Context, bail, ensure};
+use operations::Reader;
 use records::Records;
 use std::{
     ffi::OsStr,
@@ -27,6 +32,8 @@ pub(crate) enum Format {
     Cache2k,
     /// Little-endian 64-bit numbers
     U64,
+    /// Operations recorded from a Larder (`larder-bench record`): what was read counts
+    Ops,
 }
 
 /// A trace file whose format is known.
@@ -46,12 +53,15 @@ pub(crate) struct Summary {
 }
 
 impl Trace {
-    /// A trace of the given format, or of the one that its name tells: `.lis`, `.trace` or `.u64`, each perhaps followed by `.zst` or `.xz`.
+    /// A trace of the given format, or of the one that its name tells: `.lis`, `.trace`, `.u64` or `.ops`, each perhaps followed by `.zst` or `.xz`.
     pub(crate) fn new(path: &Path, format: Option<Format>) -> anyhow::Result<Trace> {
         let format = match format {
             Some(format) => format,
             None => guess(path).with_context(|| {
-                format!("the name of {} does not tell its format (.lis, .trace, .u64): give --format", path.display())
+                format!(
+                    "the name of {} does not tell its format (.lis, .trace, .u64, .ops): give --format",
+                    path.display()
+                )
             })?,
         };
         Ok(Trace { path: path.to_owned(), format })
@@ -67,8 +77,24 @@ impl Trace {
     pub(crate) fn keys(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<u64>> + use<>> {
         let path = self.path.clone();
         let input = open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let records = Records::new(input, self.format);
+        let records: Box<dyn Iterator<Item = anyhow::Result<u64>>> = match self.format {
+            Format::Ops => Box::new(Reader::new(input).filter_map(|operation| match operation {
+                Ok(Operation { kind: Kind::Get, key, .. }) => Some(Ok(key)),
+                Ok(_) => None,
+                Err(error) => Some(Err(error)),
+            })),
+            format => Box::new(Records::new(input, format)),
+        };
         Ok(records.map(move |key| key.with_context(|| format!("cannot read on in {}", path.display()))))
+    }
+
+    /// The operations from the beginning.
+    pub(crate) fn operations(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Operation>> + Send + use<>> {
+        let path = self.path.clone();
+        ensure!(self.format == Format::Ops, "{} holds keys only, not operations with their times", path.display());
+        let input = open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let operations = Reader::new(input);
+        Ok(operations.map(move |item| item.with_context(|| format!("cannot read on in {}", path.display()))))
     }
 
     /// Reads the whole trace once: counts, and reports a damaged trace before anything is measured with it.
@@ -99,11 +125,12 @@ fn guess(path: &Path) -> Option<Format> {
         "lis" => Some(Format::Arc),
         "trace" => Some(Format::Cache2k),
         "u64" => Some(Format::U64),
+        "ops" => Some(Format::Ops),
         _ => None,
     }
 }
 
-fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     /// As the zstd tools have it by default: a frame that wants a larger window is refused.
     const ZSTD_WINDOW_LOG: u32 = 27;
     /// Enough for the dictionary of `xz -9` (64 MiB).

@@ -31,6 +31,7 @@ impl<R: BufRead> Records<R> {
             Format::Arc => self.arc()?,
             Format::Cache2k => self.word()?.map(|word| u32::from_be_bytes(word).into()),
             Format::U64 => self.word()?.map(u64::from_le_bytes),
+            Format::Ops => bail!("operations are not read as keys"),
         })
     }
 

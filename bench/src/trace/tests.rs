@@ -17,6 +17,16 @@ fn write(keys: &[u64], format: Format) -> Vec<u8> {
         Format::Arc => keys.iter().flat_map(|k| format!("{k} 1 0 0\n").into_bytes()).collect(),
         Format::Cache2k => keys.iter().flat_map(|&k| (k as u32).to_be_bytes()).collect(),
         Format::U64 => keys.iter().flat_map(|k| k.to_le_bytes()).collect(),
+        Format::Ops => {
+            let mut writer = Writer::new(Vec::new()).expect("a vector");
+            for &key in keys {
+                // Each is written, read and removed: what was read counts.
+                for kind in [Kind::Set(5), Kind::Get, Kind::Del] {
+                    writer.write(Operation { at: 0, kind, key }).expect("a vector");
+                }
+            }
+            writer.finish().expect("a vector")
+        }
     }
 }
 
@@ -77,7 +87,9 @@ proptest! {
 #[test]
 fn files_read_back_whatever_their_name_says() {
     let keys: Vec<u64> = (0..5000).map(|i| i * i % 1009).collect();
-    for (format, name) in [(Format::Arc, "t.lis"), (Format::Cache2k, "t.trace"), (Format::U64, "t.u64")] {
+    for (format, name) in
+        [(Format::Arc, "t.lis"), (Format::Cache2k, "t.trace"), (Format::U64, "t.u64"), (Format::Ops, "t.ops")]
+    {
         for suffix in ["", ".zst", ".xz"] {
             let name = format!("{name}{suffix}");
             with_file(&name, &write(&keys, format), |path| {

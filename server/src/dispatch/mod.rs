@@ -54,6 +54,7 @@ use crate::{
         resp::{Args, Reply},
     },
     read::Fetch,
+    telemetry::Operation,
 };
 use call::Call;
 use command::{Run, Transaction};
@@ -96,7 +97,7 @@ pub fn begin(
     }
     match find_for(*args) {
         Found::Command(command) if !session.is_unusual() && command.takes(args.len()) => {
-            count(worker, session, command);
+            count(worker, session, command, *args);
             let call = &mut Call {
                 worker,
                 command,
@@ -264,7 +265,7 @@ fn unusual(
             return Flow::Behind;
         }
         Ok(command) => {
-            count(worker, session, command);
+            count(worker, session, command, *args);
             let call = &mut Call {
                 worker,
                 command,
@@ -352,13 +353,33 @@ fn fail_early(worker: &Worker, session: &mut Session, found: Found, fault: &Faul
 
 /// Notes a command that is carried out.
 #[inline]
-fn count(worker: &Worker, session: &Session, command: &Command) {
+fn count(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) {
     worker.counters.redis_commands.add(1);
+    // What a transaction queues is noted when it runs.
+    if worker.app.telemetry.tap.is_on() && session.multi.is_none() {
+        note(worker, command, args);
+    }
     // Those that are forwarded are the source's to count.
     if !matches!(command.run, Run::Forward) {
         worker.app.calls.count(worker.id, command);
         session.client.command.store(command.index, Relaxed);
     }
+}
+
+/// Shows a command to who records operations: what reads a key is a get, what removes it a del, what else writes it a set of as many bytes
+/// as its longest argument behind the keys has.
+#[cold]
+fn note(worker: &Worker, command: &Command, args: Args<'_>) {
+    let keys = command.keys.of(args);
+    let operation = match command.name {
+        "del" | "unlink" | "getdel" => Operation::Del,
+        _ if command.flags.has(Flags::WRITE) => {
+            let values = args.from(usize::from(command.keys.first) + 1);
+            Operation::Set(values.map(<[u8]>::len).max().unwrap_or(0))
+        }
+        _ => Operation::Get,
+    };
+    keys.for_each(|key| worker.app.telemetry.tap.note(worker.id, operation, key));
 }
 
 /// What a browser that was lured here would say: Redis hangs up.

@@ -246,7 +246,7 @@ impl Call<'_> {
         args: Args<'_>,
         run: impl FnOnce(&mut Call<'_>) -> Result<Flow, Fault>,
     ) -> Flow {
-        super::count(self.worker, self.session, command);
+        super::count(self.worker, self.session, command, args);
         let resp3 = self.session.resp3;
         let mut call = Call {
             worker: self.worker,

@@ -23,6 +23,7 @@ use crate::{
         output::Output,
     },
     read::{Begun, Fetch},
+    telemetry::Operation,
 };
 use bytes::Bytes;
 use http::Response;
@@ -287,6 +288,7 @@ impl Fast<'_> {
         }
         let group = &worker.groups[0];
         let instance = worker.app.instance;
+        worker.app.telemetry.tap.note(worker.id, Operation::Get, key);
         let found = group.begin(group.cache.key(key), now, &mut self.batch, |entry| {
             reading.write_hit(output, &entry, now, instance, date)
         });

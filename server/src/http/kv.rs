@@ -12,6 +12,7 @@ use crate::{
     proto::http::{etag::Tags, target},
     read::{Begun, Group},
     source::SourceError,
+    telemetry::Operation,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -29,6 +30,11 @@ impl Call<'_> {
     /// The key in the query; `None` if there is none.
     fn key_parameter(&self) -> Option<Result<Cow<'_, [u8]>, Problem>> {
         target::parameter(self.query, "key").map(|raw| decode(raw, target::decode_query))
+    }
+
+    /// Shows an operation to who records them.
+    pub(super) fn note(&self, operation: Operation, key: &[u8]) {
+        self.worker.app.telemetry.tap.note(self.worker.id, operation, key);
     }
 
     /// Is this within the limits of a key?
@@ -88,6 +94,7 @@ pub(super) async fn get(call: &Call<'_>, reading: Reading) -> Response<Body> {
         },
         Reading::Lookup | Reading::Text => Preconditions::default(),
     };
+    call.note(Operation::Get, &key);
     match read(call.group, &key, call.now).await {
         Read::Found(about, value) => {
             let instance = call.worker.app.instance;
@@ -207,6 +214,7 @@ impl<'r> Put<'r> {
     /// Stores the value: 201 for a key that had no entry, 204 otherwise.
     pub(super) async fn run(self, call: &Call<'_>, value: Bytes) -> Result<Response<Body>, Problem> {
         let instance = call.worker.app.instance;
+        call.note(Operation::Set(value.len()), &self.key);
         // The body may have taken its time.
         let expiry = self.ttl.map(|ttl| clock::now().saturating_add(ttl.as_millis() as u64));
         let stored = if self.preconditions.is_empty() {
@@ -251,6 +259,7 @@ fn ttl(query: &[u8]) -> Result<Option<Duration>, Problem> {
 /// `DELETE`: 204, or 404 if there was no such key.
 pub(super) async fn delete(call: &Call<'_>) -> Result<Response<Body>, Problem> {
     let key = call.key()?;
+    call.note(Operation::Del, &key);
     let preconditions = Preconditions::parse(call.headers)?;
     let instance = call.worker.app.instance;
     let deleted = if preconditions.is_empty() {

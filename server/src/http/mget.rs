@@ -9,6 +9,7 @@ use super::{
 use crate::{
     proto::http::text::Sink,
     read::{Begun, Group},
+    telemetry::Operation,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -51,6 +52,7 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
     let mut slots = Vec::with_capacity(keys.len());
     for key in &keys {
         call.check_key(key)?;
+        call.note(Operation::Get, key);
         let key = group.cache.key(key);
         let begun = group.begin(key, call.now, &mut batch, |entry| entry.value.to_bytes());
         slots.push(match begun {

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     app::App,
     config::LogLevel,
+    proto::http::target,
     telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
 };
 use http::{HeaderValue, Response, StatusCode, header};
@@ -109,6 +110,18 @@ pub(super) fn set_log_level(context: &Context, body: &[u8]) -> Result<Response<B
     })?;
     context.worker.app.telemetry.logs.set_level(level);
     Ok(log_level(context))
+}
+
+/// `POST /v1/record?sample=0.1`: the operations of this share of the keys since the last such request, as [`Tap`](telemetry::Tap) writes them.
+pub(super) fn record(context: &Context, query: &[u8]) -> Result<Response<Body>, Problem> {
+    let text = target::parameter(query, "sample").map_or("1".into(), String::from_utf8_lossy);
+    let sample = text.parse().ok().filter(|sample| *sample > 0.0 && *sample <= 1.0);
+    let sample = sample.ok_or_else(|| {
+        Problem::of(Kind::BadParameter, format!("`sample`: {text:?} is no share above 0 and up to 1"))
+    })?;
+    let mut response = Response::new(Body::full(context.worker.app.telemetry.tap.take(sample)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    Ok(response)
 }
 
 #[cfg(test)]

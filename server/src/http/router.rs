@@ -45,6 +45,7 @@ enum Handler {
     OpenApi,
     LogLevel,
     SetLogLevel,
+    Record,
 }
 
 const fn route(method: Method, pattern: &'static str, on: On, handler: Handler) -> Route {
@@ -52,7 +53,7 @@ const fn route(method: Method, pattern: &'static str, on: On, handler: Handler) 
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 20] = [
+pub(super) static ROUTES: [Route; 21] = [
     route(Method::GET, "/v1/kv/{key}", On::Native, Handler::Read(Reading::Kv)),
     route(Method::PUT, "/v1/kv/{key}", On::Native, Handler::Put),
     route(Method::DELETE, "/v1/kv/{key}", On::Native, Handler::Delete),
@@ -73,6 +74,7 @@ pub(super) static ROUTES: [Route; 20] = [
     route(Method::GET, "/openapi.json", On::Both, Handler::OpenApi),
     route(Method::GET, "/v1/log-level", On::Admin, Handler::LogLevel),
     route(Method::PUT, "/v1/log-level", On::Admin, Handler::SetLogLevel),
+    route(Method::POST, "/v1/record", On::Admin, Handler::Record),
 ];
 
 impl Route {
@@ -196,6 +198,7 @@ where
         Handler::Stats => Ok(observe::stats(context)),
         Handler::OpenApi => Ok(observe::openapi()),
         Handler::LogLevel => Ok(observe::log_level(context)),
+        Handler::Record => observe::record(context, query),
         Handler::SetLogLevel => observe::set_log_level(context, &input::read(body, small).await?),
     }
 }

@@ -15,6 +15,7 @@ mod histogram;
 mod json;
 mod logs;
 mod process;
+mod tap;
 mod text;
 
 pub use counters::{Counter, Counters, Sums};
@@ -23,6 +24,7 @@ pub use histogram::{Distribution, Histogram};
 pub use json::json;
 pub use logs::Logs;
 pub use process::Process;
+pub use tap::{Operation, Tap};
 pub use text::text;
 
 use larder_engine::Stats;
@@ -37,6 +39,8 @@ use std::{
 pub struct Telemetry {
     /// The level of the logs.
     pub logs: Logs,
+    /// What is recorded of the operations, if anybody does.
+    pub tap: Tap,
     started: Instant,
     started_at: SystemTime,
     /// One for each worker, and the last for the control thread.
@@ -50,6 +54,7 @@ impl Telemetry {
     pub fn new(workers: usize, logs: Logs) -> Telemetry {
         Telemetry {
             logs,
+            tap: Tap::new(workers),
             started: Instant::now(),
             started_at: SystemTime::now(),
             threads: (0..=workers).map(|_| Arc::default()).collect(),

@@ -180,3 +180,48 @@ fn the_log_level_changes_at_run_time() {
     assert_eq!(curl(&[&url]).text(), r#"{"level":"error"}"#);
     assert_eq!(curl(&[&format!("http://127.0.0.1:{}/v1/log-level", larder.http)]).status, 404);
 }
+
+/// The kinds of the operations that were recorded, with the bytes of writes, and how many keys they are of.
+fn recorded(answer: &Answer) -> (Vec<(u8, u32)>, usize) {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.body[..8], [0; 8], "none was lost");
+    let mut records: Vec<&[u8]> = answer.body[8..].chunks_exact(24).collect();
+    records.sort_by_key(|record| u64::from_le_bytes(record[..8].try_into().unwrap()));
+    let keys: std::collections::BTreeSet<&[u8]> = records.iter().map(|record| &record[8..16]).collect();
+    let kind = |record: &&[u8]| (record[20], u32::from_le_bytes(record[16..20].try_into().unwrap()));
+    (records.iter().map(kind).collect(), keys.len())
+}
+
+#[test]
+fn operations_are_recorded_for_who_asks() {
+    let larder = Larder::start(&[]);
+    let record =
+        |sample: &str| curl(&["-X", "POST", &format!("http://127.0.0.1:{}/v1/record?sample={sample}", larder.admin)]);
+    let kv = format!("http://127.0.0.1:{}/v1/kv/a", larder.http);
+    let mut client = larder.client();
+    assert_eq!(client.command(&["SET", "a", "before"]), Reply::ok());
+    assert_eq!(recorded(&record("1")), (vec![], 0));
+    curl_with(b"12345", &["-X", "PUT", "--data-binary", "@-", &kv]);
+    curl(&[&kv]);
+    // Not for the fast path.
+    curl(&["--http2-prior-knowledge", &kv]);
+    curl_with(b"{\"keys\":[\"a\",\"b\"]}", &["--data-binary", "@-", &kv.replace("kv/a", "mget")]);
+    curl(&["-X", "DELETE", &kv]);
+    let by_http = vec![(1, 5), (0, 0), (0, 0), (0, 0), (0, 0), (2, 0)];
+    assert_eq!(recorded(&record("1")), (by_http, 2));
+    for command in
+        [&["SET", "a", "1234567", "EX", "10"][..], &["GET", "a"], &["MGET", "a", "c"], &["PING"], &["DEL", "a", "c"]]
+    {
+        client.command(command);
+    }
+    for command in [&["MULTI"][..], &["SET", "a", "12"], &["EXEC"]] {
+        client.command(command);
+    }
+    let by_redis = vec![(1, 7), (0, 0), (0, 0), (0, 0), (2, 0), (2, 0), (1, 2)];
+    assert_eq!(recorded(&record("1")), (by_redis, 2));
+    for wrong in ["0", "2", "x"] {
+        assert_eq!(record(wrong).status, 400, "{wrong}");
+    }
+    let native = format!("http://127.0.0.1:{}/v1/record", larder.http);
+    assert_eq!(curl(&["-X", "POST", &native]).status, 404);
+}

@@ -1,0 +1,96 @@
+//! `larder-bench replay`: plays recorded operations on schedule, against one server or two.
+use crate::{
+    load::{
+        Client, Plan, Played, Stop,
+        keys::{Distribution, KeySpace, Names},
+        target::Target,
+        values::Sizes,
+    },
+    run::{self, Output, slice, summary::Summary, table},
+    trace::{Format, Kind, Trace},
+};
+use anyhow::ensure;
+use std::{io::Write, path::PathBuf, time::Duration};
+
+/// Plays recorded operations on schedule against a server, or against two, one after the other
+///
+/// Reads a trace that `larder-bench record` wrote. Each operation has its time in the trace (divided by --speed) as its intended start; what is
+/// measured, and how, is as with `run`. Keys are made of their numbers by --key, values are as long as they were recorded.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The trace (.ops; may end in .zst or .xz)
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The server: redis://…, http://… or memcache://…
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// A second server: the same is played there afterwards, and the results stand side by side
+    #[arg(long, value_name = "URL")]
+    against: Option<String>,
+    /// How many times as fast as recorded
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    speed: f64,
+    /// How a key reads: text with {n}, {n:012} or {uuid}
+    #[arg(long, value_name = "PATTERN", default_value = "key:{n}")]
+    key: String,
+    /// Write every key of the trace once before, with values of this length
+    #[arg(long, value_name = "SIZES")]
+    preload: Option<Sizes>,
+    #[command(flatten)]
+    client: Client,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the program.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    ensure!(args.speed > 0.0 && args.speed.is_finite(), "--speed {} is not above 0", args.speed);
+    let trace = Trace::new(&args.trace, Some(Format::Ops))?;
+    let Some(against) = &args.against else {
+        let result = play(args, &args.url, &trace, args.output.name.clone())?;
+        return run::finish(&args.output, &result, &[], None, out);
+    };
+    // Two runs of one name are told apart by their servers.
+    let name = |url: &str| args.output.name.as_ref().map(|name| format!("{name}: {url}"));
+    let first = play(args, &args.url, &trace, name(&args.url))?;
+    let second = play(args, against, &trace, name(against))?;
+    if !args.output.json {
+        table::write(out, &first)?;
+        writeln!(out)?;
+        table::write(out, &second)?;
+        return run::keep(&args.output, &serde_json::to_value(&first)?, &[first, second]);
+    }
+    let object = serde_json::to_value(&second)?;
+    run::finish(&args.output, &first, &[second], Some(("against", object)), out)
+}
+
+fn play(args: &Args, url: &str, trace: &Trace, name: Option<String>) -> anyhow::Result<Summary> {
+    let (mut count, mut keys, mut last, mut largest) = (0u64, 0, 0, 0);
+    for operation in trace.operations()? {
+        let operation = operation?;
+        (count, last, keys) = (count + 1, operation.at, keys.max(operation.key + 1));
+        if let Kind::Set(size) = operation.kind {
+            largest = largest.max(size as usize);
+        }
+    }
+    ensure!(count > 0, "{} holds no operation", args.trace.display());
+    let length = Duration::from_micros((last as f64 / args.speed) as u64);
+    let rate = count as f64 / length.as_secs_f64().max(1e-6);
+    let mut plan = Plan {
+        target: Target::parse(url)?,
+        mix: Played::mix(),
+        keys: KeySpace { count: keys, names: Names::pattern(&args.key)?, distribution: Distribution::Sequential },
+        sizes: Sizes::Fixed(largest),
+        rate: None,
+        stop: Stop::After(length),
+        warm_up: Duration::ZERO,
+        played: None,
+        slice: args.output.interval.unwrap_or_else(|| slice(length)),
+        client: args.client.clone(),
+    };
+    if let Some(sizes) = &args.preload {
+        run::preload(&Plan { sizes: sizes.clone(), ..plan.clone() }, "")?;
+    }
+    plan.played = Some(Played { trace: trace.clone(), speed: args.speed, rate });
+    run::measure("replay", &plan, &Output { name, ..args.output.clone() })
+}

@@ -1,0 +1,212 @@
+//! The options of `run`, and the plan that they make.
+use crate::load::{
+    Client, Plan, Stop,
+    keys::{Distribution, KeySpace, Names},
+    ops::Workload,
+    target::Target,
+    values::Sizes,
+};
+use anyhow::{Context, bail, ensure};
+use std::{path::Path, path::PathBuf, str::FromStr, time::Duration};
+
+/// Loads a server on a fixed schedule and measures from each request's intended start
+///
+/// With --rate the loop is open: request number n is meant to start n/rate seconds after the beginning, whatever the server does. What cannot
+/// be sent yet, because all connections are busy, waits and keeps its time. `latency` is counted from the intended start to the reply's
+/// last byte, `service` from the write: a server that stalls shows in the first, and only partly in the second. Without --rate the loop is closed:
+/// each connection sends its next request when a reply has come.
+///
+/// Operations (--op): get, set, del, mget (of 10 keys; mget:16), insert, scan (a read of 1 to 100 consecutive keys; scan:50), rmw (read, then write), mix:get=90,set=10, ycsb:a … ycsb:f,
+/// or requests as they are: 'GET /v0/entity?id={key}', 'POST /cache/v1/item {"key":"{key}","value":"{value}"}', 'HSET {key} f {value}'. Several --op
+/// form a mix; a weight stands before: '90%GET /a'.
+///
+/// The generator watches itself: `client_saturated` says that it, not the server, was the bottleneck. That is so if a hundredth of the
+/// requests was noticed 1 ms or more after their time, or if a thread of it ran (or waited for a core) for more than 95 % of the time.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The server: `redis://[[user]:password@]host[:port][/db]`, `http://host[:port][/path, perhaps with {key}]`, `memcache://host[:port]`
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: String,
+    /// What to ask (see above); may be repeated
+    #[arg(long, value_name = "OPERATION", default_value = "get")]
+    pub(crate) op: Vec<String>,
+    /// Number of keys (default: 100000, or all of the file's)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keys: Option<u64>,
+    /// How a key reads: text with {n}, {n:012} or {uuid}; or @FILE, one key a line
+    #[arg(long, value_name = "PATTERN", default_value = "key:{n}")]
+    pub(crate) key: String,
+    /// How keys are drawn: uniform, zipf:THETA, seq, single, hot:KEYS:REQUESTS (shares, such as hot:0.1:0.9), latest:THETA [default: uniform, or the workload's]
+    #[arg(long, value_name = "DISTRIBUTION")]
+    pub(crate) dist: Option<Distribution>,
+    /// How long values are: 64, 4KiB, 16-1024, 64=90,4KiB=10 (weights), lognormal:MEDIAN:SIGMA:MOST
+    #[arg(long, value_name = "SIZES", default_value = "64")]
+    pub(crate) value_size: Sizes,
+    /// Requests per second on a fixed schedule (default: a closed loop)
+    #[arg(long, value_name = "N")]
+    pub(crate) rate: Option<f64>,
+    /// How long requests are sent
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = humantime::parse_duration)]
+    pub(crate) duration: Duration,
+    /// End after so many requests instead
+    #[arg(long, value_name = "N", conflicts_with = "duration")]
+    pub(crate) requests: Option<u64>,
+    /// Do the same for so long before, uncounted
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    pub(crate) warm_up: Duration,
+    /// Write every key once before; through another URL if one is given
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) preload: Option<String>,
+    /// Find the knee: rate:1000..200000 raises the rate, connections:1..512 doubles the connections of a closed loop, a run of --duration each
+    #[arg(long, value_name = "WHAT:FROM..TO", requires = "slo")]
+    pub(crate) ramp: Option<Ramp>,
+    /// What the 99th percentile of the latency may be: the ramp's measure
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) slo: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) client: Client,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Where results go.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Output {
+    /// Print the result as one JSON object on one line instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write that object to a file, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Write a page with curves, throughput and a heat map of the latency over time
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+    /// Saved results that the page compares this one with
+    #[arg(long, value_name = "FILE", value_delimiter = ',', requires = "report")]
+    pub(crate) compare: Vec<PathBuf>,
+    /// Write the histograms of each slice as an HdrHistogram log (tags: latency, service)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hdr_log: Option<PathBuf>,
+    /// Length of a slice of the results over time (default: a hundredth of the run, from 100 ms to 1 s)
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) interval: Option<Duration>,
+    /// What the run is called in results
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+}
+
+/// What is raised to find the knee.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Ramp {
+    /// The rate, between these.
+    Rate(f64, f64),
+    /// The connections, between these.
+    Connections(usize, usize),
+}
+
+impl FromStr for Ramp {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Ramp> {
+        let (what, range) = text.split_once(':').with_context(|| format!("{text:?} has no colon"))?;
+        let (from, to) = range.split_once("..").with_context(|| format!("{range:?} is no range FROM..TO"))?;
+        let ramp = match what {
+            "rate" => Ramp::Rate(from.parse()?, to.parse()?),
+            "connections" => Ramp::Connections(from.parse()?, to.parse()?),
+            _ => bail!("{what:?} is neither rate nor connections"),
+        };
+        let in_order = match ramp {
+            Ramp::Rate(from, to) => from > 0.0 && from <= to && to.is_finite(),
+            Ramp::Connections(from, to) => from > 0 && from <= to,
+        };
+        ensure!(in_order, "{range:?} is no range from a number above 0 up to a larger one");
+        Ok(ramp)
+    }
+}
+
+impl Args {
+    /// The plan of one run.
+    pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
+        let workload = Workload::parse(&self.op)?;
+        let names = match self.key.strip_prefix('@') {
+            Some(file) => Names::file(Path::new(file))?,
+            None => Names::pattern(&self.key)?,
+        };
+        let distribution = match (self.dist, workload.distribution) {
+            (Some(distribution), _) => distribution,
+            (None, Some(text)) => text.parse()?,
+            (None, None) => Distribution::Uniform,
+        };
+        ensure!(
+            !matches!(distribution, Distribution::Latest(_)) || names.count().is_none(),
+            "--dist latest asks for inserted keys, which a file of keys does not name"
+        );
+        let keys = self.keys.or(names.count()).unwrap_or(100_000);
+        ensure!(names.count().is_none_or(|count| keys <= count), "--keys {keys} is more than the file of keys has");
+        Ok(Plan {
+            target: Target::parse(&self.url)?,
+            mix: workload.mix,
+            keys: KeySpace { count: keys, names, distribution },
+            sizes: self.value_size.clone(),
+            rate: self.rate,
+            played: None,
+            stop: self.requests.map_or(Stop::After(self.duration), Stop::Requests),
+            warm_up: self.warm_up,
+            slice: self
+                .output
+                .interval
+                .unwrap_or_else(|| slice(self.requests.map_or(self.duration, |_| Duration::ZERO))),
+            client: self.client.clone(),
+        })
+    }
+}
+
+/// A hundredth of the run, but from 100 ms to 1 s, and no more than a thousand of them.
+pub(crate) fn slice(run: Duration) -> Duration {
+    (run / 100).clamp(Duration::from_millis(100), Duration::from_secs(1)).max(run / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(options: &[&str]) -> anyhow::Result<Plan> {
+        let all = ["run", "--url", "redis://127.0.0.1:1"].iter().chain(options);
+        Program::try_parse_from(all)?.args.plan()
+    }
+
+    #[test]
+    fn the_issues_names_are_there() {
+        let options = "--op mix:get=90,set=10 --keys 10 --key key:{n} --dist zipf:0.99 --value-size 64 --rate 20000 \
+                       --connections 1 --pipeline 1 --duration 20s --json";
+        let plan = plan(&options.split_ascii_whitespace().collect::<Vec<_>>()).expect("all known");
+        assert_eq!((plan.rate, plan.stop), (Some(20_000.0), Stop::After(Duration::from_secs(20))));
+        assert_eq!(plan.keys.distribution, Distribution::Zipf(0.99));
+        assert_eq!(plan.slice, Duration::from_millis(200));
+    }
+
+    #[test]
+    fn a_workload_brings_its_distribution() {
+        let distribution = |options: &[&str]| plan(options).expect("a plan").keys.distribution;
+        assert_eq!(distribution(&["--op", "ycsb:d"]), Distribution::Latest(0.99));
+        assert_eq!(distribution(&["--op", "ycsb:d", "--dist", "uniform"]), Distribution::Uniform);
+        assert_eq!(distribution(&[]), Distribution::Uniform);
+    }
+
+    #[test]
+    fn ramps_are_read() {
+        assert_eq!("rate:1000..2e5".parse::<Ramp>().expect("a ramp"), Ramp::Rate(1e3, 2e5));
+        assert_eq!("connections:1..512".parse::<Ramp>().expect("a ramp"), Ramp::Connections(1, 512));
+        for wrong in ["rate", "rate:5", "rate:5..1", "rate:0..1", "x:1..2", "connections:0..2"] {
+            wrong.parse::<Ramp>().expect_err(wrong);
+        }
+        assert!(plan(&["--ramp", "rate:1..2"]).expect_err("no SLO").to_string().contains("--slo"));
+    }
+}

@@ -142,6 +142,7 @@ fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
         max_in_flight: settings.source_max_in_flight,
         connections: settings.source_connections,
         max_value: settings.max_value,
+        max_backlog: settings.max_backlog,
     };
     let source = |group: &GroupSettings| {
         SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })

@@ -52,6 +52,10 @@ impl Backlog {
     pub fn new(max: usize) -> Backlog {
         Backlog { max, cut_off: AtomicU64::new(0) }
     }
+    /// A client left too much lying on its own connection to the source.
+    pub fn note_cut_off(&self) {
+        self.cut_off.fetch_add(1, Relaxed);
+    }
     /// Clients that left too much lying.
     pub fn cut_off(&self) -> u64 {
         self.cut_off.load(Relaxed)
@@ -108,7 +112,7 @@ impl Inbox {
         }
         queue.bytes += message.size();
         if queue.bytes > backlog.max {
-            backlog.cut_off.fetch_add(1, Relaxed);
+            backlog.note_cut_off();
             self.shut(&mut queue);
             return Posted::TooMuch;
         }

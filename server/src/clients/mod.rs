@@ -69,10 +69,25 @@ pub struct About {
     pub protocol: u8,
     /// Commands queued by MULTI; `None` outside of one.
     pub queued: Option<usize>,
+    /// Channels, patterns and shard channels that it has subscribed to.
+    pub subscriptions: [usize; 3],
+    /// CLIENT TRACKING, while it is on.
+    pub tracking: Option<Tracks>,
     /// CLIENT MAINT_NOTIFICATIONS.
     pub moves: Moves,
     /// What its command waits on at the source.
     pub waits: Option<Waits>,
+}
+
+/// How a client tracks.
+#[derive(Debug, Clone, Copy)]
+pub struct Tracks {
+    /// BCAST.
+    pub bcast: bool,
+    /// The client that is told instead; 0: none.
+    pub redirect: u64,
+    /// That client is gone.
+    pub broken: bool,
 }
 
 /// A connection to the source that a client waits on.
@@ -119,6 +134,17 @@ impl Client {
     /// When the client last sent or took something.
     pub fn active(&self) -> Millis {
         self.active.load(Relaxed)
+    }
+
+    /// The client that was to hear of what it tracks is gone.
+    pub(crate) fn note_broken_redirection(&self) {
+        if let Some(tracks) = &mut self.about.lock().tracking {
+            tracks.broken = true;
+        }
+    }
+    /// Was that noted since it began to track?
+    pub(crate) fn is_redirection_broken(&self) -> bool {
+        self.about.lock().tracking.is_some_and(|tracks| tracks.broken)
     }
 
     /// Does it wait for something, for however long?
@@ -229,6 +255,12 @@ impl Clients {
             self.workers.iter().flat_map(|w| w.redis.lock().values().cloned().collect::<Vec<_>>()).collect();
         all.sort_unstable_by_key(|client| client.id);
         all
+    }
+
+    /// How many track (CLIENT TRACKING).
+    pub fn tracking(&self) -> usize {
+        let tracking = |w: &PerWorker| w.redis.lock().values().filter(|c| c.about.lock().tracking.is_some()).count();
+        self.workers.iter().map(tracking).sum()
     }
 
     /// The Redis connection with this id.

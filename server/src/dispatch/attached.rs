@@ -7,17 +7,20 @@
 use super::{
     Flow,
     call::Call,
+    commands::connection,
     fault::{DB_INDEX, Fault, NOT_IN_MULTI, int},
     pubsub, relay,
     session::Session,
     tracking::{self, Redirect},
 };
 use crate::{
+    clients::Tracks,
     proto::{
         output::{Mark, Output},
-        resp::{Args, View, view},
+        resp::{Args, View, encode, view},
     },
     source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
+    telemetry::Counters,
 };
 use std::{
     sync::atomic::Ordering::Relaxed,
@@ -43,8 +46,8 @@ pub(super) struct Attached {
 
 struct Subscribed {
     relay: Box<dyn Pinned>,
-    /// Channels and patterns; shard channels.
-    counts: [i64; 2],
+    /// Channels, patterns, shard channels.
+    counts: [usize; 3],
     monitor: bool,
 }
 
@@ -116,6 +119,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.name {
         "select" => selected(call).await?,
         "client|tracking" | "client|caching" | "client|trackinginfo" | "client|getredir" => tracked(call).await?,
+        "hello" => switched(call).await?,
         _ => subscribed(call).await?,
     }
     call.session.settle();
@@ -141,6 +145,22 @@ pub(super) fn note_database(call: &mut Call<'_>, args: Args<'_>, reply: &[u8]) {
     }
 }
 
+/// HELLO, of which all has been done but the change of protocol.
+async fn switched(call: &mut Call<'_>) -> Result<(), Fault> {
+    let resp3 = !call.session.resp3;
+    let replies = ask(call, encode(&[b"HELLO", if resp3 { b"3" } else { b"2" }])).await?;
+    if relay::is_error(&replies[0]) {
+        relay::pass_on(call, &replies);
+        return Ok(());
+    }
+    call.session.skip_replies(0, call.reply.output());
+    if let Some(pinned) = &mut call.session.pinned {
+        pinned.note_protocol(resp3);
+    }
+    connection::welcome(call, resp3);
+    Ok(())
+}
+
 async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
     let relay = relay::shared(call)?;
     if relay.client_tracking() != ClientTracking::Server {
@@ -154,6 +174,11 @@ async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
     };
     let replies = ask(call, encoded).await?;
     if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
+        call.session.client.about.lock().tracking = starts.then(|| Tracks {
+            bcast: tracking::is_broadcast(call.args),
+            redirect: redirect.as_ref().map_or(0, Redirect::target),
+            broken: false,
+        });
         call.session.attached.tracking = starts;
         call.session.attached.redirect = redirect;
     }
@@ -164,7 +189,7 @@ async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
             call.reply.integer(target as i64);
         }
         (Some(redirect), "client|trackinginfo") => {
-            let info = redirect.translated(&replies[0]);
+            let info = redirect.translated(&replies[0], call.session.client.is_redirection_broken());
             call.session.skip_replies(0, call.reply.output());
             call.reply.output().put(info.as_deref().unwrap_or(&replies[0]));
         }
@@ -178,7 +203,7 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     let monitor = call.command.name == "monitor";
     if call.session.attached.subscribed.is_none() {
         let relay = relay::shared(call)?.pin(call.args, true).await?;
-        call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 2], monitor: false });
+        call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 3], monitor: false });
     }
     let resp3 = call.session.resp3;
     let silent = call.session.is_silent();
@@ -190,7 +215,8 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
-            subscribed.take(if silent { &mut call.session.attached.aside } else { &mut *out }, resp3);
+            let to = if silent { &mut call.session.attached.aside } else { &mut *out };
+            subscribed.take(to, resp3, &call.session.counters);
             // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
             for reply in replies.iter().filter(|reply| monitor || *reply != b"+PONG\r\n") {
                 subscribed.monitor |= monitor && !relay::is_error(reply);
@@ -202,7 +228,7 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
             return Err(error.into());
         }
     }
-    if subscribed.counts == [0; 2] && !subscribed.monitor {
+    if subscribed.counts == [0; 3] && !subscribed.monitor {
         call.session.attached.subscribed = None;
     }
     Ok(())
@@ -220,12 +246,15 @@ async fn ask(call: &mut Call<'_>, command: Vec<u8>) -> Result<Replies, Fault> {
 
 impl Subscribed {
     /// Moves what came to `out`. True if something did.
-    fn take(&mut self, out: &mut Output, resp3: bool) -> bool {
+    fn take(&mut self, out: &mut Output, resp3: bool, counters: &Counters) -> bool {
         let mut came = false;
         while let Some(frame) = self.relay.unasked().next(u64::MAX) {
             came = true;
-            self.note(&frame);
-            if resp3 || frame.first() != Some(&b'>') {
+            let push = frame.first() == Some(&b'>');
+            if !self.note(&frame) && push {
+                counters.pubsub_messages.add(1);
+            }
+            if resp3 || !push {
                 out.put(&frame);
                 continue;
             }
@@ -243,27 +272,39 @@ impl Subscribed {
         came
     }
 
-    fn note(&mut self, frame: &[u8]) {
-        if let Some((shards, count)) = confirmed(frame) {
-            self.counts[usize::from(shards)] = count;
+    /// Takes in what a confirmation says; false if it is none.
+    fn note(&mut self, frame: &[u8]) -> bool {
+        let [channels, patterns, shards] = &mut self.counts;
+        // Channels and patterns are counted together.
+        match confirmed(frame) {
+            Some((b"subscribe" | b"unsubscribe", count)) => *channels = count.saturating_sub(*patterns),
+            Some((b"psubscribe" | b"punsubscribe", count)) => *patterns = count.saturating_sub(*channels),
+            Some((_, count)) => *shards = count,
+            None => return false,
         }
+        true
     }
 }
 
-/// Of a confirmation: does it concern shard channels, and how many subscriptions there are now.
-fn confirmed(frame: &[u8]) -> Option<(bool, i64)> {
+/// Of a confirmation: what it confirms, and how many subscriptions of the kind there are now.
+fn confirmed(frame: &[u8]) -> Option<(&[u8], usize)> {
     let Ok(View::Push(mut parts)) = view(frame) else { return None };
     let (Some(View::Bulk(kind)), Some(_), Some(View::Integer(count))) = (parts.next(), parts.next(), parts.next())
     else {
         return None;
     };
-    kind.ends_with(b"subscribe").then_some((kind == b"ssubscribe" || kind == b"sunsubscribe", count))
+    Some((kind, usize::try_from(count).ok()?)).filter(|_| kind.ends_with(b"subscribe"))
 }
 
 impl Session {
-    /// Lets others see whether it waits for messages.
+    /// Lets others see what messages it waits for.
     pub(super) fn note_subscriptions(&self) {
         self.client.subscribed.store(self.has_subscriptions(), Relaxed);
+        self.client.about.lock().subscriptions = match (&self.subscriptions, &self.attached.subscribed) {
+            (Some(subscriptions), _) => subscriptions.counts(),
+            (None, Some(subscribed)) => subscribed.counts,
+            (None, None) => [0; 3],
+        };
     }
 
     /// Has the client connections of its own on which the server may speak unasked?
@@ -281,22 +322,36 @@ impl Session {
         self.subscriptions.is_some() || self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
     }
 
-    /// Passes on what the server has said unasked.
+    /// Passes on what the server has said unasked, unless there is no room for it.
     ///
     /// # Errors
-    /// A connection of the client's own is lost.
-    pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: &mut Output) -> Poll<Result<(), SourceError>> {
+    /// A connection of the client's own is lost, or too much was left lying there.
+    pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: Option<&mut Output>) -> Poll<Result<(), SourceError>> {
+        for own in self.own_connections() {
+            own.unasked().wait(cx)?;
+        }
+        let Some(out) = out else { return Poll::Pending };
         let mut came = false;
         if let Some(subscribed) = &mut self.attached.subscribed {
-            subscribed.relay.unasked().wait(cx)?;
-            came |= subscribed.take(out, self.resp3);
+            let before = subscribed.counts;
+            came |= subscribed.take(out, self.resp3, &self.counters);
+            if subscribed.counts != before {
+                self.note_subscriptions();
+            }
         }
-        if let Some(pinned) = self.pinned.as_ref().filter(|_| self.is_attached()) {
-            pinned.unasked().wait(cx)?;
-            came |= self.pass_unasked(out);
-        }
+        came |= self.pass_unasked(out);
         self.say_unasked(out);
         if came { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Was a connection of the client's own given up because it left more than `max-backlog` lying there?
+    pub fn left_too_much(&self) -> bool {
+        self.own_connections().any(|own| own.unasked().is_too_much())
+    }
+
+    fn own_connections(&self) -> impl Iterator<Item = &dyn Pinned> {
+        let subscribed = self.attached.subscribed.as_ref().map(|subscribed| &*subscribed.relay);
+        subscribed.into_iter().chain(self.pinned.as_deref())
     }
 
     /// What was said before the next reply of the pinned connection. True if there was something.
@@ -307,6 +362,7 @@ impl Session {
         let mut came = false;
         while let Some(frame) = unasked.next(self.attached.passed) {
             out.put(&frame);
+            self.counters.tracking_invalidations.add(1);
             came = true;
         }
         came

@@ -33,6 +33,7 @@ impl Session {
                     }
                     false => return,
                 }
+                self.counters.tracking_invalidations.add(1);
                 match keys {
                     Some(keys) => out.put_bytes(keys),
                     None => out.put(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" }),
@@ -42,10 +43,16 @@ impl Session {
                 out.put(format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{id}\r\n").as_bytes());
             }
             Message::RedirectionBroken(_) => {}
-            Message::Published(frame) if self.resp3 => out.put_bytes(frame),
-            Message::Published(frame) if subscriber => {
-                out.put(b"*");
-                out.put_bytes(frame.slice(1..));
+            Message::Published(frame) if self.resp3 || subscriber => {
+                self.counters.pubsub_messages.add(1);
+                // To RESP2 a push is an array.
+                match self.resp3 {
+                    true => out.put_bytes(frame),
+                    false => {
+                        out.put(b"*");
+                        out.put_bytes(frame.slice(1..));
+                    }
+                }
             }
             Message::Published(_) => {}
         }

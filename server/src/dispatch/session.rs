@@ -204,6 +204,7 @@ impl Session {
         self.note_subscriptions();
         self.end_transaction();
         self.client.about.lock().database = 0;
+        self.client.about.lock().tracking = None;
         self.client.about.lock().moves = Moves::default();
         self.set_resp3(false);
         self.replies = Replies::On;

@@ -8,7 +8,7 @@ use crate::{
     app::App,
     config::LogLevel,
     proto::http::target,
-    telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot},
+    telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
 };
 use http::{HeaderValue, Response, StatusCode, header};
 
@@ -81,7 +81,13 @@ fn snapshot(app: &App) -> Snapshot {
             },
         }
     });
-    app.telemetry.snapshot(groups.collect())
+    let unasked = UnaskedSnapshot {
+        tracking_clients: app.clients.tracking() as u64,
+        tracked_keys: app.tracking.totals().keys as u64,
+        subscribed: app.pubsub.totals().map(|n| n as u64),
+        cut_off: app.backlog.cut_off(),
+    };
+    app.telemetry.snapshot(groups.collect(), unasked)
 }
 
 /// `GET /openapi.json`

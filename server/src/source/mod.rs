@@ -37,6 +37,8 @@ pub struct Limits {
     pub connections: usize,
     /// Largest value that is accepted, bytes (`max-value`).
     pub max_value: usize,
+    /// What a client may leave unread of what it is told unasked, bytes (`max-backlog`).
+    pub max_backlog: usize,
 }
 
 /// What all cores share of one group's source: its health and what was read from files. Built at start, before the cores.
@@ -337,6 +339,8 @@ pub trait Pinned: Relay {
     fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
     /// What the server says unasked.
     fn unasked(&self) -> &Unasked;
+    /// A HELLO that was relayed has changed its protocol.
+    fn note_protocol(&mut self, resp3: bool);
     /// Gives it back. The caller knows that it is as new; one that is dropped instead is closed.
     fn release(self: Box<Self>);
 }

@@ -7,12 +7,11 @@ use std::{
     task::{Context, Waker},
 };
 
-/// A client that takes no more than this of what it has subscribed to is cut off, as by Redis's default `client-output-buffer-limit`.
-const MAX_BYTES: usize = 32 << 20;
-
 /// Messages in order, each with the number of replies that came before it: so that it is passed on in its place.
 #[derive(Debug, Default)]
 pub struct Unasked {
+    /// Of all that lies here (`max-backlog`).
+    max_bytes: usize,
     frames: RefCell<VecDeque<(u64, Bytes)>>,
     bytes: Cell<usize>,
     replies: Cell<u64>,
@@ -20,10 +19,15 @@ pub struct Unasked {
     /// Lines that answer nothing may come (MONITOR).
     lines: Cell<bool>,
     lost: Cell<bool>,
+    too_much: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Unasked {
+    pub(super) fn new(max_bytes: usize) -> Unasked {
+        Unasked { max_bytes, ..Unasked::default() }
+    }
+
     /// The next message, if no more than `replies` replies came before it.
     pub fn next(&self, replies: u64) -> Option<Bytes> {
         let mut frames = self.frames.borrow_mut();
@@ -60,12 +64,23 @@ impl Unasked {
     pub(super) fn note_request(&self, count: usize) {
         self.requests.set(self.requests.get() + count as u64);
     }
-    /// A message came; false if there is no room for it.
+    /// A message came; false if there is no room for it, and then for nothing any more.
     pub(super) fn push(&self, frame: &[u8]) -> bool {
-        self.bytes.set(self.bytes.get() + frame.len());
+        let bytes = self.bytes.get() + frame.len();
+        self.too_much.set(bytes > self.max_bytes);
+        if self.too_much.get() {
+            self.frames.take();
+            self.bytes.set(0);
+            return false;
+        }
+        self.bytes.set(bytes);
         self.frames.borrow_mut().push_back((self.replies.get(), Bytes::copy_from_slice(frame)));
         self.wake();
-        self.bytes.get() <= MAX_BYTES
+        true
+    }
+    /// Is the connection lost because there was no room for a message?
+    pub fn is_too_much(&self) -> bool {
+        self.too_much.get()
     }
     /// A reply came.
     pub(super) fn note_reply(&self) {

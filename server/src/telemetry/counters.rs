@@ -81,6 +81,10 @@ counters! {
     redis_commands,
     /// Error replies to Redis clients.
     redis_errors,
+    /// Messages of CLIENT TRACKING told to clients.
+    tracking_invalidations,
+    /// Messages of channels told to subscribers.
+    pubsub_messages,
     /// Redis connections accepted.
     redis_connections_opened,
     /// Redis connections ended.

@@ -98,6 +98,36 @@ pub const FAMILIES: &[Family] = &[
     },
     sum!("larder_redis_commands_total", redis_commands, "Redis commands carried out."),
     sum!("larder_redis_errors_total", redis_errors, "Error replies to Redis clients."),
+    Family {
+        name: "larder_tracking_clients",
+        kind: Gauge,
+        help: "Redis clients that track what they read (CLIENT TRACKING).",
+        read: |s, to| to.number(&[], s.unasked.tracking_clients),
+    },
+    Family {
+        name: "larder_tracking_keys",
+        kind: Gauge,
+        help: "Keys that Larder remembers for clients that track. With a Redis source it is Redis that remembers them.",
+        read: |s, to| to.number(&[], s.unasked.tracked_keys),
+    },
+    sum!("larder_tracking_invalidations_total", tracking_invalidations, "Invalidations told to clients that track."),
+    Family {
+        name: "larder_pubsub_subscribed",
+        kind: Gauge,
+        help: "Channels, patterns and shard channels with subscribers, of a Larder without a source.",
+        read: |s, to| {
+            for (kind, n) in ["channel", "pattern", "shard"].iter().zip(s.unasked.subscribed) {
+                to.number(&[("kind", kind)], n);
+            }
+        },
+    },
+    sum!("larder_pubsub_messages_total", pubsub_messages, "Messages of channels told to subscribers, once for each."),
+    Family {
+        name: "larder_backlog_cutoffs_total",
+        kind: Counter,
+        help: "Redis clients cut off because they left more than max-backlog unread.",
+        read: |s, to| to.number(&[], s.unasked.cut_off),
+    },
     sums!(
         "larder_http_responses_total",
         "class",

@@ -102,7 +102,7 @@ impl Telemetry {
         self.started.elapsed()
     }
     /// Everything at this moment. `groups` in the order of the configuration.
-    pub fn snapshot(&self, groups: Vec<GroupSnapshot>) -> Snapshot {
+    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: UnaskedSnapshot) -> Snapshot {
         let mut http_seconds = Distribution::default();
         self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
         Snapshot {
@@ -114,6 +114,7 @@ impl Telemetry {
             worker_connections: self.worker_connections().collect(),
             http_seconds,
             groups,
+            unasked,
         }
     }
 }
@@ -137,6 +138,19 @@ pub struct Snapshot {
     pub worker_connections: Vec<u64>,
     pub http_seconds: Distribution,
     pub groups: Vec<GroupSnapshot>,
+    pub unasked: UnaskedSnapshot,
+}
+
+/// What Redis clients are told without having asked.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs)]
+pub struct UnaskedSnapshot {
+    pub tracking_clients: u64,
+    /// As far as it is Larder that remembers them.
+    pub tracked_keys: u64,
+    /// Channels, patterns and shard channels with subscribers, without a source.
+    pub subscribed: [u64; 3],
+    pub cut_off: u64,
 }
 
 /// One group's numbers.

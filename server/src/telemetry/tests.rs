@@ -6,14 +6,17 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
     let histogram = Histogram::default();
     histogram.record(Duration::from_millis(1));
     seconds.add(&histogram);
-    telemetry.snapshot(vec![
-        GroupSnapshot {
-            name: "default".to_string(),
-            cache: Stats { hits: 7, entries: 3, ..Stats::default() },
-            source: SourceSnapshot { up: true, fetches: 2, seconds, ..SourceSnapshot::default() },
-        },
-        GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
-    ])
+    telemetry.snapshot(
+        vec![
+            GroupSnapshot {
+                name: "default".to_string(),
+                cache: Stats { hits: 7, entries: 3, ..Stats::default() },
+                source: SourceSnapshot { up: true, fetches: 2, seconds, ..SourceSnapshot::default() },
+            },
+            GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
+        ],
+        UnaskedSnapshot { subscribed: [4, 5, 6], ..UnaskedSnapshot::default() },
+    )
 }
 
 /// The samples of a text by name and labels; checks the format's rules on the way.
@@ -53,6 +56,7 @@ fn the_text_follows_the_format() {
     assert_eq!(samples["larder_cache_hits_total{group=\"default\"}"], 7.0);
     assert_eq!(samples["larder_cache_hits_total{group=\"a\\\"b\\\\c\\nd\"}"], 0.0);
     assert_eq!(samples["larder_source_up{group=\"default\"}"], 1.0);
+    assert_eq!(samples["larder_pubsub_subscribed{kind=\"pattern\"}"], 5.0);
     assert_eq!(samples["larder_build_info{version=\"0.1.0\"}"], 1.0);
     let fetch = "larder_source_fetch_duration_seconds";
     assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.000512\"}}")], 0.0);
@@ -99,7 +103,7 @@ fn every_number_of_the_engine_has_a_metric() {
         fenced_fills: 2018,
     };
     let group = GroupSnapshot { name: "g".to_string(), cache, ..GroupSnapshot::default() };
-    let samples = samples(&text(&Telemetry::default().snapshot(vec![group])));
+    let samples = samples(&text(&Telemetry::default().snapshot(vec![group], UnaskedSnapshot::default())));
     for n in 2001..=2020 {
         let shown = |(series, value): (&String, &f64)| series.ends_with("{group=\"g\"}") && *value == f64::from(n);
         assert!(samples.iter().any(shown), "{n} is not shown");

@@ -74,8 +74,9 @@ fn subscriptions_in_resp3_leave_the_connection_free() {
 
 #[test]
 fn what_comes_unasked_comes_without_replies_as_well() {
-    at_both_doors(&[], |_, port| {
+    at_both_doors(&[], |redis, port| {
         for (mut reads, push) in [(connect(port), "*"), (hello(port), ">")] {
+            wait_until("nobody else to be subscribed", || redis.command(&["PUBLISH", "c", ""]).int() == 0);
             let mut writes = connect(port);
             let frame =
                 |kind: &str, count: u8| format!("{push}3\r\n${}\r\n{kind}\r\n$1\r\nc\r\n:{count}\r\n", kind.len());
@@ -236,6 +237,75 @@ fn tracking_tells_of_changes_in_their_place() {
         expect(&mut stream, b"+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
         skip_until(&mut stream, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$6\r\nuser:1\r\n");
     });
+}
+
+#[test]
+fn a_client_with_a_connection_of_its_own_may_change_the_protocol() {
+    at_both_doors(&[], |redis, port| {
+        let mut stream = connect(port);
+        let hello = |stream: &mut TcpStream, version: &str| {
+            send(stream, &[&format!("HELLO {version}"), "PING hello-is-over"]);
+            skip_until(stream, b"$13\r\nhello-is-over\r\n");
+        };
+        // In RESP2 it tracks, and is told nothing.
+        send(&mut stream, &["HSET h f v", "CLIENT TRACKING ON", "HGETALL h"]);
+        expect(&mut stream, b":1\r\n+OK\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+        redis.command(&["HSET", "h", "f", "w"]);
+        hello(&mut stream, "3");
+        send(&mut stream, &["HGETALL h", "HSET h f x", "HGET h f"]);
+        expect(&mut stream, b"%1\r\n$1\r\nf\r\n$1\r\nw\r\n:0\r\n");
+        expect(&mut stream, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nh\r\n$1\r\nx\r\n");
+        // What was said before the change of protocol stands before it.
+        redis.command(&["DEL", "h"]);
+        send(&mut stream, &["HELLO 2", "HGETALL h"]);
+        expect(&mut stream, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nh\r\n*14\r\n");
+        skip_until(&mut stream, b"modules\r\n*0\r\n*0\r\n");
+        send(&mut stream, &["HELLO 9", "CLIENT TRACKING OFF", "PING"]);
+        expect(&mut stream, b"-NOPROTO unsupported protocol version\r\n+OK\r\n+PONG\r\n");
+        // Whoever watches, or has another database selected, may as well.
+        send(&mut stream, &["HSET h f v", "SELECT 3", "HSET h f 3", "WATCH h"]);
+        expect(&mut stream, b":1\r\n+OK\r\n:1\r\n+OK\r\n");
+        hello(&mut stream, "3");
+        send(&mut stream, &["HGETALL h", "HSET h f 4", "MULTI", "HGETALL h", "EXEC"]);
+        expect(&mut stream, b"%1\r\n$1\r\nf\r\n$1\r\n3\r\n:0\r\n+OK\r\n+QUEUED\r\n_\r\n");
+        send(&mut stream, &["SELECT 0", "HGETALL h"]);
+        expect(&mut stream, b"+OK\r\n%1\r\n$1\r\nf\r\n$1\r\nv\r\n");
+        // The connection that was given back is not taken for one of the other protocol.
+        // Two of each: one on each core.
+        let (mut resp2, mut resp3) = ([connect(port), connect(port)], [self::hello(port), self::hello(port)]);
+        for (other, map) in
+            resp2.iter_mut().map(|other| (other, "*2")).chain(resp3.iter_mut().map(|other| (other, "%1")))
+        {
+            send(other, &["WATCH k", "HGETALL h", "UNWATCH"]);
+            expect(other, format!("+OK\r\n{map}\r\n$1\r\nf\r\n$1\r\nv\r\n+OK\r\n").as_bytes());
+        }
+    });
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_is_cut_off() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--max-backlog", "1MiB"]);
+    let mut slow = connect(larder.redis);
+    send(&mut slow, &["SUBSCRIBE c"]);
+    expect(&mut slow, b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
+    let message = "x".repeat(100_000);
+    // What fits the sockets, what is due, and the backlog: less than Redis itself would let lie.
+    let mut sent = 0;
+    wait_until("the subscriber to be cut off", || {
+        sent += message.len();
+        redis.command(&["PUBLISH", "c", &message]) == crate::common::Reply::Int(0)
+    });
+    assert!(sent < 25 << 20, "after {sent} bytes");
+    let mut client = larder.client();
+    wait_until("the cut to be counted", || {
+        let crate::common::Reply::Bulk(Some(info)) = client.command(&["INFO", "stats"]) else { panic!("INFO is text") };
+        String::from_utf8(info).unwrap().contains("client_output_buffer_limit_disconnections:1\r\n")
+    });
+    assert_eq!(larder.metric("larder_backlog_cutoffs_total"), 1.0);
+    // A reset is an end as well.
+    let _ = std::io::Read::read_to_end(&mut slow, &mut Vec::new());
+    expect_end(&mut slow);
 }
 
 #[test]

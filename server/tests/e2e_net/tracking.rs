@@ -220,7 +220,7 @@ fn a_redirection_that_is_broken_is_told() {
     at_all_doors(|port| {
         let (mut reader, mut writer, mut target) = (Talk::resp3(port), Talk::new(port), Talk::resp3(port));
         let id = target.id();
-        reader.say(&[&format!("CLIENT TRACKING ON REDIRECT {id}"), "GET k"], "+OK _");
+        reader.say(&["CLIENT SETNAME r", &format!("CLIENT TRACKING ON REDIRECT {id}"), "GET k"], "+OK +OK _");
         target.say(&["QUIT"], "+OK");
         drop(target);
         // It is gone when CLIENT LIST says so.
@@ -235,6 +235,7 @@ fn a_redirection_that_is_broken_is_told() {
             &["CLIENT TRACKINGINFO"],
             &format!("%3 $5 flags ~2 $2 on $15 broken_redirect $8 redirect :{id} $8 prefixes *0"),
         );
+        shows(port, "r", &format!("tR 0 0 0 {id}"));
     });
 }
 
@@ -316,16 +317,115 @@ fn every_way_to_change_a_key_is_told() {
     reader.say(&["GET k"], "_");
 }
 
+/// `flags sub psub ssub redir` of the client of this name.
+#[track_caller]
+fn shows(port: u16, name: &str, expected: &str) {
+    let Reply::Bulk(Some(list)) = Client::connect(port).unwrap().command(&["CLIENT", "LIST"]) else { panic!("a list") };
+    let list = String::from_utf8(list).unwrap();
+    let line = list.lines().find(|line| line.contains(&format!(" name={name} "))).expect("it is listed");
+    let fields = line.split(' ').filter_map(|field| field.split_once('='));
+    let shown = fields.filter(|(field, _)| matches!(*field, "flags" | "sub" | "psub" | "ssub" | "redir"));
+    assert_eq!(shown.map(|(_, value)| value).collect::<Vec<_>>().join(" "), expected);
+}
+
+#[test]
+fn others_see_who_tracks_and_who_subscribes() {
+    at_all_doors(|port| {
+        let (mut one, mut target, mut other) = (Talk::resp3(port), Talk::resp3(port), Talk::new(port));
+        let id = target.id();
+        one.say(&["CLIENT SETNAME one", "CLIENT TRACKING ON"], "+OK +OK");
+        shows(port, "one", "t 0 0 0 0");
+        one.say(&["CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST PREFIX a"], "+OK +OK");
+        shows(port, "one", "tB 0 0 0 0");
+        one.say(&["CLIENT TRACKING OFF"], "+OK");
+        shows(port, "one", "N 0 0 0 -1");
+        one.say(&[&format!("CLIENT TRACKING ON REDIRECT {id}"), "MULTI"], "+OK +OK");
+        shows(port, "one", &format!("xt 0 0 0 {id}"));
+        one.say(&["RESET", "CLIENT SETNAME one"], "+RESET +OK");
+        shows(port, "one", "N 0 0 0 -1");
+
+        other.say(&["CLIENT SETNAME other", "SUBSCRIBE a b"], "+OK *3 $9 subscribe $1 a :1 *3 $9 subscribe $1 b :2");
+        shows(port, "other", "P 2 0 0 -1");
+        other.say(
+            &["PSUBSCRIBE p* q*", "SSUBSCRIBE s"],
+            "*3 $10 psubscribe $2 p* :3 *3 $10 psubscribe $2 q* :4 *3 $10 ssubscribe $1 s :1",
+        );
+        shows(port, "other", "P 2 2 1 -1");
+        let mut admin = Client::connect(port).unwrap();
+        let mut listed = |kind: &str| match admin.command(&["CLIENT", "LIST", "TYPE", kind]) {
+            Reply::Bulk(Some(list)) => String::from_utf8(list).unwrap().contains(" name=other "),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([listed("pubsub"), listed("normal"), listed("replica")], [true, false, false]);
+        other.say(
+            &["UNSUBSCRIBE a", "PUNSUBSCRIBE", "SUNSUBSCRIBE"],
+            "*3 $11 unsubscribe $1 a :3 *3 $12 punsubscribe $2 p* :2 *3 $12 punsubscribe $2 q* :1 *3 $12 sunsubscribe $1 s :0",
+        );
+        shows(port, "other", "P 1 0 0 -1");
+        other.say(&["UNSUBSCRIBE"], "*3 $11 unsubscribe $1 b :0");
+        shows(port, "other", "N 0 0 0 -1");
+        assert_eq!([listed("pubsub"), listed("normal")], [false, true]);
+    });
+}
+
+#[test]
+fn trackers_and_subscriptions_are_counted() {
+    at_all_doors(|port| {
+        let mut admin = Client::connect(port).unwrap();
+        let mut count = |name: &str| number(&mut admin, name);
+        // Larder's own, at Redis itself.
+        let before = count("tracking_clients");
+        let mut talks: Vec<Talk> = (0..3).map(|_| Talk::resp3(port)).collect();
+        for talk in &mut talks {
+            talk.say(&["CLIENT TRACKING ON BCAST"], "+OK");
+        }
+        assert_eq!(count("tracking_clients"), before + 3);
+        talks[0].say(&["CLIENT TRACKING OFF"], "+OK");
+        talks.pop();
+        wait_until("one to be left", || count("tracking_clients") == before + 1);
+    });
+    let redis = RedisServer::start();
+    for args in [vec!["--threads", "2"], vec!["--source", &redis.url()]] {
+        let larder = Larder::start(&args);
+        let (mut talk, mut writer) = (Talk::resp3(larder.redis), Talk::new(larder.redis));
+        talk.say(&["CLIENT TRACKING ON", "GET k", "SUBSCRIBE c"], "+OK _ >3 $9 subscribe $1 c :1");
+        writer.say(&["SET k 1", "PUBLISH c m", "DEL k"], "+OK :1 :1");
+        talk.hears(">2 $10 invalidate *1 $1 k");
+        talk.hears(">3 $7 message $1 c $1 m");
+        let sent = ["clients", "invalidations_total"].map(|name| larder.metric(&format!("larder_tracking_{name}")));
+        assert_eq!((sent, larder.metric("larder_pubsub_messages_total")), ([1.0, 1.0], 1.0), "{args:?}");
+    }
+    let larder = Larder::start(&["--threads", "2"]);
+    let mut admin = larder.client();
+    let mut counts = || {
+        ["pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "pubsub_clients"]
+            .map(|name| number(&mut admin, name))
+    };
+    let mut talk = Talk::new(larder.redis);
+    talk.send(&["SUBSCRIBE a b c", "PSUBSCRIBE p* q*", "SSUBSCRIBE s", "PING over"]);
+    talk.hears("*3 $9 subscribe $1 a :1 *3 $9 subscribe $1 b :2 *3 $9 subscribe $1 c :3");
+    talk.hears("*3 $10 psubscribe $2 p* :4 *3 $10 psubscribe $2 q* :5 *3 $10 ssubscribe $1 s :1 *2 $4 pong $4 over");
+    assert_eq!(counts(), [3, 2, 1, 1]);
+    let subscribed = ["channel", "pattern", "shard"].map(|kind| format!("larder_pubsub_subscribed{{kind=\"{kind}\"}}"));
+    assert_eq!(subscribed.map(|name| larder.metric(&name)), [3.0, 2.0, 1.0]);
+    drop(talk);
+    wait_until("they are gone", || counts() == [0; 4]);
+}
+
+/// A number of INFO.
+#[track_caller]
+fn number(admin: &mut Client, name: &str) -> u64 {
+    let Reply::Bulk(Some(info)) = admin.command(&["INFO"]) else { panic!("INFO is text") };
+    let info = String::from_utf8(info).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {info}")).parse::<u64>().unwrap()
+}
+
 #[test]
 fn the_table_is_bounded_and_counted() {
     let larder = Larder::start(&["--threads", "2", "--tracking-table-max-keys", "10"]);
     let (mut first, mut second, mut admin) = (Talk::resp3(larder.redis), Talk::resp3(larder.redis), larder.client());
-    let mut count = |name: &str| {
-        let Reply::Bulk(Some(info)) = admin.command(&["INFO"]) else { panic!("INFO is text") };
-        let info = String::from_utf8(info).unwrap();
-        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.unwrap_or_else(|| panic!("no {name} in {info}")).parse::<u64>().unwrap()
-    };
+    let mut count = |name: &str| number(&mut admin, name);
     assert_eq!(count("tracking_clients"), 0);
     first.say(&["CLIENT TRACKING ON", "MGET 0 1 2 3 4 5 6 7 8 9"], "+OK *10 _ _ _ _ _ _ _ _ _ _");
     second.say(&["CLIENT TRACKING ON", "GET 1"], "+OK _");
@@ -339,9 +439,8 @@ fn the_table_is_bounded_and_counted() {
     third.say(&["CLIENT TRACKING ON BCAST PREFIX a PREFIX b"], "+OK");
     assert_eq!(count("tracking_total_prefixes"), 2);
     drop((first, second, third));
-    wait_until("the clients to be forgotten", || count("tracking_clients") == 0);
-    assert_eq!(
-        (count("tracking_total_keys"), count("tracking_total_items"), count("tracking_total_prefixes")),
-        (0, 0, 0)
-    );
+    wait_until("the clients to be forgotten", || {
+        let left = ["tracking_clients", "tracking_total_keys", "tracking_total_items", "tracking_total_prefixes"];
+        left.map(&mut count) == [0; 4]
+    });
 }

@@ -20,6 +20,7 @@ pub(crate) const LIMITS: Limits = Limits {
     max_in_flight: 10_000,
     connections: 1,
     max_value: 512 * 1024 * 1024,
+    max_backlog: 32 << 20,
 };
 
 /// Runs a test on a runtime like a worker's; what never ends fails.

@@ -9,8 +9,14 @@ use std::time::Duration;
 
 /// Sends the command and takes the reply.
 pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout: Duration) -> Result<Outcome, String> {
-    let limits =
-        Limits { timeout, slow_timeout: timeout, max_in_flight: 1, connections: 1, max_value: MAX_VALUE as usize };
+    let limits = Limits {
+        timeout,
+        slow_timeout: timeout,
+        max_in_flight: 1,
+        connections: 1,
+        max_value: MAX_VALUE as usize,
+        max_backlog: 0,
+    };
     let source = SourceSetup::new(url, limits)?.open(None, false);
     let relay = source.as_redis().ok_or("not a Redis server")?;
     let millis;

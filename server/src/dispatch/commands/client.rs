@@ -1,6 +1,6 @@
 //! CLIENT: connections by name, listed and ended.
 use crate::{
-    clients::Client,
+    clients::{Client, Tracks},
     dispatch::{
         Flow,
         call::Call,
@@ -116,10 +116,10 @@ pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
     let clients = &call.worker.app.clients;
     let selected = match call.args.get(2) {
         None => clients.list(),
-        Some(option) if call.args.len() == 4 && option.eq_ignore_ascii_case(b"type") => match is_normal(call.arg(3))? {
-            true => clients.list(),
-            false => Vec::new(),
-        },
+        Some(option) if call.args.len() == 4 && option.eq_ignore_ascii_case(b"type") => {
+            let kind = Type::named(call.arg(3))?;
+            clients.list().into_iter().filter(|client| Type::of(client) == kind).collect()
+        }
         Some(option) if call.args.len() > 3 && option.eq_ignore_ascii_case(b"id") => {
             let id = |text| integer(text).map_err(|_| Fault::Said("ERR Invalid client ID"));
             let ids: Vec<i64> = call.args.from(3).map(id).collect::<Result<_, _>>()?;
@@ -135,12 +135,25 @@ pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// Whether a TYPE is that of all our clients.
-fn is_normal(name: &[u8]) -> Result<bool, Fault> {
-    match name.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(true),
-        b"master" | b"slave" | b"replica" | b"pubsub" => Ok(false),
-        _ => Err(Fault::quoting("ERR Unknown client type '", name, usize::MAX, "'")),
+/// The TYPE of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Normal,
+    PubSub,
+    /// A replica, a master: nobody is one here.
+    Server,
+}
+impl Type {
+    fn named(name: &[u8]) -> Result<Type, Fault> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Type::Normal),
+            b"pubsub" => Ok(Type::PubSub),
+            b"master" | b"slave" | b"replica" => Ok(Type::Server),
+            _ => Err(Fault::quoting("ERR Unknown client type '", name, usize::MAX, "'")),
+        }
+    }
+    fn of(client: &Client) -> Type {
+        if client.subscribed.load(Relaxed) { Type::PubSub } else { Type::Normal }
     }
 }
 
@@ -178,7 +191,7 @@ struct Filter<'a> {
     id: Option<i64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
-    nobody: bool,
+    kind: Option<Type>,
     skip_me: bool,
     max_age: Option<i64>,
 }
@@ -196,7 +209,7 @@ impl<'a> Filter<'a> {
                 b"id" => filter.id = positive(value, "ERR client-id should be greater than 0")?,
                 b"addr" => filter.address = Some(value),
                 b"laddr" => filter.local = Some(value),
-                b"type" => filter.nobody |= !is_normal(value)?,
+                b"type" => filter.kind = Some(Type::named(value)?),
                 b"user" if value == password::USER => {}
                 b"user" => {
                     return Err(Fault::quoting("ERR No such user '", value, usize::MAX, "'"));
@@ -222,7 +235,7 @@ impl<'a> Filter<'a> {
             wanted.is_none_or(|wanted| c_str(wanted, usize::MAX) == address.to_string().as_bytes())
         };
         let age = now.saturating_sub(client.connected) / 1000;
-        !self.nobody
+        self.kind.is_none_or(|kind| kind == Type::of(client))
             && self.id.is_none_or(|id| id as u64 == client.id)
             && is(self.address, client.peer)
             && is(self.local, client.local)
@@ -237,8 +250,17 @@ fn describe(text: &mut String, client: &Client, now: Millis) {
     let command = COMMANDS.get(usize::from(client.command.load(Relaxed))).map_or("NULL", |command| command.name);
     let seconds_since = |then: Millis| now.saturating_sub(then) / 1000;
     let multi = about.queued.map_or(-1, |queued| queued as i64);
-    let states =
-        [(about.queued.is_some(), 'x'), (client.blocked.load(Relaxed), 'b'), (client.subscribed.load(Relaxed), 'P')];
+    let tracks = |is: fn(&Tracks) -> bool| about.tracking.as_ref().is_some_and(is);
+    let states = [
+        (client.subscribed.load(Relaxed), 'P'),
+        (about.queued.is_some(), 'x'),
+        (client.blocked.load(Relaxed), 'b'),
+        (about.tracking.is_some(), 't'),
+        (tracks(|tracks| tracks.broken), 'R'),
+        (tracks(|tracks| tracks.bcast), 'B'),
+    ];
+    let [channels, patterns, shard_channels] = about.subscriptions;
+    let redirect = about.tracking.map_or(-1, |tracks| tracks.redirect as i64);
     let mut flags: String = states.into_iter().filter_map(|(is, flag)| is.then_some(flag)).collect();
     if flags.is_empty() {
         flags.push('N');
@@ -246,9 +268,9 @@ fn describe(text: &mut String, client: &Client, now: Millis) {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={multi} watch=0 \
+        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={channels} psub={patterns} ssub={shard_channels} multi={multi} watch=0 \
          qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} \
-         user={} redir=-1 resp={} lib-name={} lib-ver={}",
+         user={} redir={redirect} resp={} lib-name={} lib-ver={}",
         client.id,
         client.peer,
         client.local,

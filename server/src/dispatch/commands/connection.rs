@@ -1,7 +1,7 @@
 //! The handshake and what concerns the connection itself.
 use super::client::valid_name;
 use crate::dispatch::{
-    Flow,
+    Flow, attached,
     call::Call,
     fault::{Fault, SYNTAX},
     password,
@@ -102,15 +102,20 @@ pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
              protocol version at the same time",
         ));
     }
-    if resp3.is_some_and(|resp3| resp3 != call.session.resp3) && call.session.pinned.is_some() {
-        return Err(Fault::Said(
-            "ERR the protocol cannot change while keys are watched or tracked or another database is selected",
-        ));
+    match resp3.filter(|resp3| *resp3 != call.session.resp3) {
+        // Its own connection is to speak the same.
+        Some(_) if call.session.pinned.is_some() => attached::later(call),
+        resp3 => {
+            welcome(call, resp3.unwrap_or(call.session.resp3));
+            Ok(Flow::Done)
+        }
     }
-    if let Some(resp3) = resp3 {
-        call.session.set_resp3(resp3);
-        call.reply.set_resp3(resp3);
-    }
+}
+
+/// From here on the client is answered in this protocol, the reply to HELLO included.
+pub(in crate::dispatch) fn welcome(call: &mut Call<'_>, resp3: bool) {
+    call.session.set_resp3(resp3);
+    call.reply.set_resp3(resp3);
     let reply = &mut call.reply;
     reply.map(7);
     // Clients compare the name.
@@ -119,7 +124,7 @@ pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
     reply.bulk(b"version");
     reply.bulk(REDIS_VERSION.as_bytes());
     reply.bulk(b"proto");
-    reply.integer(if call.session.resp3 { 3 } else { 2 });
+    reply.integer(if resp3 { 3 } else { 2 });
     reply.bulk(b"id");
     reply.integer(call.session.client.id as i64);
     reply.bulk(b"mode");
@@ -128,5 +133,4 @@ pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
     reply.bulk(b"master");
     reply.bulk(b"modules");
     reply.array(0);
-    Ok(Flow::Done)
 }

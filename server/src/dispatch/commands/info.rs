@@ -95,7 +95,7 @@ fn clients(info: &mut Info<'_, '_>) {
     info.line("maxclients", clients.limit());
     info.line("blocked_clients", connected.iter().filter(|client| client.blocked.load(Relaxed)).count());
     info.line("pubsub_clients", connected.iter().filter(|client| client.subscribed.load(Relaxed)).count());
-    info.line("tracking_clients", info.call.worker.app.tracking.totals().clients);
+    info.line("tracking_clients", clients.tracking());
 }
 
 fn memory(info: &mut Info<'_, '_>) {

@@ -12,7 +12,7 @@ use super::{Flow, call::Call, command::Command, fault::Fault};
 use crate::clients::Client;
 use indexmap::IndexSet;
 use registry::Kind;
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::Arc;
 
 /// What a client has subscribed to, until it is dropped.
 pub(super) struct Subscriptions {
@@ -26,6 +26,10 @@ impl Subscriptions {
     fn count(&self, kind: Kind) -> usize {
         let [channels, patterns, shards] = &self.topics;
         if kind == Kind::Shard { shards.len() } else { channels.len() + patterns.len() }
+    }
+    /// Channels, patterns, shard channels.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        self.topics.each_ref().map(IndexSet::len)
     }
     fn is_empty(&self) -> bool {
         self.topics.iter().all(IndexSet::is_empty)
@@ -58,7 +62,7 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Result<Flow, Fault> {
         session.say_aside(call.reply.output(), mark);
     }
     session.subscriptions = session.subscriptions.take().filter(|subscriptions| !subscriptions.is_empty());
-    session.client.subscribed.store(session.subscriptions.is_some(), Relaxed);
+    session.note_subscriptions();
     session.settle();
     Ok(Flow::Done)
 }

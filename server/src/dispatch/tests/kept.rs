@@ -29,6 +29,7 @@ fn with_workers<F: Future<Output = ()>>(
             max_in_flight: 1000,
             connections: 1,
             max_value: 1 << 20,
+            max_backlog: 32 << 20,
         };
         let setup = SourceSetup::new(&url, limits).expect("a source");
         let first = Server::new(&[]);

@@ -17,6 +17,7 @@ fn setup(redis: &Redis) -> SourceSetup {
         max_in_flight: 1000,
         connections: 1,
         max_value: 1 << 20,
+        max_backlog: 32 << 20,
     };
     SourceSetup::new(&url, limits).expect("nothing to check")
 }

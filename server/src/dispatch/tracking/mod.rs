@@ -9,7 +9,7 @@
 mod redirect;
 mod table;
 
-pub(super) use redirect::{Redirect, prepare};
+pub(super) use redirect::{Redirect, is_broadcast, prepare};
 pub use table::{Totals, Tracking};
 
 use super::{
@@ -247,7 +247,7 @@ fn info(call: &mut Call<'_>) {
             flags.extend(choice);
             flags.extend(exception.filter(|_| tracker.exception));
             flags.extend(tracker.mode.noloop.then_some("noloop"));
-            flags.extend(tracker.tracking.is_broken(tracker.client.id).then_some("broken_redirect"));
+            flags.extend(tracker.client.is_redirection_broken().then_some("broken_redirect"));
             (redirect, prefixes) = (tracker.redirect as i64, &tracker.prefixes);
         }
     }

@@ -18,13 +18,12 @@ use crate::{
     source::Pinned,
 };
 use bytes::Bytes;
-use std::{cell::Cell, future::poll_fn, rc::Rc, sync::Arc, task::Poll};
+use std::{future::poll_fn, sync::Arc, task::Poll};
 use tokio::task::AbortHandle;
 
 /// A redirection, until it is dropped.
 pub(in crate::dispatch) struct Redirect {
     target: u64,
-    broken: Rc<Cell<bool>>,
     task: AbortHandle,
 }
 impl Drop for Redirect {
@@ -33,19 +32,27 @@ impl Drop for Redirect {
     }
 }
 
+/// The options of CLIENT TRACKING with their places, without what is said behind them.
+fn options(args: Args<'_>) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut next = 3;
+    std::iter::from_fn(move || {
+        let (at, option) = (next, args.get(next)?);
+        let valued = option.eq_ignore_ascii_case(b"redirect") || option.eq_ignore_ascii_case(b"prefix");
+        next += if valued { 2 } else { 1 };
+        Some((at, option))
+    })
+}
+
 /// Where among the parts of CLIENT TRACKING the client is named that it redirects to; the last, if there are several, of which Redis
 /// will complain.
 fn place(args: Args<'_>) -> Option<usize> {
-    let mut place = None;
-    let mut at = 3;
-    while let Some(option) = args.get(at) {
-        let redirect = option.eq_ignore_ascii_case(b"redirect");
-        if redirect && at + 1 < args.len() {
-            place = Some(at + 1);
-        }
-        at += if redirect || option.eq_ignore_ascii_case(b"prefix") { 2 } else { 1 };
-    }
-    place
+    let redirects = options(args).filter(|(_, option)| option.eq_ignore_ascii_case(b"redirect"));
+    redirects.map(|(at, _)| at + 1).filter(|at| *at < args.len()).last()
+}
+
+/// Is CLIENT TRACKING told to broadcast?
+pub(in crate::dispatch) fn is_broadcast(args: Args<'_>) -> bool {
+    options(args).any(|(_, option)| option.eq_ignore_ascii_case(b"bcast"))
 }
 
 /// Prepares CLIENT TRACKING ON: what is to be sent to Redis, and the redirection that it begins, if it is taken.
@@ -60,16 +67,9 @@ pub(in crate::dispatch) async fn prepare(call: &Call<'_>) -> Result<(Vec<u8>, Op
     let number = number.to_string();
     let mut parts: Vec<&[u8]> = call.args.from(0).collect();
     parts[place] = number.as_bytes();
-    let broken = Rc::new(Cell::new(false));
-    let carry = Carry {
-        carrier,
-        client: call.session.client.clone(),
-        backlog: call.worker.app.backlog.clone(),
-        broken: broken.clone(),
-        target,
-    };
-    let redirect =
-        Redirect { target: carry.target.id, broken, task: tokio::task::spawn_local(carry.run()).abort_handle() };
+    let (client, backlog) = (call.session.client.clone(), call.worker.app.backlog.clone());
+    let carry = Carry { carrier, client, backlog, target };
+    let redirect = Redirect { target: carry.target.id, task: tokio::task::spawn_local(carry.run()).abort_handle() };
     Ok((encode(&parts), Some(redirect)))
 }
 
@@ -78,7 +78,6 @@ struct Carry {
     client: Arc<Client>,
     target: Arc<Client>,
     backlog: Arc<Backlog>,
-    broken: Rc<Cell<bool>>,
 }
 impl Carry {
     async fn run(self) {
@@ -101,7 +100,7 @@ impl Carry {
         let (Some(View::Bulk(b"invalidate")), Some(keys)) = (kind, parts.next_raw()) else { return };
         let keys = (keys != b"_\r\n").then(|| frame.slice_ref(keys));
         if !self.target.post(Message::Invalidated { keys, redirected: true }, &self.backlog) {
-            self.broken.set(true);
+            self.client.note_broken_redirection();
             self.client.post(Message::RedirectionBroken(self.target.id), &self.backlog);
         }
     }
@@ -114,13 +113,13 @@ impl Redirect {
     }
 
     /// The reply to CLIENT TRACKINGINFO, in the client's terms; `None` if it is none.
-    pub(in crate::dispatch) fn translated(&self, info: &[u8]) -> Option<Vec<u8>> {
+    pub(in crate::dispatch) fn translated(&self, info: &[u8], broken: bool) -> Option<Vec<u8>> {
         let Ok(View::Map(mut parts) | View::Array(mut parts)) = view(info) else { return None };
         let [flags_name, flags, redirect, _, prefixes_name, prefixes] = std::array::from_fn(|_| parts.next_raw());
         let mut text = info.split_inclusive(|b| *b == b'\n').next()?.to_vec();
         text.extend_from_slice(flags_name?);
         match view(flags?) {
-            Ok(View::Set(mut each) | View::Array(mut each)) if self.broken.get() => {
+            Ok(View::Set(mut each) | View::Array(mut each)) if broken => {
                 text.extend_from_slice(format!("{}{}\r\n", char::from(flags?[0]), each.len() + 1).as_bytes());
                 while let Some(flag) = each.next_raw() {
                     text.extend_from_slice(flag);
@@ -144,14 +143,13 @@ mod tests {
     #[tokio::test]
     async fn the_source_s_numbers_are_not_shown() {
         let task = tokio::spawn(async {}).abort_handle();
-        let redirect = Redirect { target: 7, broken: Rc::new(Cell::new(false)), task };
+        let redirect = Redirect { target: 7, task };
         let info = b"%3\r\n$5\r\nflags\r\n~2\r\n$2\r\non\r\n$6\r\nnoloop\r\n$8\r\nredirect\r\n:123\r\n$8\r\nprefixes\r\n*0\r\n";
-        let told = redirect.translated(info).expect("a map");
+        let told = redirect.translated(info, false).expect("a map");
         assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(info).replace(":123", ":7"));
-        redirect.broken.set(true);
-        let told = redirect.translated(info).expect("a map");
+        let told = redirect.translated(info, true).expect("a map");
         let broken = b"~3\r\n$2\r\non\r\n$6\r\nnoloop\r\n$15\r\nbroken_redirect\r\n$8\r\nredirect\r\n:7\r\n";
         assert!(told.windows(broken.len()).any(|part| part == broken), "{}", String::from_utf8_lossy(&told));
-        assert_eq!(redirect.translated(b"-ERR no\r\n"), None);
+        assert_eq!(redirect.translated(b"-ERR no\r\n", false), None);
     }
 }

@@ -5,9 +5,9 @@
 //! any core changes a key ─► changed (under the same lock) ─► outgoing, and the prefixes' keys ─► settled (no lock) ─► inboxes
 //! ```
 //!
-//! Lock order: the tier's shards, this table, an inbox.
+//! Lock order: the tier's shards, this table, an inbox or what is known about a client.
 use crate::clients::{
-    Client,
+    Client, Tracks,
     inbox::{Backlog, Message},
 };
 use crate::proto::resp::encode;
@@ -57,8 +57,6 @@ struct Tracker {
     client: Arc<Client>,
     mode: Mode,
     redirect: Option<Arc<Client>>,
-    /// The client that it redirects to is gone, and it has been told.
-    broken: bool,
 }
 
 /// What a client asked of CLIENT TRACKING that the table must know.
@@ -79,7 +77,6 @@ struct Prefix {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs)]
 pub struct Totals {
-    pub clients: usize,
     pub keys: usize,
     pub items: usize,
     pub prefixes: usize,
@@ -95,12 +92,7 @@ impl Tracking {
     /// How much is in the table.
     pub fn totals(&self) -> Totals {
         let table = self.table.lock();
-        Totals {
-            clients: table.trackers.len(),
-            keys: table.keys.len(),
-            items: table.items,
-            prefixes: table.prefixes.len(),
-        }
+        Totals { keys: table.keys.len(), items: table.items, prefixes: table.prefixes.len() }
     }
 
     /// The bound on keys.
@@ -124,7 +116,9 @@ impl Tracking {
         prefixes: impl Iterator<Item = &'a [u8]>,
     ) {
         let mut table = self.table.lock();
-        table.trackers.insert(client.id, Tracker { client: client.clone(), mode, redirect, broken: false });
+        client.about.lock().tracking =
+            Some(Tracks { bcast: mode.bcast, redirect: redirect.as_ref().map_or(0, |to| to.id), broken: false });
+        table.trackers.insert(client.id, Tracker { client: client.clone(), mode, redirect });
         for prefix in prefixes {
             let clients = &mut table.prefixes.entry(prefix.into()).or_default().clients;
             if !clients.contains(&client.id) {
@@ -143,7 +137,9 @@ impl Tracking {
                 table.prefixes.remove(name);
             }
         }
-        table.trackers.remove(&id);
+        if let Some(tracker) = table.trackers.remove(&id) {
+            tracker.client.about.lock().tracking = None;
+        }
         if table.trackers.is_empty() {
             table.keys = IndexMap::new();
             table.items = 0;
@@ -159,11 +155,6 @@ impl Tracking {
         }
         table.make_room();
         self.note(&table);
-    }
-
-    /// Was the client told that its redirection is broken?
-    pub(super) fn is_broken(&self, id: u64) -> bool {
-        self.table.lock().trackers.get(&id).is_some_and(|tracker| tracker.broken)
     }
 
     fn note(&self, table: &Table) {
@@ -235,14 +226,14 @@ impl Table {
     }
 
     fn tell(&mut self, id: u64, keys: Option<Bytes>, backlog: &Backlog) {
-        let Some(tracker) = self.trackers.get_mut(&id) else { return };
+        let Some(tracker) = self.trackers.get(&id) else { return };
         match &tracker.redirect {
             None => {
                 tracker.client.post(Message::Invalidated { keys, redirected: false }, backlog);
             }
             Some(target) => {
                 if !target.post(Message::Invalidated { keys, redirected: true }, backlog) {
-                    tracker.broken = true;
+                    tracker.client.note_broken_redirection();
                     tracker.client.post(Message::RedirectionBroken(target.id), backlog);
                 }
             }

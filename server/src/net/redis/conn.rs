@@ -292,12 +292,17 @@ impl Conn {
     pub fn is_attached(&self) -> bool {
         self.session.is_attached()
     }
-    /// Moves what came there to [`Conn::out`]. Ready if something did.
+    /// Moves what came there to [`Conn::out`], unless that is full. Ready if something did.
     ///
     /// # Errors
     /// Such a connection is lost, and the client's must end.
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
-        self.session.poll_unasked(cx, &mut self.out)
+        let out = if self.is_full() { None } else { Some(&mut self.out) };
+        self.session.poll_unasked(cx, out)
+    }
+    /// Is it lost because the client left too much lying there?
+    pub fn left_too_much(&self) -> bool {
+        self.session.left_too_much()
     }
 
     /// Says that the process is about to end, in [`Conn::out`].

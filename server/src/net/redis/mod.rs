@@ -206,13 +206,18 @@ impl Loop<'_> {
                 return Poll::Ready(Ok(Event::Progress));
             }
         }
-        if self.conn.is_attached() && !self.conn.is_full() {
+        if self.conn.is_attached() {
             self.borrow_output();
             let unasked = self.conn.poll_unasked(cx);
             self.return_output();
             match unasked {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
-                Poll::Ready(Err(_lost)) => return Poll::Ready(Ok(Event::End(End::Ours))),
+                Poll::Ready(Err(_lost)) => {
+                    if self.conn.left_too_much() {
+                        self.worker.app.backlog.note_cut_off();
+                    }
+                    return Poll::Ready(Ok(Event::End(End::Ours)));
+                }
                 Poll::Pending => {}
             }
         }

@@ -127,12 +127,12 @@ impl Link {
     ) -> Link {
         let inner = Rc::new(Inner {
             number: settings.queue(),
+            unasked: Rc::new(Unasked::new(settings.limits.max_backlog)),
             settings,
             hello,
             keeps_replies,
             elsewhere,
             queue: RefCell::default(),
-            unasked: Rc::default(),
             waker: Cell::default(),
             down: RefCell::default(),
         });

@@ -369,6 +369,9 @@ impl Pinned for Single {
     fn unasked(&self) -> &Unasked {
         self.link.unasked()
     }
+    fn note_protocol(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+    }
     fn release(self: Box<Self>) {
         self.pool.put(self.link, self.resp3);
     }

@@ -73,6 +73,10 @@ impl Pinned for OnNode {
     fn unasked(&self) -> &Unasked {
         self.inner.unasked()
     }
+    fn note_protocol(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+        self.inner.note_protocol(resp3);
+    }
     fn release(self: Box<Self>) {
         self.inner.release();
     }

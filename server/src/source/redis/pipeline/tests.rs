@@ -64,7 +64,14 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         deployment: Deployment::Single,
     };
     let timeout = Duration::from_secs(1);
-    let limits = Limits { timeout, slow_timeout: timeout, max_in_flight: 1000, connections: 1, max_value: MAX_VALUE };
+    let limits = Limits {
+        timeout,
+        slow_timeout: timeout,
+        max_in_flight: 1000,
+        connections: 1,
+        max_value: MAX_VALUE,
+        max_backlog: 1 << 20,
+    };
     let settings = Settings::new(&url, limits, Arc::default()).expect("settings");
     settings.health.admit(count, 1000);
     let (mut batch, mut waits) = (Vec::new(), Vec::new());

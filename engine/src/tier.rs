@@ -192,11 +192,19 @@ impl<'t> Tier<'t> {
 }
 
 impl Drop for Tier<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.held.is_some() {
-            self.act_as(0);
-            self.held = None;
+            self.release();
         }
         self.cache.rules.changes.settled();
+    }
+}
+impl Tier<'_> {
+    // Apart from operations that lock one shard: there it would be in the way of what is hot.
+    #[inline(never)]
+    fn release(&mut self) {
+        self.act_as(0);
+        self.held = None;
     }
 }

@@ -26,7 +26,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 # The `test` service of docker-compose.yaml: waits for redis and larder, then reads through with urllib and redis-py.
 FROM python:3.13-slim-bookworm AS smoke
 WORKDIR /smoke
-COPY tests/clients/python/requirements.txt tests/clients/python/client.py tests/docker/smoke.py ./
+COPY tests/clients/python/requirements.txt tests/clients/python/client.py tests/clients/python/harness.py tests/docker/smoke.py ./
 RUN python3 -m venv env && env/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
 USER 65532:65532
 ENTRYPOINT ["env/bin/python", "smoke.py"]

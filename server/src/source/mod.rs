@@ -7,11 +7,13 @@
 //! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`], the write-through and [`Invalidations`];
 //! - a fetch is vouched for ([`Fetch::vouch`]) only if the source will say when its key changes, or that it cannot tell any more.
 pub mod health;
+mod local;
 pub mod none;
 mod redis;
 mod unasked;
 
 pub use health::SourceHealth;
+pub use local::{LocalStore, Page, Scan};
 pub use redis::{Commands, Known, Upstream};
 pub use unasked::Unasked;
 
@@ -227,6 +229,10 @@ pub trait Source {
     fn ping(&self) -> Local<'_, Result<(), SourceError>>;
     /// The source as a Redis server, for commands that go through verbatim.
     fn as_redis(&self) -> Option<&dyn RedisServer> {
+        None
+    }
+    /// The source as a store of this machine, for walks and changes of several keys.
+    fn as_local(&self) -> Option<&dyn LocalStore> {
         None
     }
     /// `false` for `none:`: a miss is an absence, no flight is begun.

@@ -1,0 +1,46 @@
+//! What a source that keeps its entries on this machine can do besides.
+use super::{Found, Local, SourceError};
+use bytes::Bytes;
+use std::ops::Bound;
+
+/// Which entries to read, and how many at most.
+#[derive(Debug, Clone)]
+pub struct Scan {
+    /// Where the range begins, in the order of the keys' bytes.
+    pub start: Bound<Bytes>,
+    /// Where it ends.
+    pub end: Bound<Bytes>,
+    /// From its end to its begin.
+    pub reverse: bool,
+    /// Most entries of a page; at least 1.
+    pub limit: usize,
+    /// A page ends with the entry that brings its keys and values to this size, bytes.
+    pub max_bytes: usize,
+    /// Leave values empty.
+    pub keys_only: bool,
+}
+
+/// Some entries, live when they were read, in the order of the scan.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// Key and value.
+    pub entries: Vec<(Bytes, Found)>,
+    /// From where to go on (exclusive of the last key seen, which need not be among `entries`); `None`: the range is at its end.
+    pub next: Option<Bytes>,
+}
+
+/// A source that keeps its entries here: nobody else changes them, so they can be walked, and changed several at once.
+///
+/// As with [`Source`](super::Source), nothing here blocks the core.
+pub trait LocalStore {
+    /// The entries of these keys, in their order; expired ones are absent.
+    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> Local<'a, Result<Vec<Option<Found>>, SourceError>>;
+    /// Stores (or with `None` deletes) all of these or, if it fails, none; durable as the source promises.
+    fn apply(&self, changes: Vec<(Bytes, Option<Found>)>) -> Local<'_, Result<(), SourceError>>;
+    /// One page of a range. A walk of several pages sees every key that is there from its begin to its end.
+    fn scan(&self, scan: Scan) -> Local<'_, Result<Page, SourceError>>;
+    /// How many entries there are; expired ones may be counted as long as they take room.
+    fn count(&self) -> Local<'_, Result<u64, SourceError>>;
+    /// Deletes everything.
+    fn clear(&self) -> Local<'_, Result<(), SourceError>>;
+}

@@ -5,6 +5,7 @@
 //! batch cannot be damaged unseen either.
 use super::{Dir, database, journal, journal::Journal};
 use std::{
+    collections::HashSet,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -149,12 +150,14 @@ impl Report {
             return Ok(());
         }
         let content = self.read(&path)?;
+        let mut used: HashSet<PathBuf> = [current.clone(), path.clone(), keyspace.join("tables")].into();
         if xxhash_rust::xxh3::xxh3_128(&content) != u128::from_le_bytes(hash) {
             self.problem(&path, &format!("is damaged, or {} is (checksum)", current.display()));
             return Ok(());
         }
         for (number, hash) in tables(&path, &content).map_err(at(&path))? {
             let table = keyspace.join("tables").join(number.to_string());
+            used.insert(table.clone());
             match fs::metadata(&table) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.problem(&table, "is missing"),
                 Err(error) => return Err((table, error)),
@@ -166,6 +169,11 @@ impl Report {
                         self.problem(&table, "is damaged (checksum)");
                     }
                 }
+            }
+        }
+        for path in sorted(keyspace)?.into_iter().chain(sorted(&keyspace.join("tables"))?) {
+            if depth == Depth::All && !used.contains(&path) {
+                self.notes.push(format!("{}: is not in use any more", path.display()));
             }
         }
         Ok(())

@@ -28,6 +28,12 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     pattern[p..].iter().all(|&b| b == b'*')
 }
 
+/// What all that matches begins with.
+pub(crate) fn literal_prefix(pattern: &[u8]) -> &[u8] {
+    let end = pattern.iter().position(|byte| b"*?[\\".contains(byte));
+    &pattern[..end.unwrap_or(pattern.len())]
+}
+
 /// Matches one byte against the element at `p`; where the next element begins, if it matches.
 fn one(pattern: &[u8], mut p: usize, byte: u8, ignore_case: bool) -> Option<usize> {
     let fold = |b: u8| if ignore_case { b.to_ascii_lowercase() } else { b };

@@ -65,30 +65,10 @@ async fn page(
     store.scan(Scan { start, end, reverse: false, limit, max_bytes: PAGE, keys_only: true }).await
 }
 
-/// Where the keys that can match a pattern begin and end.
-fn range(pattern: Option<&[u8]>) -> (Bound<Bytes>, Bound<Bytes>) {
-    match pattern.map(glob::literal_prefix) {
-        None | Some([]) => (Unbounded, Unbounded),
-        Some(prefix) => (Included(Bytes::copy_from_slice(prefix)), after(prefix)),
-    }
-}
-/// The end of the keys that begin with `prefix`.
-fn after(prefix: &[u8]) -> Bound<Bytes> {
-    let mut end = prefix.to_vec();
-    while end.pop_if(|last| *last == u8::MAX).is_some() {}
-    match end.last_mut() {
-        None => Unbounded,
-        Some(last) => {
-            *last += 1;
-            Excluded(end.into())
-        }
-    }
-}
-
 async fn scan(call: &mut Call<'_>, store: &dyn LocalStore) -> Answer {
     let walk = Walk::parse(call)?;
     let cursors = &call.worker.app.cursors;
-    let (mut start, end) = range(walk.pattern);
+    let (mut start, end) = glob::range(walk.pattern);
     if walk.cursor != 0 {
         start = Excluded(cursors.place(walk.cursor).ok_or(CURSOR_LOST)?);
     }
@@ -103,7 +83,7 @@ async fn scan(call: &mut Call<'_>, store: &dyn LocalStore) -> Answer {
 
 async fn keys(call: &mut Call<'_>, store: &dyn LocalStore) -> Answer {
     let pattern = call.arg(1);
-    let (mut start, end) = range(Some(pattern));
+    let (mut start, end) = glob::range(Some(pattern));
     let mut found = Found::default();
     loop {
         let page = page(store, start, end.clone(), STRIDE).await?;
@@ -123,7 +103,7 @@ async fn keys(call: &mut Call<'_>, store: &dyn LocalStore) -> Answer {
 async fn random(store: &dyn LocalStore, mut next: impl FnMut() -> u64) -> Result<Option<Bytes>, SourceError> {
     let mut prefix = Vec::new();
     loop {
-        let (start, end) = (Included(Bytes::copy_from_slice(&prefix)), after(&prefix));
+        let (start, end) = (Included(Bytes::copy_from_slice(&prefix)), glob::behind(&prefix));
         let Some(mut first) = edge(store, start, end.clone(), false).await? else {
             // Its last key was deleted meanwhile.
             return edge(store, Unbounded, Unbounded, false).await;

@@ -1,4 +1,4 @@
-//! The URL that names a source: `none:`, `redis://`, `rediss://`, `unix://`.
+//! The URL that names a source: `none:`, `disk:DIR`, `redis://`, `rediss://`, `unix://`.
 use super::{Secret, nearest};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::{fmt, path::PathBuf, str::FromStr};
@@ -8,6 +8,8 @@ use std::{fmt, path::PathBuf, str::FromStr};
 pub enum SourceUrl {
     /// `none:`: the memory tier is all there is.
     None,
+    /// `disk:DIR`: the durable store in that directory.
+    Disk(PathBuf),
     /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
     Redis(RedisUrl),
 }
@@ -83,11 +85,20 @@ pub struct TlsUrl {
     pub insecure: bool,
 }
 
-const SCHEMES: &[&str] =
-    &["none", "redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"];
+const SCHEMES: &[&str] = &[
+    "none",
+    "disk",
+    "redis",
+    "rediss",
+    "unix",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+];
 /// Named in the design, not built yet.
-const LATER: &[&str] = &["http", "https", "table", "disk", "demo"];
-const VALID: &str = "sources are none:, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
+const LATER: &[&str] = &["http", "https", "table", "demo"];
+const VALID: &str = "sources are none:, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
     redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB";
 const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -110,6 +121,14 @@ impl FromStr for SourceUrl {
             let near = nearest(&scheme, SCHEMES.iter().chain(LATER).copied())
                 .map_or(String::new(), |near| format!(", did you mean {near}:?"));
             return Err(format!("unknown source {scheme}:{near} ({VALID})"));
+        }
+        if scheme == "disk" {
+            return match decode(rest.strip_prefix("//").unwrap_or(rest), "directory")? {
+                dir if dir.is_empty() => {
+                    Err("the store's directory is missing: write disk:/var/lib/larder/store".to_string())
+                }
+                dir => Ok(SourceUrl::Disk(dir.into())),
+            };
         }
         let rest = match rest.strip_prefix("//") {
             Some(rest) if scheme != "none" => rest,
@@ -289,6 +308,9 @@ impl fmt::Display for SourceUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SourceUrl::None => f.write_str("none:"),
+            SourceUrl::Disk(dir) => {
+                write!(f, "disk:{}", utf8_percent_encode(&dir.to_string_lossy(), RESERVED_IN_PATH))
+            }
             SourceUrl::Redis(url) => url.fmt(f),
         }
     }
@@ -400,6 +422,10 @@ mod tests {
     fn parts() {
         assert_eq!("none:".parse(), Ok(SourceUrl::None));
         assert_eq!("none".parse(), Ok(SourceUrl::None));
+        for (text, dir) in [("disk:data", "data"), ("disk:/var/l%20b", "/var/l b"), ("disk:///var/x", "/var/x")] {
+            assert_eq!(text.parse(), Ok(SourceUrl::Disk(dir.into())));
+        }
+        assert_eq!(SourceUrl::Disk("/a b/c".into()).to_string(), "disk:/a%20b/c");
         let url = redis("redis://cache.internal");
         assert_eq!((url.address, url.database, url.tls), (tcp("cache.internal", 6379), 0, None));
         let url = redis("redis://us%40er:p%3Aa%2Fss:word@[::1]:7000/15");
@@ -443,7 +469,8 @@ mod tests {
             ("mysql://h", "unknown source mysql: (sources are none:"),
             ("http://h/{key}", "source http: is not available in this version; sources are"),
             ("table:x", "source table: is not available in this version"),
-            ("disk:x", "source disk: is not available in this version"),
+            ("disk:", "the store's directory is missing"),
+            ("disk:%ff", "the directory is not UTF-8"),
             ("demo:", "source demo: is not available in this version"),
             ("redis+cluster://h/1", "a cluster has one database"),
             ("redis+cluster://h,", "the source's host is missing"),

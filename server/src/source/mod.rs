@@ -6,6 +6,7 @@
 //!   one that may have been applied returns [`SourceError::Lost`];
 //! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`], the write-through and [`Invalidations`];
 //! - a fetch is vouched for ([`Fetch::vouch`]) only if the source will say when its key changes, or that it cannot tell any more.
+mod disk;
 pub mod health;
 mod local;
 #[cfg(test)]
@@ -20,7 +21,7 @@ pub use redis::{Commands, Known, Upstream};
 pub use unasked::Unasked;
 
 use crate::{
-    config::{Deployment, SourceUrl},
+    config::{Deployment, SourceUrl, StoreSettings},
     proto::resp::Args,
     read::Fetch,
 };
@@ -43,6 +44,8 @@ pub struct Limits {
     pub max_value: usize,
     /// What a client may leave unread of what it is told unasked, bytes (`max-backlog`).
     pub max_backlog: usize,
+    /// How a disk store is kept.
+    pub store: StoreSettings,
 }
 
 /// What all cores share of one group's source: its health and what was read from files. Built at start, before the cores.
@@ -52,21 +55,23 @@ pub struct SourceSetup {
 }
 enum Kind {
     None,
+    Disk(disk::DiskSetup),
     Redis(Arc<redis::Settings>),
     Cluster(Arc<redis::ClusterSetup>),
 }
 impl SourceSetup {
-    /// Checks what the URL names; connects to nothing yet.
+    /// Checks what the URL names and opens a disk store; connects to nothing yet.
     ///
     /// # Errors
     /// A text that names the file or host at fault.
     pub fn new(url: &SourceUrl, limits: Limits) -> Result<SourceSetup, String> {
         let health = Arc::new(match url {
             SourceUrl::None => SourceHealth::always_up(),
-            SourceUrl::Redis(_) => SourceHealth::default(),
+            SourceUrl::Disk(_) | SourceUrl::Redis(_) => SourceHealth::default(),
         });
         let kind = match url {
             SourceUrl::None => Kind::None,
+            SourceUrl::Disk(dir) => Kind::Disk(disk::DiskSetup::open(dir, limits, health.clone())?),
             SourceUrl::Redis(url) => match url.deployment {
                 Deployment::Cluster { .. } => {
                     Kind::Cluster(Arc::new(redis::ClusterSetup::new(url, limits, health.clone())?))
@@ -88,6 +93,7 @@ impl SourceSetup {
     pub fn open(&self, watch: Option<Watch>, keeps_replies: bool) -> Rc<dyn Source> {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
+            Kind::Disk(setup) => Rc::new(disk::DiskSource::new(setup.clone())),
             Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch, keeps_replies)),
             Kind::Cluster(setup) => Rc::new(redis::ClusterSource::new(setup.clone(), watch, keeps_replies)),
         }

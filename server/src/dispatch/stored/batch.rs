@@ -162,7 +162,7 @@ impl Batch {
         let group = self.group.clone();
         let wanted = wanted(self.queue.iter());
         self.state = State::Loading(Box::pin(async move {
-            let held = group.hold(wanted.iter().map(|wanted| &wanted.key)).await;
+            let held = group.hold(wanted.iter().map(|wanted| &wanted.key)).await?;
             let scratch = Scratch::load(&group, wanted).await?;
             Ok((held, scratch))
         }));

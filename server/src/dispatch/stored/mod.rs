@@ -41,7 +41,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
         Run::Transaction(_) => watch(call).await?,
         _ if is_keyspace(call.command) => {
             let held = match call.command.flags.has(Flags::FLUSH) {
-                true => Some(call.group().hold_all().await),
+                true => Some(call.group().hold_all().await?),
                 false => None,
             };
             keyspace::run(call, held.as_ref()).await?;
@@ -49,7 +49,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
         _ => {
             let mut queue = Queue::default();
             queue.push(call.command, call.args);
-            let held = hold(call.group(), &queue, &[]).await;
+            let held = hold(call.group(), &queue, &[]).await?;
             each(call, &queue, &held, |call, scratch| scratch.run(call)).await?;
         }
     }
@@ -66,7 +66,7 @@ fn store(group: &Group) -> Result<&dyn LocalStore, SourceError> {
 }
 
 /// Holds the keys of all commands and these.
-async fn hold(group: &Group, queue: &Queue, others: &[Box<[u8]>]) -> Rc<Held> {
+async fn hold(group: &Group, queue: &Queue, others: &[Box<[u8]>]) -> Result<Rc<Held>, SourceError> {
     if queue.iter().any(|(command, _)| is_keyspace(command)) {
         return group.hold_all().await;
     }
@@ -114,7 +114,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let watch = call.session.watch.take();
     call.session.end_transaction();
     let watched = watch.as_ref().map_or(&[][..], |watch| watch.keys());
-    let held = hold(call.group(), &queue, watched).await;
+    let held = hold(call.group(), &queue, watched).await?;
     call.now = crate::clock::now();
     if watch.is_some_and(|watch| watch.is_broken(call.now)) {
         call.reply.null_array();
@@ -134,7 +134,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
 async fn watch(call: &mut Call<'_>) -> Answer {
     let group = call.group();
     let keys: Vec<bytes::Bytes> = call.command.keys.of(call.args).map(bytes::Bytes::copy_from_slice).collect();
-    let _held = group.hold(&keys).await;
+    let _held = group.hold(&keys).await?;
     let found = group.load(store(group)?, &keys).await?;
     let watch = call.session.watch.get_or_insert_with(|| group.watch());
     for (key, found) in keys.iter().zip(found) {

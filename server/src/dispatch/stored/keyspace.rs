@@ -24,8 +24,9 @@ const PAGE: usize = 1 << 20;
 /// Longest part of a key that RANDOMKEY chooses by bytes.
 const DEPTH: usize = 64;
 
-const CURSOR_LOST: Fault =
-    Fault::Said("ERR invalid cursor: the server has restarted or too many other walks have begun since; begin anew with 0");
+const CURSOR_LOST: Fault = Fault::Said(
+    "ERR invalid cursor: the server has restarted or too many other walks have begun since; begin anew with 0",
+);
 
 /// Runs one of them; `held` are all keys, for what deletes them.
 pub(super) async fn run(call: &mut Call<'_>, held: Option<&Rc<Held>>) -> Answer {
@@ -110,7 +111,7 @@ async fn random(store: &dyn LocalStore, mut next: impl FnMut() -> u64) -> Result
         };
         let last = edge(store, Included(first.clone()), end.clone(), true).await?.unwrap_or_else(|| first.clone());
         let common = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
-        if first == last || common >= DEPTH || common == first.len() && next() % 2 == 0 {
+        if first == last || common >= DEPTH || common == first.len() && next().is_multiple_of(2) {
             return Ok(Some(first));
         }
         if common == first.len() {

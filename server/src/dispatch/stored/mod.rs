@@ -25,6 +25,7 @@ use super::{
     command::{Command, Flags, Run, Transaction},
     fault::{Answer, Fault},
     multi::{self, Queue},
+    pending,
 };
 use crate::{
     proto::resp::Args,
@@ -32,13 +33,14 @@ use crate::{
     source::{Found, LocalStore, SourceError},
 };
 use batch::{Scratch, wanted};
-use std::rc::Rc;
+use std::{future::poll_fn, rc::Rc};
 
 /// Runs a command that goes alone: what concerns the keyspace, EXEC, WATCH, and what is not answered.
 pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.run {
         Run::Transaction(Transaction::Exec) => return exec(call).await,
         Run::Transaction(_) => watch(call).await?,
+        Run::MultiGet => mget(call).await?,
         _ if is_keyspace(call.command) => {
             let held = match call.command.flags.has(Flags::FLUSH) {
                 true => Some(call.group().hold_all().await?),
@@ -128,6 +130,22 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     })
     .await?;
     Ok(if close { Flow::Close } else { Flow::Done })
+}
+
+/// MGET, of which the tier has not all: nobody writes meanwhile.
+async fn mget(call: &mut Call<'_>) -> Answer {
+    let group = call.group();
+    let _held = group.hold(call.command.keys.of(call.args)).await?;
+    let mut batch = Vec::new();
+    let flow = pending::mget_each(call, &mut batch)?;
+    if !batch.is_empty() {
+        group.source.fetch(&mut batch);
+    }
+    if let Flow::Pending(mut pending) = flow {
+        poll_fn(|cx| pending.poll(cx)).await;
+        pending.reply(call.session, call.reply.output());
+    }
+    Ok(())
 }
 
 /// WATCH

@@ -130,7 +130,8 @@ fn a_range_is_lines_of_json() {
         }
         store.entries.lock().insert(Bytes::from_static(b"\xfe"), Found { value: "2".into(), expiry: None });
         let (a, b) = ("{\"key\":\"a\",\"value\":\"1\"}\n", "{\"key\":\"b\",\"value\":\"\\\"ä\\n\"}\n");
-        let (c, d) = ("{\"key\":\"c\",\"value\":{\"base64\":\"/w==\"}}\n", "{\"key\":{\"base64\":\"/g==\"},\"value\":\"2\"}\n");
+        let (c, d) =
+            ("{\"key\":\"c\",\"value\":{\"base64\":\"/w==\"}}\n", "{\"key\":{\"base64\":\"/g==\"},\"value\":\"2\"}\n");
         let mut client = server.connect().await;
         for (query, expected) in [
             ("", [a, b, c, d].concat()),

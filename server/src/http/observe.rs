@@ -8,6 +8,7 @@ use crate::{
     app::App,
     config::LogLevel,
     proto::http::target,
+    store::disk::Store,
     telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
 };
 use http::{HeaderValue, Response, StatusCode, header};
@@ -79,6 +80,7 @@ fn snapshot(app: &App) -> Snapshot {
                 tracking_losses: health.tracking_losses(),
                 seconds: health.seconds(),
             },
+            store: source.store().map(Store::stats),
         }
     });
     let unasked = UnaskedSnapshot {

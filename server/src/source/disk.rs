@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use std::{
     cell::RefCell,
     collections::VecDeque,
-    ops::{Bound, ControlFlow},
+    ops::ControlFlow,
     path::Path,
     rc::Rc,
     sync::Arc,
@@ -34,6 +34,9 @@ pub(super) struct DiskSetup {
 }
 
 impl DiskSetup {
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
     /// Opens the store.
     pub(super) fn open(dir: &Path, limits: Limits, health: Arc<SourceHealth>) -> Result<DiskSetup, String> {
         let mut standing = Standing::new(health.clone());
@@ -246,16 +249,7 @@ impl LocalStore for DiskSource {
         Box::pin(self.read(self.setup.limits.slow_timeout, move |tree| page(tree, scan)))
     }
     fn count(&self) -> Local<'_, Result<u64, SourceError>> {
-        let work = |tree: &Tree| {
-            let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
-            let mut count = 0;
-            tree.walk(all, clock::now(), |walk| {
-                count += u64::from(walk.live.is_some());
-                ControlFlow::Continue(())
-            })?;
-            Ok(count)
-        };
-        Box::pin(self.read(self.setup.limits.slow_timeout, work))
+        Box::pin(self.read(self.setup.limits.slow_timeout, Tree::count))
     }
     fn clear(&self) -> Local<'_, Result<(), SourceError>> {
         Box::pin(async move { self.write(Change::Clear).await.map(drop) })

@@ -24,6 +24,7 @@ use crate::{
     config::{Deployment, SourceUrl, StoreSettings},
     proto::resp::Args,
     read::Fetch,
+    store::disk::Store,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -86,6 +87,13 @@ impl SourceSetup {
     /// How the source is doing.
     pub fn health(&self) -> &Arc<SourceHealth> {
         &self.health
+    }
+    /// The disk store, if it is one.
+    pub fn store(&self) -> Option<&Store> {
+        match &self.kind {
+            Kind::Disk(setup) => Some(setup.store()),
+            Kind::None | Kind::Redis(_) | Kind::Cluster(_) => None,
+        }
     }
     /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background. With
     /// `watch` it announces changes of what it fetched, where it can; `keeps_replies`: whole replies

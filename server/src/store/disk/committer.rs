@@ -1,5 +1,5 @@
 //! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers everybody.
-use super::{MAX_KEY, Shared, Tree, format, pressure::Brake};
+use super::{MAX_KEY, Shared, Tree, format, pressure::Brake, stats::Counts};
 use crate::{clock, config::Durability};
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -152,7 +152,17 @@ pub(super) fn run(shared: &Shared) {
     let mut ops = Vec::new();
     while shared.writes.take(&mut ops) {
         let bytes = ops.iter().map(|op| op.bytes).sum();
-        brake.slow(shared, bytes);
+        let held = brake.slow(shared, bytes);
+        if !held.is_zero() {
+            Counts::add(&shared.counts.stalls, 1);
+            Counts::add(&shared.counts.stalled_micros, held.as_micros() as u64);
+        }
+        Counts::add(&shared.counts.batches, 1);
+        Counts::add(&shared.counts.writes, ops.len() as u64);
+        Counts::add(&shared.counts.bytes, bytes as u64);
+        if sync {
+            Counts::add(&shared.counts.syncs, 1);
+        }
         commit(shared, &mut ops, sync);
         shared.writes.release(bytes);
     }

@@ -97,15 +97,26 @@ fn lock(path: &Path) -> Result<File, String> {
     }
 }
 
+/// The path with something after its name.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(suffix);
+    name.into()
+}
+
 /// Whole or not at all.
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
+pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_durably_with(path, |file| file.write_all(bytes))
+}
+/// The same, of what `write` writes. After an error nothing is left.
+pub(super) fn write_durably_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let new = beside(path, ".new");
     let mut file = File::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
+    let written = write(&mut file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
     }
+    written?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -18,21 +18,27 @@
 //! - Nothing here blocks a core: queues are locked for a push, and what waits is a thread of the store.
 //!
 //! Lock order: a queue's lock is never held while fjall is called.
+pub mod backup;
 mod committer;
+pub mod damage;
 mod dir;
 mod expiry;
 mod format;
+mod journal;
 mod pressure;
 mod readers;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod upkeep;
 
 pub use committer::{Change, Entry, WriteError};
+pub use stats::{LEVELS, StoreStats, TreeStats};
 pub use tree::{Range, Tree, Walk};
 
 use crate::config::StoreSettings;
+use damage::{Depth, Report};
 use dir::Dir;
 use std::{
     path::{Path, PathBuf},
@@ -53,12 +59,68 @@ struct Owner {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// A store opened for the command line: without threads, and nobody writes.
+pub struct Offline {
+    tree: Tree,
+    dir: Dir,
+}
+impl Offline {
+    /// Opens a store that is there.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(dir: &Path, settings: StoreSettings) -> Result<Offline, String> {
+        if !database(dir).is_dir() {
+            return Err(format!("{}: holds no store", dir.display()));
+        }
+        let (dir, tree) = unlock(dir, &settings)?;
+        Ok(Offline { tree, dir })
+    }
+    /// Its entries.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+    /// Drops what was overwritten, deleted or has expired.
+    ///
+    /// # Errors
+    /// A text that names the store.
+    pub fn compact(&self) -> Result<(), String> {
+        self.tree.compact()
+    }
+}
+impl Drop for Offline {
+    fn drop(&mut self) {
+        close(&self.tree, &self.dir);
+    }
+}
+
+/// Locks and checks the directory, and opens what is in it.
+fn unlock(dir: &Path, settings: &StoreSettings) -> Result<(Dir, Tree), String> {
+    let dir = Dir::lock(dir)?;
+    // fjall would pass over some damage in silence, and does not name the file where it sees it.
+    refuse(damage::check(dir.path(), Depth::Opening))?;
+    damage::note_opened(dir.path()).map_err(|error| format!("disk store {}: {error}", dir.path().display()))?;
+    let tree = Tree::open(&dir, settings)
+        .map_err(|error| refuse(damage::check(dir.path(), Depth::All)).err().unwrap_or(error))?;
+    Ok((dir, tree))
+}
+/// Syncs, and notes that all that was written is there. The error is why it takes no more writes.
+fn close(tree: &Tree, dir: &Dir) -> Option<String> {
+    match tree.sync_all().map(|()| damage::note_closed(dir.path())) {
+        Err(error) => return Some(error),
+        Ok(Err(error)) => tracing::warn!("disk store {}: {error}", dir.path().display()),
+        Ok(Ok(())) => {}
+    }
+    None
+}
+
 /// What the store's threads share.
 struct Shared {
     settings: StoreSettings,
     reads: readers::Queue,
     writes: committer::Queue,
     upkeep: upkeep::Signal,
+    counts: stats::Counts,
     poison: Poison,
     tree: Tree,
     // Last: the directory is unlocked when nothing uses it any more.
@@ -95,13 +157,13 @@ impl Store {
     /// # Errors
     /// A text that names the directory or file: it is in use, not a store, of another version, damaged, or the system refuses.
     pub fn open(dir: &Path, settings: StoreSettings, told: OnPoison) -> Result<Store, String> {
-        let dir = Dir::lock(dir)?;
-        let tree = Tree::open(&dir, &settings)?;
+        let (dir, tree) = unlock(dir, &settings)?;
         let shared = Arc::new(Shared {
             settings,
             reads: readers::Queue::default(),
             writes: committer::Queue::default(),
             upkeep: upkeep::Signal::default(),
+            counts: stats::Counts::default(),
             poison: Poison { reason: OnceLock::new(), told },
             tree,
             dir,
@@ -121,6 +183,24 @@ impl Store {
     /// Why it takes no more writes, if so.
     pub fn poisoned(&self) -> Option<Arc<str>> {
         self.0.shared.poison.reason()
+    }
+    /// How it stands.
+    pub fn stats(&self) -> StoreStats {
+        self.0.shared.stats()
+    }
+    /// Writes all entries as they are now into a file, on a thread of its own.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn backup(&self, to: PathBuf) -> Result<oneshot::Receiver<Result<backup::Copied, String>>, String> {
+        let (reply, answer) = oneshot::channel();
+        let store = self.clone();
+        let thread = std::thread::Builder::new().name("store-backup".to_string());
+        let started = thread.spawn(move || {
+            // Nobody may be waiting any more; the file is there all the same.
+            let _ = reply.send(store.0.shared.tree.backup(&to));
+        });
+        started.map(|_| answer).map_err(|error| format!("cannot start a thread: {error}"))
     }
     /// Has a reader's thread run this.
     pub fn read(&self, work: impl FnOnce(&Tree) + Send + 'static) {
@@ -161,6 +241,14 @@ impl Drop for Owner {
         if let Some(upkeep) = upkeep {
             let _ = upkeep.join();
         }
+    }
+}
+
+fn refuse(Report { problems, notes, .. }: Report) -> Result<(), String> {
+    notes.iter().for_each(|note| tracing::warn!("disk store: {note}"));
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(format!("disk store: damaged: {}", problems.join("; "))),
     }
 }
 

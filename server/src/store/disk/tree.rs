@@ -1,6 +1,9 @@
 //! fjall, and what the store makes of it: one keyspace of entries in [`format`](super::format).
-use super::{MAX_KEY, dir::Dir, expiry::DropExpired, format};
-use crate::config::{Compression, StoreSettings};
+use super::{LEVELS, MAX_KEY, TreeStats, damage, dir::Dir, expiry::DropExpired, format};
+use crate::{
+    clock,
+    config::{Compression, StoreSettings},
+};
 use bytes::Bytes;
 use fjall::{
     AbstractTree as _, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _,
@@ -10,7 +13,7 @@ use larder_engine::Millis;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs::File,
     ops::{Bound, ControlFlow},
     path::{Path, PathBuf},
     sync::{
@@ -165,7 +168,8 @@ impl Tree {
         if is_empty(&range) {
             return Ok(());
         }
-        let mut found = self.keyspace().range::<Bytes, _>((range.start, range.end));
+        // Of a snapshot: fjall's plain range sees what is written meanwhile.
+        let mut found = self.db.snapshot().range::<Bytes, _>(&self.keyspace(), (range.start, range.end));
         let mut next = || if range.reverse { found.next_back() } else { found.next() };
         while let Some((key, stored)) = next().map(Guard::into_inner).transpose().map_err(|error| self.error(&error))? {
             let key = Bytes::from(key);
@@ -175,6 +179,20 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// How many entries there are; reads them all.
+    ///
+    /// # Errors
+    /// As [`get`](Tree::get).
+    pub fn count(&self) -> Result<u64, String> {
+        let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
+        let mut count = 0;
+        self.walk(all, clock::now(), |walk| {
+            count += u64::from(walk.live.is_some());
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
     }
 
     /// Writes (or with `None` deletes) all or nothing; on stable storage when it returns, if `sync`.
@@ -210,10 +228,6 @@ impl Tree {
     /// Batches written since the start.
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Relaxed)
-    }
-    /// Expired entries that compaction has dropped since the start.
-    pub fn expired(&self) -> u64 {
-        self.expired.load(Relaxed)
     }
     /// Sealed memtables, and runs in level 0.
     pub(super) fn backlog(&self) -> (usize, usize) {
@@ -251,6 +265,42 @@ impl Tree {
             }
         }
     }
+    /// Everything into tables.
+    pub(super) fn flush(&self) -> Result<(), String> {
+        self.keyspace().rotate_memtable_and_wait().map_err(|error| self.error(&error))?;
+        self.sync_all()
+    }
+    /// Merges everything into the last level: drops what was overwritten, deleted or has expired.
+    pub(super) fn compact(&self) -> Result<(), String> {
+        self.flush()?;
+        self.keyspace().major_compact().map_err(|error| self.error(&error))
+    }
+    /// The tables' numbers and sizes.
+    pub(super) fn tables(&self) -> Vec<(u64, u64)> {
+        let version = self.keyspace().tree.current_version();
+        version.iter_tables().map(|table| (table.id(), table.metadata.file_size)).collect()
+    }
+    /// How it stands.
+    pub fn stats(&self) -> TreeStats {
+        let tree = &self.keyspace().tree;
+        let mut tables = [0; LEVELS];
+        for (level, tables) in tables.iter_mut().enumerate() {
+            *tables = tree.level_table_count(level).unwrap_or(0) as u64;
+        }
+        TreeStats {
+            tables,
+            level0_runs: tree.l0_run_count() as u64,
+            sealed_memtables: tree.sealed_memtable_count() as u64,
+            memtable_bytes: self.db.write_buffer_size(),
+            journals: self.db.journal_count() as u64,
+            disk_bytes: self.db.disk_space().unwrap_or(0),
+            block_cache_bytes: self.db.cache_size(),
+            compactions_running: self.db.active_compactions() as u64,
+            compactions: self.db.compactions_completed() as u64,
+            compacting: self.db.time_compacting(),
+            expired: self.expired.load(Relaxed),
+        }
+    }
     pub(super) fn sync_all(&self) -> Result<(), String> {
         self.db.persist(PersistMode::SyncAll).map_err(|error| self.error(&error))
     }
@@ -286,16 +336,7 @@ fn options(settings: &StoreSettings) -> KeyspaceCreateOptions {
 }
 
 fn newest_journal(path: &Path) -> std::io::Result<PathBuf> {
-    let mut newest: Option<(u64, PathBuf)> = None;
-    for file in fs::read_dir(path)? {
-        let path = file?.path();
-        let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jnl")?.parse().ok());
-        if let Some(number) = name
-            && newest.as_ref().is_none_or(|(other, _)| *other < number)
-        {
-            newest = Some((number, path));
-        }
-    }
+    let newest = damage::journals(path)?.pop();
     newest.map(|(_, path)| path).ok_or_else(|| std::io::Error::other("has no journal"))
 }
 

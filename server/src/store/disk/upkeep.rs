@@ -1,5 +1,8 @@
 //! One thread that syncs at intervals, rotates the memtable when it is full, and looks whether fjall has given up.
-use super::Shared;
+use super::{
+    Shared, close,
+    stats::{Appearing, Counts},
+};
 use crate::config::Durability;
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -37,12 +40,14 @@ pub(super) fn run(shared: &Shared) {
     };
     let tick = interval.map_or(TICK, |interval| interval.min(TICK));
     let (mut synced, mut looked, mut synced_writes) = (Instant::now(), Instant::now(), 0);
+    let mut tables = Appearing::default();
     while !shared.upkeep.wait(tick) {
         if interval.is_some_and(|interval| synced.elapsed() >= interval) {
             synced = Instant::now();
             let writes = shared.tree.writes();
             if writes != synced_writes {
                 synced_writes = writes;
+                Counts::add(&shared.counts.syncs, 1);
                 check(shared, shared.tree.sync());
             }
         }
@@ -50,10 +55,15 @@ pub(super) fn run(shared: &Shared) {
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
             check(shared, shared.tree.probe());
+            Counts::add(&shared.counts.table_bytes, tables.look(&shared.tree));
         }
     }
     // A clean end leaves nothing to the operating system, whatever was promised.
-    check(shared, shared.tree.sync_all());
+    if shared.poison.reason().is_none()
+        && let Some(error) = close(&shared.tree, &shared.dir)
+    {
+        shared.poison.set(shared.dir.path(), &error);
+    }
 }
 
 fn check(shared: &Shared, done: Result<(), String>) {

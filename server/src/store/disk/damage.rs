@@ -196,7 +196,7 @@ fn tables(path: &Path, content: &[u8]) -> io::Result<Vec<(u64, u128)>> {
                 let number = u64::from_le_bytes(take(&mut reader)?);
                 let [_kind] = take(&mut reader)?;
                 let hash = u128::from_le_bytes(take(&mut reader)?);
-                let [_sequence @ ..] = take::<8>(&mut reader)?;
+                let _sequence = take::<8>(&mut reader)?;
                 found.push((number, hash));
             }
         }

@@ -10,4 +10,5 @@ pub mod net;
 pub mod proto;
 pub mod read;
 pub mod source;
+pub mod store;
 pub mod telemetry;

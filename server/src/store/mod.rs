@@ -1,0 +1,2 @@
+//! What keeps entries on this machine's disks.
+pub mod table;

@@ -6,7 +6,7 @@ mod client;
 mod table;
 
 use crate::{
-    config::{self, Config, ConfigError, Env, Input, Machine, flags},
+    config::{self, Config, ConfigError, Env, Input, Machine, Origin, RawValue, SourceUrl, flags},
     net,
     telemetry::Logs,
 };
@@ -34,13 +34,13 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
         }
     };
     match matches.subcommand() {
-        Some(("serve", matches)) => match configured(matches, vars) {
+        Some(("serve", matches)) => match table::served(matches).and_then(|table| configured(matches, table, vars)) {
             Ok(config) => serve(config),
             Err(error) => refuse(&error),
         },
         Some(("config", matches)) => match matches.subcommand() {
             Some(("docs", _)) => print(&config::docs()),
-            Some((what, matches)) => match configured(matches, vars) {
+            Some((what, matches)) => match configured(matches, None, vars) {
                 Ok(config) if what == "print" => print(&config::print(&config)),
                 Ok(config) => {
                     for warning in &config.warnings {
@@ -64,6 +64,7 @@ fn command() -> Command {
         file (max-memory = \"64MiB\"). A flag outweighs a variable, a variable outweighs the file.";
     let serve = Command::new("serve")
         .about("Serve (what larder does without a command)")
+        .arg(table::data())
         .args(flags::args())
         .after_help(PRECEDENCE);
     let config = Command::new("config")
@@ -105,8 +106,17 @@ fn with_serve(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     args
 }
 
-fn configured(matches: &ArgMatches, vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Config, ConfigError> {
-    let (file, flags) = flags::layer(matches);
+/// The configuration as typed; `table` is what is served instead of a source that is named.
+fn configured(
+    matches: &ArgMatches,
+    table: Option<SourceUrl>,
+    vars: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<Config, ConfigError> {
+    let (file, mut flags) = flags::layer(matches);
+    if let Some(table) = table {
+        let texts = vec![table.to_string()];
+        flags.insert("source", RawValue { texts, origin: Origin::Flag("source") });
+    }
     let env = environment(vars)?;
     config::load(Input { flags, file, env: &env, machine: &Machine::detect() })
 }

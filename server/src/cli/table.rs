@@ -1,8 +1,8 @@
-//! `larder table build|info|get|verify|dump`: tables without a server.
+//! `larder table build|info|get|verify|dump`: tables without a server; and the table of `larder serve DATA`.
 //!
 //! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a table could not be built.
 use crate::{
-    config::parse_size,
+    config::{ConfigError, SourceUrl, parse_size},
     store::table::{BuildOptions, Built, Duplicates, Format, Input, Position, Progress, Table, TableError, build},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -15,6 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// What a build uses unless told otherwise; `--memory` says the same.
+const MEMORY: usize = 512 << 20;
 const FAILED: u8 = 1;
 const NOT_BUILT: u8 = 3;
 
@@ -159,6 +161,45 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
         }
         Err(error) => fail(NOT_BUILT, &error.to_string()),
     }
+}
+
+/// `larder serve DATA`
+pub(super) fn data() -> Arg {
+    Arg::new("data")
+        .value_name("DATA")
+        .value_parser(value_parser!(PathBuf))
+        .conflicts_with("source")
+        .help("A table, or a data file of which one is built beside it: as --source table:FILE [text, CSV, TSV or JSON lines; see larder table build]")
+}
+
+/// The table that `larder serve DATA` serves: the data itself, or DATA.ltab, which is built unless it was built from the data as it is.
+pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigError> {
+    let Some(data) = matches.get_one::<PathBuf>("data") else { return Ok(None) };
+    let refused = |error: TableError| ConfigError(vec![error.to_string()]);
+    let input = Input::of(data.clone());
+    if input.format == Format::Table {
+        return Ok(Some(SourceUrl::Table(data.clone())));
+    }
+    let mut output = data.clone().into_os_string();
+    output.push(".ltab");
+    let output = PathBuf::from(output);
+    let wanted = Input::origin(data).map_err(refused)?;
+    if Table::open(&output).is_ok_and(|table| table.origin() == Some(wanted)) {
+        return Ok(Some(SourceUrl::Table(output)));
+    }
+    eprintln!("larder: building {}", output.display());
+    let options = BuildOptions {
+        input,
+        base: None,
+        remove: None,
+        output: output.clone(),
+        duplicates: Duplicates::Last,
+        strict: false,
+        memory: MEMORY,
+        seed: 0,
+    };
+    built(&options).map_err(refused)?;
+    Ok(Some(SourceUrl::Table(output)))
 }
 
 /// Builds a table, showing how far it is and what was left out.

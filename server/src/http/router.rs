@@ -46,6 +46,7 @@ enum Handler {
     LogLevel,
     SetLogLevel,
     Record,
+    Reload,
 }
 
 const fn route(method: Method, pattern: &'static str, on: On, handler: Handler) -> Route {
@@ -53,7 +54,7 @@ const fn route(method: Method, pattern: &'static str, on: On, handler: Handler) 
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 21] = [
+pub(super) static ROUTES: [Route; 22] = [
     route(Method::GET, "/v1/kv/{key}", On::Native, Handler::Read(Reading::Kv)),
     route(Method::PUT, "/v1/kv/{key}", On::Native, Handler::Put),
     route(Method::DELETE, "/v1/kv/{key}", On::Native, Handler::Delete),
@@ -75,6 +76,7 @@ pub(super) static ROUTES: [Route; 21] = [
     route(Method::GET, "/v1/log-level", On::Admin, Handler::LogLevel),
     route(Method::PUT, "/v1/log-level", On::Admin, Handler::SetLogLevel),
     route(Method::POST, "/v1/record", On::Admin, Handler::Record),
+    route(Method::POST, "/v1/groups/{group}/reload", On::Admin, Handler::Reload),
 ];
 
 impl Route {
@@ -198,6 +200,7 @@ where
         Handler::Stats => Ok(observe::stats(context)),
         Handler::OpenApi => Ok(observe::openapi()),
         Handler::LogLevel => Ok(observe::log_level(context)),
+        Handler::Reload => observe::reload(context, call.group).await,
         Handler::Record => observe::record(context, query),
         Handler::SetLogLevel => observe::set_log_level(context, &input::read(body, small).await?),
     }

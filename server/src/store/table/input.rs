@@ -17,7 +17,7 @@ pub enum Format {
     Text,
     /// Comma-separated values (RFC 4180), the names of the columns first.
     Csv,
-    /// The same, separated by tabs.
+    /// Tab-separated values (the IANA type: no quotes), the names of the columns first.
     Tsv,
     /// A JSON object per line.
     Json,
@@ -166,7 +166,7 @@ impl Input {
 
     fn read_columns(&self, separator: u8, from: &mut dyn Read, sink: &mut Sink<'_>) -> Result<(), TableError> {
         let failed = |error: csv::Error| TableError::Input(format!("{}: {error}", self.name()).into());
-        let mut reader = csv::ReaderBuilder::new().delimiter(separator).flexible(true).from_reader(from);
+        let mut reader = csv::ReaderBuilder::new().delimiter(separator).quoting(separator == b',').flexible(true).from_reader(from);
         let names = reader.byte_headers().map_err(failed)?.clone();
         let column = |wanted: &str| {
             names.iter().position(|name| name == wanted.as_bytes()).ok_or_else(|| {

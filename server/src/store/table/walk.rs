@@ -2,6 +2,7 @@
 use super::{
     Table, TableError,
     format::{BLOCK, Part},
+    index::Hash,
 };
 
 /// How far a walk has come: a part, and how many of its entries were seen.
@@ -17,6 +18,20 @@ impl Table {
     /// Parts that positions count.
     pub fn parts(&self) -> usize {
         self.parts.len()
+    }
+
+    /// The part whose hashes begin as `hash` does.
+    pub fn part_of(&self, hash: u64) -> usize {
+        Hash { high: hash, low: 0 }.part(self.header.part_bits)
+    }
+    /// The least hash of a part.
+    pub fn first_hash(&self, part: usize) -> u64 {
+        // Past the last part there is none; a walk that is there has ended.
+        (part as u64).checked_shl(64 - self.header.part_bits).unwrap_or(0)
+    }
+    /// The seed of the hashes.
+    pub fn seed(&self) -> u64 {
+        self.header.seed
     }
 
     /// All entries from a position on, in the order of the file. After an error comes nothing.

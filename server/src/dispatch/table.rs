@@ -52,11 +52,11 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(numbers::incrby), "Adds a number to an integer";
     "incrbyfloat" 3 [WRITE DENYOOM FAST] (1 1 1) "2.6.0" Tier(numbers::incrbyfloat), "Adds a number to a decimal number";
     "mget" -2 [READONLY FAST] (1 -1 1) "1.0.0" MultiGet, "Returns several values";
-    "mset" -3 [WRITE DENYOOM] (1 -1 2) "1.0.1" Tier(strings::mset), "Stores several values at once";
+    "mset" -3 [WRITE DENYOOM OVERWRITES] (1 -1 2) "1.0.1" Tier(strings::mset), "Stores several values at once";
     "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "1.0.1" Tier(strings::msetnx), "Stores several values unless one of the keys exists";
-    "psetex" 4 [WRITE DENYOOM] (1 1 1) "2.6.0" Tier(strings::psetex), "Stores a value for some milliseconds";
-    "set" -3 [WRITE DENYOOM] (1 1 1) "1.0.0" Tier(strings::set), "Stores a value";
-    "setex" 4 [WRITE DENYOOM] (1 1 1) "2.0.0" Tier(strings::setex), "Stores a value for some seconds";
+    "psetex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.6.0" Tier(strings::psetex), "Stores a value for some milliseconds";
+    "set" -3 [WRITE DENYOOM OVERWRITES] (1 1 1) "1.0.0" Tier(strings::set), "Stores a value";
+    "setex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.0.0" Tier(strings::setex), "Stores a value for some seconds";
     "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(strings::setnx), "Stores a value unless the key exists";
     "setrange" 4 [WRITE DENYOOM] (1 1 1) "2.2.0" Tier(strings::setrange), "Overwrites a part of a value";
     "strlen" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "2.2.0" Tier(strings::strlen), "Returns the length of a value";

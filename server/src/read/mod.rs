@@ -22,13 +22,19 @@
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
 mod coherence;
 mod conditional;
+mod held;
+mod local;
 mod replies;
 #[cfg(test)]
 mod tests;
+mod watched;
 mod write;
 
 pub use coherence::{Copies, watch};
+pub use held::Held;
+pub use local::Changes;
 pub use replies::Asked;
+pub use watched::Watch;
 pub use write::{Writes, Writing};
 
 use crate::{

@@ -8,6 +8,8 @@
 //! - a fetch is vouched for ([`Fetch::vouch`]) only if the source will say when its key changes, or that it cannot tell any more.
 pub mod health;
 mod local;
+#[cfg(test)]
+pub(crate) mod memory;
 pub mod none;
 mod redis;
 mod table;

@@ -318,11 +318,14 @@ impl Tracker {
 }
 
 impl Session {
-    /// Changes made through `tier` are this client's, as NOLOOP must know.
+    /// Whose the changes are that it makes, as NOLOOP must know; 0: it does not matter.
+    pub(super) fn actor(&self) -> u64 {
+        if self.tracker.is_some() { self.client.id } else { 0 }
+    }
+
+    /// Changes made through `tier` are this client's.
     pub(super) fn act(&self, tier: &mut Tier<'_>) {
-        if self.tracker.is_some() {
-            tier.act_as(self.client.id);
-        }
+        tier.act_as(self.actor());
     }
 
     /// If the client tracks: it holds copies of what this command read.

@@ -248,11 +248,7 @@ impl<'r> Put<'r> {
 }
 
 /// `PUT` and `DELETE` of `/v0/entity`: 201 or 202, whatever was there before.
-pub(super) async fn overwrite(
-    call: &Call<'_>,
-    key: &[u8],
-    value: Option<Bytes>,
-) -> Result<Response<Body>, Problem> {
+pub(super) async fn overwrite(call: &Call<'_>, key: &[u8], value: Option<Bytes>) -> Result<Response<Body>, Problem> {
     let (operation, status) = match &value {
         Some(value) => (Operation::Set(value.len()), StatusCode::CREATED),
         None => (Operation::Del, StatusCode::ACCEPTED),

@@ -54,7 +54,8 @@ impl Group {
     /// Holds keys. Nobody must hold some while he waits for others: take all at once.
     pub async fn hold(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Rc<Held> {
         let hash = |key: &[u8]| self.cache.key(key).hash();
-        let mut stripes: Vec<u16> = keys.into_iter().map(|key| (hash(key.as_ref()) >> 20) as u16 % STRIPES as u16).collect();
+        let mut stripes: Vec<u16> =
+            keys.into_iter().map(|key| (hash(key.as_ref()) >> 20) as u16 % STRIPES as u16).collect();
         // One order for all: nobody waits in a circle.
         stripes.sort_unstable();
         stripes.dedup();

@@ -335,7 +335,8 @@ fn store_pairs(call: &Call<'_>, tier: &mut Tier<'_>) -> Answer {
 
 /// Does this SET, MSET, SETEX or PSETEX leave nothing of what was there, and not ask for it?
 pub(in crate::dispatch) fn overwrites(args: Args<'_>) -> bool {
-    let timed = |option: &[u8]| ["ex", "px", "exat", "pxat"].iter().any(|unit| option.eq_ignore_ascii_case(unit.as_bytes()));
+    let timed =
+        |option: &[u8]| ["ex", "px", "exat", "pxat"].iter().any(|unit| option.eq_ignore_ascii_case(unit.as_bytes()));
     !args[0].eq_ignore_ascii_case(b"set") || args.len() == 3 || args.len() == 5 && timed(&args[3])
 }
 

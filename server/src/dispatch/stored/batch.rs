@@ -1,5 +1,8 @@
 //! Keyed commands that change the store together: run on a scratch tier between what was and what is to be.
-use super::{super::relayed::Joined, Call, Changes, Command, Fault, Flags, Flow, Found, Group, Held, Queue, Run, SourceError, is_keyspace, store};
+use super::{
+    super::relayed::Joined, Call, Changes, Command, Fault, Flags, Flow, Found, Group, Held, Queue, Run, SourceError,
+    is_keyspace, store,
+};
 use crate::{
     app::Worker,
     clock,
@@ -190,7 +193,8 @@ impl Batch {
     fn carry_out(&mut self, worker: &Worker, session: &mut Session, held: &Rc<Held>, mut scratch: Scratch) -> State {
         for (command, args) in self.queue.iter() {
             let reply = Reply::new(&mut self.replies, session.resp3);
-            let mut call = Call { worker, session: &mut *session, command, args, now: scratch.now, nested: false, reply };
+            let mut call =
+                Call { worker, session: &mut *session, command, args, now: scratch.now, nested: false, reply };
             call.answering(|call| scratch.run(call));
         }
         let changes = scratch.changes();

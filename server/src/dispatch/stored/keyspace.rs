@@ -24,8 +24,9 @@ const PAGE: usize = 1 << 20;
 /// Longest part of a key that RANDOMKEY chooses by bytes.
 const DEPTH: usize = 64;
 
-const CURSOR_LOST: Fault =
-    Fault::Said("ERR invalid cursor: the server has restarted or too many other walks have begun since; begin anew with 0");
+const CURSOR_LOST: Fault = Fault::Said(
+    "ERR invalid cursor: the server has restarted or too many other walks have begun since; begin anew with 0",
+);
 
 /// Runs one of them; `held` are all keys, for what deletes them.
 pub(super) async fn run(call: &mut Call<'_>, held: Option<&Rc<Held>>) -> Answer {

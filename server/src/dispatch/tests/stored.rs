@@ -258,7 +258,9 @@ fn a_watch_sees_every_write() {
         let (mut client, mut other) = (server.client(), server.client());
         client.ask("SET k 1").await;
         client.ask("SET brief 1 PX 1").await;
-        for write in ["SET k 1", "EXPIRE k 100", "DEL k", "MSET x 1 k 2", "RENAME x k", "http put", "http delete", "time"] {
+        for write in
+            ["SET k 1", "EXPIRE k 100", "DEL k", "MSET x 1 k 2", "RENAME x k", "http put", "http delete", "time"]
+        {
             client.ask("WATCH other k").await;
             match write {
                 "http put" => drop(group.put(b"k", "3".into(), None).await.expect("it takes it")),

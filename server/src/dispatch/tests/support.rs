@@ -4,7 +4,7 @@ use crate::{
     clients::{Clients, Listed, inbox::Backlog, pause::Pause},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Flow, Cursors, Joined, PubSub, Session, Together, Tracking},
+    dispatch::{self, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
     http,
     net::drain::Drain,
     proto::{

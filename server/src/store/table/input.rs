@@ -166,7 +166,8 @@ impl Input {
 
     fn read_columns(&self, separator: u8, from: &mut dyn Read, sink: &mut Sink<'_>) -> Result<(), TableError> {
         let failed = |error: csv::Error| TableError::Input(format!("{}: {error}", self.name()).into());
-        let mut reader = csv::ReaderBuilder::new().delimiter(separator).quoting(separator == b',').flexible(true).from_reader(from);
+        let mut reader =
+            csv::ReaderBuilder::new().delimiter(separator).quoting(separator == b',').flexible(true).from_reader(from);
         let names = reader.byte_headers().map_err(failed)?.clone();
         let column = |wanted: &str| {
             names.iter().position(|name| name == wanted.as_bytes()).ok_or_else(|| {

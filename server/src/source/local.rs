@@ -46,6 +46,10 @@ pub trait LocalStore {
     fn is_ordered(&self) -> bool {
         true
     }
+    /// Some key, as `seed` chooses; `None` where it takes the order of keys to come by one.
+    fn pick(&self, _seed: u64) -> Option<Local<'_, Result<Option<Bytes>, SourceError>>> {
+        None
+    }
     /// Deletes everything.
     fn clear(&self) -> Local<'_, Result<(), SourceError>>;
 }

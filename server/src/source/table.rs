@@ -458,6 +458,13 @@ impl LocalStore for TableSource {
     fn is_ordered(&self) -> bool {
         false
     }
+    fn pick(&self, seed: u64) -> Option<Local<'_, Result<Option<Bytes>, SourceError>>> {
+        Some(Box::pin(self.wait_for(self.limits.timeout, move |served| {
+            let Some(number) = seed.checked_rem(served.table.len()) else { return Ok(None) };
+            let entry = served.table.entries(served.table.position(number)).next().transpose()?;
+            Ok(entry.map(|(key, _)| Bytes::copy_from_slice(key)))
+        })))
+    }
     fn clear(&self) -> Local<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
     }

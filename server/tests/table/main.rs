@@ -54,6 +54,14 @@ impl Place {
     }
 }
 
+/// Has threads end, also where a test fails before it would.
+struct Ends<'a>(&'a AtomicBool);
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 fn numbered(count: u32) -> String {
     (0..count).map(|n| format!("key{n} value of {n}\n")).collect()
 }
@@ -178,6 +186,13 @@ fn every_protocol_reads_and_no_one_writes() {
     assert_eq!(client.command(&["STRLEN", "small"]), Reply::Int(1));
     assert_eq!(client.command(&["TTL", "small"]), Reply::Int(-1));
     assert_eq!(client.command(&["DBSIZE"]), Reply::Int(502));
+    let mut random = std::collections::BTreeSet::new();
+    for _ in 0..50 {
+        let Reply::Bulk(Some(key)) = client.command(&["RANDOMKEY"]) else { panic!("a key") };
+        assert_eq!(client.command(&[b"EXISTS", &key[..]]), Reply::Int(1));
+        random.insert(key);
+    }
+    assert!(random.len() > 25, "{random:?}");
     assert_eq!(get(&larder, "/?key=small"), (200, "s".to_owned()), "nothing has changed");
 }
 
@@ -231,6 +246,7 @@ fn a_new_table_takes_the_place_of_the_old_one_and_only_changes_are_told() {
     // And some that read all the time, on both cores.
     let over = AtomicBool::new(false);
     let read = std::thread::scope(|scope| {
+        let ends = Ends(&over);
         let readers: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
@@ -275,7 +291,7 @@ fn a_new_table_takes_the_place_of_the_old_one_and_only_changes_are_told() {
         assert_eq!(told, ["key2", "key3", "new"]);
         tracks.write_all(b"MGET key1 key2 key3 new\r\n").unwrap();
         expect(&mut tracks, b"*4\r\n$10\r\nvalue of 1\r\n$7\r\nchanged\r\n_\r\n$5\r\ncomes\r\n");
-        over.store(true, Relaxed);
+        drop(ends);
         readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u32>()
     });
     assert!(read > 0);

@@ -18,7 +18,7 @@ use crate::{
         resp::{self, Limits, Parsed, Parser},
     },
     read::Fetch,
-    source::SourceError,
+    source::{Reads, SourceError},
 };
 use larder_engine::Millis;
 use std::{
@@ -335,7 +335,12 @@ impl Conn {
 /// at least, for which it is not worth it.
 #[inline]
 fn prefetch(worker: &Worker, input: &[u8]) -> usize {
-    let cache = &worker.groups[0].cache;
+    let group = &worker.groups[0];
+    // The tier has nothing of a table.
+    if let Reads::Table(_) = group.source.reads() {
+        return AHEAD;
+    }
+    let cache = &group.cache;
     let mut hashes = [0; AHEAD];
     let mut found = 0;
     for (key, hash) in resp::gets_ahead(input).zip(&mut hashes) {

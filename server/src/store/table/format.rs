@@ -197,7 +197,7 @@ impl Part {
 pub(super) fn width_for(greatest: usize) -> usize {
     match greatest {
         ..=0xff => 1,
-        ..=0xffff => 2,
+        0x100..=0xffff => 2,
         _ => 4,
     }
 }

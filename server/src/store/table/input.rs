@@ -71,6 +71,9 @@ pub(super) struct Line<'a> {
 /// Takes the lines, numbered from 1; for one that cannot be read, the reason.
 type Sink<'a> = dyn FnMut(u64, Result<Line<'_>, String>) -> Result<(), TableError> + 'a;
 
+/// Takes the lines as they are.
+type RawSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), TableError> + 'a;
+
 /// Lines between two looks at the progress.
 const LOOK: u64 = 1 << 14;
 
@@ -138,11 +141,7 @@ impl Input {
     }
 
     /// Lines that are not empty, without their ends.
-    fn read_lines(
-        &self,
-        from: &mut dyn Read,
-        sink: &mut dyn FnMut(u64, &[u8]) -> Result<(), TableError>,
-    ) -> Result<(), TableError> {
+    fn read_lines(&self, from: &mut dyn Read, sink: &mut RawSink<'_>) -> Result<(), TableError> {
         // Whatever is around key and value: JSON may write a byte in six.
         const LONGEST: u64 = 6 * (MAX_KEY + MAX_VALUE) as u64 + (1 << 20);
         let mut from = BufReader::with_capacity(1 << 18, from);
@@ -217,7 +216,7 @@ impl Input {
 /// A line of text.
 fn text(line: &[u8]) -> Result<Line<'_>, String> {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let Some(end) = line.iter().position(|byte| blank(byte)) else {
+    let Some(end) = line.iter().position(blank) else {
         return Err("there is no blank behind the key".into());
     };
     let value = line[end..].iter().position(|byte| !blank(byte)).map_or(&[][..], |skip| &line[end + skip..]);

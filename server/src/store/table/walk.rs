@@ -29,6 +29,17 @@ impl Table {
         // Past the last part there is none; a walk that is there has ended.
         (part as u64).checked_shl(64 - self.header.part_bits).unwrap_or(0)
     }
+    /// Where the entry with this number, counted from 0, is.
+    pub fn position(&self, number: u64) -> Position {
+        let mut left = number;
+        for (part, about) in self.parts.iter().enumerate() {
+            match left.checked_sub(about.entries.into()) {
+                None => return Position { part, entry: left as usize },
+                Some(beyond) => left = beyond,
+            }
+        }
+        Position { part: self.parts.len(), entry: 0 }
+    }
     /// The seed of the hashes.
     pub fn seed(&self) -> u64 {
         self.header.seed

@@ -1,7 +1,7 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     clients::{Clients, inbox::Backlog, pause::Pause},
-    config::{Coherence, GroupSettings, Settings, SourceUrl},
+    config::{Coherence, GroupSettings, Settings, SourceUrl, StoreSettings},
     dispatch::{Calls, Cursors, PubSub, Tracking},
     http,
     net::{RunError, drain::Drain, throttle::Throttle},
@@ -134,6 +134,8 @@ fn policy(group: &GroupSettings) -> Policy {
             SourceUrl::None => Coherence::Ttl,
             // The map is as fast as the tier: nothing is kept twice.
             SourceUrl::Table(_) => Coherence::Off,
+            // Every change goes through us, and what is written is a copy as good as what is read.
+            SourceUrl::Disk(_) => Coherence::Ttl,
             SourceUrl::Redis(_) => group.coherence,
         },
         max_reply: group.cache_replies.unwrap_or(0),
@@ -148,8 +150,10 @@ fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
         connections: settings.source_connections,
         max_value: settings.max_value,
         max_backlog: settings.max_backlog,
+        store: StoreSettings::DEFAULT,
     };
     let source = |group: &GroupSettings| {
+        let limits = Limits { store: group.store, ..limits };
         SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })
     };
     settings.groups.iter().map(source).collect()

@@ -1,8 +1,9 @@
-//! The command line: `larder` (which is `larder serve`), `larder config …`, `larder table …`, and the client `larder get|set|del`.
+//! The command line: `larder` (which is `larder serve`), `larder config …`, `larder store …`, `larder table …`, and the client `larder get|set|del`.
 //!
 //! Exit codes: 0 done; 1 the server ended in an error, or the key is absent; 2 the command line or the configuration is wrong (with
 //! every problem on standard error); 3 the client could not get an answer.
 mod client;
+mod store;
 mod table;
 
 use crate::{
@@ -52,6 +53,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             },
             None => unreachable!("clap demands a subcommand"),
         },
+        Some(("store", matches)) => store::run(matches),
         Some(("table", matches)) => table::run(matches),
         Some((name, matches)) => client::run(name, matches),
         None => unreachable!("clap demands a subcommand"),
@@ -88,6 +90,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommand(serve)
         .subcommands(client::commands())
+        .subcommand(store::command())
         .subcommand(table::command())
         .subcommand(config)
         .after_help("`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.")

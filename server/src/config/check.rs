@@ -1,6 +1,7 @@
 //! From text to [`Settings`]: every value read by its kind, defaults worked out, and what must fit together compared.
 use super::{
-    Coherence, ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings, SourceUrl,
+    Coherence, Compression, ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings,
+    SourceUrl, StoreSettings,
     raw::{Layer, Origin, Raw},
     table::{Fallback, Setting, TABLE},
     units::show_size,
@@ -115,6 +116,8 @@ fn computed(name: &str, scope: &Scope, machine: &Machine) -> Vec<Value> {
         "max-memory" => Some(Value::Size(((machine.memory / 4) >> 20 << 20).max(1 << 20))),
         "max-body" => scope.one("max-value").cloned(),
         "threads" => Some(Value::Count(machine.cores as u64)),
+        "store-threads" => Some(Value::Count((2 * machine.cores as u64).clamp(1, 16))),
+        "store-block-cache" => Some(Value::Size(((machine.memory / 16) >> 20 << 20).max(32 << 20))),
         "throttle-burst" => burst("throttle"),
         "throttle-total-burst" => burst("throttle-total"),
         "throttle-admin" => scope.rate("throttle").map(|n| Value::Rate((n / 10).max(1))),
@@ -222,6 +225,17 @@ fn group(scope: &Scope) -> GroupSettings {
         coherence: Coherence::from_name(scope.text("coherence").unwrap_or_default()),
         tracking_prefixes: tracking_prefixes(scope).into_iter().map(str::to_string).collect(),
         cache_replies: scope.count("cache-replies"),
+        store: StoreSettings {
+            durability: match scope.one("durability") {
+                Some(Value::Durability(durability)) => *durability,
+                _ => StoreSettings::DEFAULT.durability,
+            },
+            write_buffer: scope.number("store-write-buffer") as u64,
+            block_cache: scope.number("store-block-cache") as u64,
+            compression: Compression::from_name(scope.text("store-compression").unwrap_or_default()),
+            threads: scope.number("store-threads"),
+            max_waiting: scope.number("store-max-waiting"),
+        },
     }
 }
 

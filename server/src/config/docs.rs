@@ -101,6 +101,13 @@ fn range(kind: Kind) -> Option<String> {
         Kind::Percent { max } => Some(format!("0% to {max}%")),
         Kind::Duration { min, max } => Some(format!("{} to {}", millis(min), millis(max))),
         Kind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
-        Kind::Rate | Kind::Address | Kind::Source | Kind::Path | Kind::Prefix | Kind::Endpoint | Kind::Secret => None,
+        Kind::Rate
+        | Kind::Address
+        | Kind::Source
+        | Kind::Durability
+        | Kind::Path
+        | Kind::Prefix
+        | Kind::Endpoint
+        | Kind::Secret => None,
     }
 }

@@ -1,4 +1,4 @@
-//! The URL that names a source: `none:`, `table:FILE`, `redis://`, `rediss://`, `unix://`.
+//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`.
 use super::{Secret, nearest};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::{fmt, path::PathBuf, str::FromStr};
@@ -10,6 +10,8 @@ pub enum SourceUrl {
     None,
     /// `table:FILE`: the immutable table in that file.
     Table(PathBuf),
+    /// `disk:DIR`: the durable store in that directory.
+    Disk(PathBuf),
     /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
     Redis(RedisUrl),
 }
@@ -88,6 +90,7 @@ pub struct TlsUrl {
 const SCHEMES: &[&str] = &[
     "none",
     "table",
+    "disk",
     "redis",
     "rediss",
     "unix",
@@ -97,8 +100,8 @@ const SCHEMES: &[&str] = &[
     "rediss+sentinel",
 ];
 /// Named in the design, not built yet.
-const LATER: &[&str] = &["http", "https", "disk", "demo"];
-const VALID: &str = "sources are none:, table:FILE, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
+const LATER: &[&str] = &["http", "https", "demo"];
+const VALID: &str = "sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
     redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB";
 const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -128,6 +131,14 @@ impl FromStr for SourceUrl {
                     Err("the table's file is missing: write table:/var/lib/larder/FILE.ltab".to_string())
                 }
                 file => Ok(SourceUrl::Table(file.into())),
+            };
+        }
+        if scheme == "disk" {
+            return match decode(rest.strip_prefix("//").unwrap_or(rest), "directory")? {
+                dir if dir.is_empty() => {
+                    Err("the store's directory is missing: write disk:/var/lib/larder/store".to_string())
+                }
+                dir => Ok(SourceUrl::Disk(dir.into())),
             };
         }
         let rest = match rest.strip_prefix("//") {
@@ -311,6 +322,9 @@ impl fmt::Display for SourceUrl {
             SourceUrl::Table(file) => {
                 write!(f, "table:{}", utf8_percent_encode(&file.to_string_lossy(), RESERVED_IN_PATH))
             }
+            SourceUrl::Disk(dir) => {
+                write!(f, "disk:{}", utf8_percent_encode(&dir.to_string_lossy(), RESERVED_IN_PATH))
+            }
             SourceUrl::Redis(url) => url.fmt(f),
         }
     }
@@ -427,6 +441,10 @@ mod tests {
             assert_eq!(text.parse(), Ok(SourceUrl::Table(file.into())));
         }
         assert_eq!(SourceUrl::Table("/a b/c".into()).to_string(), "table:/a%20b/c");
+        for (text, dir) in [("disk:data", "data"), ("disk:/var/l%20b", "/var/l b"), ("disk:///var/x", "/var/x")] {
+            assert_eq!(text.parse(), Ok(SourceUrl::Disk(dir.into())));
+        }
+        assert_eq!(SourceUrl::Disk("/a b/c".into()).to_string(), "disk:/a%20b/c");
         let url = redis("redis://cache.internal");
         assert_eq!((url.address, url.database, url.tls), (tcp("cache.internal", 6379), 0, None));
         let url = redis("redis://us%40er:p%3Aa%2Fss:word@[::1]:7000/15");
@@ -471,7 +489,8 @@ mod tests {
             ("http://h/{key}", "source http: is not available in this version; sources are"),
             ("table:", "the table's file is missing"),
             ("table:%ff", "the file is not UTF-8"),
-            ("disk:x", "source disk: is not available in this version"),
+            ("disk:", "the store's directory is missing"),
+            ("disk:%ff", "the directory is not UTF-8"),
             ("demo:", "source demo: is not available in this version"),
             ("redis+cluster://h/1", "a cluster has one database"),
             ("redis+cluster://h,", "the source's host is missing"),

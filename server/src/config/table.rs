@@ -1,7 +1,7 @@
 //! The table of settings: what feeds flags, environment, file, help, documentation and `config print`.
 //!
 //! To add a setting: a row here, a field in [`super::Settings`] and the line in `check.rs` that fills it. Tests fail until all three agree.
-use super::{Coherence, LogFormat, LogLevel};
+use super::{Coherence, LogFormat, LogLevel, settings::Compression};
 use Fallback::{Computed, Is, Off};
 
 /// One setting. Its flag is `--name`, its file key `name`, its variable [`Setting::env`].
@@ -36,20 +36,29 @@ pub enum Section {
     Listening,
     Cache,
     Source,
+    Store,
     Limits,
     Throttle,
     Process,
 }
 impl Section {
     /// In the order of the documentation.
-    pub const ALL: [Section; 6] =
-        [Section::Listening, Section::Cache, Section::Source, Section::Limits, Section::Throttle, Section::Process];
+    pub const ALL: [Section; 7] = [
+        Section::Listening,
+        Section::Cache,
+        Section::Source,
+        Section::Store,
+        Section::Limits,
+        Section::Throttle,
+        Section::Process,
+    ];
     /// The heading.
     pub fn title(self) -> &'static str {
         match self {
             Section::Listening => "Listening",
             Section::Cache => "Memory tier",
             Section::Source => "Source",
+            Section::Store => "Disk store",
             Section::Limits => "Limits",
             Section::Throttle => "Throttle",
             Section::Process => "Process",
@@ -77,6 +86,8 @@ pub enum Kind {
     Address,
     /// A source URL.
     Source,
+    /// When a write is on stable storage.
+    Durability,
     /// A directory.
     Path,
     /// What keys begin with.
@@ -115,6 +126,7 @@ impl Setting {
             Kind::Rate => "N/s",
             Kind::Address => "ADDR",
             Kind::Source => "URL",
+            Kind::Durability => "WHEN",
             Kind::Path => "DIR",
             Kind::Prefix => "PREFIX",
             Kind::Endpoint => "HOST:PORT",
@@ -255,7 +267,7 @@ pub const TABLE: &[Setting] = &[
         per_group: true,
         also: &["REDIS_HOST", "REDIS_PORT"],
         example: "redis://127.0.0.1:6379/0",
-        help: "What answers a miss and takes writes: `none:`, `table:FILE` (docs/tables.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`).",
+        help: "What answers a miss and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`).",
         ..ROW
     },
     Setting {
@@ -324,6 +336,66 @@ pub const TABLE: &[Setting] = &[
         default: Is("1"),
         example: "4",
         help: "Connections that each thread keeps to a source; requests are pipelined on them.",
+        ..ROW
+    },
+    Setting {
+        name: "durability",
+        section: Section::Store,
+        kind: Kind::Durability,
+        default: Is("interval:100ms"),
+        per_group: true,
+        example: "always",
+        help: "When a write to a `disk:` source that was acknowledged is on stable storage. `always`: before it is acknowledged (writes that wait together share one sync); `interval:100ms`: at most so long afterwards; `os`: when the operating system writes it back. An end of the process alone (SIGKILL) loses nothing under any of them. See docs/disk-store.md.",
+        ..ROW
+    },
+    Setting {
+        name: "store-write-buffer",
+        section: Section::Store,
+        kind: Kind::Size { min: MIB, max: 4 << 30 },
+        default: Is("64MiB"),
+        per_group: true,
+        example: "16MiB",
+        help: "Memory in which a disk store gathers writes before it writes them out as a sorted file; up to three more that are full may wait to be written. This memory is not within `max-memory`: count four times this size.",
+        ..ROW
+    },
+    Setting {
+        name: "store-block-cache",
+        section: Section::Store,
+        kind: Kind::Memory { min: MIB },
+        default: Computed("a sixteenth of the memory that the process may use, at least 32MiB"),
+        per_group: true,
+        example: "256MiB",
+        help: "Memory for blocks that a disk store has read from its files, in bytes or as a percentage of the memory that the process may use. This memory is not within `max-memory`.",
+        ..ROW
+    },
+    Setting {
+        name: "store-compression",
+        section: Section::Store,
+        kind: Kind::Choice(Compression::NAMES),
+        default: Is("lz4"),
+        per_group: true,
+        example: "none",
+        help: "How a disk store compresses what it keeps in its older levels. Fixed when the store is made: for another, `larder store backup` and `restore`.",
+        ..ROW
+    },
+    Setting {
+        name: "store-threads",
+        section: Section::Store,
+        kind: Kind::Count { min: 1, max: 256 },
+        default: Computed("twice the cores that the process may use, at most 16"),
+        per_group: true,
+        example: "3",
+        help: "Threads of a disk store that read. Besides them it has one that writes, one that syncs, and two that flush and compact.",
+        ..ROW
+    },
+    Setting {
+        name: "store-max-waiting",
+        section: Section::Store,
+        kind: Kind::Size { min: MIB, max: 16 << 30 },
+        default: Is("64MiB"),
+        per_group: true,
+        example: "8MiB",
+        help: "Writes that may wait for the disk at a time, their keys and values together; beyond it a write fails at once. One write larger than this waits alone.",
         ..ROW
     },
     Setting {

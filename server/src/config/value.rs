@@ -1,6 +1,6 @@
 //! One value of a setting: its text read as the table's kind says, and shown so that it reads back.
 use super::{
-    Machine, Secret, SourceUrl,
+    Durability, Machine, Secret, SourceUrl,
     address::parse_address,
     nearest,
     table::{Kind, Setting},
@@ -19,6 +19,7 @@ pub enum Value {
     Rate(u32),
     Address(SocketAddr),
     Source(SourceUrl),
+    Durability(Durability),
     Text(String),
     Secret(Secret),
 }
@@ -33,6 +34,7 @@ impl fmt::Display for Value {
             Value::Rate(n) => write!(f, "{n}/s"),
             Value::Address(address) => address.fmt(f),
             Value::Source(url) => url.fmt(f),
+            Value::Durability(durability) => durability.fmt(f),
             Value::Text(text) => f.write_str(text),
             Value::Secret(_) => f.write_str("***"),
         }
@@ -80,6 +82,7 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
         }
         Kind::Address => parse_address(text, machine.ipv6).map(Value::Address),
         Kind::Source => text.parse().map(Value::Source),
+        Kind::Durability => Durability::parse(text).map(Value::Durability),
         Kind::Endpoint => {
             let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
             match !host.is_empty()

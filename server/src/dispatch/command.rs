@@ -97,6 +97,8 @@ impl Flags {
     pub const PUBSUB: Flags = Flags(1 << 11);
     /// Unless its options say otherwise, it does not look at what its keys had.
     pub const OVERWRITES: Flags = Flags(1 << 23);
+    /// It looks only whether its keys exist.
+    pub const EXISTENCE: Flags = Flags(1 << 24);
 
     /// Both.
     pub const fn with(self, other: Flags) -> Flags {

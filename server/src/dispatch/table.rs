@@ -64,8 +64,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
 }
 "generic" {
     "copy" -3 [WRITE DENYOOM] (1 2 1) "6.2.0" Tier(keys::copy), "Copies a value to another key";
-    "del" -2 [WRITE] (1 -1 1) "1.0.0" Tier(keys::del), "Deletes keys";
-    "exists" -2 [READONLY FAST] (1 -1 1) "1.0.0" Tier(keys::exists), "Counts the keys that exist";
+    "del" -2 [WRITE EXISTENCE] (1 -1 1) "1.0.0" Tier(keys::del), "Deletes keys";
+    "exists" -2 [READONLY FAST EXISTENCE] (1 -1 1) "1.0.0" Tier(keys::exists), "Counts the keys that exist";
     "expire" -3 [WRITE FAST] (1 1 1) "1.0.0" Tier(expire::expire), "Sets a lifetime in seconds";
     "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the moment of expiry in Unix seconds";
     "expiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::expiretime), "Returns the moment of expiry in Unix seconds";
@@ -85,10 +85,10 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "rename" 3 [WRITE] (1 2 1) "1.0.0" Tier(keys::rename), "Renames a key";
     "renamenx" 3 [WRITE FAST] (1 2 1) "1.0.0" Tier(keys::renamenx), "Renames a key unless the new name exists";
     "scan" -2 [READONLY KEYSPACE] (0 0 0) "2.8.0" Tier(scan::scan), "Walks through the keys";
-    "touch" -2 [READONLY FAST] (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, as if read";
+    "touch" -2 [READONLY FAST EXISTENCE] (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, as if read";
     "ttl" 2 [READONLY FAST] (1 1 1) "1.0.0" Tier(expire::ttl), "Returns the time left in seconds";
     "type" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "1.0.0" Tier(keys::type_of), "Returns the type of a value";
-    "unlink" -2 [WRITE FAST] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
+    "unlink" -2 [WRITE FAST EXISTENCE] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
     "wait" 3 [] (0 0 0) "3.0.0" Local(server::wait), "Waits for replicas, of which there are none";
 }
 "transactions" {

@@ -10,6 +10,7 @@ use crate::{
     proto::http::target,
     read::Group,
     source::Reloaded,
+    store::disk::Store,
     telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
 };
 use http::{HeaderValue, Response, StatusCode, header};
@@ -82,6 +83,7 @@ fn snapshot(app: &App) -> Snapshot {
                 seconds: health.seconds(),
                 table: source.table_counts(),
             },
+            store: source.store().map(Store::stats),
         }
     });
     let unasked = UnaskedSnapshot {

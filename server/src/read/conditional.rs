@@ -24,7 +24,7 @@ impl Group {
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
         if self.source.reads_through() {
-            let sole = self.alone(key).await;
+            let sole = self.alone(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(Stored::Unmet);
             }
@@ -60,7 +60,7 @@ impl Group {
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Option<bool>, SourceError> {
         if self.source.reads_through() {
-            let sole = self.alone(key).await;
+            let sole = self.alone(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(None);
             }

@@ -1,6 +1,7 @@
 //! Keys that somebody holds while he changes them, on a source that keeps its entries on this machine: what is read, worked out
 //! and written back is then one step for everybody else who writes. Reads wait for nobody.
 use super::{Group, write::Writes};
+use crate::source::SourceError;
 use std::{
     rc::Rc,
     sync::{Arc, OnceLock},
@@ -46,28 +47,39 @@ impl Drop for Sole {
 
 impl Group {
     /// Holds a key that is about to be written, if the source keeps its entries here.
-    pub(super) async fn alone(&self, key: &[u8]) -> Option<Sole> {
-        self.source.as_local()?;
-        Some(Sole { held: self.hold([key]).await, key: key.into() })
+    ///
+    /// # Errors
+    /// As [`hold`](Group::hold).
+    pub(super) async fn alone(&self, key: &[u8]) -> Result<Option<Sole>, SourceError> {
+        match self.source.as_local() {
+            Some(_) => Ok(Some(Sole { held: self.hold([key]).await?, key: key.into() })),
+            None => Ok(None),
+        }
     }
 
     /// Holds keys. Nobody must hold some while he waits for others: take all at once.
-    pub async fn hold(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Rc<Held> {
+    ///
+    /// # Errors
+    /// `Unavailable` if somebody else has one for longer than clients wait for a write.
+    pub async fn hold(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Rc<Held>, SourceError> {
         let hash = |key: &[u8]| self.cache.key(key).hash();
         let mut stripes: Vec<u16> =
             keys.into_iter().map(|key| (hash(key.as_ref()) >> 20) as u16 % STRIPES as u16).collect();
         // One order for all: nobody waits in a circle.
         stripes.sort_unstable();
         stripes.dedup();
-        self.hold_stripes(stripes).await
+        self.in_time(false, SourceError::Unavailable, self.hold_stripes(stripes)).await
     }
 
     /// Holds all keys there are and could be.
-    pub async fn hold_all(&self) -> Rc<Held> {
-        self.hold_stripes((0..STRIPES as u16).collect()).await
+    ///
+    /// # Errors
+    /// As [`hold`](Group::hold).
+    pub async fn hold_all(&self) -> Result<Rc<Held>, SourceError> {
+        self.in_time(true, SourceError::Unavailable, self.hold_stripes((0..STRIPES as u16).collect())).await
     }
 
-    async fn hold_stripes(&self, stripes: Vec<u16>) -> Rc<Held> {
+    async fn hold_stripes(&self, stripes: Vec<u16>) -> Result<Rc<Held>, SourceError> {
         // Whoever goes away while he waits lets go of what he has so far.
         let mut held = Held { writes: self.writes.clone(), stripes: Vec::with_capacity(stripes.len()) };
         for stripe in stripes {
@@ -75,6 +87,6 @@ impl Group {
             permit.expect("nobody closes it").forget();
             held.stripes.push(stripe);
         }
-        Rc::new(held)
+        Ok(Rc::new(held))
     }
 }

@@ -7,7 +7,8 @@ use crate::{
 };
 use bytes::Bytes;
 use larder_engine::{Condition, Key, Write};
-use std::{future::Future, rc::Rc};
+use std::{future::Future, rc::Rc, sync::Arc};
+use tokio::task::JoinHandle;
 
 /// Keys and what becomes of them (`None`: they are deleted).
 pub type Changes = Vec<(Bytes, Option<Found>)>;
@@ -56,7 +57,32 @@ impl Group {
             drop(held);
             applied
         });
-        async { task.await.unwrap_or_else(|_| Err(SourceError::Lost("write abandoned".into()))) }
+        self.clone().done(false, task)
+    }
+
+    /// Waits for a change that goes on by itself, as long as clients wait.
+    pub(super) async fn done<T>(
+        self: Rc<Self>,
+        slow: bool,
+        task: JoinHandle<Result<T, SourceError>>,
+    ) -> Result<T, SourceError> {
+        let done = async { task.await.unwrap_or_else(|_| Err(SourceError::Lost("write abandoned".into()))) };
+        self.in_time(slow, SourceError::Lost, done).await
+    }
+
+    /// What comes of `work`, or `late` if a source that keeps its entries here takes longer than clients wait.
+    pub(super) async fn in_time<T>(
+        &self,
+        slow: bool,
+        late: fn(Arc<str>) -> SourceError,
+        work: impl Future<Output = Result<T, SourceError>>,
+    ) -> Result<T, SourceError> {
+        let Some(store) = self.source.as_local() else { return work.await };
+        let patience = store.patience(slow);
+        match tokio::time::timeout(patience, work).await {
+            Ok(answer) => answer,
+            Err(_) => Err(late(format!("no answer within {patience:?}").into())),
+        }
     }
 
     fn settle(&self, changes: &Changes, applied: &Result<(), SourceError>, actor: u64) {
@@ -100,7 +126,7 @@ impl Group {
     /// As [`put`](Group::put).
     pub async fn overwrite(self: &Rc<Self>, key: &[u8], value: Option<Bytes>) -> Result<(), SourceError> {
         if self.source.as_local().is_some() {
-            let held = self.hold([key]).await;
+            let held = self.hold([key]).await?;
             let found = value.map(|value| Found { value, expiry: None });
             return self.commit(&held, vec![(Bytes::copy_from_slice(key), found)], 0).await;
         }
@@ -125,7 +151,7 @@ impl Group {
             drop(held);
             cleared
         });
-        async { task.await.unwrap_or_else(|_| Err(SourceError::Lost("write abandoned".into()))) }
+        self.clone().done(true, task)
     }
 }
 

@@ -195,7 +195,7 @@ impl Group {
             let stored = self.cache.tier().set(self.cache.key(key), write, clock::now());
             return stored.map_err(too_large);
         }
-        let sole = self.alone(key).await;
+        let sole = self.alone(key).await?;
         self.put_alone(sole, key, value, expiry).await
     }
 
@@ -229,7 +229,7 @@ impl Group {
         if !self.source.reads_through() {
             return Ok(self.cache.tier().delete(self.cache.key(key), clock::now()));
         }
-        let sole = self.alone(key).await;
+        let sole = self.alone(key).await?;
         self.delete_alone(sole, key).await
     }
 
@@ -262,7 +262,7 @@ impl Group {
             });
             return changed.map_err(too_large);
         }
-        let sole = self.alone(key).await;
+        let sole = self.alone(key).await?;
         let key = Bytes::copy_from_slice(key);
         self.detached(sole, move |group| async move {
             let writing = group.writing(group.cache.key(&key));
@@ -294,7 +294,7 @@ impl Group {
             drop(sole);
             answer
         });
-        task.await.unwrap_or_else(|_| Err(SourceError::Lost("write abandoned".into())))
+        self.clone().done(false, task).await
     }
 }
 

@@ -11,7 +11,9 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
+use tokio::sync::Notify;
 
 /// One core's handle; clones share the entries.
 #[derive(Debug, Default, Clone)]
@@ -25,6 +27,8 @@ pub(crate) struct MemoryStore {
     pub(crate) reads: Arc<AtomicUsize>,
     pub(crate) applied: Arc<AtomicUsize>,
     pub(crate) pages: Arc<AtomicUsize>,
+    /// The next changes wait for it.
+    pub(crate) held: Arc<Mutex<Option<Arc<Notify>>>>,
 }
 
 impl MemoryStore {
@@ -106,6 +110,10 @@ impl LocalStore for MemoryStore {
         Box::pin(async move {
             self.applied.fetch_add(1, Relaxed);
             tokio::task::yield_now().await;
+            let held = self.held.lock().take();
+            if let Some(held) = held {
+                held.notified().await;
+            }
             self.failure()?;
             changes.into_iter().for_each(|(key, found)| self.change(key, found));
             Ok(())
@@ -133,6 +141,9 @@ impl LocalStore for MemoryStore {
             self.entries.lock().clear();
             Ok(())
         })
+    }
+    fn patience(&self, _: bool) -> Duration {
+        Duration::from_millis(200)
     }
 }
 

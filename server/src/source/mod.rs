@@ -6,6 +6,7 @@
 //!   one that may have been applied returns [`SourceError::Lost`];
 //! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`], the write-through and [`Invalidations`];
 //! - a fetch is vouched for ([`Fetch::vouch`]) only if the source will say when its key changes, or that it cannot tell any more.
+mod disk;
 pub mod health;
 mod local;
 #[cfg(test)]
@@ -22,9 +23,10 @@ pub use table::{Looked, Reloaded, TableSource};
 pub use unasked::Unasked;
 
 use crate::{
-    config::{Deployment, SourceUrl},
+    config::{Deployment, SourceUrl, StoreSettings},
     proto::resp::Args,
     read::Fetch,
+    store::disk::Store,
     telemetry::TableSnapshot,
 };
 use bytes::Bytes;
@@ -46,6 +48,8 @@ pub struct Limits {
     pub max_value: usize,
     /// What a client may leave unread of what it is told unasked, bytes (`max-backlog`).
     pub max_backlog: usize,
+    /// How a disk store is kept.
+    pub store: StoreSettings,
 }
 
 /// What all cores share of one group's source: its health and what was read from files. Built at start, before the cores.
@@ -55,23 +59,25 @@ pub struct SourceSetup {
 }
 enum Kind {
     None,
+    Disk(disk::DiskSetup),
     Redis(Arc<redis::Settings>),
     Cluster(Arc<redis::ClusterSetup>),
     Table(table::TableSetup),
 }
 impl SourceSetup {
-    /// Checks what the URL names and opens a table; connects to nothing yet.
+    /// Checks what the URL names and opens a table or disk store; connects to nothing yet.
     ///
     /// # Errors
     /// A text that names the file or host at fault.
     pub fn new(url: &SourceUrl, limits: Limits) -> Result<SourceSetup, String> {
         let health = Arc::new(match url {
             SourceUrl::None | SourceUrl::Table(_) => SourceHealth::always_up(),
-            SourceUrl::Redis(_) => SourceHealth::default(),
+            SourceUrl::Disk(_) | SourceUrl::Redis(_) => SourceHealth::default(),
         });
         let kind = match url {
             SourceUrl::None => Kind::None,
             SourceUrl::Table(path) => Kind::Table(table::TableSetup::open(path, limits, health.clone())?),
+            SourceUrl::Disk(dir) => Kind::Disk(disk::DiskSetup::open(dir, limits, health.clone())?),
             SourceUrl::Redis(url) => match url.deployment {
                 Deployment::Cluster { .. } => {
                     Kind::Cluster(Arc::new(redis::ClusterSetup::new(url, limits, health.clone())?))
@@ -104,6 +110,13 @@ impl SourceSetup {
             _ => TableSnapshot::default(),
         }
     }
+    /// The disk store, if it is one.
+    pub fn store(&self) -> Option<&Store> {
+        match &self.kind {
+            Kind::Disk(setup) => Some(setup.store()),
+            _ => None,
+        }
+    }
     /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background. With
     /// `watch` it announces changes of what it fetched, where it can; `keeps_replies`: whole replies
     /// will be fetched, too.
@@ -111,6 +124,7 @@ impl SourceSetup {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
             Kind::Table(setup) => Rc::new(table::TableSource::new(setup, watch)),
+            Kind::Disk(setup) => Rc::new(disk::DiskSource::new(setup.clone())),
             Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch, keeps_replies)),
             Kind::Cluster(setup) => Rc::new(redis::ClusterSource::new(setup.clone(), watch, keeps_replies)),
         }

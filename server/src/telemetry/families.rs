@@ -1,5 +1,6 @@
 //! The table of metrics.
 use super::{Distribution, Snapshot};
+use crate::store::disk::StoreStats;
 use Kind::{Counter, Gauge, Histogram, Info};
 
 /// A metric: a name and a number for each set of labels.
@@ -80,6 +81,40 @@ macro_rules! group {
             },
         }
     };
+}
+
+/// A family with one number for each group with a disk store.
+macro_rules! store {
+    ($name:literal, $kind:ident, $($field:ident).+, $help:literal) => {
+        Family {
+            name: $name,
+            kind: $kind,
+            help: $help,
+            read: |s, to| {
+                for (group, store) in stores(s) {
+                    to.number(&[("group", group)], store.$($field).+.into());
+                }
+            },
+        }
+    };
+}
+/// The same, of seconds.
+macro_rules! store_seconds {
+    ($name:literal, $($field:ident).+, $help:literal) => {
+        Family {
+            name: $name,
+            kind: Counter,
+            help: $help,
+            read: |s, to| {
+                for (group, store) in stores(s) {
+                    to.seconds(&[("group", group)], store.$($field).+.as_secs_f64());
+                }
+            },
+        }
+    };
+}
+fn stores(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &StoreStats)> {
+    snapshot.groups.iter().filter_map(|group| Some((group.name.as_str(), group.store.as_ref()?)))
 }
 
 /// Every metric, in the order of the outputs.
@@ -288,6 +323,61 @@ pub const FAMILIES: &[Family] = &[
             }
         },
     },
+    store!("larder_store_poisoned", Gauge, poisoned, "1 if the disk store takes no more writes, because one failed."),
+    store!("larder_store_writes_total", Counter, writes, "Writes that the disk store was handed."),
+    store!(
+        "larder_store_batches_total",
+        Counter,
+        batches,
+        "Batches that they were written in, each with at most one sync."
+    ),
+    store!("larder_store_written_bytes_total", Counter, bytes, "Keys and values that were written."),
+    store!(
+        "larder_store_table_bytes_total",
+        Counter,
+        table_bytes,
+        "Bytes of the tables that flushes and compactions made; over larder_store_written_bytes_total, plus one for the journal, the write amplification."
+    ),
+    store!("larder_store_syncs_total", Counter, syncs, "Syncs of the journal."),
+    store!(
+        "larder_store_stalls_total",
+        Counter,
+        stalls,
+        "Batches held back because flushes or compactions were behind."
+    ),
+    store_seconds!("larder_store_stalled_seconds_total", stalled, "How long they were held back."),
+    Family {
+        name: "larder_store_tables",
+        kind: Gauge,
+        help: "Table files, by level.",
+        read: |s, to| {
+            for (group, store) in stores(s) {
+                for (level, tables) in store.tree.tables.iter().enumerate() {
+                    to.number(&[("group", group), ("level", &level.to_string())], *tables);
+                }
+            }
+        },
+    },
+    store!("larder_store_level0_runs", Gauge, tree.level0_runs, "Runs of level 0; from 8 on writers are slowed."),
+    store!("larder_store_sealed_memtables", Gauge, tree.sealed_memtables, "Memtables that wait to be flushed."),
+    store!("larder_store_memtable_bytes", Gauge, tree.memtable_bytes, "Bytes of all memtables (store-write-buffer)."),
+    store!(
+        "larder_store_block_cache_bytes",
+        Gauge,
+        tree.block_cache_bytes,
+        "Bytes of the block cache (store-block-cache)."
+    ),
+    store!("larder_store_journals", Gauge, tree.journals, "Journals on disk."),
+    store!("larder_store_disk_bytes", Gauge, tree.disk_bytes, "Bytes on disk, journals included."),
+    store!("larder_store_compactions_running", Gauge, tree.compactions_running, "Compactions under way."),
+    store!(
+        "larder_store_compactions_total",
+        Counter,
+        tree.compactions,
+        "Looks for something to compact that have ended."
+    ),
+    store_seconds!("larder_store_compaction_seconds_total", tree.compacting, "Time spent in compactions."),
+    store!("larder_store_expired_total", Counter, tree.expired, "Expired entries that compaction dropped."),
     // The names that every Prometheus client library gives these.
     Family {
         name: "process_resident_memory_bytes",

@@ -27,6 +27,7 @@ pub use process::Process;
 pub use tap::{Operation, Tap};
 pub use text::text;
 
+use crate::store::disk::StoreStats;
 use larder_engine::Stats;
 use parking_lot::Mutex;
 use std::{
@@ -160,6 +161,8 @@ pub struct GroupSnapshot {
     pub name: String,
     pub cache: Stats,
     pub source: SourceSnapshot,
+    /// Of a `disk:` source.
+    pub store: Option<StoreStats>,
 }
 
 /// One source's numbers; of `none:` only that it is up.

@@ -21,6 +21,7 @@ pub(crate) const LIMITS: Limits = Limits {
     connections: 1,
     max_value: 512 * 1024 * 1024,
     max_backlog: 32 << 20,
+    store: larder::config::StoreSettings::DEFAULT,
 };
 
 /// Runs a test on a runtime like a worker's; what never ends fails.

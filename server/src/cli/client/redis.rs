@@ -16,6 +16,7 @@ pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout
         connections: 1,
         max_value: MAX_VALUE as usize,
         max_backlog: 0,
+        store: crate::config::StoreSettings::DEFAULT,
     };
     let source = SourceSetup::new(url, limits)?.open(None, false);
     let relay = source.as_redis().ok_or("not a Redis server")?;

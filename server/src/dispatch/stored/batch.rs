@@ -1,12 +1,11 @@
 //! Keyed commands that change the store together: run on a scratch tier between what was and what is to be.
 use super::{
-    super::relayed::Joined, Call, Changes, Command, Fault, Flags, Flow, Found, Group, Held, Queue, Run, SourceError,
-    is_keyspace, store,
+    Call, Changes, Command, Fault, Flags, Flow, Found, Group, Held, Queue, Run, SourceError, is_keyspace, store,
 };
 use crate::{
     app::Worker,
     clock,
-    dispatch::{arity, commands::strings, pending, session::Session},
+    dispatch::{arity, commands::strings, pending, relayed::Joined, session::Session},
     proto::{
         output::Output,
         resp::{Args, Reply},
@@ -26,25 +25,42 @@ const MOST: usize = 256;
 /// Bytes of such commands, of which one may be longer.
 const MOST_BYTES: usize = 1 << 20;
 
+/// Keys of which it is only asked whether they exist, looked up at a time: their values are in memory meanwhile.
+const EXISTENCES: usize = 64;
+
 /// A key that commands touch.
 pub(super) struct Wanted {
     key: Bytes,
-    /// Some command looks at what it had; else it is only overwritten.
-    read: bool,
+    look: Look,
+}
+/// What commands look at of what a key had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    /// Nothing: it is only overwritten.
+    Away,
+    /// Whether there was something.
+    Existence,
+    Entry,
 }
 
 /// The keys of commands, each once.
 pub(super) fn wanted<'a>(commands: impl Iterator<Item = (&'static Command, Args<'a>)>) -> Vec<Wanted> {
     let mut keys: Vec<Wanted> = commands
         .flat_map(|(command, args)| {
-            let read = !(command.flags.has(Flags::OVERWRITES) && strings::overwrites(args));
-            command.keys.of(args).map(move |key| Wanted { key: Bytes::copy_from_slice(key), read })
+            let look = match command.flags {
+                flags if flags.has(Flags::OVERWRITES) && strings::overwrites(args) => Look::Away,
+                flags if flags.has(Flags::EXISTENCE) => Look::Existence,
+                _ => Look::Entry,
+            };
+            command.keys.of(args).map(move |key| Wanted { key: Bytes::copy_from_slice(key), look })
         })
         .collect();
     keys.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     keys.dedup_by(|next, first| {
         let same = next.key == first.key;
-        first.read |= same && next.read;
+        if same {
+            first.look = first.look.max(next.look);
+        }
         same
     });
     keys
@@ -61,14 +77,24 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) async fn load(group: &Group, keys: Vec<Wanted>) -> Result<Scratch, SourceError> {
-        let read: Vec<Bytes> = keys.iter().filter(|key| key.read).map(|key| key.key.clone()).collect();
-        let found = if read.is_empty() { Vec::new() } else { group.load(store(group)?, &read).await? };
+        let of = |look| keys.iter().filter(move |key| key.look == look).map(|key| key.key.clone());
+        let (entries, existences): (Vec<_>, Vec<_>) = (of(Look::Entry).collect(), of(Look::Existence).collect());
+        let mut found = group.load(store(group)?, &entries).await?.into_iter();
+        let mut exist = Vec::with_capacity(existences.len());
+        for some in existences.chunks(EXISTENCES) {
+            let found = group.load(store(group)?, some).await?;
+            exist.extend(found.into_iter().map(|found| found.map(|found| Found { value: Bytes::new(), ..found })));
+        }
+        let mut exist = exist.into_iter();
         let now = clock::now();
         let cache = group.cache.scratch();
-        let (mut tier, mut found) = (cache.tier(), found.into_iter());
+        let mut tier = cache.tier();
         let before = keys.iter().map(|key| {
-            let unseen = || Some(Found { value: Bytes::new(), expiry: None });
-            let Found { value, expiry } = if key.read { found.next().flatten() } else { unseen() }?;
+            let Found { value, expiry } = match key.look {
+                Look::Away => Some(Found { value: Bytes::new(), expiry: None }),
+                Look::Existence => exist.next().flatten(),
+                Look::Entry => found.next().flatten(),
+            }?;
             let write = Write {
                 value: &value,
                 expiry: expiry.map_or(Expiry::Never, Expiry::At),
@@ -165,7 +191,7 @@ impl Batch {
         let group = self.group.clone();
         let wanted = wanted(self.queue.iter());
         self.state = State::Loading(Box::pin(async move {
-            let held = group.hold(wanted.iter().map(|wanted| &wanted.key)).await;
+            let held = group.hold(wanted.iter().map(|wanted| &wanted.key)).await?;
             let scratch = Scratch::load(&group, wanted).await?;
             Ok((held, scratch))
         }));

@@ -114,7 +114,7 @@ async fn random(store: &dyn LocalStore, mut next: impl FnMut() -> u64) -> Result
         };
         let last = edge(store, Included(first.clone()), end.clone(), true).await?.unwrap_or_else(|| first.clone());
         let common = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
-        if first == last || common >= DEPTH || common == first.len() && next() % 2 == 0 {
+        if first == last || common >= DEPTH || common == first.len() && next().is_multiple_of(2) {
             return Ok(Some(first));
         }
         if common == first.len() {

@@ -25,6 +25,7 @@ use super::{
     command::{Command, Flags, Run, Transaction},
     fault::{Answer, Fault},
     multi::{self, Queue},
+    pending,
 };
 use crate::{
     proto::resp::Args,
@@ -32,16 +33,17 @@ use crate::{
     source::{Found, LocalStore, SourceError},
 };
 use batch::{Scratch, wanted};
-use std::rc::Rc;
+use std::{future::poll_fn, rc::Rc};
 
 /// Runs a command that goes alone: what concerns the keyspace, EXEC, WATCH, and what is not answered.
 pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.run {
         Run::Transaction(Transaction::Exec) => return exec(call).await,
         Run::Transaction(_) => watch(call).await?,
+        Run::MultiGet => mget(call).await?,
         _ if is_keyspace(call.command) => {
             let held = match call.command.flags.has(Flags::FLUSH) {
-                true => Some(call.group().hold_all().await),
+                true => Some(call.group().hold_all().await?),
                 false => None,
             };
             keyspace::run(call, held.as_ref()).await?;
@@ -49,7 +51,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
         _ => {
             let mut queue = Queue::default();
             queue.push(call.command, call.args);
-            let held = hold(call.group(), &queue, &[]).await;
+            let held = hold(call.group(), &queue, &[]).await?;
             each(call, &queue, &held, |call, scratch| scratch.run(call)).await?;
         }
     }
@@ -66,7 +68,7 @@ fn store(group: &Group) -> Result<&dyn LocalStore, SourceError> {
 }
 
 /// Holds the keys of all commands and these.
-async fn hold(group: &Group, queue: &Queue, others: &[Box<[u8]>]) -> Rc<Held> {
+async fn hold(group: &Group, queue: &Queue, others: &[Box<[u8]>]) -> Result<Rc<Held>, SourceError> {
     if queue.iter().any(|(command, _)| is_keyspace(command)) {
         return group.hold_all().await;
     }
@@ -114,7 +116,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let watch = call.session.watch.take();
     call.session.end_transaction();
     let watched = watch.as_ref().map_or(&[][..], |watch| watch.keys());
-    let held = hold(call.group(), &queue, watched).await;
+    let held = hold(call.group(), &queue, watched).await?;
     call.now = crate::clock::now();
     if watch.is_some_and(|watch| watch.is_broken(call.now)) {
         call.reply.null_array();
@@ -130,11 +132,27 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(if close { Flow::Close } else { Flow::Done })
 }
 
+/// MGET, of which the tier has not all: nobody writes meanwhile.
+async fn mget(call: &mut Call<'_>) -> Answer {
+    let group = call.group();
+    let _held = group.hold(call.command.keys.of(call.args)).await?;
+    let mut batch = Vec::new();
+    let flow = pending::mget_each(call, &mut batch)?;
+    if !batch.is_empty() {
+        group.source.fetch(&mut batch);
+    }
+    if let Flow::Pending(mut pending) = flow {
+        poll_fn(|cx| pending.poll(cx)).await;
+        pending.reply(call.session, call.reply.output());
+    }
+    Ok(())
+}
+
 /// WATCH
 async fn watch(call: &mut Call<'_>) -> Answer {
     let group = call.group();
     let keys: Vec<bytes::Bytes> = call.command.keys.of(call.args).map(bytes::Bytes::copy_from_slice).collect();
-    let _held = group.hold(&keys).await;
+    let _held = group.hold(&keys).await?;
     let found = group.load(store(group)?, &keys).await?;
     let watch = call.session.watch.get_or_insert_with(|| group.watch());
     for (key, found) in keys.iter().zip(found) {

@@ -30,6 +30,7 @@ fn with_workers<F: Future<Output = ()>>(
             connections: 1,
             max_value: 1 << 20,
             max_backlog: 32 << 20,
+            store: crate::config::StoreSettings::DEFAULT,
         };
         let setup = SourceSetup::new(&url, limits).expect("a source");
         let first = Server::new(&[]);

@@ -18,6 +18,7 @@ fn setup(redis: &Redis) -> SourceSetup {
         connections: 1,
         max_value: 1 << 20,
         max_backlog: 32 << 20,
+        store: crate::config::StoreSettings::DEFAULT,
     };
     SourceSetup::new(&url, limits).expect("nothing to check")
 }

@@ -111,6 +111,10 @@ impl<'a> Asked<'a> {
                         // On another connection an invalidation may come before the reply that it is about.
                         return Err(Fault::Said("ERR REDIRECT is not available in front of a cluster"));
                     }
+                    if call.group().source.reads_through() {
+                        // Likewise: what is read was on its way when it was noted.
+                        return Err(Fault::Said("ERR REDIRECT is not available with a disk store: use RESP3"));
+                    }
                     asked.redirect = Some(target(call, parts.next().unwrap_or_default())?);
                 }
                 b"prefix" if parts.len() > 0 => asked.prefixes.extend(parts.next()),

@@ -226,6 +226,9 @@ impl LocalStore for TableSource {
     fn count(&self) -> Local<'_, Result<u64, SourceError>> {
         Box::pin(std::future::ready(Ok(self.shared.served.borrow().table.len())))
     }
+    fn patience(&self, slow: bool) -> Duration {
+        if slow { self.limits.slow_timeout } else { self.limits.timeout }
+    }
     fn is_ordered(&self) -> bool {
         false
     }

@@ -73,6 +73,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         connections: 1,
         max_value: MAX_VALUE,
         max_backlog: 1 << 20,
+        store: crate::config::StoreSettings::DEFAULT,
     };
     let settings = Settings::new(&url, limits, Arc::default()).expect("settings");
     settings.health.admit(count, 1000);

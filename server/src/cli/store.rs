@@ -1,0 +1,92 @@
+//! `larder store …`: looks after a disk store that no server has open.
+//!
+//! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong usage.
+use crate::{
+    config::{StoreSettings, show_size},
+    store::disk::{LEVELS, Offline, backup, damage},
+};
+use clap::{Arg, ArgMatches, Command, value_parser};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// `store` and its commands.
+pub(super) fn command() -> Command {
+    let path = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).value_name(value).required(true).value_parser(value_parser!(PathBuf)).help(help)
+    };
+    let dir = || path("dir", "DIR", "The store's directory, as in disk:DIR");
+    let file = || path("file", "FILE", "The backup");
+    Command::new("store")
+        .about("Verify, back up or compact a disk store that no server has open")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([
+            Command::new("verify").about("Read every file and name those that are damaged").arg(dir()),
+            Command::new("stats").about("Show what the store holds").arg(dir()),
+            Command::new("compact").about("Drop what was overwritten, deleted or has expired").arg(dir()),
+            Command::new("backup").about("Write all entries into one file with checksums").args([dir(), file()]),
+            Command::new("restore").about("Make a new store of a backup").args([file(), dir()]),
+        ])
+}
+
+/// Runs one of them.
+pub(super) fn run(matches: &ArgMatches) -> ExitCode {
+    let Some((what, matches)) = matches.subcommand() else {
+        unreachable!("clap demands a subcommand");
+    };
+    let path = |name: &str| matches.get_one::<PathBuf>(name).expect("it is required").as_path();
+    let done = match what {
+        "verify" => verify(path("dir")),
+        "stats" => stats(path("dir")),
+        "compact" => compact(path("dir")),
+        "backup" => open(path("dir")).and_then(|store| store.tree().backup(path("file"))).map(|copied| show(&copied)),
+        _ => backup::restore(path("file"), path("dir"), &StoreSettings::DEFAULT).map(|copied| show(&copied)),
+    };
+    match done {
+        Ok(text) => super::print(&text),
+        Err(error) => {
+            eprintln!("larder: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn open(dir: &Path) -> Result<Offline, String> {
+    Offline::open(dir, StoreSettings::DEFAULT)
+}
+fn show(copied: &backup::Copied) -> String {
+    format!("{} entries, {}\n", copied.entries, show_size(copied.bytes))
+}
+
+fn verify(dir: &Path) -> Result<String, String> {
+    let report = damage::verify(dir)?;
+    for note in &report.notes {
+        eprintln!("larder: note: {note}");
+    }
+    match report.problems.is_empty() {
+        true => Ok(format!("{} files, {}: no damage\n", report.files, show_size(report.bytes))),
+        false => Err(report.problems.join("\nlarder: ")),
+    }
+}
+
+fn stats(dir: &Path) -> Result<String, String> {
+    let store = open(dir)?;
+    let (stats, entries) = (store.tree().stats(), store.tree().count()?);
+    let mut text = format!("entries      {entries}\non disk      {}\n", show_size(stats.disk_bytes));
+    for level in (0..LEVELS).filter(|level| stats.tables[*level] > 0) {
+        let _ = writeln!(text, "level {level}      {} tables", stats.tables[level]);
+    }
+    let _ =
+        writeln!(text, "in memory    {} to be flushed, {} journals", show_size(stats.memtable_bytes), stats.journals);
+    Ok(text)
+}
+
+fn compact(dir: &Path) -> Result<String, String> {
+    let store = open(dir)?;
+    let before = store.tree().stats().disk_bytes;
+    store.compact()?;
+    Ok(format!("{} before, {} now\n", show_size(before), show_size(store.tree().stats().disk_bytes)))
+}

@@ -1,0 +1,263 @@
+//! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers everybody.
+use super::{MAX_KEY, Shared, Tree, format, pressure::Brake, stats::Counts};
+use crate::{clock, config::Durability};
+use bytes::Bytes;
+use larder_engine::Millis;
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+use tokio::sync::oneshot;
+
+/// What to write.
+#[derive(Debug)]
+pub enum Change {
+    /// Stores a value. The answer: did it replace one?
+    Put(Bytes, Bytes, Option<Millis>),
+    /// Deletes. The answer: was there one?
+    Delete(Bytes),
+    /// Changes when it expires. The answer: is it there?
+    Expire(Bytes, Option<Millis>),
+    /// Stores, or with `None` deletes, all of these or none. The answer means nothing.
+    Apply(Vec<Entry>),
+    /// Deletes everything. The answer means nothing.
+    Clear,
+}
+/// A key, with its value and expiry or (to delete it) nothing.
+pub type Entry = (Bytes, Option<(Bytes, Option<Millis>)>);
+
+impl Change {
+    fn keys(&self) -> Box<dyn Iterator<Item = &Bytes> + '_> {
+        match self {
+            Change::Put(key, ..) | Change::Delete(key) | Change::Expire(key, _) => Box::new(std::iter::once(key)),
+            Change::Apply(entries) => Box::new(entries.iter().map(|(key, _)| key)),
+            Change::Clear => Box::new(std::iter::empty()),
+        }
+    }
+    /// About what it needs in memory and on disk.
+    fn bytes(&self) -> usize {
+        const EACH: usize = 64;
+        let values: usize = match self {
+            Change::Put(_, value, _) => value.len(),
+            Change::Apply(entries) => entries.iter().flat_map(|(_, to)| to).map(|(value, _)| value.len()).sum(),
+            Change::Delete(_) | Change::Expire(..) | Change::Clear => 0,
+        };
+        self.keys().map(|key| key.len() + EACH).sum::<usize>() + values
+    }
+}
+
+/// Why a write was not acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteError {
+    /// Nothing was changed, and trying again may help.
+    Refused(Arc<str>),
+    /// Nothing was changed, and the same would be refused again.
+    Invalid(Arc<str>),
+    /// It may be on disk, or be there after a restart.
+    Lost(Arc<str>),
+}
+
+type Reply = oneshot::Sender<Result<bool, WriteError>>;
+
+/// What waits for the committer.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+#[derive(Default)]
+struct State {
+    ops: VecDeque<Op>,
+    bytes: usize,
+    stopped: bool,
+}
+struct Op {
+    change: Change,
+    bytes: usize,
+    reply: Reply,
+}
+
+/// A batch ends with the write that brings it to this size: larger ones would make those behind wait for little gain.
+const BATCH_BYTES: usize = 1 << 20;
+const BATCH_OPS: usize = 4096;
+
+impl Queue {
+    pub(super) fn push(
+        &self,
+        change: Change,
+        max_bytes: usize,
+    ) -> Result<oneshot::Receiver<Result<bool, WriteError>>, WriteError> {
+        if let Some(key) = change.keys().find(|key| key.len() > MAX_KEY) {
+            let text = format!("ERR a key of {} bytes is longer than a disk store takes ({MAX_KEY})", key.len());
+            return Err(WriteError::Invalid(text.into()));
+        }
+        let bytes = change.bytes();
+        let (reply, answer) = oneshot::channel();
+        let mut state = self.state.lock();
+        if state.bytes > 0 && state.bytes + bytes > max_bytes {
+            let text = format!("more than {max_bytes} bytes of writes wait for the disk (store-max-waiting)");
+            return Err(WriteError::Refused(text.into()));
+        }
+        if state.stopped {
+            return Err(WriteError::Refused("the disk store has been closed".into()));
+        }
+        state.bytes += bytes;
+        state.ops.push_back(Op { change, bytes, reply });
+        drop(state);
+        self.changed.notify_one();
+        Ok(answer)
+    }
+    /// What waits is still written.
+    pub(super) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_all();
+    }
+    /// Waits for the next batch; false: stopped. A clear is a batch by itself.
+    fn take(&self, batch: &mut Vec<Op>) -> bool {
+        let mut state = self.state.lock();
+        while state.ops.is_empty() {
+            if state.stopped {
+                return false;
+            }
+            self.changed.wait(&mut state);
+        }
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES && batch.len() < BATCH_OPS {
+            let is_clear = matches!(state.ops.front(), Some(Op { change: Change::Clear, .. }));
+            if is_clear && !batch.is_empty() {
+                break;
+            }
+            let Some(op) = state.ops.pop_front() else {
+                break;
+            };
+            bytes += op.bytes;
+            batch.push(op);
+            if is_clear {
+                break;
+            }
+        }
+        true
+    }
+    /// A batch has been answered: there is room for others.
+    fn release(&self, bytes: usize) {
+        self.state.lock().bytes -= bytes;
+    }
+}
+
+pub(super) fn run(shared: &Shared) {
+    let died = Died(shared);
+    let sync = shared.settings.durability == Durability::Always;
+    let mut brake = Brake::default();
+    let mut ops = Vec::new();
+    while shared.writes.take(&mut ops) {
+        let bytes = ops.iter().map(|op| op.bytes).sum();
+        let held = brake.slow(shared, bytes);
+        if !held.is_zero() {
+            Counts::add(&shared.counts.stalls, 1);
+            Counts::add(&shared.counts.stalled_micros, held.as_micros() as u64);
+        }
+        Counts::add(&shared.counts.batches, 1);
+        Counts::add(&shared.counts.writes, ops.len() as u64);
+        Counts::add(&shared.counts.bytes, bytes as u64);
+        if sync {
+            Counts::add(&shared.counts.syncs, 1);
+        }
+        commit(shared, &mut ops, sync);
+        shared.writes.release(bytes);
+    }
+    std::mem::forget(died);
+}
+
+/// The committer has panicked: nobody would answer any more.
+struct Died<'a>(&'a Shared);
+impl Drop for Died<'_> {
+    fn drop(&mut self) {
+        self.0.poison.set(self.0.dir.path(), "the thread that writes has ended");
+        // Dropping the replies tells those who wait.
+        self.0.writes.state.lock().ops.clear();
+    }
+}
+
+fn commit(shared: &Shared, ops: &mut Vec<Op>, sync: bool) {
+    if let Some(reason) = shared.poison.reason() {
+        return ops.drain(..).for_each(|op| answer(op.reply, Err(WriteError::Refused(reason.clone()))));
+    }
+    let is_clear = matches!(ops.as_slice(), [Op { change: Change::Clear, .. }]);
+    let mut batch = Batch { tree: &shared.tree, now: clock::now(), writes: HashMap::with_capacity(ops.len()) };
+    let mut answers = Vec::with_capacity(ops.len());
+    for Op { change, reply, .. } in ops.drain(..) {
+        match batch.add(change) {
+            Ok(existed) => answers.push((reply, existed)),
+            // A key that cannot be read ends its own write only.
+            Err(error) => answer(reply, Err(WriteError::Refused(error.into()))),
+        }
+    }
+    let written = match (is_clear, batch.writes.is_empty()) {
+        (true, _) => shared.tree.clear(),
+        (false, true) => Ok(()),
+        (false, false) => shared.tree.commit(batch.writes, sync),
+    };
+    match written {
+        Ok(()) => answers.into_iter().for_each(|(reply, existed)| answer(reply, Ok(existed))),
+        Err(error) => {
+            let reason = shared.poison.set(shared.dir.path(), &error);
+            answers.into_iter().for_each(|(reply, _)| answer(reply, Err(WriteError::Lost(reason.clone()))));
+        }
+    }
+}
+
+fn answer(reply: Reply, with: Result<bool, WriteError>) {
+    // Nobody may be waiting any more.
+    let _ = reply.send(with);
+}
+
+/// A batch while it is put together. Nobody else writes, so what is read for it holds until it is written.
+struct Batch<'a> {
+    tree: &'a Tree,
+    now: Millis,
+    /// What it makes of keys: the latest change counts, for all of a batch have one sequence number in fjall.
+    writes: HashMap<Bytes, Option<Bytes>>,
+}
+impl Batch<'_> {
+    /// Was there an entry?
+    fn add(&mut self, change: Change) -> Result<bool, String> {
+        match change {
+            Change::Put(key, value, expiry) => {
+                let existed = self.live(&key)?.is_some();
+                self.writes.insert(key, Some(format::encode(&value, expiry)));
+                Ok(existed)
+            }
+            Change::Delete(key) => {
+                let existed = self.live(&key)?.is_some();
+                if existed {
+                    self.writes.insert(key, None);
+                }
+                Ok(existed)
+            }
+            Change::Expire(key, expiry) => {
+                let Some(stored) = self.live(&key)? else {
+                    return Ok(false);
+                };
+                let (value, _) = format::decode(stored).ok_or("the entry is damaged")?;
+                let live = expiry.is_none_or(|at| at > self.now);
+                self.writes.insert(key, live.then(|| format::encode(&value, expiry)));
+                Ok(true)
+            }
+            Change::Apply(entries) => {
+                for (key, to) in entries {
+                    self.writes.insert(key, to.map(|(value, expiry)| format::encode(&value, expiry)));
+                }
+                Ok(true)
+            }
+            Change::Clear => Ok(true),
+        }
+    }
+    fn live(&self, key: &Bytes) -> Result<Option<Bytes>, String> {
+        let stored = match self.writes.get(key) {
+            Some(latest) => latest.clone(),
+            None => self.tree.get_stored(key)?,
+        };
+        Ok(stored.filter(|stored| format::is_live(stored, self.now)))
+    }
+}

@@ -1,0 +1,271 @@
+//! Finds damaged files, by name, without opening the store.
+//!
+//! Every byte that counts is under a checksum: `current` holds that of its version file `vN`, which holds that of each table file;
+//! journals have one per batch. What is written at a clean end of the process (`closed`) says where the journal ends, so that its last
+//! batch cannot be damaged unseen either.
+use super::{Dir, database, journal, journal::Journal};
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// How much is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// What is read at every opening anyway: all but the tables.
+    Opening,
+    /// Everything.
+    All,
+}
+
+/// What a check has seen.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Damaged files, each with what is wrong.
+    pub problems: Vec<String>,
+    /// What is no damage but worth knowing.
+    pub notes: Vec<String>,
+    /// Files read.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Reads every file of the store in `dir`, which must not be open.
+///
+/// # Errors
+/// A text: the directory is in use, no store, or of another version.
+pub fn verify(dir: &Path) -> Result<Report, String> {
+    if !dir.is_dir() {
+        return Err(format!("{}: is not a directory", dir.display()));
+    }
+    let dir = Dir::lock(dir)?;
+    Ok(check(dir.path(), Depth::All))
+}
+
+pub(super) fn check(dir: &Path, depth: Depth) -> Report {
+    let mut report = Report::default();
+    if let Err((path, error)) = report.check(dir, depth) {
+        report.problem(&path, &error.to_string());
+    }
+    report
+}
+
+type Failed = (PathBuf, io::Error);
+fn at(path: &Path) -> impl FnOnce(io::Error) -> Failed + '_ {
+    |error| (path.to_path_buf(), error)
+}
+
+impl Report {
+    fn problem(&mut self, path: &Path, what: &str) {
+        self.problems.push(format!("{}: {what}", path.display()));
+    }
+
+    fn check(&mut self, dir: &Path, depth: Depth) -> Result<(), Failed> {
+        let db = database(dir);
+        if !db.exists() {
+            self.notes.push(format!(
+                "{}: was interrupted when it was made; it is made anew when it is opened",
+                dir.display()
+            ));
+            return Ok(());
+        }
+        let version = db.join("version");
+        if self.read(&version)? != b"FJL\x03" {
+            self.problem(&version, "is not that of fjall 3");
+        }
+        self.journals(dir, &db)?;
+        let keyspaces = db.join("keyspaces");
+        for keyspace in sorted(&keyspaces)? {
+            if keyspace.join("current").exists() {
+                self.keyspace(&keyspace, depth)?;
+            } else {
+                self.notes.push(format!("{}: was interrupted when it was made; it holds nothing", keyspace.display()));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, path: &Path) -> Result<Vec<u8>, Failed> {
+        let bytes = fs::read(path).map_err(at(path))?;
+        self.files += 1;
+        self.bytes += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    fn journals(&mut self, dir: &Path, db: &Path) -> Result<(), Failed> {
+        let journals = journals(db).map_err(at(db))?;
+        let closed = closed(dir).map_err(at(&dir.join(CLOSED)))?;
+        for (position, (number, path)) in journals.iter().enumerate() {
+            let is_last = position + 1 == journals.len();
+            self.files += 1;
+            self.bytes += fs::metadata(path).map_err(at(path))?.len();
+            let Journal { end, torn } = match journal::read(path).map_err(at(path))? {
+                Ok(journal) => journal,
+                Err(damage) => {
+                    self.problem(path, &damage);
+                    continue;
+                }
+            };
+            match closed {
+                Some((closed, whole)) if closed == *number && whole != end => {
+                    self.problem(
+                        path,
+                        &format!("is damaged at byte {end}: it was whole to byte {whole} when the store was closed"),
+                    );
+                }
+                None if torn > 0 && is_last => {
+                    let what = "bytes of a write that was interrupted, which are passed over";
+                    self.notes.push(format!("{}: ends with {torn} {what}", path.display()));
+                }
+                // It was synced before the next one was begun, or at the close.
+                _ if torn > 0 => self.problem(path, &format!("byte {end} is damaged")),
+                _ => {}
+            }
+        }
+        // fjall removes a journal when its content is in tables, but never the last.
+        if let (Some((closed, _)), last) = (closed, journals.last().map(|(number, _)| *number))
+            && last.is_none_or(|last| last < closed)
+        {
+            self.problem(&db.join(format!("{closed}.jnl")), "is missing");
+        }
+        Ok(())
+    }
+
+    fn keyspace(&mut self, keyspace: &Path, depth: Depth) -> Result<(), Failed> {
+        let current = keyspace.join("current");
+        let text = self.read(&current)?;
+        let (Some(version), Some(&hash), [_, _, ..]) =
+            (text.first_chunk(), text.get(8..24).and_then(<[u8]>::first_chunk), &text[..])
+        else {
+            self.problem(&current, "is too short");
+            return Ok(());
+        };
+        let path = keyspace.join(format!("v{}", u64::from_le_bytes(*version)));
+        if text.get(24..) != Some(&[0]) || !path.exists() {
+            self.problem(&current, "is damaged");
+            return Ok(());
+        }
+        let content = self.read(&path)?;
+        let mut used: HashSet<PathBuf> = [current.clone(), path.clone(), keyspace.join("tables")].into();
+        if xxhash_rust::xxh3::xxh3_128(&content) != u128::from_le_bytes(hash) {
+            self.problem(&path, &format!("is damaged, or {} is (checksum)", current.display()));
+            return Ok(());
+        }
+        for (number, hash) in tables(&path, &content).map_err(at(&path))? {
+            let table = keyspace.join("tables").join(number.to_string());
+            used.insert(table.clone());
+            match fs::metadata(&table) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.problem(&table, "is missing"),
+                Err(error) => return Err((table, error)),
+                Ok(_) if depth == Depth::Opening => {}
+                Ok(meta) => {
+                    self.files += 1;
+                    self.bytes += meta.len();
+                    if hash_of(&table).map_err(at(&table))? != hash {
+                        self.problem(&table, "is damaged (checksum)");
+                    }
+                }
+            }
+        }
+        for path in sorted(keyspace)?.into_iter().chain(sorted(&keyspace.join("tables"))?) {
+            if depth == Depth::All && !used.contains(&path) {
+                self.notes.push(format!("{}: is not in use any more", path.display()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tables that a version file names, with their checksums. The file itself is known to be whole.
+fn tables(path: &Path, content: &[u8]) -> io::Result<Vec<(u64, u128)>> {
+    let bad = |what: &str| io::Error::other(format!("cannot be read: {what}"));
+    let archive =
+        sfa::Reader::from_reader(&mut io::Cursor::new(content)).map_err(|error| bad(&format!("{error:?}")))?;
+    let section = archive.toc().section(b"tables").ok_or_else(|| bad("it names no tables"))?;
+    let mut reader = section.buf_reader(path)?;
+    let mut found = Vec::new();
+    let [levels] = take(&mut reader)?;
+    for _ in 0..levels {
+        let [runs] = take(&mut reader)?;
+        for _ in 0..runs {
+            for _ in 0..u32::from_le_bytes(take(&mut reader)?) {
+                let number = u64::from_le_bytes(take(&mut reader)?);
+                let [_kind] = take(&mut reader)?;
+                let hash = u128::from_le_bytes(take(&mut reader)?);
+                let [_sequence @ ..] = take::<8>(&mut reader)?;
+                found.push((number, hash));
+            }
+        }
+    }
+    Ok(found)
+}
+fn take<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    reader.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn hash_of(path: &Path) -> io::Result<u128> {
+    let mut file = File::open(path)?;
+    let (mut hash, mut part) = (Xxh3Default::new(), vec![0; 1 << 18]);
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(hash.digest128()),
+            n => hash.update(&part[..n]),
+        }
+    }
+}
+
+fn sorted(dir: &Path) -> Result<Vec<PathBuf>, Failed> {
+    let entries = fs::read_dir(dir).map_err(at(dir))?;
+    let mut paths =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>().map_err(at(dir))?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The journals with their numbers, in order.
+pub(super) fn journals(db: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for file in fs::read_dir(db)? {
+        let path = file?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jnl")?.parse().ok());
+        found.extend(number.map(|number| (number, path)));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The file that is there while the store is closed: where its last journal ends.
+const CLOSED: &str = "closed";
+
+/// Notes where the last journal ends. Everything is synced, and nobody writes.
+pub(super) fn note_closed(dir: &Path) -> io::Result<()> {
+    if let Some((number, path)) = journals(&database(dir))?.pop()
+        && let Ok(Journal { end, .. }) = journal::read(&path)?
+    {
+        super::dir::write_durably(&dir.join(CLOSED), format!("{number} {end}\n").as_bytes())?;
+    }
+    Ok(())
+}
+/// The store is open: what the note says holds no more.
+pub(super) fn note_opened(dir: &Path) -> io::Result<()> {
+    match fs::remove_file(dir.join(CLOSED)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done.and_then(|()| File::open(dir)?.sync_all()),
+    }
+}
+/// The number of the last journal and where it ends, if the store was closed.
+fn closed(dir: &Path) -> io::Result<Option<(u64, u64)>> {
+    let text = match fs::read_to_string(dir.join(CLOSED)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
+    let (number, end) = text.trim_end().split_once(' ').unwrap_or_default();
+    let numbers = number.parse().ok().zip(end.parse().ok());
+    numbers.map(Some).ok_or_else(|| io::Error::other("is damaged"))
+}

@@ -1,0 +1,122 @@
+//! The store's directory: whose it is, what is in it, and how it is made so that a crash meanwhile leaves nothing half done.
+use super::database;
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Read as _, Seek as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// Says what the directory is.
+const MARK: &str = "larder-store";
+/// What the mark begins with; the version follows.
+const WHAT: &str = "Larder disk store, version ";
+/// The version of the layout and of [`format`](super::format).
+const VERSION: u32 = 1;
+
+/// A directory that is ours alone until this is dropped.
+pub(super) struct Dir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Dir {
+    /// Locks the directory, and marks it as a store if it is empty or not there.
+    pub(super) fn lock(path: &Path) -> Result<Dir, String> {
+        let at = |path: &Path| format!("disk store {}", path.display());
+        let failed = |path: &Path, what: &str, error: io::Error| format!("{}: {what}: {error}", at(path));
+        fs::create_dir_all(path).map_err(|error| failed(path, "cannot be made", error))?;
+        let is_marked = path.join(MARK).exists();
+        if !is_marked {
+            // Looked at before anything is written: another program's directory is left as it is.
+            let mut others = fs::read_dir(path).map_err(|error| failed(path, "cannot be read", error))?;
+            let other = others.find_map(|entry| entry.ok().filter(|entry| entry.file_name() != "lock"));
+            if let Some(other) = other {
+                let name = other.file_name();
+                return Err(format!("{}: holds no store but {}: not touched", at(path), name.to_string_lossy()));
+            }
+        }
+        let lock = lock(&path.join("lock")).map_err(|error| format!("{}: {error}", at(path)))?;
+        let mark = path.join(MARK);
+        if is_marked {
+            let text = fs::read_to_string(&mark).map_err(|error| failed(&mark, "cannot be read", error))?;
+            check_mark(&text).map_err(|error| format!("{}: {error}", at(&mark)))?;
+        } else {
+            write_durably(&mark, format!("{WHAT}{VERSION}\n").as_bytes())
+                .map_err(|error| failed(&mark, "cannot be written", error))?;
+        }
+        Ok(Dir { path: path.to_path_buf(), _lock: lock })
+    }
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+    /// fjall's directory, made by `make` under another name and then renamed: there is a whole database or none.
+    pub(super) fn database(&self, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
+        let path = database(&self.path);
+        if !path.exists() {
+            let failed = |error: io::Error| format!("disk store {}: {error}", self.path.display());
+            let new = self.path.join("db.new");
+            if new.exists() {
+                fs::remove_dir_all(&new).map_err(failed)?;
+            }
+            make(&new)?;
+            fs::rename(&new, &path).and_then(|()| File::open(&self.path)?.sync_all()).map_err(failed)?;
+        }
+        Ok(path)
+    }
+}
+
+fn check_mark(text: &str) -> Result<(), String> {
+    match text.strip_prefix(WHAT).map(|version| version.trim_end().parse::<u32>()) {
+        Some(Ok(VERSION)) => Ok(()),
+        Some(Ok(other)) => Err(format!("is of version {other}; this Larder reads version {VERSION}")),
+        _ => Err("is damaged, or not of a Larder store".to_string()),
+    }
+}
+
+fn lock(path: &Path) -> Result<File, String> {
+    let failed = |error| format!("{}: {error}", path.display());
+    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {
+            let pid = std::process::id().to_string();
+            file.set_len(0)
+                .and_then(|()| file.rewind())
+                .and_then(|()| file.write_all(pid.as_bytes()))
+                .map_err(failed)?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            match pid.trim() == std::process::id().to_string() {
+                true => Err("is in use by this process already: a store belongs to one group".to_string()),
+                false => Err(format!("is in use by another process ({})", pid.trim())),
+            }
+        }
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// The path with something after its name.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(suffix);
+    name.into()
+}
+
+/// Whole or not at all.
+pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_durably_with(path, |file| file.write_all(bytes))
+}
+/// The same, of what `write` writes. After an error nothing is left.
+pub(super) fn write_durably_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let new = beside(path, ".new");
+    let mut file = File::create(&new)?;
+    let written = write(&mut file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}

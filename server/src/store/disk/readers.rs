@@ -1,0 +1,52 @@
+//! The threads that read, and the queue before them.
+use super::{Shared, Tree};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+
+/// What a reader is to do; it answers by itself.
+pub(super) type Work = Box<dyn FnOnce(&Tree) + Send>;
+
+/// First come, first served. Its length is bounded by who pushes (`source-max-in-flight`).
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+#[derive(Default)]
+struct State {
+    work: VecDeque<Work>,
+    stopped: bool,
+}
+
+impl Queue {
+    pub(super) fn push(&self, work: Work) {
+        self.state.lock().work.push_back(work);
+        self.changed.notify_one();
+    }
+    /// What waits is still done.
+    pub(super) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_all();
+    }
+    /// `None`: stopped.
+    fn pop(&self) -> Option<Work> {
+        let mut state = self.state.lock();
+        loop {
+            match state.work.pop_front() {
+                Some(work) => return Some(work),
+                None if state.stopped => return None,
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+}
+
+pub(super) fn run(shared: &Shared) {
+    while let Some(work) = shared.reads.pop() {
+        // Work that panics (in fjall, on damaged files) has not answered; its drop tells whoever waits. The thread goes on.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&shared.tree)));
+        if done.is_err() {
+            tracing::error!("a read of disk store {} panicked", shared.dir.path().display());
+        }
+    }
+}

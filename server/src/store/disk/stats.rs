@@ -1,0 +1,104 @@
+//! What the store counts and how it stands.
+use super::{Shared, Tree};
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// Levels of the tree.
+pub const LEVELS: usize = 7;
+
+/// Counters of the store's threads. Relaxed throughout: each number stands for itself.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) batches: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) syncs: AtomicU64,
+    pub(super) stalls: AtomicU64,
+    pub(super) stalled_micros: AtomicU64,
+    pub(super) table_bytes: AtomicU64,
+}
+impl Counts {
+    pub(super) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Relaxed);
+    }
+}
+
+/// How a tree stands.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs)]
+pub struct TreeStats {
+    /// Table files, level by level.
+    pub tables: [u64; LEVELS],
+    /// Sorted runs of level 0, each of which a read may have to look into.
+    pub level0_runs: u64,
+    pub sealed_memtables: u64,
+    /// Of all memtables.
+    pub memtable_bytes: u64,
+    pub journals: u64,
+    /// Everything on disk.
+    pub disk_bytes: u64,
+    pub block_cache_bytes: u64,
+    pub compactions_running: u64,
+    pub compactions: u64,
+    pub compacting: Duration,
+    /// Expired entries that compaction has dropped.
+    pub expired: u64,
+}
+
+/// How an open store stands.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs)]
+pub struct StoreStats {
+    pub tree: TreeStats,
+    /// Takes no more writes.
+    pub poisoned: bool,
+    /// Groups of writes that were written together.
+    pub batches: u64,
+    pub writes: u64,
+    /// Keys and values that were written.
+    pub bytes: u64,
+    pub syncs: u64,
+    /// Batches that were held back because flushes or compactions were behind.
+    pub stalls: u64,
+    pub stalled: Duration,
+    /// Of tables made by flushes and compactions; divided by `bytes`, and one for the journal: the write amplification.
+    pub table_bytes: u64,
+}
+
+impl Shared {
+    pub(super) fn stats(&self) -> StoreStats {
+        let counts = &self.counts;
+        StoreStats {
+            tree: self.tree.stats(),
+            poisoned: self.poison.reason().is_some(),
+            batches: counts.batches.load(Relaxed),
+            writes: counts.writes.load(Relaxed),
+            bytes: counts.bytes.load(Relaxed),
+            syncs: counts.syncs.load(Relaxed),
+            stalls: counts.stalls.load(Relaxed),
+            stalled: Duration::from_micros(counts.stalled_micros.load(Relaxed)),
+            table_bytes: counts.table_bytes.load(Relaxed),
+        }
+    }
+}
+
+/// Counts tables as they appear. fjall does not say how much it writes; one that comes and goes between two looks is missed.
+#[derive(Default)]
+pub(super) struct Appearing {
+    known: Option<HashSet<u64>>,
+}
+impl Appearing {
+    /// The bytes of the tables that are new since the last look; of the first look 0.
+    pub(super) fn look(&mut self, tree: &Tree) -> u64 {
+        let now = tree.tables();
+        let new = match &self.known {
+            None => 0,
+            Some(known) => now.iter().filter(|(id, _)| !known.contains(id)).map(|(_, bytes)| bytes).sum(),
+        };
+        self.known = Some(now.into_iter().map(|(id, _)| id).collect());
+        new
+    }
+}

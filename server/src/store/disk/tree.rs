@@ -1,0 +1,370 @@
+//! fjall, and what the store makes of it: one keyspace of entries in [`format`](super::format).
+use super::{LEVELS, MAX_KEY, TreeStats, damage, dir::Dir, expiry::DropExpired, format};
+use crate::{
+    clock,
+    config::{Compression, StoreSettings},
+};
+use bytes::Bytes;
+use fjall::{
+    AbstractTree as _, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _,
+    config::CompressionPolicy,
+};
+use larder_engine::Millis;
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::HashMap,
+    fs::File,
+    ops::{Bound, ControlFlow},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// Which keys to walk over, in which direction.
+#[derive(Debug, Clone)]
+pub struct Range {
+    /// Where it begins, in the order of the keys' bytes.
+    pub start: Bound<Bytes>,
+    /// Where it ends.
+    pub end: Bound<Bytes>,
+    /// From its end to its begin.
+    pub reverse: bool,
+}
+
+/// What a walk comes upon.
+#[derive(Debug)]
+pub struct Walk {
+    /// The key.
+    pub key: Bytes,
+    /// Value and expiry; `None`: it has expired.
+    pub live: Option<(Bytes, Option<Millis>)>,
+}
+
+/// The entries on disk. Reading blocks: it is for the store's threads.
+pub struct Tree {
+    /// Replaced by [`clear`](Tree::clear); cloned for each use, which costs a count.
+    entries: RwLock<Entries>,
+    options: KeyspaceCreateOptions,
+    /// Where fjall has its files.
+    path: PathBuf,
+    /// The journal that was synced last.
+    journal: Mutex<Option<(PathBuf, File)>>,
+    writes: AtomicU64,
+    expired: Arc<AtomicU64>,
+    db: Database,
+}
+
+/// The keyspace in use and its number: a cleared one is replaced by the next.
+#[derive(Clone)]
+struct Entries {
+    number: u64,
+    keyspace: Keyspace,
+}
+
+const NAME: &str = "entries-";
+
+impl Tree {
+    pub(super) fn open(dir: &Dir, settings: &StoreSettings) -> Result<Tree, String> {
+        let options = options(settings);
+        let expired = Arc::new(AtomicU64::new(0));
+        let open = |path: &Path| -> Result<Database, String> {
+            let dropped = expired.clone();
+            Database::builder(path)
+                .cache_size(settings.block_cache)
+                // One only flushes, the other compacts.
+                .worker_threads(2)
+                .journal_compression(CompressionType::None)
+                .with_compaction_filter_factories(Arc::new(move |name| {
+                    let filter = DropExpired { dropped: dropped.clone() };
+                    name.starts_with(NAME).then(|| Arc::new(filter) as _)
+                }))
+                .open()
+                .map_err(|error| unusable(path, &error))
+        };
+        let path = dir.database(|new| {
+            let db = open(new)?;
+            db.keyspace(&format!("{NAME}0"), || options.clone()).map_err(|error| unusable(new, &error))?;
+            db.persist(PersistMode::SyncAll).map_err(|error| unusable(new, &error))
+        })?;
+        let db = open(&path)?;
+        let entries = entries(&db, &options).map_err(|error| unusable(&path, &error))?;
+        let kept = &entries.keyspace.config.data_block_compression_policy;
+        if *kept != options.data_block_compression_policy {
+            tracing::warn!("disk store {}: keeps the store-compression that it was made with", dir.path().display());
+        }
+        Ok(Tree {
+            entries: RwLock::new(entries),
+            options,
+            path,
+            journal: Mutex::default(),
+            writes: AtomicU64::new(0),
+            expired,
+            db,
+        })
+    }
+
+    fn keyspace(&self) -> Keyspace {
+        self.entries.read().keyspace.clone()
+    }
+    fn error(&self, error: &fjall::Error) -> String {
+        format!("{}: {}", self.path.display(), describe(error))
+    }
+    fn damaged(&self, key: &[u8]) -> String {
+        format!("{}: the entry of key `{}` is damaged", self.path.display(), key.escape_ascii())
+    }
+
+    /// The entry of a key at `now`.
+    ///
+    /// # Errors
+    /// A text that names the directory: an I/O error, or damage.
+    pub fn get(&self, key: &[u8], now: Millis) -> Result<Option<(Bytes, Option<Millis>)>, String> {
+        let stored = self.get_stored(key)?;
+        self.live(key, stored, now)
+    }
+    /// The entries of several keys, as they are together at one moment.
+    ///
+    /// # Errors
+    /// As [`get`](Tree::get).
+    #[expect(clippy::type_complexity)]
+    pub fn get_many(&self, keys: &[Bytes], now: Millis) -> Result<Vec<Option<(Bytes, Option<Millis>)>>, String> {
+        let (snapshot, keyspace) = (self.db.snapshot(), self.keyspace());
+        let read = |key: &Bytes| {
+            let stored = match key.len() <= MAX_KEY {
+                true => snapshot.get(&keyspace, key).map_err(|error| self.error(&error))?,
+                false => None,
+            };
+            self.live(key, stored.map(Bytes::from), now)
+        };
+        keys.iter().map(read).collect()
+    }
+    /// As it is stored, expired or not.
+    pub(super) fn get_stored(&self, key: &[u8]) -> Result<Option<Bytes>, String> {
+        if key.len() > MAX_KEY {
+            return Ok(None);
+        }
+        let stored = self.keyspace().get(key).map_err(|error| self.error(&error))?;
+        Ok(stored.map(Bytes::from))
+    }
+    fn live(&self, key: &[u8], stored: Option<Bytes>, now: Millis) -> Result<Option<(Bytes, Option<Millis>)>, String> {
+        match stored.map(format::decode) {
+            None => Ok(None),
+            Some(None) => Err(self.damaged(key)),
+            Some(Some((_, Some(at)))) if at <= now => Ok(None),
+            Some(live) => Ok(live),
+        }
+    }
+    /// Visits the entries of a range as they are at one moment, until told to stop.
+    ///
+    /// # Errors
+    /// As [`get`](Tree::get).
+    pub fn walk(
+        &self,
+        range: Range,
+        now: Millis,
+        mut visit: impl FnMut(Walk) -> ControlFlow<()>,
+    ) -> Result<(), String> {
+        if is_empty(&range) {
+            return Ok(());
+        }
+        // Of a snapshot: fjall's plain range sees what is written meanwhile.
+        let mut found = self.db.snapshot().range::<Bytes, _>(&self.keyspace(), (range.start, range.end));
+        let mut next = || if range.reverse { found.next_back() } else { found.next() };
+        while let Some((key, stored)) = next().map(Guard::into_inner).transpose().map_err(|error| self.error(&error))? {
+            let key = Bytes::from(key);
+            let live = self.live(&key, Some(stored.into()), now)?;
+            if visit(Walk { key, live }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many entries there are; reads them all.
+    ///
+    /// # Errors
+    /// As [`get`](Tree::get).
+    pub fn count(&self) -> Result<u64, String> {
+        let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
+        let mut count = 0;
+        self.walk(all, clock::now(), |walk| {
+            count += u64::from(walk.live.is_some());
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+
+    /// Writes (or with `None` deletes) all or nothing; on stable storage when it returns, if `sync`.
+    pub(super) fn commit(&self, writes: HashMap<Bytes, Option<Bytes>>, sync: bool) -> Result<(), String> {
+        let keyspace = self.keyspace();
+        let mut batch =
+            self.db.batch().durability(Some(if sync { PersistMode::SyncData } else { PersistMode::Buffer }));
+        for (key, value) in writes {
+            match value {
+                Some(value) => batch.insert(&keyspace, key, value),
+                None => batch.remove(&keyspace, key),
+            }
+        }
+        self.writes.fetch_add(1, Relaxed);
+        batch.commit().map_err(|error| self.error(&error))
+    }
+    /// Deletes everything, durably. The next keyspace is there before this one goes, and an interrupted clear leaves this one.
+    ///
+    /// Not fjall's own `clear`, which a flush or compaction under way may undo.
+    pub(super) fn clear(&self) -> Result<(), String> {
+        let Entries { number, keyspace } = self.entries.read().clone();
+        let number = number + 1;
+        let made = || {
+            let next = self.db.keyspace(&format!("{NAME}{number}"), || self.options.clone())?;
+            self.db.delete_keyspace(keyspace)?;
+            Ok(next)
+        };
+        let next = made().map_err(|error| self.error(&error))?;
+        *self.entries.write() = Entries { number, keyspace: next };
+        Ok(())
+    }
+
+    /// Batches written since the start.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes.load(Relaxed)
+    }
+    /// Sealed memtables, and runs in level 0.
+    pub(super) fn backlog(&self) -> (usize, usize) {
+        let keyspace = self.keyspace();
+        (keyspace.tree.sealed_memtable_count(), keyspace.tree.l0_run_count())
+    }
+    /// Seals the memtable if it is larger, unless as many wait for their flush as are allowed for.
+    pub(super) fn rotate_if_larger(&self, bytes: u64) -> Result<(), String> {
+        let keyspace = self.keyspace();
+        if keyspace.tree.active_memtable().size() > bytes && keyspace.tree.sealed_memtable_count() < 3 {
+            keyspace.rotate_memtable().map_err(|error| self.error(&error))?;
+        }
+        Ok(())
+    }
+    /// Have fjall's own threads failed?
+    pub(super) fn probe(&self) -> Result<(), String> {
+        self.db.persist(PersistMode::Buffer).map_err(|error| self.error(&error))
+    }
+    /// Syncs what was written, and waits for nobody but the disk: fjall's own sync would hold its journal's lock, and thereby every
+    /// writer, as long as it takes. A journal is synced by fjall before the next one is begun.
+    pub(super) fn sync(&self) -> Result<(), String> {
+        let failed = |path: &Path, error| format!("{}: {error}", path.display());
+        let mut synced = self.journal.lock();
+        loop {
+            let newest = newest_journal(&self.path).map_err(|error| failed(&self.path, error))?;
+            let file = match synced.take() {
+                Some((path, file)) if path == newest => file,
+                _ => File::open(&newest).map_err(|error| failed(&newest, error))?,
+            };
+            file.sync_data().map_err(|error| failed(&newest, error))?;
+            let done = newest_journal(&self.path).map_err(|error| failed(&self.path, error))? == newest;
+            *synced = Some((newest, file));
+            if done {
+                return Ok(());
+            }
+        }
+    }
+    /// Everything into tables.
+    pub(super) fn flush(&self) -> Result<(), String> {
+        self.keyspace().rotate_memtable_and_wait().map_err(|error| self.error(&error))?;
+        self.sync_all()
+    }
+    /// Merges everything into the last level: drops what was overwritten, deleted or has expired.
+    pub(super) fn compact(&self) -> Result<(), String> {
+        self.flush()?;
+        self.keyspace().major_compact().map_err(|error| self.error(&error))
+    }
+    /// The tables' numbers and sizes.
+    pub(super) fn tables(&self) -> Vec<(u64, u64)> {
+        let version = self.keyspace().tree.current_version();
+        version.iter_tables().map(|table| (table.id(), table.metadata.file_size)).collect()
+    }
+    /// How it stands.
+    pub fn stats(&self) -> TreeStats {
+        let tree = &self.keyspace().tree;
+        let mut tables = [0; LEVELS];
+        for (level, tables) in tables.iter_mut().enumerate() {
+            *tables = tree.level_table_count(level).unwrap_or(0) as u64;
+        }
+        TreeStats {
+            tables,
+            level0_runs: tree.l0_run_count() as u64,
+            sealed_memtables: tree.sealed_memtable_count() as u64,
+            memtable_bytes: self.db.write_buffer_size(),
+            journals: self.db.journal_count() as u64,
+            disk_bytes: self.db.disk_space().unwrap_or(0),
+            block_cache_bytes: self.db.cache_size(),
+            compactions_running: self.db.active_compactions() as u64,
+            compactions: self.db.compactions_completed() as u64,
+            compacting: self.db.time_compacting(),
+            expired: self.expired.load(Relaxed),
+        }
+    }
+    pub(super) fn sync_all(&self) -> Result<(), String> {
+        self.db.persist(PersistMode::SyncAll).map_err(|error| self.error(&error))
+    }
+}
+
+/// The keyspace of the lowest number: a higher one is left of a clear that was interrupted.
+fn entries(db: &Database, options: &KeyspaceCreateOptions) -> fjall::Result<Entries> {
+    let names = db.list_keyspace_names();
+    let numbers = names.iter().filter_map(|name| name.strip_prefix(NAME)?.parse::<u64>().ok());
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    let open = |number: u64| db.keyspace(&format!("{NAME}{number}"), || options.clone());
+    let number = numbers.first().copied().unwrap_or(0);
+    let keyspace = open(number)?;
+    for left in numbers.into_iter().skip(1) {
+        db.delete_keyspace(open(left)?)?;
+    }
+    Ok(Entries { number, keyspace })
+}
+
+fn options(settings: &StoreSettings) -> KeyspaceCreateOptions {
+    let compression = match settings.compression {
+        // The levels that are written most often and hold least stay as they are.
+        Compression::Lz4 => {
+            CompressionPolicy::new([CompressionType::None, CompressionType::None, CompressionType::Lz4])
+        }
+        Compression::None => CompressionPolicy::disabled(),
+    };
+    KeyspaceCreateOptions::default()
+        .data_block_compression_policy(compression)
+        // fjall keeps this for the store's life. The setting may change: `upkeep` rotates.
+        .max_memtable_size(u64::MAX)
+}
+
+fn newest_journal(path: &Path) -> std::io::Result<PathBuf> {
+    let newest = damage::journals(path)?.pop();
+    newest.map(|(_, path)| path).ok_or_else(|| std::io::Error::other("has no journal"))
+}
+
+fn is_empty(range: &Range) -> bool {
+    use Bound::{Excluded, Included, Unbounded};
+    match (&range.start, &range.end) {
+        (Unbounded, _) | (_, Unbounded) => false,
+        (Included(start), Included(end)) => start > end,
+        (Included(start) | Excluded(start), Excluded(end)) | (Excluded(start), Included(end)) => start >= end,
+    }
+}
+
+fn unusable(path: &Path, error: &fjall::Error) -> String {
+    format!("disk store: {} cannot be opened: {}", path.display(), describe(error))
+}
+
+/// What fjall says, in words.
+fn describe(error: &fjall::Error) -> String {
+    use fjall::{Error, LsmError};
+    let verify = "`larder store verify` names the file";
+    match error {
+        Error::Io(error) | Error::Storage(LsmError::Io(error)) => error.to_string(),
+        Error::Storage(LsmError::ChecksumMismatch { .. }) => format!("a block is damaged (checksum); {verify}"),
+        Error::Poisoned => "a write, flush or compaction failed earlier".to_string(),
+        Error::Locked => "is in use".to_string(),
+        Error::InvalidVersion(version) => {
+            format!("is of another version of fjall's format ({version:?}), or damaged; {verify}")
+        }
+        other => format!("is damaged ({other:?}); {verify}"),
+    }
+}

@@ -1,0 +1,399 @@
+//! The disk store and the end of its process: SIGKILL at random moments under load, with and without the loss of what was not synced;
+//! disks that fail; files that are damaged.
+#![expect(clippy::unwrap_used)]
+
+mod layer;
+mod writers;
+
+use layer::Layer;
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use writers::{Http, Writer};
+
+/// A process on a store.
+struct Server {
+    child: Child,
+    port: u16,
+}
+impl Server {
+    fn start(dir: &Path, args: &[&str], layer: Option<&Layer>) -> Server {
+        Server::try_start(dir, args, layer).unwrap_or_else(|errors| panic!("does not start: {errors}"))
+    }
+    /// Or what it said on standard error.
+    fn try_start(dir: &Path, args: &[&str], layer: Option<&Layer>) -> Result<Server, String> {
+        let mut command = Command::new(binary());
+        let source = format!("disk:{}", dir.display());
+        // Nothing is answered from memory, and flushes and compactions take part.
+        let always = ["serve", "--http=127.0.0.1:0", "--redis=off", "--admin=off", "--ttl=1ms", "--threads=2"];
+        command.env_clear().args(always).args(["--max-memory=8MiB", "--store-write-buffer=1MiB", "--source", &source]);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(layer) = layer {
+            layer.apply(&mut command);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let output = child.wait_with_output().unwrap();
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let address: std::net::SocketAddr = ready["http"][0].as_str().unwrap().parse().unwrap();
+        Ok(Server { child, port: address.port() })
+    }
+    fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
+        let (status, body) = Http::connect(self.port).unwrap().ask(method, path, body).unwrap();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+}
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SIGKILL; already dead is as good.
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}
+fn binary() -> PathBuf {
+    std::env::var_os("LARDER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_larder").into(), PathBuf::from)
+}
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    /// SIGKILL: what it wrote is the operating system's.
+    Kill,
+    /// As if the power had gone as well.
+    PowerCut,
+}
+
+/// What a run of kills has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    kills: usize,
+    acknowledged: usize,
+    missing: usize,
+    /// The longest time before a kill at which something missing had been acknowledged.
+    oldest: Duration,
+}
+
+/// Kills a store under load so many times; every time, what is there afterwards must be a whole earlier moment of each writer.
+fn kill(times: usize, durability: &str, end: End) -> Seen {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("store");
+    std::fs::create_dir(&dir).unwrap();
+    let layer = (end == End::PowerCut).then(|| Layer::new(&dir, scratch.path()));
+    let mut writers: Vec<Writer> = (0..8).map(Writer::new).collect();
+    let mut seen = Seen::default();
+    let mut random = 0x2545_F491_4F6C_DD1D_u64 ^ u64::from(std::process::id());
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for round in 0..times {
+        let mut server = Server::start(&dir, &["--durability", durability], layer.as_ref());
+        // Now and then long enough for what was acknowledged at the begin to be older than any interval.
+        let time = if round % 20 == 19 { 2500 } else { 20 + next() % 300 };
+        let stop = Arc::new(AtomicBool::new(false));
+        let killed = std::thread::scope(|scope| {
+            for writer in &mut writers {
+                let (port, stop) = (server.port, stop.clone());
+                scope.spawn(move || writer.write(port, &stop));
+            }
+            std::thread::sleep(Duration::from_millis(time));
+            let killed = Instant::now();
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+            stop.store(true, Relaxed);
+            killed
+        });
+        seen.kills += 1;
+        seen.acknowledged += writers.iter().map(Writer::acknowledged).sum::<usize>();
+        if let Some(layer) = &layer {
+            // Nothing, all, or a part that may end in the middle of a write.
+            layer.cut(|unsynced| match next() % 4 {
+                0 => unsynced,
+                1 => next() % (unsynced + 1),
+                _ => 0,
+            });
+        }
+        let server = Server::start(&dir, &[], None);
+        for writer in &mut writers {
+            let (missing, first) = writer.verify(server.port);
+            seen.missing += missing;
+            if let Some(first) = first {
+                seen.oldest = seen.oldest.max(killed.saturating_duration_since(first));
+            }
+        }
+    }
+    println!("{times} kills, durability {durability}, {end:?}: {seen:?}");
+    seen
+}
+
+/// `LARDER_KILLS` per case (`make check-crash`), else few.
+fn kills(few: usize) -> usize {
+    std::env::var("LARDER_KILLS").map_or(few, |kills| kills.parse().unwrap())
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged() {
+    for durability in ["always", "interval:100ms", "os"] {
+        let seen = kill(kills(8), durability, End::Kill);
+        assert!(seen.acknowledged > 0 && seen.missing == 0, "{durability}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_power_cut_takes_nothing_that_was_acknowledged_under_always() {
+    let seen = kill(kills(10), "always", End::PowerCut);
+    assert!(seen.acknowledged > 0 && seen.missing == 0, "{seen:?}");
+}
+
+#[test]
+fn a_power_cut_takes_only_the_latest_under_interval() {
+    let seen = kill(kills(20), "interval:100ms", End::PowerCut);
+    // 100 ms, the sync's own time on a busy disk, and the test's.
+    assert!(seen.acknowledged > 0 && seen.oldest < Duration::from_secs(2), "{seen:?}");
+}
+
+/// And this is how it is seen that the layer takes anything: without syncs, what was acknowledged goes, but nothing is torn.
+#[test]
+fn a_power_cut_takes_what_was_never_synced() {
+    let seen = kill(kills(6), "os", End::PowerCut);
+    assert!(seen.missing > 0, "{seen:?}");
+}
+
+/// A disk that is full, or fails: what was acknowledged is there, reads go on, and no write is taken until the store is opened anew.
+#[test]
+fn a_disk_that_fails_poisons_the_store() {
+    const ENOSPC: i32 = 28;
+    const EIO: i32 = 5;
+    for (errno, said) in [(ENOSPC, "No space left on device"), (EIO, "Input/output error")] {
+        for durability in ["always", "interval:5ms"] {
+            let scratch = tempfile::tempdir().unwrap();
+            let dir = scratch.path().join("store");
+            std::fs::create_dir(&dir).unwrap();
+            let layer = Layer::new(&dir, scratch.path());
+            {
+                let server = Server::start(&dir, &["--durability", durability], Some(&layer));
+                for key in 0..50 {
+                    assert_eq!(server.ask("PUT", &format!("/v1/kv/k{key}"), b"before").0, 201);
+                }
+                assert_eq!(server.ask("GET", "/readyz", b"").0, 200);
+                layer.fail(Some(errno));
+                let (status, text) = server.ask("PUT", "/v1/kv/k0", b"during");
+                assert!(status == 503 && text.contains(said), "{status} {text}");
+                let place = format!("disk store {} takes no writes until it is restarted", dir.display());
+                assert!(text.contains(&place), "{text}");
+                layer.fail(None);
+                // The disk is well again, but what reached it is not known.
+                for (method, path) in [("PUT", "/v1/kv/new"), ("DELETE", "/v1/kv/k1")] {
+                    let (status, text) = server.ask(method, path, b"after");
+                    assert!(status == 503 && text.contains(said), "{status} {text}");
+                }
+                for key in 1..50 {
+                    assert_eq!(server.ask("GET", &format!("/v1/kv/k{key}"), b""), (200, "before".to_string()));
+                }
+                let (status, text) = server.ask("GET", "/readyz", b"");
+                assert!(status == 200 && text.contains("degraded") && text.contains(&place), "{status} {text}");
+                let metrics = server.ask("GET", "/metrics", b"").1;
+                assert!(metrics.contains("larder_store_poisoned{group=\"default\"} 1"), "{metrics}");
+                assert!(metrics.contains("larder_source_up{group=\"default\"} 0"), "{metrics}");
+            }
+            let server = Server::start(&dir, &[], None);
+            for key in 1..50 {
+                assert_eq!(server.ask("GET", &format!("/v1/kv/k{key}"), b""), (200, "before".to_string()));
+            }
+            assert_eq!(server.ask("GET", "/v1/kv/new", b"").0, 404);
+            // That one was never acknowledged: either is right.
+            let (_, text) = server.ask("GET", "/v1/kv/k0", b"");
+            assert!(["before", "during"].contains(&text.as_str()), "{text}");
+            assert_eq!(server.ask("PUT", "/v1/kv/new", b"after").0, 201);
+        }
+    }
+}
+
+/// A failure of fjall's own threads, when they flush, is seen as well.
+#[test]
+fn a_flush_that_fails_poisons_the_store() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("store");
+    std::fs::create_dir(&dir).unwrap();
+    let layer = Layer::new(&dir, scratch.path());
+    let server = Server::start(&dir, &["--durability=os"], Some(&layer));
+    let mut http = Http::connect(server.port).unwrap();
+    let value = vec![b'v'; 100_000];
+    // More than the write buffer holds. Nothing but the flush writes meanwhile.
+    for key in 0..12 {
+        assert_eq!(http.ask("PUT", &format!("/v1/kv/{key}"), &value).unwrap().0, 201);
+    }
+    layer.fail(Some(28));
+    let begun = Instant::now();
+    loop {
+        // Any flush that comes now fails, and so does the write that brings it about, or one soon after.
+        let (status, _) = http.ask("PUT", "/v1/kv/more", &value).unwrap();
+        if status == 503 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+    assert_eq!(server.ask("GET", "/v1/kv/3", b"").0, 200);
+}
+
+fn larder(args: &[&str]) -> (bool, String) {
+    let output = Command::new(binary()).env_clear().args(args).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Ends by itself: the store is closed.
+fn stop(mut server: Server) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(server.child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(server.child.wait().unwrap().success());
+}
+
+/// A store with tables, and with entries that are in the journal alone.
+fn filled(dir: &Path) {
+    let server = Server::start(dir, &[], None);
+    let mut http = Http::connect(server.port).unwrap();
+    for key in 0..600 {
+        let path = format!("/v1/kv/key-{key:04}");
+        assert_eq!(http.ask("PUT", &path, &writers::value(1, key)).unwrap().0, 201);
+    }
+    let value = vec![b'v'; 300_000];
+    for key in 0..9 {
+        assert_eq!(http.ask("PUT", &format!("/v1/kv/large-{key}"), &value).unwrap().0, 201);
+    }
+    // The flush comes by itself.
+    let begun = Instant::now();
+    while layer::files(dir).iter().all(|path| path.parent().is_none_or(|parent| !parent.ends_with("1/tables"))) {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for key in 600..700 {
+        assert_eq!(http.ask("PUT", &format!("/v1/kv/key-{key:04}"), &writers::value(1, key)).unwrap().0, 201);
+    }
+    stop(server);
+}
+
+#[test]
+fn a_flipped_byte_anywhere_is_detected_and_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("store");
+    filled(&dir);
+    let at = dir.to_str().unwrap();
+    let (whole, text) = larder(&["store", "verify", at]);
+    assert!(whole && text.contains("no damage"), "{text}");
+    let mut tried = 0;
+    for path in layer::files(&dir) {
+        let bytes = std::fs::read(&path).unwrap();
+        let unused = text.contains(&format!("{}: is not in use", path.display()));
+        if bytes.is_empty() || unused || path.ends_with("lock") {
+            continue;
+        }
+        let spread = [0, bytes.len() / 5, bytes.len() / 2, bytes.len() * 4 / 5, bytes.len() - 1];
+        for flipped in spread {
+            let mut damaged = bytes.clone();
+            damaged[flipped] ^= 0x20;
+            std::fs::write(&path, &damaged).unwrap();
+            let (whole, text) = larder(&["store", "verify", at]);
+            // That the mark of a closed store is damaged shows in what it says of the journal.
+            let named = text.contains(path.to_str().unwrap()) || path.ends_with("closed");
+            assert!(!whole && named, "{}: byte {flipped}: {text}", path.display());
+            tried += 1;
+        }
+        // All but tables are read when the store is opened, and the server says which file it is.
+        if path.parent().is_none_or(|parent| !parent.ends_with("tables")) {
+            let text = Server::try_start(&dir, &[], None).err().unwrap_or_else(|| panic!("{} is used", path.display()));
+            assert!(text.contains(path.to_str().unwrap()) || path.ends_with("closed"), "{text}");
+        }
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    assert!(tried >= 40, "{tried}");
+}
+
+/// What a damaged table holds is answered with an error, never with something else; the rest of the store serves on.
+#[test]
+fn a_damaged_table_is_never_read_wrong() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("store");
+    filled(&dir);
+    let (mut right, mut refused) = (0, 0);
+    let tables =
+        layer::files(&dir).into_iter().filter(|path| path.parent().is_some_and(|dir| dir.ends_with("1/tables")));
+    for path in tables.collect::<Vec<_>>() {
+        // Blocks of the keys with small values come first.
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = 20_000.min(bytes.len() / 2);
+        bytes[at] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    let server = Server::start(&dir, &[], None);
+    let mut http = Http::connect(server.port).unwrap();
+    for key in 0..700 {
+        let (status, body) = http.ask("GET", &format!("/v1/kv/key-{key:04}"), b"").unwrap();
+        let text = String::from_utf8_lossy(&body);
+        match status {
+            200 => {
+                assert_eq!(body, writers::value(1, key));
+                right += 1;
+            }
+            _ => {
+                assert!(status == 503 && text.contains("a block is damaged (checksum)"), "{status} {text}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(right > 100 && refused > 0, "{right} {refused}");
+}
+
+#[test]
+fn a_backup_restores_to_the_same_and_damage_in_it_is_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_string();
+    let (dir, file, copy) = (path("store"), path("backup"), path("copy"));
+    filled(Path::new(&dir));
+    let (done, text) = larder(&["store", "backup", &dir, &file]);
+    assert!(done && text.starts_with("709 entries, "), "{text}");
+    let (done, text) = larder(&["store", "backup", &dir, &file]);
+    assert!(!done && text.contains("entity already exists"), "{text}");
+    let (done, text) = larder(&["store", "restore", &file, &dir]);
+    assert!(!done && text.contains("is not empty"), "{text}");
+
+    let bytes = std::fs::read(&file).unwrap();
+    for flipped in [3, 15, 20, 27, bytes.len() / 2, bytes.len() - 1] {
+        let mut damaged = bytes.clone();
+        damaged[flipped] ^= 1;
+        std::fs::write(path("damaged"), damaged).unwrap();
+        let (done, text) = larder(&["store", "restore", &path("damaged"), &copy]);
+        assert!(!done && text.contains(&format!("{}: byte ", path("damaged"))), "{flipped}: {text}");
+    }
+    std::fs::write(path("damaged"), &bytes[..bytes.len() - 30]).unwrap();
+    let (done, text) = larder(&["store", "restore", &path("damaged"), &copy]);
+    assert!(!done && text.contains("it is not whole"), "{text}");
+    assert!(!Path::new(&copy).exists(), "there is a whole store or none");
+
+    let (done, text) = larder(&["store", "restore", &file, &copy]);
+    assert!(done && text.starts_with("709 entries, "), "{text}");
+    let (done, text) = larder(&["store", "compact", &copy]);
+    assert!(done && text.contains(" before, "), "{text}");
+    let (done, text) = larder(&["store", "stats", &copy]);
+    assert!(done && text.contains("entries      709\n"), "{text}");
+    let server = Server::start(Path::new(&copy), &[], None);
+    for key in [0, 300, 699] {
+        let (_, text) = server.ask("GET", &format!("/v1/kv/key-{key:04}"), b"");
+        assert_eq!(text.as_bytes(), writers::value(1, key));
+    }
+    let (done, text) = larder(&["store", "verify", &copy]);
+    assert!(!done && text.contains("is in use by another process"), "{text}");
+}

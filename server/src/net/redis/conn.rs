@@ -336,19 +336,21 @@ impl Conn {
 #[inline]
 fn prefetch(worker: &Worker, input: &[u8]) -> usize {
     let group = &worker.groups[0];
-    // The tier has nothing of a table.
-    if let Reads::Table(_) = group.source.reads() {
-        return AHEAD;
-    }
-    let cache = &group.cache;
-    let mut hashes = [0; AHEAD];
+    let mut keys = [&[][..]; AHEAD];
     let mut found = 0;
-    for (key, hash) in resp::gets_ahead(input).zip(&mut hashes) {
-        *hash = cache.key(key).hash();
+    for (key, to) in resp::gets_ahead(input).zip(&mut keys) {
+        *to = key;
         found += 1;
     }
-    if found > 1 {
-        cache.prefetch(&hashes[..found]);
+    let keys = &keys[..found];
+    match group.source.reads() {
+        _ if found < 2 => {}
+        Reads::Table(table) => keys.iter().for_each(|key| table.prefetch(key)),
+        Reads::Tier | Reads::Through => {
+            let mut hashes = [0; AHEAD];
+            keys.iter().zip(&mut hashes).for_each(|(key, hash)| *hash = group.cache.key(key).hash());
+            group.cache.prefetch(&hashes[..found]);
+        }
     }
     found.max(1)
 }

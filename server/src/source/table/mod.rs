@@ -110,6 +110,12 @@ impl TableSource {
         }
     }
 
+    /// Has the processor fetch what a read of the key will look at.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: &[u8]) {
+        self.served.borrow().table.prefetch(key);
+    }
+
     /// Runs this on a thread that may wait for the disk, with the latest table.
     async fn wait_for<T: Send + 'static>(
         &self,

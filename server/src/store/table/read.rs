@@ -195,6 +195,27 @@ impl Table {
         let _ = self.map.advise(Advice::WillNeed);
     }
 
+    /// Has the processor fetch what a lookup of the key will look at, so that several wait for memory together and not one after the other.
+    pub fn prefetch(&self, key: &[u8]) {
+        let Ok(Some((number, entry))) = self.slot(key) else { return };
+        let part = &self.parts[number];
+        if let Ok((begin, end)) = self.block(part, entry / BLOCK) {
+            prefetch_index(&self.map, begin);
+            self.prefetch_entry(part, entry, begin, end);
+        }
+    }
+
+    /// Fetches about what an entry of a block from `begin` to `end` has: exactly where it lies is read from the block.
+    #[inline]
+    fn prefetch_entry(&self, part: &Part, entry: usize, begin: usize, end: usize) {
+        let nth = entry % BLOCK;
+        let count = BLOCK.min(part.entries as usize - (entry - nth));
+        let about = begin + (end - begin) * nth / count;
+        // It seldom lies in one cache line.
+        prefetch_index(&self.map, about);
+        prefetch_index(&self.map, about + 64);
+    }
+
     #[inline]
     fn find(&self, key: &[u8]) -> Result<Option<&[u8]>, Stop> {
         let (number, entry) = match self.slot(key)? {
@@ -256,17 +277,9 @@ impl Table {
     fn entry(&self, part: &Part, entry: usize) -> Result<(&[u8], &[u8]), Stop> {
         let (block, nth) = (entry / BLOCK, entry % BLOCK);
         let count = BLOCK.min(part.entries as usize - block * BLOCK);
-        let place = part.places_at() + PLACE * block;
-        let places = self.bytes(place..place + 2 * PLACE)?;
-        let (begin, end) = (place_at(places, 0), place_at(places, PLACE));
-        let blocks = part.blocks_at() as u64;
-        let room = part.end() as u64 - blocks;
-        if begin >= end || end > room {
-            return Err(self.stop("places of blocks", place, "a block is not within its part"));
-        }
-        let (begin, end) = ((blocks + begin) as usize, (blocks + end) as usize);
-        // About there: both parts of the block come from memory at once.
-        prefetch_index(&self.map, begin + (end - begin) * nth / count);
+        let (begin, end) = self.block(part, block)?;
+        // It comes from memory together with the lengths.
+        self.prefetch_entry(part, entry, begin, end);
         let outside = || self.stop("block", begin, "its lengths exceed it");
         let width = usize::from(self.bytes(begin..begin + 1)?[0]);
         let data = begin + 1 + 2 * width * count;
@@ -296,6 +309,20 @@ impl Table {
         }
         let (key, value) = self.bytes(key_at..key_at + key + value)?.split_at(key);
         Ok((key, value))
+    }
+
+    /// Where a block begins and ends in the file.
+    #[inline]
+    fn block(&self, part: &Part, block: usize) -> Result<(usize, usize), Stop> {
+        let place = part.places_at() + PLACE * block;
+        let places = self.bytes(place..place + 2 * PLACE)?;
+        let (begin, end) = (place_at(places, 0), place_at(places, PLACE));
+        let blocks = part.blocks_at() as u64;
+        let room = part.end() as u64 - blocks;
+        if begin >= end || end > room {
+            return Err(self.stop("places of blocks", place, "a block is not within its part"));
+        }
+        Ok(((blocks + begin) as usize, (blocks + end) as usize))
     }
 
     /// The length of a block as its places have it and as its lengths have it.

@@ -18,6 +18,7 @@ mod run;
 mod servers;
 mod soak;
 mod stamp;
+mod store;
 mod table;
 mod trace;
 mod verify;
@@ -41,6 +42,7 @@ enum Program {
     Bound(bound::Args),
     Server(compare::Args),
     Soak(soak::Args),
+    Store(store::Args),
     Table(table::Args),
     Verify(verify::Args),
 }
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Program::Bound(args) => bound::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
         Program::Soak(args) => soak::run(&args, out),
+        Program::Store(args) => store::run(&args, out),
         Program::Table(args) => table::run(&args, out),
         Program::Verify(args) => verify::run(&args, out),
     };

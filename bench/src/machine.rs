@@ -32,6 +32,14 @@ impl Process {
         Ok(pages * rustix::param::page_size() as u64)
     }
 
+    /// The most that was resident, in bytes (`status`, `VmHWM`).
+    pub(crate) fn peak_resident_bytes(self) -> anyhow::Result<u64> {
+        let status = self.read("status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("status has no VmHWM")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM is no number")?;
+        Ok(kib * 1024)
+    }
+
     /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15; resolution 10 ms).
     pub(crate) fn cpu_time(self) -> anyhow::Result<Duration> {
         parse_cpu_time(&self.read("stat")?, 14)

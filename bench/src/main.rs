@@ -19,6 +19,7 @@ mod servers;
 mod soak;
 mod stamp;
 mod store;
+mod table;
 mod trace;
 mod verify;
 mod wire;
@@ -42,6 +43,7 @@ enum Program {
     Server(compare::Args),
     Soak(soak::Args),
     Store(store::Args),
+    Table(table::Args),
     Verify(verify::Args),
 }
 
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Program::Server(args) => compare::run(&args, out),
         Program::Soak(args) => soak::run(&args, out),
         Program::Store(args) => store::run(&args, out),
+        Program::Table(args) => table::run(&args, out),
         Program::Verify(args) => verify::run(&args, out),
     };
     match result {

@@ -71,6 +71,11 @@ impl Cache {
         self.rules.changes.listener.set(listener).is_ok()
     }
 
+    /// Does anybody listen?
+    pub fn is_listened_to(&self) -> bool {
+        self.rules.changes.listener().is_some()
+    }
+
     /// Every change that begins after this returns is told to the listener, until the last [`Listening`] is dropped.
     pub fn listen(self: &Arc<Self>) -> Listening {
         self.rules.changes.listening.fetch_add(1, Relaxed);

@@ -20,6 +20,11 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    /// One that gave out its latest number at that moment.
+    pub(crate) fn at(version: u64, when: Millis) -> Clock {
+        Clock { version, notes: vec![(version, when)] }
+    }
+
     /// The number of a new write.
     pub(crate) fn next(&mut self, now: Millis) -> u32 {
         if self.notes.last().is_none_or(|(_, at)| now >= at + NOTE_EVERY) {

@@ -84,6 +84,11 @@ impl Large {
         Large { key_len, allocated: data.capacity() + ALLOCATION, data: data.into() }
     }
 
+    /// A value whose key lies elsewhere and which nothing is charged for.
+    pub(crate) fn outside(value: Bytes) -> Large {
+        Large { data: value, key_len: 0, allocated: 0 }
+    }
+
     pub(crate) fn key(&self) -> &[u8] {
         &self.data[..self.key_len]
     }

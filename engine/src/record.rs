@@ -27,7 +27,7 @@ pub(crate) const MAX_VALUE: usize = (1 << 14) - 1;
 /// Latest expiry that can be stored; later ones are brought down to it.
 pub(crate) const MAX_EXPIRY: Millis = (1 << 48) - 1;
 
-const FIXED: usize = 8;
+pub(crate) const FIXED: usize = 8;
 const EXPIRY_BYTES: usize = 6;
 const FLAGS_BYTES: usize = 4;
 

@@ -132,6 +132,8 @@ fn policy(group: &GroupSettings) -> Policy {
         coherence: match group.source {
             // Nothing behind the tier that could change.
             SourceUrl::None => Coherence::Ttl,
+            // The map is as fast as the tier: nothing is kept twice.
+            SourceUrl::Table(_) => Coherence::Off,
             // Every change goes through us, and what is written is a copy as good as what is read.
             SourceUrl::Disk(_) => Coherence::Ttl,
             SourceUrl::Redis(_) => group.coherence,
@@ -164,7 +166,8 @@ impl Worker {
             .map(|(index, settings)| {
                 let cache = app.caches[index].clone();
                 let policy = policy(settings);
-                let watch = (policy.coherence == Coherence::Coherent)
+                let announces = matches!(settings.source, SourceUrl::Table(_));
+                let watch = (announces || policy.coherence == Coherence::Coherent)
                     .then(|| watch(&cache, policy, &settings.tracking_prefixes));
                 Rc::new(Group {
                     name: settings.name.as_str().into(),

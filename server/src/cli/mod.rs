@@ -1,12 +1,13 @@
-//! The command line: `larder` (which is `larder serve`), `larder config …`, `larder store …`, and the client `larder get|set|del`.
+//! The command line: `larder` (which is `larder serve`), `larder config …`, `larder store …`, `larder table …`, and the client `larder get|set|del`.
 //!
 //! Exit codes: 0 done; 1 the server ended in an error, or the key is absent; 2 the command line or the configuration is wrong (with
 //! every problem on standard error); 3 the client could not get an answer.
 mod client;
 mod store;
+mod table;
 
 use crate::{
-    config::{self, Config, ConfigError, Env, Input, Machine, flags},
+    config::{self, Config, ConfigError, Env, Input, Machine, Origin, RawValue, SourceUrl, flags},
     net,
     telemetry::Logs,
 };
@@ -34,13 +35,13 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
         }
     };
     match matches.subcommand() {
-        Some(("serve", matches)) => match configured(matches, vars) {
+        Some(("serve", matches)) => match table::served(matches).and_then(|table| configured(matches, table, vars)) {
             Ok(config) => serve(config),
             Err(error) => refuse(&error),
         },
         Some(("config", matches)) => match matches.subcommand() {
             Some(("docs", _)) => print(&config::docs()),
-            Some((what, matches)) => match configured(matches, vars) {
+            Some((what, matches)) => match configured(matches, None, vars) {
                 Ok(config) if what == "print" => print(&config::print(&config)),
                 Ok(config) => {
                     for warning in &config.warnings {
@@ -53,6 +54,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             None => unreachable!("clap demands a subcommand"),
         },
         Some(("store", matches)) => store::run(matches),
+        Some(("table", matches)) => table::run(matches),
         Some((name, matches)) => client::run(name, matches),
         None => unreachable!("clap demands a subcommand"),
     }
@@ -64,6 +66,7 @@ fn command() -> Command {
         file (max-memory = \"64MiB\"). A flag outweighs a variable, a variable outweighs the file.";
     let serve = Command::new("serve")
         .about("Serve (what larder does without a command)")
+        .arg(table::data())
         .args(flags::args())
         .after_help(PRECEDENCE);
     let config = Command::new("config")
@@ -88,6 +91,7 @@ fn command() -> Command {
         .subcommand(serve)
         .subcommands(client::commands())
         .subcommand(store::command())
+        .subcommand(table::command())
         .subcommand(config)
         .after_help("`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.")
 }
@@ -105,8 +109,17 @@ fn with_serve(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     args
 }
 
-fn configured(matches: &ArgMatches, vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Config, ConfigError> {
-    let (file, flags) = flags::layer(matches);
+/// The configuration as typed; `table` is what is served instead of a source that is named.
+fn configured(
+    matches: &ArgMatches,
+    table: Option<SourceUrl>,
+    vars: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<Config, ConfigError> {
+    let (file, mut flags) = flags::layer(matches);
+    if let Some(table) = table {
+        let texts = vec![table.to_string()];
+        flags.insert("source", RawValue { texts, origin: Origin::Flag("source") });
+    }
     let env = environment(vars)?;
     config::load(Input { flags, file, env: &env, machine: &Machine::detect() })
 }

@@ -1,4 +1,4 @@
-//! The URL that names a source: `none:`, `disk:DIR`, `redis://`, `rediss://`, `unix://`.
+//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`.
 use super::{Secret, nearest};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::{fmt, path::PathBuf, str::FromStr};
@@ -8,6 +8,8 @@ use std::{fmt, path::PathBuf, str::FromStr};
 pub enum SourceUrl {
     /// `none:`: the memory tier is all there is.
     None,
+    /// `table:FILE`: the immutable table in that file.
+    Table(PathBuf),
     /// `disk:DIR`: the durable store in that directory.
     Disk(PathBuf),
     /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
@@ -87,6 +89,7 @@ pub struct TlsUrl {
 
 const SCHEMES: &[&str] = &[
     "none",
+    "table",
     "disk",
     "redis",
     "rediss",
@@ -97,8 +100,8 @@ const SCHEMES: &[&str] = &[
     "rediss+sentinel",
 ];
 /// Named in the design, not built yet.
-const LATER: &[&str] = &["http", "https", "table", "demo"];
-const VALID: &str = "sources are none:, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
+const LATER: &[&str] = &["http", "https", "demo"];
+const VALID: &str = "sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
     redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB";
 const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -121,6 +124,14 @@ impl FromStr for SourceUrl {
             let near = nearest(&scheme, SCHEMES.iter().chain(LATER).copied())
                 .map_or(String::new(), |near| format!(", did you mean {near}:?"));
             return Err(format!("unknown source {scheme}:{near} ({VALID})"));
+        }
+        if scheme == "table" {
+            return match decode(rest.strip_prefix("//").unwrap_or(rest), "file")? {
+                file if file.is_empty() => {
+                    Err("the table's file is missing: write table:/var/lib/larder/FILE.ltab".to_string())
+                }
+                file => Ok(SourceUrl::Table(file.into())),
+            };
         }
         if scheme == "disk" {
             return match decode(rest.strip_prefix("//").unwrap_or(rest), "directory")? {
@@ -308,6 +319,9 @@ impl fmt::Display for SourceUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SourceUrl::None => f.write_str("none:"),
+            SourceUrl::Table(file) => {
+                write!(f, "table:{}", utf8_percent_encode(&file.to_string_lossy(), RESERVED_IN_PATH))
+            }
             SourceUrl::Disk(dir) => {
                 write!(f, "disk:{}", utf8_percent_encode(&dir.to_string_lossy(), RESERVED_IN_PATH))
             }
@@ -422,6 +436,11 @@ mod tests {
     fn parts() {
         assert_eq!("none:".parse(), Ok(SourceUrl::None));
         assert_eq!("none".parse(), Ok(SourceUrl::None));
+        for (text, file) in [("table:a.ltab", "a.ltab"), ("table:/var/l%20b", "/var/l b"), ("table:///var/x", "/var/x")]
+        {
+            assert_eq!(text.parse(), Ok(SourceUrl::Table(file.into())));
+        }
+        assert_eq!(SourceUrl::Table("/a b/c".into()).to_string(), "table:/a%20b/c");
         for (text, dir) in [("disk:data", "data"), ("disk:/var/l%20b", "/var/l b"), ("disk:///var/x", "/var/x")] {
             assert_eq!(text.parse(), Ok(SourceUrl::Disk(dir.into())));
         }
@@ -463,12 +482,13 @@ mod tests {
     #[test]
     fn errors_name_what_is_valid() {
         for (text, expected) in [
-            ("", "a source is a URL; sources are none:, disk:DIR, redis://"),
+            ("", "a source is a URL; sources are none:, table:FILE, disk:DIR, redis://"),
             ("localhost", "a source is a URL"),
             ("rediz://h", "unknown source rediz:, did you mean redis:? (sources are none:"),
             ("mysql://h", "unknown source mysql: (sources are none:"),
             ("http://h/{key}", "source http: is not available in this version; sources are"),
-            ("table:x", "source table: is not available in this version"),
+            ("table:", "the table's file is missing"),
+            ("table:%ff", "the file is not UTF-8"),
             ("disk:", "the store's directory is missing"),
             ("disk:%ff", "the directory is not UTF-8"),
             ("demo:", "source demo: is not available in this version"),

@@ -65,9 +65,10 @@ impl From<TooLarge> for Fault {
 }
 impl From<SourceError> for Fault {
     fn from(error: SourceError) -> Fault {
-        let text = match error.is_unavailable() {
-            true => format!("ERR {error}"),
-            false => error.to_string(),
+        let text = match error {
+            // Its own code stands before it.
+            SourceError::Refused(text) => text.to_string(),
+            error => format!("ERR {error}"),
         };
         Fault::Told(text.into_bytes())
     }

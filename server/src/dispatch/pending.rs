@@ -3,7 +3,7 @@ use super::{Flow, call::Call, fault::Fault, session::Session};
 use crate::{
     proto::{output::Output, resp::Reply},
     read::{Begun, Fetch, Group},
-    source::SourceError,
+    source::{Reads, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::{Tier, Wait};
@@ -111,7 +111,8 @@ pub(super) fn mget(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, 
         mget_in(call, &mut call.lock())?;
         return Ok(Flow::Done);
     }
-    if source.as_local().is_some() {
+    // Nobody writes to a table.
+    if source.as_local().is_some() && !matches!(source.reads(), Reads::Table(_)) {
         // What is written together is seen together: all from the tier at once, or else with the keys held.
         let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
         let mut keys = call.command.keys.of(call.args);

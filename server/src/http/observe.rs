@@ -8,6 +8,8 @@ use crate::{
     app::App,
     config::LogLevel,
     proto::http::target,
+    read::Group,
+    source::Reloaded,
     store::disk::Store,
     telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
 };
@@ -79,6 +81,7 @@ fn snapshot(app: &App) -> Snapshot {
                 invalidations: health.invalidations(),
                 tracking_losses: health.tracking_losses(),
                 seconds: health.seconds(),
+                table: source.table_counts(),
             },
             store: source.store().map(Store::stats),
         }
@@ -134,6 +137,22 @@ pub(super) fn record(context: &Context, query: &[u8]) -> Result<Response<Body>, 
     let mut response = Response::new(Body::full(context.worker.app.telemetry.tap.take(sample)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     Ok(response)
+}
+
+/// `POST /v1/groups/{group}/reload`: the group's table is read anew. `{"entries":N,"changed":N}`, when all that changed has been announced; `changed` is null if
+/// nobody could have copies.
+pub(super) async fn reload(context: &Context, group: &Group) -> Result<Response<Body>, Problem> {
+    let app = &context.worker.app;
+    let source = app.settings.groups.iter().zip(&app.sources).find(|(settings, _)| *settings.name == *group.name);
+    let no_table = || Problem::of(Kind::NotATable, format!("the source of group `{}` is no table", group.name));
+    let (_, source) = source.ok_or_else(no_table)?;
+    match source.reload().await.ok_or_else(no_table)? {
+        Ok(Reloaded { entries, changed }) => {
+            let changed = changed.map_or("null".into(), |changed| changed.to_string());
+            Ok(answer::json(Body::full(format!("{{\"entries\":{entries},\"changed\":{changed}}}"))))
+        }
+        Err(why) => Err(Problem::of(Kind::TableRefused, &*why)),
+    }
 }
 
 #[cfg(test)]

@@ -22,9 +22,12 @@ pub(super) enum Kind {
     NoSuchGroup,
     NoSuchRoute,
     NotReady,
+    NotATable,
     PreconditionFailed,
+    ReadOnly,
     SourceRefused,
     SourceUnavailable,
+    TableRefused,
     Throttled,
     TooManyKeys,
     ValueTooLarge,
@@ -50,9 +53,12 @@ impl Kind {
             Kind::NoSuchGroup => ("no-such-group", "No such group", S::NOT_FOUND),
             Kind::NoSuchRoute => ("no-such-route", "No such route", S::NOT_FOUND),
             Kind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
+            Kind::NotATable => ("not-a-table", "The source is no table", S::CONFLICT),
             Kind::PreconditionFailed => ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED),
+            Kind::ReadOnly => ("read-only", "The source is read-only", S::METHOD_NOT_ALLOWED),
             Kind::SourceRefused => ("source-refused", "The source refused", S::BAD_GATEWAY),
             Kind::SourceUnavailable => ("source-unavailable", "The source is unavailable", S::SERVICE_UNAVAILABLE),
+            Kind::TableRefused => ("table-refused", "The table is refused", S::UNPROCESSABLE_ENTITY),
             Kind::Throttled => ("throttled", "Too many requests", S::SERVICE_UNAVAILABLE),
             Kind::TooManyKeys => ("too-many-keys", "Too many keys", S::PAYLOAD_TOO_LARGE),
             Kind::ValueTooLarge => ("value-too-large", "The value is too large", S::PAYLOAD_TOO_LARGE),
@@ -87,7 +93,12 @@ impl Problem {
 
     /// What a source answered instead of a value.
     pub(super) fn source(error: &SourceError) -> Problem {
-        if error.is_unavailable() {
+        if *error == SourceError::ReadOnly {
+            Problem {
+                allow: Some(HeaderValue::from_static("GET, HEAD")),
+                ..Problem::of(Kind::ReadOnly, error.to_string())
+            }
+        } else if error.is_unavailable() {
             Problem { retry_after: Some(SOURCE_RETRY), ..Problem::of(Kind::SourceUnavailable, error.to_string()) }
         } else {
             Problem::of(Kind::SourceRefused, error.to_string())

@@ -53,6 +53,7 @@ enum Handler {
     LogLevel,
     SetLogLevel,
     Record,
+    Reload,
     Backup,
 }
 
@@ -61,7 +62,7 @@ const fn route(method: Method, pattern: &'static str, on: On, handler: Handler) 
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 28] = [
+pub(super) static ROUTES: [Route; 29] = [
     route(Method::GET, "/v1/kv/{key}", On::Native, Handler::Read(Reading::Kv)),
     route(Method::PUT, "/v1/kv/{key}", On::Native, Handler::Put),
     route(Method::DELETE, "/v1/kv/{key}", On::Native, Handler::Delete),
@@ -89,6 +90,7 @@ pub(super) static ROUTES: [Route; 28] = [
     route(Method::GET, "/v1/log-level", On::Admin, Handler::LogLevel),
     route(Method::PUT, "/v1/log-level", On::Admin, Handler::SetLogLevel),
     route(Method::POST, "/v1/record", On::Admin, Handler::Record),
+    route(Method::POST, "/v1/groups/{group}/reload", On::Admin, Handler::Reload),
     route(Method::POST, "/v1/store/backup", On::Admin, Handler::Backup),
 ];
 
@@ -219,6 +221,7 @@ where
         Handler::Stats => Ok(observe::stats(context)),
         Handler::OpenApi => Ok(observe::openapi()),
         Handler::LogLevel => Ok(observe::log_level(context)),
+        Handler::Reload => observe::reload(context, call.group).await,
         Handler::Record => observe::record(context, query),
         Handler::Backup => backup::backup(context, query).await,
         Handler::SetLogLevel => observe::set_log_level(context, &input::read(body, small).await?),

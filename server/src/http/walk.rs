@@ -10,7 +10,7 @@ use super::{
 use crate::{
     proto::http::{target, text::Sink},
     read::Group,
-    source::{Found, Local, Page, Scan, SourceError},
+    source::{Found, Local, LocalStore, Page, Scan, SourceError},
 };
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
@@ -48,7 +48,7 @@ pub(super) struct Walk {
 
 /// `GET /v0/entities?start=A[&end=B]` and `GET /v1/range?start=&end=&limit=&reverse=`: the entries from `start` up to, and without, `end`.
 pub(super) async fn walk(call: &Call<'_>, wording: Wording) -> Result<Response<Body>, Problem> {
-    if call.group.source.as_local().is_none() {
+    if !call.group.source.as_local().is_some_and(LocalStore::is_ordered) {
         let name = &call.group.name;
         return Err(Problem::of(Kind::NoRange, format!("the source of group `{name}` keeps no keys in order")));
     }

@@ -22,6 +22,9 @@ impl Invalidations for Copies {
     fn all(&self) {
         self.cache.tier().clear();
     }
+    fn are_wanted(&self) -> bool {
+        self.cache.is_listened_to() || self.cache.stats().entries > 0
+    }
     fn lost(&self) {
         match self.policy.serves_stale() {
             true => self.cache.mark_stale(),

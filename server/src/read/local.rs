@@ -90,7 +90,7 @@ impl Group {
         match applied {
             Ok(()) => self.take(changes, actor),
             Err(SourceError::Lost(_)) => keys().for_each(|key| self.cache.invalidate(key)),
-            Err(SourceError::Unavailable(_) | SourceError::Refused(_)) => return,
+            Err(SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly) => return,
         }
         self.writes.watched.changed(changes.iter().map(|(key, _)| key));
     }

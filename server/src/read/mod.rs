@@ -41,7 +41,7 @@ pub use write::{Writes, Writing};
 
 use crate::{
     config::Coherence,
-    source::{Found, Source, SourceError, UNAVAILABLE},
+    source::{Found, Looked, Reads, Source, SourceError, UNAVAILABLE},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Entry, Expiry, Fill, Key, Lead, Lookup, Millis, Outcome, Wait};
@@ -174,6 +174,7 @@ impl Fetch {
 fn failure(error: SourceError) -> Arc<str> {
     match error {
         SourceError::Refused(text) => text,
+        // An unavailable one; no read is told that it is read-only.
         unavailable => unavailable.to_string().into(),
     }
 }
@@ -204,12 +205,20 @@ impl Group {
         batch: &mut Vec<Fetch>,
         read: impl FnOnce(Entry<'_>) -> R,
     ) -> Begun<R> {
-        if !self.source.reads_through() {
-            return match self.cache.tier().get(key, now, read) {
-                Some(answer) => Begun::Hit(answer),
-                None => Begun::Absent,
-            };
-        }
+        let read = match self.source.reads() {
+            Reads::Through => read,
+            Reads::Tier => {
+                return match self.cache.tier().get(key, now, read) {
+                    Some(answer) => Begun::Hit(answer),
+                    None => Begun::Absent,
+                };
+            }
+            Reads::Table(table) => match table.look(key.bytes(), read) {
+                Looked::Found(answer) => return Begun::Hit(answer),
+                Looked::Absent => return Begun::Absent,
+                Looked::Unknown(read) => read,
+            },
+        };
         match self.cache.lookup(key, now, read) {
             Lookup::Hit(answer) => Begun::Hit(answer),
             Lookup::Absent => Begun::Absent,

@@ -301,7 +301,7 @@ impl Group {
 fn failed(writing: Writing<'_>, error: SourceError) -> SourceError {
     match error {
         SourceError::Lost(_) => writing.forget(),
-        SourceError::Unavailable(_) | SourceError::Refused(_) => writing.refused(),
+        SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly => writing.refused(),
     }
     error
 }

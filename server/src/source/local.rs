@@ -43,6 +43,15 @@ pub trait LocalStore {
     fn scan(&self, scan: Scan) -> Local<'_, Result<Page, SourceError>>;
     /// How many entries there are; expired ones may be counted as long as they take room.
     fn count(&self) -> Local<'_, Result<u64, SourceError>>;
+    /// Do scans go by the order of the keys' bytes? If not, each goes through what is within its bounds in an order of the store's own, in whichever
+    /// direction; [`Page::next`] still says where to go on.
+    fn is_ordered(&self) -> bool {
+        true
+    }
+    /// Some key, as `seed` chooses; `None` where it takes the order of keys to come by one.
+    fn pick(&self, _seed: u64) -> Option<Local<'_, Result<Option<Bytes>, SourceError>>> {
+        None
+    }
     /// Deletes everything.
     fn clear(&self) -> Local<'_, Result<(), SourceError>>;
     /// How long a client waits for a change before it is told that nobody knows (`source-timeout`); of many entries, `slow`

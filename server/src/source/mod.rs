@@ -13,11 +13,13 @@ mod local;
 pub(crate) mod memory;
 pub mod none;
 mod redis;
+mod table;
 mod unasked;
 
 pub use health::SourceHealth;
 pub use local::{LocalStore, Page, Scan};
 pub use redis::{Commands, Known, Upstream};
+pub use table::{Looked, Reloaded, TableSource};
 pub use unasked::Unasked;
 
 use crate::{
@@ -25,6 +27,7 @@ use crate::{
     proto::resp::Args,
     read::Fetch,
     store::disk::Store,
+    telemetry::TableSnapshot,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -59,19 +62,21 @@ enum Kind {
     Disk(disk::DiskSetup),
     Redis(Arc<redis::Settings>),
     Cluster(Arc<redis::ClusterSetup>),
+    Table(table::TableSetup),
 }
 impl SourceSetup {
-    /// Checks what the URL names and opens a disk store; connects to nothing yet.
+    /// Checks what the URL names and opens a table or disk store; connects to nothing yet.
     ///
     /// # Errors
     /// A text that names the file or host at fault.
     pub fn new(url: &SourceUrl, limits: Limits) -> Result<SourceSetup, String> {
         let health = Arc::new(match url {
-            SourceUrl::None => SourceHealth::always_up(),
+            SourceUrl::None | SourceUrl::Table(_) => SourceHealth::always_up(),
             SourceUrl::Disk(_) | SourceUrl::Redis(_) => SourceHealth::default(),
         });
         let kind = match url {
             SourceUrl::None => Kind::None,
+            SourceUrl::Table(path) => Kind::Table(table::TableSetup::open(path, limits, health.clone())?),
             SourceUrl::Disk(dir) => Kind::Disk(disk::DiskSetup::open(dir, limits, health.clone())?),
             SourceUrl::Redis(url) => match url.deployment {
                 Deployment::Cluster { .. } => {
@@ -88,11 +93,28 @@ impl SourceSetup {
     pub fn health(&self) -> &Arc<SourceHealth> {
         &self.health
     }
+    /// Has a table looked at anew, as if its file had just been moved into place; `None`: the source is none.
+    ///
+    /// # Errors
+    /// Why the file is refused; the table is as it was then.
+    pub async fn reload(&self) -> Option<Result<Reloaded, Arc<str>>> {
+        match &self.kind {
+            Kind::Table(setup) => Some(setup.reload().await),
+            _ => None,
+        }
+    }
+    /// What is counted of a table; zeros where the source is none.
+    pub fn table_counts(&self) -> TableSnapshot {
+        match &self.kind {
+            Kind::Table(setup) => setup.counts(),
+            _ => TableSnapshot::default(),
+        }
+    }
     /// The disk store, if it is one.
     pub fn store(&self) -> Option<&Store> {
         match &self.kind {
             Kind::Disk(setup) => Some(setup.store()),
-            Kind::None | Kind::Redis(_) | Kind::Cluster(_) => None,
+            _ => None,
         }
     }
     /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background. With
@@ -101,6 +123,7 @@ impl SourceSetup {
     pub fn open(&self, watch: Option<Watch>, keeps_replies: bool) -> Rc<dyn Source> {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
+            Kind::Table(setup) => Rc::new(table::TableSource::new(setup, watch)),
             Kind::Disk(setup) => Rc::new(disk::DiskSource::new(setup.clone())),
             Kind::Redis(settings) => Rc::new(redis::RedisSource::new(settings.clone(), watch, keeps_replies)),
             Kind::Cluster(setup) => Rc::new(redis::ClusterSource::new(setup.clone(), watch, keeps_replies)),
@@ -116,6 +139,10 @@ pub trait Invalidations {
     fn all(&self);
     /// Changes are not announced any more.
     fn lost(&self);
+    /// Could anybody have a copy of anything? If not, changes need not be found out.
+    fn are_wanted(&self) -> bool {
+        true
+    }
 }
 
 /// Whether a key is vouched for.
@@ -196,15 +223,17 @@ pub enum SourceError {
     Lost(Arc<str>),
     /// The source answered with an error of its own (`WRONGTYPE …`, code included): relayed as it is.
     Refused(Arc<str>),
+    /// The source takes no writes, ever. The text follows `-ERR `.
+    ReadOnly,
 }
 impl SourceError {
     /// The source is at fault for want of an answer (HTTP 503), rather than having said no.
     pub fn is_unavailable(&self) -> bool {
-        !matches!(self, SourceError::Refused(_))
+        !matches!(self, SourceError::Refused(_) | SourceError::ReadOnly)
     }
     /// The error as a reply of the Redis protocol.
     pub(crate) fn to_reply(&self) -> Bytes {
-        let code = if self.is_unavailable() { "ERR " } else { "" };
+        let code = if matches!(self, SourceError::Refused(_)) { "" } else { "ERR " };
         format!("-{code}{self}\r\n").into()
     }
 }
@@ -215,11 +244,14 @@ impl fmt::Display for SourceError {
                 write!(f, "{UNAVAILABLE}{reason}")
             }
             SourceError::Refused(text) => f.write_str(text),
+            SourceError::ReadOnly => f.write_str(READ_ONLY),
         }
     }
 }
 impl std::error::Error for SourceError {}
 
+/// The text of [`SourceError::ReadOnly`].
+const READ_ONLY: &str = "the source is a table, which is read-only";
 /// How the text of an unavailable source begins.
 pub(crate) const UNAVAILABLE: &str = "source unavailable: ";
 
@@ -251,10 +283,25 @@ pub trait Source {
     fn as_local(&self) -> Option<&dyn LocalStore> {
         None
     }
+    /// Where reads look first.
+    fn reads(&self) -> Reads<'_> {
+        Reads::Through
+    }
     /// `false` for `none:`: a miss is an absence, no flight is begun.
     fn reads_through(&self) -> bool {
-        true
+        !matches!(self.reads(), Reads::Tier)
     }
+}
+
+/// Where reads look.
+#[derive(Clone, Copy)]
+pub enum Reads<'s> {
+    /// In the memory tier, which is all there is.
+    Tier,
+    /// In the memory tier, then they are fetched.
+    Through,
+    /// In the table's memory map; what it cannot say without waiting is fetched.
+    Table(&'s TableSource),
 }
 
 /// Raw replies, in the order of their commands.

@@ -1,5 +1,5 @@
 //! `none:`: nothing behind the memory tier, which is then the store itself.
-use super::{Local, Source, SourceError};
+use super::{Local, Reads, Source, SourceError};
 use crate::read::Fetch;
 use larder_engine::Millis;
 
@@ -31,7 +31,7 @@ impl Source for NoneSource {
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Ok(())))
     }
-    fn reads_through(&self) -> bool {
-        false
+    fn reads(&self) -> Reads<'_> {
+        Reads::Tier
     }
 }

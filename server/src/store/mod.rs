@@ -1,2 +1,3 @@
-//! What is kept on this machine's disk: the durable store. Knows keys, values and expiries; no protocol, no memory tier.
+//! What is kept on this machine's disk: the durable store, and tables. Knows keys, values and expiries; no protocol, no memory tier.
 pub mod disk;
+pub mod table;

@@ -303,6 +303,15 @@ pub const FAMILIES: &[Family] = &[
         source.tracking_losses,
         "Connections with announcements lost; after each nothing counts as fresh."
     ),
+    group!("larder_table_entries", Gauge, source.table.entries, "Entries of the group's table; 0 for other sources."),
+    group!("larder_table_bytes", Gauge, source.table.bytes, "Bytes of the table's file."),
+    group!("larder_table_swaps_total", Counter, source.table.swaps, "Tables that took another's place."),
+    group!(
+        "larder_table_refused_total",
+        Counter,
+        source.table.refused,
+        "New files that were no sound tables: the old one stays."
+    ),
     group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches under way."),
     Family {
         name: "larder_source_fetch_duration_seconds",

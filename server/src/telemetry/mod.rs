@@ -179,6 +179,18 @@ pub struct SourceSnapshot {
     pub invalidations: u64,
     pub tracking_losses: u64,
     pub seconds: Distribution,
+    /// Of no other source.
+    pub table: TableSnapshot,
+}
+
+/// A table's numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct TableSnapshot {
+    pub entries: u64,
+    pub bytes: u64,
+    pub swaps: u64,
+    pub refused: u64,
 }
 
 #[cfg(test)]

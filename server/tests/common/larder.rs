@@ -105,6 +105,10 @@ impl Larder {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
     }
+    /// What the process maps (proc_pid_maps(5)).
+    pub fn maps(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap()
+    }
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();

@@ -102,6 +102,9 @@ async fn keys(call: &mut Call<'_>, store: &dyn LocalStore) -> Answer {
 /// A key at random: byte by byte, each from those that lie between the first and the last key with the bytes chosen so far. Keys with few
 /// others beside them come oftener than those in a crowd.
 async fn random(store: &dyn LocalStore, mut next: impl FnMut() -> u64) -> Result<Option<Bytes>, SourceError> {
+    if let Some(picked) = store.pick(next()) {
+        return picked.await;
+    }
     let mut prefix = Vec::new();
     loop {
         let (start, end) = (Included(Bytes::copy_from_slice(&prefix)), glob::behind(&prefix));

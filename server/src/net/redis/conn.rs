@@ -18,7 +18,7 @@ use crate::{
         resp::{self, Limits, Parsed, Parser},
     },
     read::Fetch,
-    source::SourceError,
+    source::{Reads, SourceError},
 };
 use larder_engine::Millis;
 use std::{
@@ -335,15 +335,22 @@ impl Conn {
 /// at least, for which it is not worth it.
 #[inline]
 fn prefetch(worker: &Worker, input: &[u8]) -> usize {
-    let cache = &worker.groups[0].cache;
-    let mut hashes = [0; AHEAD];
+    let group = &worker.groups[0];
+    let mut keys = [&[][..]; AHEAD];
     let mut found = 0;
-    for (key, hash) in resp::gets_ahead(input).zip(&mut hashes) {
-        *hash = cache.key(key).hash();
+    for (key, to) in resp::gets_ahead(input).zip(&mut keys) {
+        *to = key;
         found += 1;
     }
-    if found > 1 {
-        cache.prefetch(&hashes[..found]);
+    let keys = &keys[..found];
+    match group.source.reads() {
+        _ if found < 2 => {}
+        Reads::Table(table) => keys.iter().for_each(|key| table.prefetch(key)),
+        Reads::Tier | Reads::Through => {
+            let mut hashes = [0; AHEAD];
+            keys.iter().zip(&mut hashes).for_each(|(key, hash)| *hash = group.cache.key(key).hash());
+            group.cache.prefetch(&hashes[..found]);
+        }
     }
     found.max(1)
 }

@@ -63,7 +63,7 @@ impl Detour {
         match error {
             SourceError::Unavailable(_) => Some(Detour::Later),
             SourceError::Refused(text) => Detour::of_text(text),
-            SourceError::Lost(_) => None,
+            SourceError::Lost(_) | SourceError::ReadOnly => None,
         }
     }
     fn of_text(text: &str) -> Option<Detour> {

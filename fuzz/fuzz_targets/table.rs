@@ -1,0 +1,60 @@
+//! Any bytes are a table or none: nothing panics, nothing is read outside of them. Half of the time their checksums are made right, so that what is behind them is
+//! looked at as well.
+#![no_main]
+use larder::store::table::{Position, Table};
+use libfuzzer_sys::fuzz_target;
+use xxhash_rust::xxh3::xxh3_64;
+
+const HEADER: usize = 4096;
+const CHUNK: usize = 65536;
+
+/// A valid header in front of these bytes, of which so many are the body, in 2 to `part_bits` parts (docs/formats/table.md).
+fn sealed(body: &[u8], directory: &[u8], part_bits: u32, entries: u64) -> Vec<u8> {
+    let mut tail = directory.to_vec();
+    tail.resize(32 << part_bits, 0);
+    body.chunks(CHUNK).for_each(|chunk| tail.extend(xxh3_64(chunk).to_le_bytes()));
+    let mut bytes = b"\x89LTAB\r\n\x1a\x01\0\0\0\0\0\0\0".to_vec();
+    for number in [entries, 0, 0, 0, body.len() as u64, tail.len() as u64] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(part_bits.to_le_bytes());
+    bytes.extend(16u32.to_le_bytes());
+    bytes.extend(xxh3_64(&tail).to_le_bytes());
+    bytes.resize(HEADER - 8, 0);
+    bytes.extend(xxh3_64(&bytes).to_le_bytes());
+    bytes.extend(body);
+    bytes.extend(tail);
+    bytes
+}
+
+fn exercise(bytes: &[u8], key: &[u8]) {
+    let Ok(table) = Table::from_bytes(bytes) else { return };
+    let _ = table.get_now(key);
+    let _ = table.get(key);
+    let walked = table.entries(Position::default()).take(10_000);
+    for entry in walked {
+        let Ok((key, _)) = entry else { break };
+        let _ = table.get(key);
+    }
+    if table.len() < 10_000 {
+        let _ = table.verify();
+    }
+    let _ = table.get_now(key);
+}
+
+fuzz_target!(|input: (&[u8], &[u8], Vec<[u32; 6]>, u8, &[u8])| {
+    let (raw, body, parts, part_bits, key) = input;
+    exercise(raw, key);
+    let part_bits = u32::from(part_bits % 3);
+    let mut directory = Vec::new();
+    let mut sum = 0;
+    for [begin, len, numbers @ ..] in parts.iter().take(1 << part_bits) {
+        // Most of them within the body.
+        let begin = HEADER as u64 + u64::from(*begin) % (body.len() as u64 + 2);
+        directory.extend(begin.to_le_bytes());
+        directory.extend((u64::from(*len) % (body.len() as u64 + 2)).to_le_bytes());
+        numbers.iter().for_each(|number| directory.extend((number % 1024).to_le_bytes()));
+        sum += u64::from(numbers[0] % 1024);
+    }
+    exercise(&sealed(body, &directory, part_bits, sum), key);
+});

@@ -1,0 +1,326 @@
+//! `larder table build|info|get|verify|dump`: tables without a server; and the table of `larder serve DATA`.
+//!
+//! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a table could not be built.
+use crate::{
+    config::{ConfigError, SourceUrl, parse_size},
+    store::table::{BuildOptions, Built, Duplicates, Format, Input, Position, Progress, Table, TableError, build},
+};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use std::{
+    ffi::OsString,
+    io::{self, BufWriter, IsTerminal as _, Write as _},
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+/// What a build uses unless told otherwise; `--memory` says the same.
+const MEMORY: usize = 512 << 20;
+const FAILED: u8 = 1;
+const NOT_BUILT: u8 = 3;
+
+/// `table` and its commands.
+pub(super) fn command() -> Command {
+    let path = |name: &'static str| Arg::new(name).value_name("FILE").value_parser(value_parser!(PathBuf));
+    let option = |name: &'static str| path(name).long(name);
+    let table = || path("table").value_name("TABLE").required(true).help("The table");
+    let formats = Format::NAMES.map(|(name, _)| name);
+    let build = Command::new("build")
+        .about("Build a table from text (`key value words…` per line), CSV, TSV, JSON lines or another table")
+        .arg(path("input").value_name("INPUT").required(true).help("What to build it from; - reads standard input"))
+        .arg(option("output").short('o').required(true).help("The table; replaced at once when the new one is whole"))
+        .arg(
+            Arg::new("format")
+                .long("format")
+                .value_name("FORMAT")
+                .value_parser(formats)
+                .help("How the input is written [default: as its name ends, else text]"),
+        )
+        .arg(
+            Arg::new("key")
+                .long("key")
+                .value_name("COLUMN")
+                .default_value("key")
+                .help("CSV, TSV, JSON: the column or field of the key"),
+        )
+        .arg(
+            Arg::new("value")
+                .long("value")
+                .value_name("COLUMN")
+                .default_value("value")
+                .help("CSV, TSV, JSON: the column or field of the value"),
+        )
+        .arg(option("base").help("A table that the input changes (JSON: a value null removes the key)"))
+        .arg(option("remove").help("A file of keys, one a line, that the table is not to have"))
+        .arg(
+            Arg::new("duplicates")
+                .long("duplicates")
+                .value_name("RULE")
+                .value_parser(["last", "error"])
+                .default_value("last")
+                .help("A key that comes twice: the last one counts, or the build ends"),
+        )
+        .arg(
+            Arg::new("strict")
+                .long("strict")
+                .action(ArgAction::SetTrue)
+                .help("End at the first line that cannot be used, instead of leaving it out"),
+        )
+        .arg(
+            Arg::new("memory")
+                .long("memory")
+                .value_name("SIZE")
+                .value_parser(parse_size)
+                .default_value("512MiB")
+                .help("Memory to use, about; larger inputs are sorted through a file beside the table"),
+        )
+        .arg(
+            Arg::new("seed")
+                .long("seed")
+                .value_name("N")
+                .value_parser(value_parser!(u64))
+                .default_value("0")
+                .help("Of the hash, where keys were chosen to collide"),
+        );
+    let key = Arg::new("key").value_name("KEY").required(true).value_parser(value_parser!(OsString)).help("The key");
+    Command::new("table")
+        .about("Build, examine and read tables: immutable key-value files")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(build)
+        .subcommand(Command::new("info").about("Say what a table holds").arg(table()))
+        .subcommand(
+            Command::new("get").about("Write the value of a key to standard output, as it is").arg(table()).arg(key),
+        )
+        .subcommand(
+            Command::new("verify")
+                .about("Read all of a table and compare it with its checksums and its index")
+                .arg(table()),
+        )
+        .subcommand(
+            Command::new("dump")
+                .about("Write all entries to standard output, in the order of the file")
+                .arg(table())
+                .arg(Arg::new("keys").long("keys").action(ArgAction::SetTrue).help("The keys only")),
+        )
+}
+
+/// Runs one of the commands.
+pub(super) fn run(matches: &ArgMatches) -> ExitCode {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    if name == "build" {
+        return run_build(matches);
+    }
+    let done = Table::open(file(matches, "table")).map_err(|error| error.to_string()).and_then(|table| match name {
+        "info" => print(&info(&table)),
+        "get" => get(&table, matches.get_one::<OsString>("key").expect("required").as_bytes()),
+        "verify" => match table.verify() {
+            Ok(()) => print(&format!("{}: {} entries, sound\n", table.path().display(), table.len())),
+            Err(error) => Err(error.to_string()),
+        },
+        _ => dump(&table, matches.get_flag("keys")),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => fail(FAILED, &why),
+    }
+}
+
+fn file<'m>(matches: &'m ArgMatches, name: &str) -> &'m Path {
+    matches.get_one::<PathBuf>(name).expect("required")
+}
+
+fn run_build(matches: &ArgMatches) -> ExitCode {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let mut input = Input::of(file(matches, "input").to_owned());
+    if let Some((_, format)) =
+        text("format").and_then(|wanted| Format::NAMES.into_iter().find(|(name, _)| *name == wanted))
+    {
+        input.format = format;
+    }
+    input.key = text("key").expect("it has a default");
+    input.value = text("value").expect("it has a default");
+    let duplicates = if text("duplicates").as_deref() == Some("error") { Duplicates::Error } else { Duplicates::Last };
+    let options = BuildOptions {
+        input,
+        base: matches.get_one("base").cloned(),
+        remove: matches.get_one("remove").cloned(),
+        output: file(matches, "output").to_owned(),
+        duplicates,
+        strict: matches.get_flag("strict"),
+        memory: usize::try_from(*matches.get_one::<u64>("memory").expect("it has a default")).unwrap_or(usize::MAX),
+        seed: *matches.get_one("seed").expect("it has a default"),
+    };
+    let begun = Instant::now();
+    match built(&options) {
+        Ok(built) => {
+            let table = options.output.display();
+            eprintln!("larder: {table}: {} entries in {:.2} s", built.entries, begun.elapsed().as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(NOT_BUILT, &error.to_string()),
+    }
+}
+
+/// `larder serve DATA`
+pub(super) fn data() -> Arg {
+    Arg::new("data")
+        .value_name("DATA")
+        .value_parser(value_parser!(PathBuf))
+        .conflicts_with("source")
+        .help("A table, or a data file of which one is built beside it: as --source table:FILE [text, CSV, TSV or JSON lines; see larder table build]")
+}
+
+/// The table that `larder serve DATA` serves: the data itself, or DATA.ltab, which is built unless it was built from the data as it is.
+pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigError> {
+    let Some(data) = matches.get_one::<PathBuf>("data") else { return Ok(None) };
+    let refused = |error: TableError| ConfigError(vec![error.to_string()]);
+    let input = Input::of(data.clone());
+    if input.format == Format::Table {
+        return Ok(Some(SourceUrl::Table(data.clone())));
+    }
+    let mut output = data.clone().into_os_string();
+    output.push(".ltab");
+    let output = PathBuf::from(output);
+    let wanted = Input::origin(data).map_err(refused)?;
+    if Table::open(&output).is_ok_and(|table| table.origin() == Some(wanted)) {
+        return Ok(Some(SourceUrl::Table(output)));
+    }
+    eprintln!("larder: building {}", output.display());
+    let options = BuildOptions {
+        input,
+        base: None,
+        remove: None,
+        output: output.clone(),
+        duplicates: Duplicates::Last,
+        strict: false,
+        memory: MEMORY,
+        seed: 0,
+    };
+    built(&options).map_err(refused)?;
+    Ok(Some(SourceUrl::Table(output)))
+}
+
+/// Builds a table, showing how far it is and what was left out.
+pub(super) fn built(options: &BuildOptions) -> Result<Built, TableError> {
+    let mut bar = Bar::default();
+    let built = build(options, &mut |progress| bar.show(progress));
+    bar.clear();
+    let built = built?;
+    let name = options.input.name();
+    for (line, why) in &built.described {
+        eprintln!("larder: {name}: line {line} is left out: {why}");
+    }
+    match built.bad - built.described.len() as u64 {
+        0 => {}
+        more => eprintln!("larder: {name}: {more} more lines are left out"),
+    }
+    if built.replaced > 0 {
+        eprintln!("larder: {name}: {} entries were replaced by later ones of the same key", built.replaced);
+    }
+    Ok(built)
+}
+
+/// A line on a terminal that says how far the build is.
+#[derive(Default)]
+struct Bar {
+    shown: Option<Instant>,
+}
+impl Bar {
+    fn show(&mut self, progress: Progress) {
+        const EVERY: Duration = Duration::from_millis(100);
+        const WIDTH: u64 = 30;
+        if self.shown.is_some_and(|shown| shown.elapsed() < EVERY) || !io::stderr().is_terminal() {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let (what, done, total) = match progress {
+            Progress::Reading(done, total) => ("reading", done, total),
+            Progress::Writing(done, total) => ("writing", done, Some(total)),
+        };
+        match total.filter(|total| *total > 0) {
+            Some(total) => {
+                let full = (done * WIDTH / total).min(WIDTH) as usize;
+                eprint!(
+                    "\r\x1b[K{what} [{}{}] {:3} %",
+                    "#".repeat(full),
+                    " ".repeat(WIDTH as usize - full),
+                    (done * 100 / total).min(100)
+                );
+            }
+            None => eprint!("\r\x1b[K{what} {done}"),
+        }
+    }
+    fn clear(&self) {
+        if self.shown.is_some() && io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn info(table: &Table) -> String {
+    let (keys, values) = table.raw_bytes();
+    let (file, index, entries) = (table.file_bytes(), table.index_bytes(), table.len());
+    let each = |bytes: u64| bytes as f64 / entries.max(1) as f64;
+    let origin = table.origin().map_or("no file".into(), |origin| format!("a file of {} bytes", origin.len));
+    format!(
+        "file:     {}\nformat:   1\nentries:  {entries}\nparts:    {}\nbytes:    {file} ({:.2} per entry)\nkeys:     {keys} ({:.2} per entry)\nvalues:   {values} ({:.2} per entry)\n\
+         index:    {index} ({:.2} per entry)\nmade of:  {origin}\n",
+        table.path().display(),
+        table.parts(),
+        each(file),
+        each(keys),
+        each(values),
+        each(index),
+    )
+}
+
+fn get(table: &Table, key: &[u8]) -> Result<(), String> {
+    match table.get(key) {
+        Ok(Some(value)) => put_out(|out| out.write_all(value)),
+        Ok(None) => Err(format!("{}: no such key", key.escape_ascii())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn dump(table: &Table, keys_only: bool) -> Result<(), String> {
+    let mut damaged = None;
+    put_out(|out| {
+        for entry in table.entries(Position::default()) {
+            let (key, value) = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    damaged = Some(error);
+                    break;
+                }
+            };
+            out.write_all(key)?;
+            if !keys_only {
+                out.write_all(b" ")?;
+                out.write_all(value)?;
+            }
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })?;
+    damaged.map_or(Ok(()), |error| Err(error.to_string()))
+}
+
+fn print(text: &str) -> Result<(), String> {
+    put_out(|out| out.write_all(text.as_bytes()))
+}
+
+/// Writes to standard output; a reader that has seen enough is no failure.
+fn put_out(write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<(), String> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(()),
+    }
+}
+
+fn fail(code: u8, reason: &str) -> ExitCode {
+    eprintln!("larder: {reason}");
+    ExitCode::from(code)
+}

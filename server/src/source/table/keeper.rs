@@ -1,0 +1,251 @@
+//! The keeper's thread: looks after a table's file, and puts a new one in the place of the old one.
+use super::Served;
+use crate::{
+    clock,
+    config::Machine,
+    source::{Invalidations, Limits, SourceHealth},
+    store::table::{Position, Table, TableError},
+    telemetry::TableSnapshot,
+};
+use bytes::Bytes;
+use larder_engine::Outside;
+use parking_lot::Mutex;
+use std::{
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+        mpsc as std_mpsc,
+    },
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Changed keys that go to the core at once.
+const BATCH: usize = 256;
+
+/// What all cores share.
+pub(in crate::source) struct TableSetup {
+    pub(super) shared: Arc<Shared>,
+    pub(super) limits: Limits,
+    requests: std_mpsc::Sender<Request>,
+}
+
+pub(super) struct Shared {
+    path: PathBuf,
+    pub(super) health: Arc<SourceHealth>,
+    /// The generation of what is served, so that a core sees in one read that it has the latest.
+    pub(super) generation: AtomicU64,
+    pub(super) served: watch::Sender<Arc<Served>>,
+    /// The core that announces changes, once there is one.
+    pub(super) announcer: Mutex<Option<mpsc::Sender<Swap>>>,
+    refused: AtomicU64,
+}
+
+/// Somebody wants the file looked at.
+type Request = oneshot::Sender<Result<Reloaded, Arc<str>>>;
+
+/// A table has taken the place of another.
+pub(super) struct Swap {
+    old: Arc<Table>,
+    new: Arc<Table>,
+    /// Told how many keys changed, when all of them are announced; `None`: nobody could have copies.
+    done: oneshot::Sender<Option<u64>>,
+}
+
+/// What a reload came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Entries of the table.
+    pub entries: u64,
+    /// Keys whose value is another than before; `None`: nobody could have copies, so they were not counted.
+    pub changed: Option<u64>,
+}
+
+/// A file, as far as one can see without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp(u64, u64, u64, i64, i64);
+impl Stamp {
+    fn of(path: &Path) -> Option<Stamp> {
+        let file = std::fs::metadata(path).ok()?;
+        Some(Stamp(file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
+    }
+}
+
+impl TableSetup {
+    /// Opens the table and begins to keep it: its thread ends with the setup.
+    pub(in crate::source) fn open(
+        path: &Path,
+        limits: Limits,
+        health: Arc<SourceHealth>,
+    ) -> Result<TableSetup, String> {
+        let seen = Stamp::of(path);
+        let table = Arc::new(Table::open(path).map_err(|error| error.to_string())?);
+        let served = Served { generation: 1, table, about: Outside::new(1, clock::now()) };
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            health,
+            generation: AtomicU64::new(1),
+            served: watch::Sender::new(Arc::new(served)),
+            announcer: Mutex::default(),
+            refused: AtomicU64::new(0),
+        });
+        let (requests, asked) = std_mpsc::channel();
+        let keeper = Keeper { shared: Arc::downgrade(&shared), seen };
+        let thread = std::thread::Builder::new().name("larder-table".into());
+        thread.spawn(move || keeper.run(&asked)).map_err(|error| error.to_string())?;
+        Ok(TableSetup { shared, limits, requests })
+    }
+
+    pub(in crate::source) async fn reload(&self) -> Result<Reloaded, Arc<str>> {
+        let (reply, answer) = oneshot::channel();
+        let asked = self.requests.send(reply);
+        match answer.await {
+            Ok(answer) if asked.is_ok() => answer,
+            _ => Err("the table's thread has ended".into()),
+        }
+    }
+
+    pub(in crate::source) fn counts(&self) -> TableSnapshot {
+        let Served { table, generation, .. } = &**self.shared.served.borrow();
+        TableSnapshot {
+            entries: table.len(),
+            bytes: table.file_bytes(),
+            swaps: generation - 1,
+            refused: self.shared.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Who looks after the file.
+struct Keeper {
+    shared: Weak<Shared>,
+    /// The file that was looked at last.
+    seen: Option<Stamp>,
+}
+
+impl Keeper {
+    fn run(mut self, asked: &std_mpsc::Receiver<Request>) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.check_first();
+        }
+        loop {
+            let request = match asked.recv_timeout(LOOK) {
+                Ok(request) => Some(request),
+                Err(std_mpsc::RecvTimeoutError::Timeout) => None,
+                Err(std_mpsc::RecvTimeoutError::Disconnected) => return,
+            };
+            let Some(shared) = self.shared.upgrade() else { return };
+            let now = Stamp::of(&shared.path);
+            // A file that was taken away may be about to be replaced.
+            if request.is_none() && (now.is_none() || now == self.seen) {
+                continue;
+            }
+            self.seen = now;
+            let reloaded = shared.reload();
+            if let Some(request) = request {
+                // Who asked may have gone.
+                let _ = request.send(reloaded);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Checks the table that was there at the start, and has it in memory if it fits.
+    fn check_first(&self) {
+        let table = self.served.borrow().table.clone();
+        if table.file_bytes() > Machine::detect().memory / 2 {
+            tracing::info!(table = %self.path.display(), "the table is larger than half of the memory: it is checked as it is read");
+            return;
+        }
+        table.advise_needed();
+        if let Err(error) = table.check_all() {
+            self.note(&error);
+        }
+    }
+
+    pub(super) fn note(&self, error: &TableError) {
+        tracing::error!("{error}");
+        self.health.note_error(&error.to_string().into());
+    }
+
+    fn reload(&self) -> Result<Reloaded, Arc<str>> {
+        let opened = Table::open(&self.path).and_then(|table| {
+            table.advise_needed();
+            table.check_all()?;
+            Ok(Arc::new(table))
+        });
+        let new = match opened {
+            Ok(new) => new,
+            Err(error) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                tracing::error!("the table stays as it is: {error}");
+                return Err(error.to_string().into());
+            }
+        };
+        // Nobody but this thread replaces it.
+        let generation = self.generation.load(Ordering::Relaxed) + 1;
+        let next = Served { generation, table: new.clone(), about: Outside::new(generation, clock::now()) };
+        let old = self.served.send_replace(Arc::new(next)).table.clone();
+        self.generation.store(generation, Ordering::Release);
+        let (done, changed) = oneshot::channel();
+        let announcer = self.announcer.lock().clone();
+        let entries = new.len();
+        // Nobody to tell, or a server on its way out: nobody has copies, either.
+        let told = announcer.is_some_and(|announcer| announcer.blocking_send(Swap { old, new, done }).is_ok());
+        let changed = if told { changed.blocking_recv().ok().flatten() } else { None };
+        tracing::info!(table = %self.path.display(), entries, changed, "a new table is served");
+        Ok(Reloaded { entries, changed })
+    }
+}
+
+/// Announces what changed, table after table.
+pub(super) async fn announce(mut swaps: mpsc::Receiver<Swap>, to: Rc<dyn Invalidations>) {
+    while let Some(Swap { old, new, done }) = swaps.recv().await {
+        if !to.are_wanted() {
+            let _ = done.send(None);
+            continue;
+        }
+        let (batches, mut changed) = mpsc::channel::<Vec<Bytes>>(4);
+        let finding = tokio::task::spawn_blocking(move || find_changes(&old, &new, &batches));
+        let mut count = 0;
+        while let Some(batch) = changed.recv().await {
+            count += batch.len() as u64;
+            batch.iter().for_each(|key| to.key(key));
+        }
+        if !matches!(finding.await, Ok(Ok(()))) {
+            // The old one cannot be read any more: then any key may have changed.
+            to.all();
+        }
+        let _ = done.send(Some(count));
+    }
+}
+
+/// Every key that has another value in `new`, is not there any more or has come.
+fn find_changes(old: &Arc<Table>, new: &Arc<Table>, to: &mpsc::Sender<Vec<Bytes>>) -> Result<(), TableError> {
+    let mut batch = Vec::new();
+    let mut found = |table: &Arc<Table>, key: &[u8]| {
+        batch.push(table.share(key));
+        // Nobody takes them any more: the server ends.
+        if batch.len() == BATCH { to.blocking_send(std::mem::take(&mut batch)).is_ok() } else { true }
+    };
+    for entry in old.entries(Position::default()) {
+        let (key, value) = entry?;
+        if new.get(key)? != Some(value) && !found(old, key) {
+            return Ok(());
+        }
+    }
+    for entry in new.entries(Position::default()) {
+        let (key, _) = entry?;
+        if old.get(key)?.is_none() && !found(new, key) {
+            return Ok(());
+        }
+    }
+    let _ = to.blocking_send(batch);
+    Ok(())
+}

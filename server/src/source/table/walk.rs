@@ -1,0 +1,108 @@
+//! Walks through a table, page by page.
+use super::{Served, found};
+use crate::{
+    source::{Page, Scan},
+    store::table::{Position, Table, TableError},
+};
+use bytes::Bytes;
+use std::ops::Bound;
+
+/// Entries that one page looks at.
+const PAGE: usize = 10_000;
+
+/// A page of the entries in the order of the file. What it ends with says how far it came in which table; in another table the walk goes on with the
+/// part of it that has the same hashes, from its begin: nothing is passed over, some keys may come twice.
+pub(super) fn page(served: &Served, scan: &Scan) -> Result<Page, TableError> {
+    let Served { table, generation, .. } = served;
+    let end = if scan.reverse { &scan.start } else { &scan.end };
+    let begin = if scan.reverse { &scan.end } else { &scan.start };
+    let cursor = match begin {
+        Bound::Excluded(cursor) => Cursor::read(cursor),
+        _ => None,
+    };
+    let mut entries = table.entries(cursor.map_or(Position::default(), |cursor| cursor.position(table, *generation)));
+    // A cursor is no key: then the other bound alone says which keys are wanted.
+    let begin = if cursor.is_some() { &Bound::Unbounded } else { begin };
+    let (low, high) = if scan.reverse { (end, begin) } else { (begin, end) };
+    let within = |key: &[u8]| {
+        (match low {
+            Bound::Included(low) => key >= &low[..],
+            Bound::Excluded(low) => key > &low[..],
+            Bound::Unbounded => true,
+        }) && match high {
+            Bound::Included(high) => key <= &high[..],
+            Bound::Excluded(high) => key < &high[..],
+            Bound::Unbounded => true,
+        }
+    };
+    let mut page = Page::default();
+    let mut bytes = 0;
+    for _ in 0..PAGE {
+        if page.entries.len() >= scan.limit || bytes >= scan.max_bytes {
+            break;
+        }
+        let Some(entry) = entries.next() else { return Ok(page) };
+        let (key, value) = entry?;
+        if within(key) {
+            let value = if scan.keys_only { &[] } else { value };
+            bytes += key.len() + value.len();
+            page.entries.push((Bytes::copy_from_slice(key), found(table, value)));
+        }
+    }
+    page.next = Some(Cursor::of(table, *generation, entries.position()).write());
+    Ok(page)
+}
+
+/// How far a walk has come, in the place of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cursor {
+    generation: u64,
+    seed: u64,
+    /// The hash with which its part begins.
+    hash: u64,
+    entry: u64,
+}
+impl Cursor {
+    /// Not how keys begin that people make up.
+    const MARK: &'static [u8] = b"\0ltab\xff";
+
+    fn of(table: &Table, generation: u64, at: Position) -> Cursor {
+        Cursor { generation, seed: table.seed(), hash: table.first_hash(at.part), entry: at.entry as u64 }
+    }
+    fn write(self) -> Bytes {
+        let mut bytes = Cursor::MARK.to_vec();
+        for number in [self.generation, self.seed, self.hash, self.entry] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.into()
+    }
+    fn read(bytes: &[u8]) -> Option<Cursor> {
+        let (numbers, []) = bytes.strip_prefix(Cursor::MARK)?.as_chunks::<8>() else { return None };
+        let &[generation, seed, hash, entry] = numbers else { return None };
+        let [generation, seed, hash, entry] = [generation, seed, hash, entry].map(u64::from_le_bytes);
+        Some(Cursor { generation, seed, hash, entry })
+    }
+    fn position(self, table: &Table, generation: u64) -> Position {
+        match (self.generation == generation, self.seed == table.seed()) {
+            (true, _) => Position { part: table.part_of(self.hash), entry: self.entry as usize },
+            (false, true) => Position { part: table.part_of(self.hash), entry: 0 },
+            // Its hashes are in no order that this one knows.
+            (false, false) => Position::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn cursors_read_back_and_keys_are_none(generation: u64, seed: u64, hash: u64, entry: u64, key: Vec<u8>) {
+            let cursor = Cursor { generation, seed, hash, entry };
+            prop_assert_eq!(Cursor::read(&cursor.write()), Some(cursor));
+            prop_assert_eq!(Cursor::read(&key), None);
+        }
+    }
+}

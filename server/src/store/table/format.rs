@@ -1,0 +1,216 @@
+//! The bytes of a table that say where everything is; docs/formats/table.md describes all of them.
+use super::TableError;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// How a table begins. The first byte is no text, the line ends show a transfer that changed them.
+pub(super) const MAGIC: [u8; 8] = *b"\x89LTAB\r\n\x1a";
+/// The version of the format that is written, and the only one that is read.
+pub(super) const VERSION: u32 = 1;
+/// Bytes of the header; the body begins behind them.
+pub(super) const HEADER: usize = 4096;
+/// Where the header's own checksum stands.
+const HEADER_SUM: usize = HEADER - 8;
+/// Binary logarithm of the bytes of the body that share one checksum.
+pub(super) const CHUNK_BITS: u32 = 16;
+/// Bytes of the body that share one checksum.
+pub(super) const CHUNK: usize = 1 << CHUNK_BITS;
+/// Entries of a block; the last block of a part may have fewer.
+pub(super) const BLOCK: usize = 16;
+/// Bytes of a block's place.
+pub(super) const PLACE: usize = 5;
+/// Bytes of one moved slot.
+pub(super) const MOVED: usize = 4;
+/// Bytes of one part in the directory.
+pub(super) const PART: usize = 32;
+/// Most parts: 2 to this.
+pub(super) const MAX_PART_BITS: u32 = 24;
+
+/// What the input of a table was, to see whether it has changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// Bytes.
+    pub len: u64,
+    /// Modification time, nanoseconds since the Unix epoch.
+    pub modified: u64,
+}
+
+/// The header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) entries: u64,
+    pub(super) seed: u64,
+    pub(super) key_bytes: u64,
+    pub(super) value_bytes: u64,
+    pub(super) body: u64,
+    pub(super) tail: u64,
+    pub(super) part_bits: u32,
+    pub(super) tail_sum: u64,
+    /// All 0: the input was no file.
+    pub(super) origin: Origin,
+}
+
+impl Header {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&0u32.to_le_bytes());
+        for number in [self.entries, self.seed, self.key_bytes, self.value_bytes, self.body, self.tail] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.part_bits.to_le_bytes());
+        bytes.extend_from_slice(&CHUNK_BITS.to_le_bytes());
+        for number in [self.tail_sum, self.origin.len, self.origin.modified] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.resize(HEADER_SUM, 0);
+        bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// Reads and checks the header of a file of `len` bytes.
+    pub(super) fn read(bytes: &[u8]) -> Result<Header, TableError> {
+        let damaged = |what: String| Err(TableError::damaged("header", 0, what));
+        if bytes.get(..8) != Some(&MAGIC) {
+            return damaged("it does not begin as a table does".into());
+        }
+        let Some(header) = bytes.get(..HEADER) else {
+            return damaged(format!("the file ends within it, after {} bytes", bytes.len()));
+        };
+        // Before the checksum: another version may have it elsewhere.
+        let version = u32_at(header, 8);
+        if version != VERSION {
+            return damaged(format!("format version {version}; this larder reads version {VERSION}"));
+        }
+        if u64_at(header, HEADER_SUM) != xxh3_64(&header[..HEADER_SUM]) {
+            return damaged("its checksum does not match".into());
+        }
+        if u32_at(header, 12) != 0 {
+            return damaged("the values are compressed, which this larder cannot read".into());
+        }
+        if u32_at(header, 68) != CHUNK_BITS {
+            return damaged(format!(
+                "checksums over chunks of 2^{} bytes, which this larder cannot read",
+                u32_at(header, 68)
+            ));
+        }
+        let header = Header {
+            entries: u64_at(header, 16),
+            seed: u64_at(header, 24),
+            key_bytes: u64_at(header, 32),
+            value_bytes: u64_at(header, 40),
+            body: u64_at(header, 48),
+            tail: u64_at(header, 56),
+            part_bits: u32_at(header, 64),
+            tail_sum: u64_at(header, 72),
+            origin: Origin { len: u64_at(header, 80), modified: u64_at(header, 88) },
+        };
+        let wanted = (HEADER as u64).checked_add(header.body).and_then(|sum| sum.checked_add(header.tail));
+        if wanted != Some(bytes.len() as u64) {
+            let wanted = wanted.map_or("more than any file has".into(), |wanted| wanted.to_string());
+            return damaged(format!(
+                "the file has {} bytes, not {wanted}: it is truncated or was added to",
+                bytes.len()
+            ));
+        }
+        let tail = (PART as u64) << header.part_bits.min(MAX_PART_BITS);
+        if header.part_bits > MAX_PART_BITS || header.tail != tail + 8 * header.body.div_ceil(CHUNK as u64) {
+            return damaged("its numbers contradict one another".into());
+        }
+        Ok(header)
+    }
+
+    /// Where the tail (directory, checksums) begins.
+    pub(super) fn tail_at(&self) -> usize {
+        HEADER + self.body as usize
+    }
+}
+
+/// One part of a table: the keys whose hashes begin with its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Part {
+    /// Where it begins in the file.
+    pub(super) begin: u64,
+    /// Its bytes.
+    pub(super) len: u64,
+    /// Its entries, and with that its slots in use.
+    pub(super) entries: u32,
+    /// Its pilots.
+    pub(super) buckets: u32,
+    /// Slots that pilots lead to; those from `entries` on are moved.
+    pub(super) slots: u32,
+    /// Of the pilots.
+    pub(super) seed: u32,
+}
+
+impl Part {
+    pub(super) fn write(self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.begin.to_le_bytes());
+        to.extend_from_slice(&self.len.to_le_bytes());
+        for number in [self.entries, self.buckets, self.slots, self.seed] {
+            to.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Part {
+        Part {
+            begin: u64_at(bytes, 0),
+            len: u64_at(bytes, 8),
+            entries: u32_at(bytes, 16),
+            buckets: u32_at(bytes, 20),
+            slots: u32_at(bytes, 24),
+            seed: u32_at(bytes, 28),
+        }
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        (self.entries as usize).div_ceil(BLOCK)
+    }
+    /// Where the moved slots begin in the file.
+    pub(super) fn moved_at(&self) -> usize {
+        self.begin as usize + self.buckets as usize
+    }
+    /// Where the blocks' places begin.
+    pub(super) fn places_at(&self) -> usize {
+        self.moved_at() + MOVED * (self.slots - self.entries) as usize
+    }
+    /// Where the blocks begin.
+    pub(super) fn blocks_at(&self) -> usize {
+        self.places_at() + PLACE * (self.blocks() + 1)
+    }
+    /// Where it ends.
+    pub(super) fn end(&self) -> usize {
+        self.begin as usize + self.len as usize
+    }
+
+    /// Does it hold together, within a body that ends at `end`?
+    pub(super) fn is_sound(&self, end: usize) -> bool {
+        let fits = self.begin.checked_add(self.len).is_some_and(|part_end| part_end <= end as u64);
+        fits && self.begin >= HEADER as u64
+            && self.slots >= self.entries
+            && (self.entries == 0 || self.buckets > 0)
+            && self.blocks_at() <= self.end()
+    }
+}
+
+/// Bytes that each length of a block takes, so that the greatest fits.
+pub(super) fn width_for(greatest: usize) -> usize {
+    match greatest {
+        ..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    }
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+/// A block's place: 40 bits.
+pub(super) fn place_at(bytes: &[u8], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight[..PLACE].copy_from_slice(&bytes[at..at + PLACE]);
+    u64::from_le_bytes(eight)
+}

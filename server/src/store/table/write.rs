@@ -1,0 +1,184 @@
+//! Writing a table's file: parts one after the other, then directory, checksums and, last of all, the header.
+use super::{
+    TableError,
+    format::{BLOCK, CHUNK, HEADER, Header, Origin, PLACE, Part, width_for},
+    index::{self, Hash},
+};
+use std::{
+    fs::{self, File},
+    io::{self, Seek as _, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// One entry to write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item<'a> {
+    pub(super) hash: Hash,
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+}
+
+/// A table that is being written, under another name until it is whole. Dropped before, it leaves nothing behind.
+pub(super) struct Writer {
+    body: Body,
+    path: PathBuf,
+    directory: Vec<Part>,
+    header: Header,
+}
+
+impl Writer {
+    /// Begins a table at `path`, with 2 to `part_bits` parts.
+    pub(super) fn create(path: &Path, part_bits: u32, seed: u64, origin: Origin) -> Result<Writer, TableError> {
+        let temporary = Temporary::beside(path)?;
+        let mut body = Body {
+            file: File::create(&temporary.0).map_err(|error| TableError::io(&temporary.0, error))?,
+            temporary,
+            pending: Vec::new(),
+            sums: Vec::new(),
+            len: 0,
+        };
+        body.file.write_all(&[0; HEADER]).map_err(|error| body.failed(error))?;
+        let header =
+            Header { entries: 0, seed, key_bytes: 0, value_bytes: 0, body: 0, tail: 0, part_bits, tail_sum: 0, origin };
+        Ok(Writer { body, path: path.to_owned(), directory: Vec::new(), header })
+    }
+
+    /// Adds the next part: its entries, of distinct keys, in ascending order of their hashes.
+    pub(super) fn part(&mut self, items: &[Item<'_>]) -> Result<(), TableError> {
+        let hashes: Vec<Hash> = items.iter().map(|item| item.hash).collect();
+        let index = index::build(&hashes, self.header.part_bits)
+            .ok_or_else(|| TableError::Input("no perfect hash could be found for these keys".into()))?;
+        let mut order = vec![0u32; items.len()];
+        for (item, &entry) in index.entry_of.iter().enumerate() {
+            order[entry as usize] = item as u32;
+        }
+        let begin = HEADER as u64 + self.body.len;
+        self.body.put(&index.pilots)?;
+        for moved in &index.moved {
+            self.body.put(&moved.to_le_bytes())?;
+        }
+        let blocks = || order.chunks(BLOCK).map(|block| block.iter().map(|&item| &items[item as usize]));
+        let mut place = 0u64;
+        self.body.put(&place.to_le_bytes()[..PLACE])?;
+        for block in blocks() {
+            let count = block.len();
+            let width = block.clone().map(|item| width_for(item.key.len().max(item.value.len()))).max().unwrap_or(1);
+            place += block.map(|item| item.key.len() + item.value.len()).sum::<usize>() as u64;
+            place += (1 + 2 * width * count) as u64;
+            if place >> (8 * PLACE) != 0 {
+                return Err(TableError::Input("the entries of a part have more than 1 TiB".into()));
+            }
+            self.body.put(&place.to_le_bytes()[..PLACE])?;
+        }
+        for block in blocks() {
+            let width = block.clone().map(|item| width_for(item.key.len().max(item.value.len()))).max().unwrap_or(1);
+            self.body.put(&[width as u8])?;
+            for item in block.clone() {
+                self.body.put(&(item.key.len() as u32).to_le_bytes()[..width])?;
+                self.body.put(&(item.value.len() as u32).to_le_bytes()[..width])?;
+            }
+            for item in block {
+                self.body.put(item.key)?;
+                self.body.put(item.value)?;
+                self.header.key_bytes += item.key.len() as u64;
+                self.header.value_bytes += item.value.len() as u64;
+            }
+        }
+        self.header.entries += items.len() as u64;
+        self.directory.push(Part {
+            begin,
+            len: HEADER as u64 + self.body.len - begin,
+            entries: items.len() as u32,
+            buckets: index.pilots.len() as u32,
+            slots: index.slots,
+            seed: index.seed,
+        });
+        Ok(())
+    }
+
+    /// Ends the table and moves it into place: from then on, and not before, it is there, whatever happens to the machine.
+    pub(super) fn finish(mut self) -> Result<(), TableError> {
+        debug_assert_eq!(self.directory.len(), 1 << self.header.part_bits, "every part is there");
+        self.body.flush_all()?;
+        let mut tail = Vec::new();
+        self.directory.iter().for_each(|part| part.write(&mut tail));
+        self.body.sums.iter().for_each(|sum| tail.extend_from_slice(&sum.to_le_bytes()));
+        self.header.body = self.body.len;
+        self.header.tail = tail.len() as u64;
+        self.header.tail_sum = xxh3_64(&tail);
+        let Body { file, temporary, .. } = &mut self.body;
+        let mut end = || {
+            file.write_all(&tail)?;
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(&self.header.to_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary.0, &self.path)?;
+            // The rename itself.
+            let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        end().map_err(|error: io::Error| TableError::io(&self.path, error))?;
+        Ok(())
+    }
+}
+
+/// A file that is removed unless it was renamed.
+#[derive(Debug)]
+pub(super) struct Temporary(pub(super) PathBuf);
+impl Temporary {
+    /// A name beside `path` that nobody else has.
+    pub(super) fn beside(path: &Path) -> Result<Temporary, TableError> {
+        let name = path
+            .file_name()
+            .ok_or_else(|| TableError::Input(format!("{}: is not the name of a file", path.display()).into()))?;
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{:x}.tmp", std::process::id(), rand()));
+        Ok(Temporary(path.with_file_name(hidden)))
+    }
+}
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+/// For names.
+fn rand() -> u32 {
+    use std::hash::BuildHasher;
+    std::hash::RandomState::new().hash_one(0) as u32
+}
+
+/// The body as it grows, and the checksums of its chunks.
+struct Body {
+    file: File,
+    temporary: Temporary,
+    /// Not written yet; begins with a chunk.
+    pending: Vec<u8>,
+    sums: Vec<u64>,
+    len: u64,
+}
+
+/// Chunks that are written together.
+const TOGETHER: usize = 16;
+
+impl Body {
+    fn failed(&self, error: io::Error) -> TableError {
+        TableError::io(&self.temporary.0, error)
+    }
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) -> Result<(), TableError> {
+        self.pending.extend_from_slice(bytes);
+        self.len += bytes.len() as u64;
+        if self.pending.len() >= TOGETHER * CHUNK { self.flush(self.pending.len() / CHUNK * CHUNK) } else { Ok(()) }
+    }
+    fn flush_all(&mut self) -> Result<(), TableError> {
+        self.flush(self.pending.len())
+    }
+    fn flush(&mut self, len: usize) -> Result<(), TableError> {
+        self.sums.extend(self.pending[..len].chunks(CHUNK).map(xxh3_64));
+        self.file.write_all(&self.pending[..len]).map_err(|error| self.failed(error))?;
+        self.pending.drain(..len);
+        Ok(())
+    }
+}

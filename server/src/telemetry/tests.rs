@@ -12,6 +12,7 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
                 name: "default".to_string(),
                 cache: Stats { hits: 7, entries: 3, ..Stats::default() },
                 source: SourceSnapshot { up: true, fetches: 2, seconds, ..SourceSnapshot::default() },
+                store: None,
             },
             GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
         ],

@@ -28,6 +28,8 @@ const SHARD_BYTES: usize = 4 << 20;
 const SHARD_KEYS: usize = 16 << 10;
 const SEGMENT: std::ops::RangeInclusive<usize> = 512..=1 << 20;
 const SEGMENTS_PER_SHARD: usize = 64;
+/// Of a cache that is made for a few entries.
+const SCRATCH_SEGMENT: usize = 16 << 10;
 
 /// Bounds and defaults of one cache.
 #[derive(Debug, Clone)]
@@ -98,10 +100,21 @@ impl Cache {
         let shards = config.shard_count();
         let segment = config.segment_size(shards);
         let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
+        Cache::build(&config, FixedState::with_seed(seed), shards, segment)
+    }
+
+    /// An empty cache of one shard to work in and throw away: it has no bound, no default lifetime and no listener, and
+    /// a [`Key`] of this cache is good for it.
+    pub fn scratch(&self) -> Arc<Cache> {
+        let unbounded = Config { max_memory: usize::MAX, ..Config::default() };
+        Cache::build(&unbounded, self.rules.hasher.clone(), 1, SCRATCH_SEGMENT)
+    }
+
+    fn build(config: &Config, hasher: FixedState, shards: usize, segment: usize) -> Arc<Cache> {
         let rules = Rules {
             budget: Budget::new(config.max_memory, config.max_keys),
             fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH)) + 2 * segment,
-            hasher: FixedState::with_seed(seed),
+            hasher,
             changes: Changes::default(),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),

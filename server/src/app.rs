@@ -2,7 +2,7 @@
 use crate::{
     clients::{Clients, inbox::Backlog, pause::Pause},
     config::{Coherence, GroupSettings, Settings, SourceUrl, StoreSettings},
-    dispatch::{Calls, PubSub, Tracking},
+    dispatch::{Calls, Cursors, PubSub, Tracking},
     http,
     net::{RunError, drain::Drain, throttle::Throttle},
     read::{Group, Policy, Writes, watch},
@@ -38,6 +38,8 @@ pub struct App {
     pub clients: Arc<Clients>,
     /// What clients may leave lying of what they are told unasked.
     pub backlog: Arc<Backlog>,
+    /// Where walks through a store go on.
+    pub cursors: Cursors,
     /// Which clients hold copies of what, as far as it is Larder that knows.
     pub tracking: Arc<Tracking>,
     /// Who has subscribed to what, without a source.
@@ -105,6 +107,7 @@ impl App {
             pause: Pause::default(),
             drain: Drain::default(),
             calls: Calls::new(settings.threads),
+            cursors: Cursors::default(),
             instance: RandomState::new().hash_one(0),
             settings,
         })

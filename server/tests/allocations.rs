@@ -158,7 +158,7 @@ fn a_kept_reply_allocates_nothing() {
             for _ in 0..2 {
                 exchange(&mut conn, &worker, &spare, &input);
                 while conn.is_waiting() {
-                    std::future::poll_fn(|cx| conn.poll_waiting(cx)).await;
+                    std::future::poll_fn(|cx| conn.poll_waiting(&worker, cx)).await;
                 }
                 conn.out.clear();
             }

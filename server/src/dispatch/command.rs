@@ -95,6 +95,10 @@ impl Flags {
     /// May be said by a client of RESP2 that has subscribed to something.
     pub const SUBSCRIBER: Flags = Flags(1 << 21);
     pub const PUBSUB: Flags = Flags(1 << 11);
+    /// Unless its options say otherwise, it does not look at what its keys had.
+    pub const OVERWRITES: Flags = Flags(1 << 23);
+    /// It looks only whether its keys exist.
+    pub const EXISTENCE: Flags = Flags(1 << 24);
 
     /// Both.
     pub const fn with(self, other: Flags) -> Flags {

@@ -3,6 +3,9 @@
 //! Every element but `*` matches one byte, so only the last `*` ever needs to be tried again: the time is bounded by
 //! pattern times text, whatever the pattern.
 
+use bytes::Bytes;
+use std::ops::Bound;
+
 /// Does the whole of `text` match?
 pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
@@ -26,6 +29,28 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
         }
     }
     pattern[p..].iter().all(|&b| b == b'*')
+}
+
+/// Where keys that can match begin and end, in the order of their bytes.
+pub(crate) fn range(pattern: Option<&[u8]>) -> (Bound<Bytes>, Bound<Bytes>) {
+    let pattern = pattern.unwrap_or_default();
+    let special = pattern.iter().position(|byte| b"*?[\\".contains(byte));
+    match &pattern[..special.unwrap_or(pattern.len())] {
+        [] => (Bound::Unbounded, Bound::Unbounded),
+        prefix => (Bound::Included(Bytes::copy_from_slice(prefix)), behind(prefix)),
+    }
+}
+/// The end of the keys that begin with `prefix`.
+pub(crate) fn behind(prefix: &[u8]) -> Bound<Bytes> {
+    let mut end = prefix.to_vec();
+    while end.pop_if(|last| *last == u8::MAX).is_some() {}
+    match end.last_mut() {
+        None => Bound::Unbounded,
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(end.into())
+        }
+    }
 }
 
 /// Matches one byte against the element at `p`; where the next element begins, if it matches.

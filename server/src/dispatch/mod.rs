@@ -3,13 +3,14 @@
 //! ```text
 //! Args ─► find ─► arity, password, MULTI? ─► begin ─┬─ on the tier, under its locks ─► reply
 //!                                                   ├─ GET, MGET: the group; misses ─► Pending
-//!                                                   └─ Redis source: Relay ─► Relayed, with those before and behind it
+//!                                                   ├─ Redis source: Relay ─► Relayed, with those before and behind it
+//!                                                   └─ store on this machine: Relay ─► Batch, likewise (`stored`)
 //!            └─ unknown here, Redis source: forwarded ─► Relay ─► …      (EXEC, WATCH, what blocks: Alone ─► run)
 //! ```
 //!
 //! Invariants:
 //! - A command that answers with an error has changed nothing and written nothing else.
-//! - With a Redis source, whatever writes goes there first; the tier holds copies only.
+//! - With a source, whatever writes goes there first; the tier holds copies only.
 //! - A command's function sees the tier under locks that cover all its keys; it never takes locks itself.
 //!
 //! A new command is a row in [`table`] and a function in one of the files of `commands`.
@@ -33,7 +34,9 @@ mod relay;
 mod relayed;
 mod replies;
 mod session;
+mod stored;
 mod table;
+mod together;
 mod tracking;
 
 pub use calls::Calls;
@@ -43,7 +46,9 @@ pub use pending::Pending;
 pub use pubsub::PubSub;
 pub use relayed::{Joined, Relayed};
 pub use session::{Held, Session};
+pub use stored::{Batch, Cursors};
 pub use table::COMMANDS;
+pub use together::Together;
 pub use tracking::{Totals, Tracking};
 
 use crate::{
@@ -118,11 +123,11 @@ pub fn begin(
 }
 
 /// Adds a command for which [`begin`] said [`Flow::Relay`] to others, if it may go with them.
-pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, relayed: &mut Relayed) -> Joined {
+pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis, together: &mut Together) -> Joined {
     let command = known_or_forwarded(args);
     let mut unused = Output::default();
     let reply = Reply::new(&mut unused, session.resp3);
-    relayed.join(&Call { worker, command, args: *args, now, nested: false, reply, session })
+    together.join(&Call { worker, command, args: *args, now, nested: false, reply, session })
 }
 
 /// Is it Redis's to answer, if there is one?
@@ -152,7 +157,11 @@ pub async fn run(worker: &Worker, session: &mut Session, args: &Args<'_>, out: &
         reply: Reply::new(out, session.resp3),
         session,
     };
-    let flow = match relay::run(&mut call).await {
+    let done = match call.group().source.as_local() {
+        Some(_) => stored::run(&mut call).await,
+        None => relay::run(&mut call).await,
+    };
+    let flow = match done {
         Ok(flow) => flow,
         Err(fault) => {
             call.reply.output().truncate(mark);
@@ -196,7 +205,7 @@ impl Call<'_> {
             Run::MultiGet => pending::mget(self, batch),
             Run::Tier(function) => {
                 self.check_keys()?;
-                if self.group().source.as_redis().is_some() {
+                if self.group().source.reads_through() {
                     return match relay::copy_will_do(self, function)? {
                         Flow::Relay(_) if self.command.flags.has(Flags::READONLY) => replies::begin(self, batch),
                         flow => Ok(flow),

@@ -1,5 +1,5 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH without a source: EXEC locks everything that its commands and watched keys touch
-//! and runs them as they would run alone. With a Redis source the queue goes there as it is (`relay`).
+//! and runs them as they would run alone. With a Redis source the queue goes there as it is (`relay`); for a store see `stored`.
 use super::{
     Flow, arity,
     call::Call,
@@ -42,10 +42,10 @@ impl Queue {
         self.commands.len()
     }
     /// Bytes that the arguments occupy.
-    fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.parts.len() * size_of::<Range<u32>>()
     }
-    fn push(&mut self, command: &'static Command, args: Args<'_>) {
+    pub(super) fn push(&mut self, command: &'static Command, args: Args<'_>) {
         let first = self.parts.len();
         for part in args.from(0) {
             let start = self.bytes.len() as u32;
@@ -115,7 +115,8 @@ pub(super) fn abort(session: &mut Session, why: &Fault, reply: &mut Reply<'_>) {
 /// One of the commands around a transaction.
 pub(super) fn step(call: &mut Call<'_>, step: Transaction) -> Result<Flow, Fault> {
     let within = call.session.multi.is_some();
-    let relayed = call.group().source.as_redis().is_some();
+    let source = &call.group().source;
+    let alone = source.as_redis().is_some() || source.as_local().is_some();
     match step {
         Transaction::Multi if within => {
             return Err(Fault::Said("ERR MULTI calls can not be nested"));
@@ -134,7 +135,7 @@ pub(super) fn step(call: &mut Call<'_>, step: Transaction) -> Result<Flow, Fault
         }
         Transaction::Watch => {
             call.check_keys()?;
-            if relayed {
+            if alone {
                 return Ok(Flow::Alone);
             }
             watch(call);
@@ -146,7 +147,7 @@ pub(super) fn step(call: &mut Call<'_>, step: Transaction) -> Result<Flow, Fault
                 call.session.end_transaction();
                 return Err(EXEC_ABORT);
             }
-            Some(_) if relayed => return Ok(Flow::Alone),
+            Some(_) if alone => return Ok(Flow::Alone),
             Some(_) => return Ok(exec(call)),
         },
     }
@@ -245,9 +246,14 @@ impl Call<'_> {
         args: Args<'_>,
         run: impl FnOnce(&mut Call<'_>) -> Result<Flow, Fault>,
     ) -> Flow {
+        self.within(command, args).answering(run)
+    }
+
+    /// A queued command: its reply goes where this one's does.
+    pub(super) fn within<'a>(&'a mut self, command: &'static Command, args: Args<'a>) -> Call<'a> {
         super::count(self.worker, self.session, command, args);
         let resp3 = self.session.resp3;
-        let mut call = Call {
+        Call {
             worker: self.worker,
             session: &mut *self.session,
             command,
@@ -255,7 +261,6 @@ impl Call<'_> {
             now: self.now,
             nested: true,
             reply: Reply::new(self.reply.output(), resp3),
-        };
-        call.answering(run)
+        }
     }
 }

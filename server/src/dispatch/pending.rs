@@ -106,11 +106,29 @@ pub(super) fn get_in(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Result<(), Fau
 /// MGET.
 pub(super) fn mget(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, Fault> {
     call.check_keys()?;
-    let group = call.group();
-    if !group.source.reads_through() {
+    let source = &call.group().source;
+    if !source.reads_through() {
         mget_in(call, &mut call.lock())?;
         return Ok(Flow::Done);
     }
+    if source.as_local().is_some() {
+        // What is written together is seen together: all from the tier at once, or else with the keys held.
+        let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
+        let mut keys = call.command.keys.of(call.args);
+        if keys.all(|key| tier.peek(cache.key(key), now, |_| ()).is_some()) {
+            mget_in(call, &mut tier)?;
+            return Ok(Flow::Done);
+        }
+        if call.args.len() > 2 {
+            return Ok(Flow::Alone);
+        }
+    }
+    mget_each(call, batch)
+}
+
+/// MGET, key by key.
+pub(super) fn mget_each(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, Fault> {
+    let group = call.group();
     let reply = &mut call.reply;
     let mark = reply.output().mark();
     let keys = call.command.keys.of(call.args);

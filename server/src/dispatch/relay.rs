@@ -23,11 +23,21 @@ use crate::{
 use bytes::Bytes;
 use larder_engine::{Key, Tier};
 
-/// Answers from the tier if the command reads one string and the tier has a copy of it.
+/// Answers from the tier if the command reads one string and the tier has a copy of it, or if it concerns no entry.
 pub(super) fn copy_will_do(
     call: &mut Call<'_>,
     function: fn(&mut Call<'_>, &mut Tier<'_>) -> Answer,
 ) -> Result<Flow, Fault> {
+    let source = &call.group().source;
+    if source.as_redis().is_none() {
+        if !call.command.flags.has(Flags::KEYSPACE) && call.command.keys.first == 0 {
+            function(call, &mut call.lock())?;
+            return Ok(Flow::Done);
+        }
+        if source.as_local().is_none() {
+            return Err(Fault::Said("ERR this source takes no commands but GET and MGET"));
+        }
+    }
     if call.command.flags.has(Flags::COPY_WILL_DO) {
         let key = call.key(1);
         let mut tier = call.cache().exclusive([key]);

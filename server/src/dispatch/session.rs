@@ -10,6 +10,7 @@ use super::{
 use crate::{
     app::Worker,
     clients::{Client, Moves},
+    read::Watch,
     source::Pinned,
     telemetry::Counters,
 };
@@ -31,6 +32,8 @@ pub struct Session {
     pub(super) multi: Option<Transacting>,
     /// WATCHed keys and the versions that they had (0: absent), without a source.
     pub(super) watched: Vec<(Box<[u8]>, u64)>,
+    /// WATCHed keys, on a source that keeps its entries on this machine.
+    pub(super) watch: Option<Watch>,
     /// On a Redis source, with WATCH and what [`attached`](super::attached) says: everything goes over this connection.
     pub(super) pinned: Option<Box<dyn Pinned>>,
     /// WATCH, until the transaction is over.
@@ -80,6 +83,7 @@ impl Session {
             held: Held::Nothing,
             multi: None,
             watched: Vec::new(),
+            watch: None,
             pinned: None,
             watching: false,
             attached: Attached::default(),
@@ -185,6 +189,7 @@ impl Session {
 
     pub(super) fn unwatch(&mut self) {
         self.watched.clear();
+        self.watch = None;
         let watching = mem::take(&mut self.watching);
         if watching && let Some(pinned) = &self.pinned {
             // Sent when this returns; nobody waits for the reply.

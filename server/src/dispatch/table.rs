@@ -52,11 +52,11 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(numbers::incrby), "Adds a number to an integer";
     "incrbyfloat" 3 [WRITE DENYOOM FAST] (1 1 1) "2.6.0" Tier(numbers::incrbyfloat), "Adds a number to a decimal number";
     "mget" -2 [READONLY FAST] (1 -1 1) "1.0.0" MultiGet, "Returns several values";
-    "mset" -3 [WRITE DENYOOM] (1 -1 2) "1.0.1" Tier(strings::mset), "Stores several values at once";
+    "mset" -3 [WRITE DENYOOM OVERWRITES] (1 -1 2) "1.0.1" Tier(strings::mset), "Stores several values at once";
     "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "1.0.1" Tier(strings::msetnx), "Stores several values unless one of the keys exists";
-    "psetex" 4 [WRITE DENYOOM] (1 1 1) "2.6.0" Tier(strings::psetex), "Stores a value for some milliseconds";
-    "set" -3 [WRITE DENYOOM] (1 1 1) "1.0.0" Tier(strings::set), "Stores a value";
-    "setex" 4 [WRITE DENYOOM] (1 1 1) "2.0.0" Tier(strings::setex), "Stores a value for some seconds";
+    "psetex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.6.0" Tier(strings::psetex), "Stores a value for some milliseconds";
+    "set" -3 [WRITE DENYOOM OVERWRITES] (1 1 1) "1.0.0" Tier(strings::set), "Stores a value";
+    "setex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.0.0" Tier(strings::setex), "Stores a value for some seconds";
     "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(strings::setnx), "Stores a value unless the key exists";
     "setrange" 4 [WRITE DENYOOM] (1 1 1) "2.2.0" Tier(strings::setrange), "Overwrites a part of a value";
     "strlen" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "2.2.0" Tier(strings::strlen), "Returns the length of a value";
@@ -64,8 +64,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
 }
 "generic" {
     "copy" -3 [WRITE DENYOOM] (1 2 1) "6.2.0" Tier(keys::copy), "Copies a value to another key";
-    "del" -2 [WRITE] (1 -1 1) "1.0.0" Tier(keys::del), "Deletes keys";
-    "exists" -2 [READONLY FAST] (1 -1 1) "1.0.0" Tier(keys::exists), "Counts the keys that exist";
+    "del" -2 [WRITE EXISTENCE] (1 -1 1) "1.0.0" Tier(keys::del), "Deletes keys";
+    "exists" -2 [READONLY FAST EXISTENCE] (1 -1 1) "1.0.0" Tier(keys::exists), "Counts the keys that exist";
     "expire" -3 [WRITE FAST] (1 1 1) "1.0.0" Tier(expire::expire), "Sets a lifetime in seconds";
     "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the moment of expiry in Unix seconds";
     "expiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::expiretime), "Returns the moment of expiry in Unix seconds";
@@ -85,10 +85,10 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "rename" 3 [WRITE] (1 2 1) "1.0.0" Tier(keys::rename), "Renames a key";
     "renamenx" 3 [WRITE FAST] (1 2 1) "1.0.0" Tier(keys::renamenx), "Renames a key unless the new name exists";
     "scan" -2 [READONLY KEYSPACE] (0 0 0) "2.8.0" Tier(scan::scan), "Walks through the keys";
-    "touch" -2 [READONLY FAST] (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, as if read";
+    "touch" -2 [READONLY FAST EXISTENCE] (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, as if read";
     "ttl" 2 [READONLY FAST] (1 1 1) "1.0.0" Tier(expire::ttl), "Returns the time left in seconds";
     "type" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "1.0.0" Tier(keys::type_of), "Returns the type of a value";
-    "unlink" -2 [WRITE FAST] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
+    "unlink" -2 [WRITE FAST EXISTENCE] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
     "wait" 3 [] (0 0 0) "3.0.0" Local(server::wait), "Waits for replicas, of which there are none";
 }
 "transactions" {

@@ -1,4 +1,4 @@
-//! What reading one key answers, for the three routes that do: `/v1/kv/{key}`, `/lookup?key=` and `/?key=`.
+//! What reading one key answers, for the four routes that do: `/v1/kv/{key}`, `/lookup?key=`, `/?key=` and `/v0/entity?id=`.
 //!
 //! A hit is worded twice, once as bytes straight into the output ([`Reading::write_hit`], the fast path) and once as a
 //! response for hyper ([`Reading::found`]); the names, order and values of the headers are the same, and hyper adds
@@ -31,6 +31,8 @@ pub(super) enum Reading {
     Lookup,
     /// `/?key=`: text.
     Text,
+    /// `/v0/entity?id=`: bytes.
+    Entity,
 }
 
 /// What is said about an entry besides its value. Times are in whole seconds.
@@ -102,6 +104,14 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 impl Reading {
+    /// The parameter that has the key; [`Kv`](Reading::Kv) has it in the path.
+    pub(super) fn parameter(self) -> &'static str {
+        match self {
+            Reading::Entity => "id",
+            Reading::Kv | Reading::Lookup | Reading::Text => "key",
+        }
+    }
+
     /// Writes a whole response for a hit, from inside the engine's lookup. Gives the value back if it is so large that it
     /// must not be encoded under the shard's lock; nothing is written then.
     #[inline]
@@ -151,9 +161,12 @@ impl Reading {
                 json::write(out, value);
                 out.put(AFTER_FOUND);
             }
-            Reading::Text => {
+            Reading::Text | Reading::Entity => {
                 out.reserve(ROOM + value.len());
-                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8");
+                out.put(match self {
+                    Reading::Entity => b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream",
+                    _ => &b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8"[..],
+                });
                 end_head(out, value.len(), date);
                 put_value(out, &entry.value);
             }
@@ -186,8 +199,8 @@ impl Reading {
                 body.put(AFTER_FOUND);
                 *response.body_mut() = body.finish();
             }
-            Reading::Text => {
-                headers.insert(header::CONTENT_TYPE, TEXT);
+            Reading::Text | Reading::Entity => {
+                headers.insert(header::CONTENT_TYPE, if self == Reading::Entity { OCTETS } else { TEXT });
                 *response.body_mut() = Body::full(value);
             }
         }
@@ -200,12 +213,17 @@ impl Reading {
             Reading::Kv => Problem::new(Kind::KeyNotFound).into_response(),
             Reading::Lookup => lookup_failure(Some(key), StatusCode::NOT_FOUND),
             Reading::Text => text(StatusCode::NOT_FOUND, "Key not found"),
+            Reading::Entity => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::NOT_FOUND;
+                response
+            }
         }
     }
 
     /// The request is wrong, or cannot be answered now. `key` is what was understood of the key.
     pub(super) fn failed(self, key: Option<&[u8]>, problem: Problem) -> Response<Body> {
-        if self == Reading::Kv {
+        if matches!(self, Reading::Kv | Reading::Entity) {
             return problem.into_response();
         }
         // The clients of these routes know no other statuses.

@@ -1,28 +1,35 @@
 //! Response bodies: counted bytes, and values that are written as JSON or base64 while they are sent.
-use crate::proto::http::{json, text::Sink};
+use super::walk::Walk;
+use crate::{
+    proto::http::{json, text::Sink},
+    source::SourceError,
+};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 /// A body in pieces, sent in order. A large value is encoded a window at a time, when there is room to send it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Body {
     /// The first piece, so that a body of one piece needs no queue.
     first: Option<Piece>,
     rest: VecDeque<Piece>,
     /// Bytes left to send; `None` if that would have to be counted through too much.
     left: Option<u64>,
+    /// What comes behind the pieces.
+    walk: Option<Box<Walk>>,
 }
 
 #[derive(Debug)]
 enum Piece {
     Raw(Bytes),
+    /// Handed out as it is.
+    Chunk(Bytes),
     /// The inside of a JSON string.
     Json(Bytes),
     Base64(Bytes),
@@ -48,6 +55,16 @@ impl Body {
         let len = bytes.len();
         body.add(Piece::Raw(bytes), Some(len));
         body
+    }
+
+    /// These pieces; HTTP/1.1 sends each as a chunk of its own.
+    pub(super) fn chunks(chunks: impl Iterator<Item = Bytes>) -> Body {
+        Body { rest: chunks.map(Piece::Chunk).collect(), ..Body::default() }
+    }
+
+    /// The pages of a walk, the first of which has been read.
+    pub(super) fn walking(first: Option<Body>, walk: Walk) -> Body {
+        Body { left: None, walk: Some(Box::new(walk)), ..first.unwrap_or_default() }
     }
 
     fn add(&mut self, piece: Piece, len: Option<usize>) {
@@ -79,6 +96,7 @@ impl Body {
                     }
                     part
                 }
+                Piece::Chunk(bytes) => bytes,
                 Piece::Json(mut value) => {
                     let end = match value.len() {
                         len if len <= WINDOW => len,
@@ -109,7 +127,6 @@ impl Body {
 }
 
 /// Composes a body of text with values in it: small values are encoded at once, large ones when they are sent.
-#[derive(Debug)]
 pub(super) struct Writer {
     text: Vec<u8>,
     body: Body,
@@ -170,10 +187,25 @@ impl Sink for Writer {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    /// The end of a walk that is not complete: the client must see that it is not.
+    type Error = SourceError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.next().map(|bytes| Ok(Frame::data(bytes))))
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, SourceError>>> {
+        loop {
+            if let Some(bytes) = self.next() {
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            let Some(walk) = &mut self.walk else { return Poll::Ready(None) };
+            match ready!(walk.poll_page(cx)) {
+                Ok(Some(page)) => (self.first, self.rest) = (page.first, page.rest),
+                Ok(None) => self.walk = None,
+                Err(error) => {
+                    tracing::warn!(%error, "a walk through the store breaks off");
+                    self.walk = None;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {

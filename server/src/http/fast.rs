@@ -264,9 +264,10 @@ impl Fast<'_> {
             let reading = match path {
                 b"/lookup" => Reading::Lookup,
                 b"/" => Reading::Text,
+                b"/v0/entity" => Reading::Entity,
                 _ => return false,
             };
-            match target::parameter(query, "key") {
+            match target::parameter(query, reading.parameter()) {
                 Some(key) => (reading, target::decode_query(key, &mut self.scratch)),
                 None => return false,
             }

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     net::linger::linger,
     proto::{http::text::Date, output::Output},
+    source::SourceError,
     telemetry::Counters,
 };
 use bytes::{Buf, Bytes};
@@ -267,9 +268,9 @@ struct Answer {
 }
 impl http_body::Body for Answer {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = SourceError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Cx<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Cx<'_>) -> Poll<Option<Result<Frame<Bytes>, SourceError>>> {
         self.work.activity.moved();
         Pin::new(&mut self.body).poll_frame(cx)
     }

@@ -28,8 +28,16 @@ impl Call<'_> {
     }
 
     /// The key in the query; `None` if there is none.
-    fn key_parameter(&self) -> Option<Result<Cow<'_, [u8]>, Problem>> {
-        target::parameter(self.query, "key").map(|raw| decode(raw, target::decode_query))
+    fn key_parameter(&self, name: &str) -> Option<Result<Cow<'_, [u8]>, Problem>> {
+        target::parameter(self.query, name).map(|raw| decode(raw, target::decode_query))
+    }
+
+    /// The same, within the limits of a key.
+    pub(super) fn parameter_key(&self, name: &str) -> Result<Cow<'_, [u8]>, Problem> {
+        let missing = || Problem::of(Kind::BadKey, format!("parameter `{name}` is missing"));
+        let key = self.key_parameter(name).ok_or_else(missing)??;
+        self.check_key(&key)?;
+        Ok(key)
     }
 
     /// Shows an operation to who records them.
@@ -52,7 +60,7 @@ impl Call<'_> {
 
 type Decode = for<'a> fn(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], target::Malformed>;
 
-fn decode(raw: &[u8], decode: Decode) -> Result<Cow<'_, [u8]>, Problem> {
+pub(super) fn decode(raw: &[u8], decode: Decode) -> Result<Cow<'_, [u8]>, Problem> {
     let mut scratch = Vec::new();
     match decode(raw, &mut scratch) {
         Err(target::Malformed) => Err(Problem::of(Kind::BadKey, "a % is not followed by two hexadecimal digits")),
@@ -73,7 +81,8 @@ pub(super) enum Read {
 pub(super) async fn get(call: &Call<'_>, reading: Reading) -> Response<Body> {
     let key = match reading {
         Reading::Kv => call.key(),
-        Reading::Lookup | Reading::Text => match call.key_parameter() {
+        Reading::Entity => call.parameter_key(reading.parameter()),
+        Reading::Lookup | Reading::Text => match call.key_parameter(reading.parameter()) {
             None => Err(Problem::of(Kind::BadKey, "parameter `key` is missing")),
             Some(Ok(key)) if !key.is_empty() => match call.check_key(&key) {
                 Ok(()) => Ok(key),
@@ -92,7 +101,7 @@ pub(super) async fn get(call: &Call<'_>, reading: Reading) -> Response<Body> {
             Ok(preconditions) => preconditions,
             Err(problem) => return problem.into_response(),
         },
-        Reading::Lookup | Reading::Text => Preconditions::default(),
+        Reading::Lookup | Reading::Text | Reading::Entity => Preconditions::default(),
     };
     call.note(Operation::Get, &key);
     match read(call.group, &key, call.now).await {
@@ -145,7 +154,7 @@ pub(super) async fn fetched(group: &Group, key: &[u8], wait: Wait) -> Read {
 /// A read over the rate; the key is echoed where the route's clients expect it.
 pub(super) fn throttled(reading: Reading, query: &[u8], throttled: &Throttled) -> Response<Body> {
     let mut scratch = Vec::new();
-    let key = target::parameter(query, "key").filter(|raw| !raw.is_empty());
+    let key = target::parameter(query, reading.parameter()).filter(|raw| !raw.is_empty());
     let key = key.and_then(|raw| target::decode_query(raw, &mut scratch).ok());
     reading.failed(key, Problem::throttled(throttled))
 }
@@ -223,12 +232,7 @@ impl<'r> Put<'r> {
             let holds = |version: Option<u64>| self.preconditions.of_write(version.map(|version| version ^ instance));
             call.group.put_if(&self.key, value, expiry, holds).await
         };
-        let stored = stored.map_err(|error| match error {
-            // Nobody but the tier can have refused.
-            SourceError::Refused(why) if !call.group.source.reads_through() => Problem::of(Kind::ValueTooLarge, &*why),
-            error => Problem::source(&error),
-        })?;
-        let (status, version) = match stored {
+        let (status, version) = match stored.map_err(|error| refused(call, error))? {
             Stored::Created(version) => (StatusCode::CREATED, version),
             Stored::Replaced(version) => (StatusCode::NO_CONTENT, version),
             Stored::Unmet => return Err(Problem::new(Kind::PreconditionFailed)),
@@ -240,6 +244,27 @@ impl<'r> Put<'r> {
             response.headers_mut().insert(header::ETAG, answer::tag(version, instance));
         }
         Ok(response)
+    }
+}
+
+/// `PUT` and `DELETE` of `/v0/entity`: 201 or 202, whatever was there before.
+pub(super) async fn overwrite(call: &Call<'_>, key: &[u8], value: Option<Bytes>) -> Result<Response<Body>, Problem> {
+    let (operation, status) = match &value {
+        Some(value) => (Operation::Set(value.len()), StatusCode::CREATED),
+        None => (Operation::Del, StatusCode::ACCEPTED),
+    };
+    call.note(operation, key);
+    call.group.overwrite(key, value).await.map_err(|error| refused(call, error))?;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+fn refused(call: &Call<'_>, error: SourceError) -> Problem {
+    match error {
+        // Nobody but the tier can have refused.
+        SourceError::Refused(why) if !call.group.source.reads_through() => Problem::of(Kind::ValueTooLarge, &*why),
+        error => Problem::source(&error),
     }
 }
 

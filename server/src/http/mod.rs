@@ -27,6 +27,7 @@ mod problem;
 mod router;
 #[cfg(test)]
 mod tests;
+mod walk;
 mod watch;
 
 use crate::{

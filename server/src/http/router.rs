@@ -7,6 +7,7 @@ use super::{
     input::{self, Limit},
     keys, kv, mget, observe,
     problem::{Kind, Problem},
+    walk::{self, Wording},
 };
 use crate::{app::Worker, clock, net::throttle::Scope, proto::http::target, read::Group};
 use bytes::Bytes;
@@ -36,8 +37,13 @@ enum Handler {
     Read(Reading),
     Put,
     Delete,
+    /// Of `/v0/entity`.
+    Store,
+    /// Likewise.
+    Remove,
     Mget,
     Keys,
+    Walk(Wording),
     Clear,
     Healthy,
     Ready,
@@ -55,20 +61,26 @@ const fn route(method: Method, pattern: &'static str, on: On, handler: Handler) 
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 22] = [
+pub(super) static ROUTES: [Route; 28] = [
     route(Method::GET, "/v1/kv/{key}", On::Native, Handler::Read(Reading::Kv)),
     route(Method::PUT, "/v1/kv/{key}", On::Native, Handler::Put),
     route(Method::DELETE, "/v1/kv/{key}", On::Native, Handler::Delete),
     route(Method::POST, "/v1/mget", On::Native, Handler::Mget),
     route(Method::GET, "/v1/keys", On::Native, Handler::Keys),
+    route(Method::GET, "/v1/range", On::Native, Handler::Walk(Wording::Lines)),
     route(Method::GET, "/v1/groups/{group}/kv/{key}", On::Native, Handler::Read(Reading::Kv)),
     route(Method::PUT, "/v1/groups/{group}/kv/{key}", On::Native, Handler::Put),
     route(Method::DELETE, "/v1/groups/{group}/kv/{key}", On::Native, Handler::Delete),
     route(Method::POST, "/v1/groups/{group}/mget", On::Native, Handler::Mget),
     route(Method::GET, "/v1/groups/{group}/keys", On::Native, Handler::Keys),
+    route(Method::GET, "/v1/groups/{group}/range", On::Native, Handler::Walk(Wording::Lines)),
     route(Method::DELETE, "/v1/groups/{group}", On::Native, Handler::Clear),
     route(Method::GET, "/lookup", On::Native, Handler::Read(Reading::Lookup)),
     route(Method::GET, "/", On::Native, Handler::Read(Reading::Text)),
+    route(Method::GET, "/v0/entity", On::Native, Handler::Read(Reading::Entity)),
+    route(Method::PUT, "/v0/entity", On::Native, Handler::Store),
+    route(Method::DELETE, "/v0/entity", On::Native, Handler::Remove),
+    route(Method::GET, "/v0/entities", On::Native, Handler::Walk(Wording::Entities)),
     route(Method::GET, "/v1/stats", On::Both, Handler::Stats),
     route(Method::GET, "/metrics", On::Both, Handler::Metrics),
     route(Method::GET, "/healthz", On::Both, Handler::Healthy),
@@ -192,8 +204,14 @@ where
             put.run(&call, input::read(body, value).await?).await
         }
         Handler::Delete => kv::delete(&call).await,
+        Handler::Store => {
+            let key = call.parameter_key("id")?;
+            kv::overwrite(&call, &key, Some(input::read(body, value).await?)).await
+        }
+        Handler::Remove => kv::overwrite(&call, &call.parameter_key("id")?, None).await,
+        Handler::Walk(wording) => walk::walk(&call, wording).await,
         Handler::Mget => mget::mget(&call, input::read(body, small).await?).await,
-        Handler::Keys => keys::page(&call),
+        Handler::Keys => keys::page(&call).await,
         Handler::Clear => Ok(keys::clear(&call)),
         Handler::Healthy => Ok(observe::healthy()),
         Handler::Ready => observe::ready(context),

@@ -11,8 +11,8 @@ const UNKNOWN: u64 = 0;
 impl Group {
     /// Like [`put`](Group::put), if `condition` holds for the version of the entry (`None`: there is no such key).
     ///
-    /// Without a source this is atomic. With one, the key is read through first, and a write of another client that
-    /// reaches the source between that and ours goes unseen.
+    /// Without a source this is atomic, and with one that keeps its entries on this machine. With others, the key is read through
+    /// first, and a write of another client that reaches the source between that and ours goes unseen.
     ///
     /// # Errors
     /// As [`put`](Group::put).
@@ -24,10 +24,11 @@ impl Group {
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
         if self.source.reads_through() {
+            let sole = self.alone(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(Stored::Unmet);
             }
-            return self.put(key, value, expiry).await;
+            return self.put_alone(sole, key, value, expiry).await;
         }
         let (key, now) = (self.cache.key(key), clock::now());
         loop {
@@ -59,10 +60,11 @@ impl Group {
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Option<bool>, SourceError> {
         if self.source.reads_through() {
+            let sole = self.alone(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(None);
             }
-            return self.delete(key).await.map(Some);
+            return self.delete_alone(sole, key).await.map(Some);
         }
         let key = self.cache.key(key);
         let deleted = self.cache.tier().update(key, clock::now(), |entry, _| {

@@ -18,17 +18,25 @@
 //!   their change, in order with its replies, or the loss of that promise, after which nothing counts as fresh
 //!   (`coherence`). Writes and what a client saw at the source itself forget
 //!   the key, and a fenced flight overtakes what took its place, so that no client reads an older value after a newer one.
+//! - On a source that keeps its entries on this machine, whoever writes a key holds it ([`Held`]) until the source has decided and the tier
+//!   agrees: so several can be read, worked out and written as one step (`local`), and conditions hold (`conditional`).
 //! - Replies of commands are kept under the same rules as values, and go with their key (`replies`).
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`write`).
 mod coherence;
 mod conditional;
+mod held;
+mod local;
 mod replies;
 #[cfg(test)]
 mod tests;
+mod watched;
 mod write;
 
 pub use coherence::{Copies, watch};
+pub use held::Held;
+pub use local::Changes;
 pub use replies::Asked;
+pub use watched::Watch;
 pub use write::{Writes, Writing};
 
 use crate::{

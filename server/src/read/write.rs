@@ -1,5 +1,9 @@
 //! Write-through: the source first, then the tier, and never an older value over a newer one.
-use super::{Group, Policy};
+use super::{
+    Group, Policy,
+    held::{Locks, Sole},
+    watched::Watched,
+};
 use crate::{clock, config::Coherence, source::SourceError};
 use bytes::Bytes;
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
@@ -12,6 +16,9 @@ use std::{collections::HashMap, future::Future, rc::Rc};
 #[derive(Debug, Default)]
 pub struct Writes {
     slots: [Mutex<HashMap<u64, UnderWay>>; SLOTS],
+    /// For sources that keep their entries on this machine.
+    pub(super) locks: Locks,
+    pub(super) watched: Watched,
 }
 /// Enough that two cores seldom meet; a write costs a round trip anyway.
 const SLOTS: usize = 16;
@@ -188,8 +195,20 @@ impl Group {
             let stored = self.cache.tier().set(self.cache.key(key), write, clock::now());
             return stored.map_err(too_large);
         }
+        let sole = self.alone(key).await?;
+        self.put_alone(sole, key, value, expiry).await
+    }
+
+    /// The same for who has the key by himself already.
+    pub(super) async fn put_alone(
+        self: &Rc<Self>,
+        sole: Option<Sole>,
+        key: &[u8],
+        value: Bytes,
+        expiry: Option<Millis>,
+    ) -> Result<Stored, SourceError> {
         let key = Bytes::copy_from_slice(key);
-        self.detached(move |group| async move {
+        self.detached(sole, move |group| async move {
             let writing = group.writing(group.cache.key(&key));
             match group.source.put(&key, &value, expiry).await {
                 Ok(replaced) => {
@@ -210,8 +229,14 @@ impl Group {
         if !self.source.reads_through() {
             return Ok(self.cache.tier().delete(self.cache.key(key), clock::now()));
         }
+        let sole = self.alone(key).await?;
+        self.delete_alone(sole, key).await
+    }
+
+    /// The same for who has the key by himself already.
+    pub(super) async fn delete_alone(self: &Rc<Self>, sole: Option<Sole>, key: &[u8]) -> Result<bool, SourceError> {
         let key = Bytes::copy_from_slice(key);
-        self.detached(move |group| async move {
+        self.detached(sole, move |group| async move {
             let writing = group.writing(group.cache.key(&key));
             match group.source.delete(&key).await {
                 Ok(existed) => {
@@ -237,8 +262,9 @@ impl Group {
             });
             return changed.map_err(too_large);
         }
+        let sole = self.alone(key).await?;
         let key = Bytes::copy_from_slice(key);
-        self.detached(move |group| async move {
+        self.detached(sole, move |group| async move {
             let writing = group.writing(group.cache.key(&key));
             match group.source.expire(&key, expiry).await {
                 Ok(true) => {
@@ -259,12 +285,16 @@ impl Group {
     /// registration while the write may still reach the source.
     async fn detached<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
         self: &Rc<Self>,
+        sole: Option<Sole>,
         write: impl FnOnce(Rc<Group>) -> F,
     ) -> Result<R, SourceError> {
-        match tokio::task::spawn_local(write(self.clone())).await {
-            Ok(answer) => answer,
-            Err(_) => Err(SourceError::Lost("write abandoned".into())),
-        }
+        let write = write(self.clone());
+        let task = tokio::task::spawn_local(async {
+            let answer = write.await;
+            drop(sole);
+            answer
+        });
+        self.clone().done(false, task).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! `disk:DIR`: the durable store of this machine ([`store::disk`](crate::store::disk)) as a source.
 //!
 //! A miss crosses to a reader's thread, which finishes the flight itself; a write crosses to the committer and is awaited. What takes
-//! longer than `source-timeout` fails on the core, whatever the disk does.
+//! longer than `source-timeout` fails on the core, whatever the disk does; writes, where they are awaited ([`LocalStore::patience`]).
 use super::{
     Found, Limits, Local, LocalStore, Page, Scan, Source, SourceError, SourceHealth,
     health::{Stand, Standing},
@@ -128,12 +128,12 @@ impl DiskSource {
         }
     }
 
-    async fn write(&self, within: Duration, change: Change) -> Result<bool, SourceError> {
+    /// However long it takes: see [`LocalStore::apply`].
+    async fn write(&self, change: Change) -> Result<bool, SourceError> {
         let answer = self.setup.store.write(change).map_err(write_error)?;
-        match tokio::time::timeout(within, answer).await {
-            Ok(Ok(answer)) => answer.map_err(write_error),
-            Ok(Err(_)) => Err(self.lost("the store was closed")),
-            Err(_) => Err(self.lost(&format!("no answer within {within:?}"))),
+        match answer.await {
+            Ok(answer) => answer.map_err(write_error),
+            Err(_) => Err(self.lost("the store was closed")),
         }
     }
 
@@ -212,15 +212,15 @@ impl Source for DiskSource {
         expiry: Option<Millis>,
     ) -> Local<'a, Result<bool, SourceError>> {
         let change = Change::Put(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value), expiry);
-        Box::pin(self.write(self.setup.limits.timeout, change))
+        Box::pin(self.write(change))
     }
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
         let change = Change::Delete(Bytes::copy_from_slice(key));
-        Box::pin(self.write(self.setup.limits.timeout, change))
+        Box::pin(self.write(change))
     }
     fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
         let change = Change::Expire(Bytes::copy_from_slice(key), expiry);
-        Box::pin(self.write(self.setup.limits.timeout, change))
+        Box::pin(self.write(change))
     }
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {
         let poisoned = self.setup.store.poisoned();
@@ -243,7 +243,7 @@ impl LocalStore for DiskSource {
     fn apply(&self, changes: Vec<(Bytes, Option<Found>)>) -> Local<'_, Result<(), SourceError>> {
         let entries = changes.into_iter().map(|(key, to)| (key, to.map(|Found { value, expiry }| (value, expiry))));
         let change = Change::Apply(entries.collect());
-        Box::pin(async move { self.write(self.setup.limits.timeout, change).await.map(drop) })
+        Box::pin(async move { self.write(change).await.map(drop) })
     }
     fn scan(&self, scan: Scan) -> Local<'_, Result<Page, SourceError>> {
         Box::pin(self.read(self.setup.limits.slow_timeout, move |tree| page(tree, scan)))
@@ -252,7 +252,10 @@ impl LocalStore for DiskSource {
         Box::pin(self.read(self.setup.limits.slow_timeout, Tree::count))
     }
     fn clear(&self) -> Local<'_, Result<(), SourceError>> {
-        Box::pin(async move { self.write(self.setup.limits.slow_timeout, Change::Clear).await.map(drop) })
+        Box::pin(async move { self.write(Change::Clear).await.map(drop) })
+    }
+    fn patience(&self, slow: bool) -> Duration {
+        if slow { self.setup.limits.slow_timeout } else { self.setup.limits.timeout }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a source that keeps its entries on this machine can do besides.
 use super::{Found, Local, SourceError};
 use bytes::Bytes;
-use std::ops::Bound;
+use std::{ops::Bound, time::Duration};
 
 /// Which entries to read, and how many at most.
 #[derive(Debug, Clone)]
@@ -35,7 +35,9 @@ pub struct Page {
 pub trait LocalStore {
     /// The entries of these keys, in their order; expired ones are absent.
     fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> Local<'a, Result<Vec<Option<Found>>, SourceError>>;
-    /// Stores (or with `None` deletes) all of these or, if it fails, none; durable as the source promises.
+    /// Stores (or with `None` deletes) all of these or, if it fails, none; durable as the source promises. However long it takes,
+    /// it returns only when that is decided ([`Lost`](SourceError::Lost): only a restart will tell), as do `clear` and the writes of
+    /// [`Source`](super::Source): a change that comes about after its keys were let go would leave older copies in the tier.
     fn apply(&self, changes: Vec<(Bytes, Option<Found>)>) -> Local<'_, Result<(), SourceError>>;
     /// One page of a range. A walk of several pages sees every key that is there from its begin to its end.
     fn scan(&self, scan: Scan) -> Local<'_, Result<Page, SourceError>>;
@@ -43,4 +45,7 @@ pub trait LocalStore {
     fn count(&self) -> Local<'_, Result<u64, SourceError>>;
     /// Deletes everything.
     fn clear(&self) -> Local<'_, Result<(), SourceError>>;
+    /// How long a client waits for a change before it is told that nobody knows (`source-timeout`); of many entries, `slow`
+    /// (`source-slow-timeout`).
+    fn patience(&self, slow: bool) -> Duration;
 }

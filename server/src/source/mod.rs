@@ -9,6 +9,8 @@
 mod disk;
 pub mod health;
 mod local;
+#[cfg(test)]
+pub(crate) mod memory;
 pub mod none;
 mod redis;
 mod unasked;

@@ -1,5 +1,7 @@
 //! Two redis-servers that are told the same, one directly and one through Larder, must answer the same, byte for byte.
 //!
+//! So must two Larders, one without a source and one with a disk store.
+//!
 //! Three clients send random commands on every type of value, in pipelines of random length, with transactions, in both
 //! protocols. `LARDER_DIFFERENTIAL_SECONDS=600 cargo test -p larder --test differential` tries one seed after another for that
 //! long, from `LARDER_TEST_SEED` on. How fast writes that do not come through Larder are seen is the coherence checker's business.
@@ -110,13 +112,12 @@ fn clip(raw: &[u8]) -> String {
     raw[..raw.len().min(600)].escape_ascii().to_string()
 }
 
-/// One seed's commands.
-fn run(seed: u64, redis: &RedisServer, larder: &Larder) {
+/// One seed's commands, to two servers on these ports; the errors and the transactions among them.
+fn run(seed: u64, known: Known, direct: u16, through: u16) -> (usize, usize) {
     let (mut errors, mut transactions) = (0, 0);
-    let mut generator = Generator { random: Random(seed | 1 << 63), known: known(redis) };
-    let mut clients: Vec<Twins> = (0..3)
-        .map(|_| Twins { direct: Wire::to(redis.port()), through: Wire::to(larder.redis), queued: Vec::new() })
-        .collect();
+    let mut generator = Generator { random: Random(seed | 1 << 63), known };
+    let mut clients: Vec<Twins> =
+        (0..3).map(|_| Twins { direct: Wire::to(direct), through: Wire::to(through), queued: Vec::new() }).collect();
     for twins in &mut clients {
         for wire in [&mut twins.direct, &mut twins.through] {
             wire.say(&[b"FLUSHALL"]);
@@ -180,8 +181,7 @@ fn run(seed: u64, redis: &RedisServer, larder: &Larder) {
             );
         }
     }
-    // Refusals alone would prove little.
-    assert!(errors < COMMANDS / 3 && transactions > COMMANDS / 1000, "{errors} errors, {transactions} transactions");
+    (errors, transactions)
 }
 
 /// What Larder refuses is left aside: a change of protocol and of the database within a transaction.
@@ -220,7 +220,12 @@ fn replies_are_those_of_redis() {
     let start = Instant::now();
     let first = seed.unwrap_or(1);
     for seed in first.. {
-        run(seed, &redis, &larder);
+        let (errors, transactions) = run(seed, known(&redis), redis.port(), larder.redis);
+        // Refusals alone would prove little.
+        assert!(
+            errors < COMMANDS / 3 && transactions > COMMANDS / 1000,
+            "{errors} errors, {transactions} transactions"
+        );
         println!("seed {seed}: {COMMANDS} commands, {:?} in all", start.elapsed());
         let enough = match seconds {
             Some(seconds) => start.elapsed() >= Duration::from_secs(seconds),
@@ -233,4 +238,19 @@ fn replies_are_those_of_redis() {
     let hits = larder.metric("larder_cache_hits_total{group=\"default\"}");
     // Of so many commands few are asked again before their keys change.
     assert!(hits > 400.0, "{hits} replies came from the tier");
+}
+
+#[test]
+fn replies_of_a_store_are_those_of_the_tier() {
+    let redis = RedisServer::start();
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Larder::start(&["--threads", "2"]);
+    let store = Larder::start(&["--threads", "2", "--source", &format!("disk:{}", dir.path().display())]);
+    for seed in 1..=SEEDS {
+        // Most commands are about values that neither has.
+        let (errors, transactions) = run(seed, known(&redis), tier.redis, store.redis);
+        assert!(errors < COMMANDS * 9 / 10 && transactions > 0, "{errors} errors, {transactions} transactions");
+    }
+    let kept = store.client().command(&["DBSIZE"]).int();
+    assert!(kept > 0, "nothing was stored");
 }

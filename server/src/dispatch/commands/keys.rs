@@ -116,12 +116,18 @@ pub(in crate::dispatch) fn dbsize(call: &mut Call<'_>, tier: &mut Tier<'_>) -> A
 
 /// FLUSHALL [ASYNC | SYNC]; FLUSHDB does the same to the one database there is
 pub(in crate::dispatch) fn flush(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
+    flush_options(call)?;
+    tier.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+/// Checks what else FLUSHALL was told.
+pub(in crate::dispatch) fn flush_options(call: &Call<'_>) -> Answer {
     let mut options = call.args.from(1);
     let fine = |option: &[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
     if call.args.len() > 2 || !options.all(fine) {
         return Err(SYNTAX);
     }
-    tier.clear();
-    call.reply.ok();
     Ok(())
 }

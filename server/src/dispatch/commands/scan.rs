@@ -2,7 +2,7 @@
 use crate::{
     dispatch::{
         call::Call,
-        fault::{Answer, CURSOR, SYNTAX, integer},
+        fault::{Answer, CURSOR, Fault, SYNTAX, integer},
         glob,
     },
     proto::{output::Output, resp::Reply},
@@ -16,31 +16,52 @@ const MAX_COUNT: usize = 1 << 20;
 /// Entries that KEYS visits under one lock.
 const STRIDE: usize = 4096;
 
-/// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]
-pub(in crate::dispatch) fn scan(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
-    let cursor = cursor(call.arg(1)).ok_or(CURSOR)?;
-    let mut count = COUNT;
-    let mut pattern = None;
-    let mut of_type = None;
-    let mut parts = call.args.from(2);
-    while let Some(part) = parts.next() {
-        let value = parts.next();
-        match (part.to_ascii_lowercase().as_slice(), value) {
-            (b"count", Some(value)) => {
-                count = match integer(value)? {
-                    ..1 => return Err(SYNTAX),
-                    given => usize::try_from(given).unwrap_or(MAX_COUNT).min(MAX_COUNT),
-                };
+/// What SCAN was asked for.
+#[derive(Debug)]
+pub(in crate::dispatch) struct Walk<'a> {
+    /// Where to go on; 0: from the begin.
+    pub(in crate::dispatch) cursor: u64,
+    /// How many keys to look at.
+    pub(in crate::dispatch) count: usize,
+    pub(in crate::dispatch) pattern: Option<&'a [u8]>,
+    /// Are strings wanted, which is all there are?
+    typed: bool,
+}
+impl<'a> Walk<'a> {
+    /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
+    pub(in crate::dispatch) fn parse(call: &Call<'a>) -> Result<Walk<'a>, Fault> {
+        let cursor = cursor(call.arg(1)).ok_or(CURSOR)?;
+        let mut walk = Walk { cursor, count: COUNT, pattern: None, typed: true };
+        let mut parts = call.args.from(2);
+        while let Some(part) = parts.next() {
+            let value = parts.next();
+            match (part.to_ascii_lowercase().as_slice(), value) {
+                (b"count", Some(value)) => {
+                    walk.count = match integer(value)? {
+                        ..1 => return Err(SYNTAX),
+                        given => usize::try_from(given).unwrap_or(MAX_COUNT).min(MAX_COUNT),
+                    };
+                }
+                (b"match", Some(value)) => walk.pattern = Some(value),
+                (b"type", Some(value)) => walk.typed = value.eq_ignore_ascii_case(b"string"),
+                _ => return Err(SYNTAX),
             }
-            (b"match", Some(value)) => pattern = Some(value),
-            (b"type", Some(value)) => of_type = Some(value),
-            _ => return Err(SYNTAX),
         }
+        Ok(walk)
     }
-    let typed = of_type.is_none_or(|name| name.eq_ignore_ascii_case(b"string"));
+
+    /// Is this key one of those that are wanted?
+    pub(in crate::dispatch) fn takes(&self, key: &[u8]) -> bool {
+        self.typed && self.pattern.is_none_or(|pattern| glob::matches(pattern, key, false))
+    }
+}
+
+/// SCAN
+pub(in crate::dispatch) fn scan(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
+    let walk = Walk::parse(call)?;
     let mut found = Found::default();
-    let next = tier.scan(cursor, count, call.now, |entry| {
-        if typed && pattern.is_none_or(|pattern| glob::matches(pattern, entry.key, false)) {
+    let next = tier.scan(walk.cursor, walk.count, call.now, |entry| {
+        if walk.takes(entry.key) {
             found.push(entry.key);
         }
     });
@@ -93,17 +114,17 @@ pub(in crate::dispatch) fn randomkey(call: &mut Call<'_>, tier: &mut Tier<'_>) -
 
 /// Keys found, of which the number is only known at the end.
 #[derive(Debug, Default)]
-struct Found {
+pub(in crate::dispatch) struct Found {
     keys: Output,
     count: usize,
 }
 impl Found {
-    fn push(&mut self, key: &[u8]) {
+    pub(in crate::dispatch) fn push(&mut self, key: &[u8]) {
         // Bulk strings are the same in both protocols.
         Reply::new(&mut self.keys, false).bulk(key);
         self.count += 1;
     }
-    fn reply(mut self, call: &mut Call<'_>) {
+    pub(in crate::dispatch) fn reply(mut self, call: &mut Call<'_>) {
         call.reply.array(self.count);
         call.reply.output().append(&mut self.keys);
     }

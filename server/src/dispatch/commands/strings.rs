@@ -1,7 +1,10 @@
 //! Values: SET and its relatives, GETEX, GETDEL, APPEND, ranges, MSET.
-use crate::dispatch::{
-    call::Call,
-    fault::{Answer, Fault, OFFSET, SYNTAX, integer},
+use crate::{
+    dispatch::{
+        call::Call,
+        fault::{Answer, Fault, OFFSET, SYNTAX, integer},
+    },
+    proto::resp::Args,
 };
 use larder_engine::{Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
 
@@ -328,6 +331,13 @@ fn store_pairs(call: &Call<'_>, tier: &mut Tier<'_>) -> Answer {
         store(call, tier, key, value, Expiry::Default, Condition::Always)?;
     }
     Ok(())
+}
+
+/// Does this SET, MSET, SETEX or PSETEX leave nothing of what was there, and not ask for it?
+pub(in crate::dispatch) fn overwrites(args: Args<'_>) -> bool {
+    let timed =
+        |option: &[u8]| ["ex", "px", "exat", "pxat"].iter().any(|unit| option.eq_ignore_ascii_case(unit.as_bytes()));
+    !args[0].eq_ignore_ascii_case(b"set") || args.len() == 3 || args.len() == 5 && timed(&args[3])
 }
 
 /// For a command that a source has taken with `+OK`: the value that its key now has, and when it expires there. `None` if

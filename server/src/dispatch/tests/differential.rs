@@ -1,9 +1,11 @@
 //! The same commands to a real redis-server and to us; the replies must be the same, byte for byte.
-use super::support::{Client, Redis, RedisClient, Server};
+use super::support::{Redis, Server, runtime, words};
 use crate::{
     clock,
     proto::resp::{View, parse_i64, view},
+    source::memory::MemoryStore,
 };
+use std::rc::Rc;
 
 /// Random numbers that a seed repeats (xorshift64*).
 struct Random(u64);
@@ -312,15 +314,25 @@ fn expected_difference(args: &[Vec<u8>], theirs: &[u8], ours: &[u8]) -> bool {
         || is(0, "COPY") && args.len() == 5 && ours == b"-ERR DB index is out of range\r\n"
 }
 
+/// Without a source, and with one that keeps its entries on this machine.
+fn servers(args: &[&str]) -> [Server; 2] {
+    [Server::new(args), Server::with_source(args, Rc::new(MemoryStore::default()))]
+}
+
 fn run(seed: u64, steps: usize, resp3: bool) {
-    let redis = Redis::start();
-    let server = Server::new(&["--max-value", "536870912"]);
+    for server in servers(&["--max-value", "536870912"]) {
+        run_on(&server, seed, steps, resp3);
+    }
+}
+fn run_on(server: &Server, seed: u64, steps: usize, resp3: bool) {
+    let (redis, runtime) = (Redis::start(), runtime());
     let (mut theirs, mut ours) = (redis.connect(), server.client());
     let mut random = Random(seed);
     if resp3 {
         theirs.say("HELLO 3");
         ours.say("HELLO 3");
     }
+    let mut ask = |args: &[Vec<u8>]| (theirs.call(args), runtime.block_on(ours.wait(args)));
     let mut history = Vec::new();
     let mut within = false;
     for step in 0..steps {
@@ -339,7 +351,7 @@ fn run(seed: u64, steps: usize, resp3: bool) {
         if args[0] == b"COPY" && args.len() == 5 && parse_i64(&args[4]).is_some_and(|db| (1..16).contains(&db)) {
             continue;
         }
-        let (a, b) = both(&mut theirs, &mut ours, &args);
+        let (a, b) = ask(&args);
         history.push(shown());
         if !same(&args, &a, &b) && !expected_difference(&args, &a, &b) {
             let last = &history[history.len().saturating_sub(12)..];
@@ -357,9 +369,6 @@ fn run(seed: u64, steps: usize, resp3: bool) {
             _ => within,
         };
     }
-}
-fn both(theirs: &mut RedisClient, ours: &mut Client<'_>, args: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
-    (theirs.call(args), ours.call(args))
 }
 
 #[test]
@@ -380,14 +389,17 @@ fn seed(default: u64) -> u64 {
 
 /// Lines of two clients (`1:` and `2:`), run on both servers; every reply must be the same.
 fn script(lines: &[&str]) {
-    let redis = Redis::start();
-    let server = Server::new(&[]);
+    servers(&[]).iter().for_each(|server| script_on(server, lines));
+}
+fn script_on(server: &Server, lines: &[&str]) {
+    let (redis, runtime) = (Redis::start(), runtime());
     let mut theirs = [redis.connect(), redis.connect()];
     let mut ours = [server.client(), server.client()];
     for line in lines {
         let (client, line) = line.split_once(": ").expect("`1: COMMAND`");
         let client = client.parse::<usize>().expect("a number") - 1;
-        let (a, b) = (theirs[client].say(line), ours[client].say(line));
+        let a = theirs[client].say(line);
+        let b = String::from_utf8_lossy(&runtime.block_on(ours[client].wait(&words(line)))).into_owned();
         if line.starts_with("HELLO ") {
             // It names versions and connections.
             assert_eq!(b[..1], a[..1], "{line}");

@@ -4,5 +4,6 @@ mod forwarded;
 mod kept;
 mod relayed;
 mod replies;
+mod stored;
 mod support;
 mod tracked;

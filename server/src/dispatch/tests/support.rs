@@ -4,7 +4,7 @@ use crate::{
     clients::{Clients, Listed, inbox::Backlog, pause::Pause},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Flow, Joined, PubSub, Relayed, Session, Tracking},
+    dispatch::{self, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
     http,
     net::drain::Drain,
     proto::{
@@ -45,7 +45,11 @@ impl Server {
 
     /// Another worker on the same tier, without a source.
     pub(super) fn beside(cache: &Arc<Cache>) -> Server {
-        Server::with(&[], Rc::new(NoneSource), cache.clone())
+        Server::sharing(cache, Rc::new(NoneSource))
+    }
+    /// Another worker on the same tier.
+    pub(super) fn sharing(cache: &Arc<Cache>, source: Rc<dyn Source>) -> Server {
+        Server::with(&[], source, cache.clone())
     }
 
     fn with(args: &[&str], source: Rc<dyn Source>, cache: Arc<Cache>) -> Server {
@@ -70,6 +74,7 @@ impl Server {
             sources: Vec::new(),
             writes: Vec::new(),
             calls: Calls::new(1),
+            cursors: Cursors::default(),
             clients: Arc::new(Clients::new(1, 100)),
             throttle: None,
             pause: Pause::default(),
@@ -103,6 +108,11 @@ impl Server {
             now: None,
         }
     }
+}
+
+/// One core's runtime.
+pub(super) fn runtime() -> tokio::runtime::LocalRuntime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime")
 }
 
 /// A connection of a [`Server`].
@@ -140,6 +150,11 @@ impl Client<'_> {
             std::task::Poll::Pending => panic!("must not wait: {:?}", String::from_utf8_lossy(bytes)),
         }
     }
+    /// Sends a command and returns the raw reply; waits as long as it takes.
+    pub(super) async fn wait(&mut self, args: &[Vec<u8>]) -> Vec<u8> {
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        self.serve(&encode(&args)).await
+    }
     /// Sends words; waits as long as it takes.
     pub(super) async fn ask(&mut self, line: &str) -> String {
         let parts = words(line);
@@ -171,12 +186,12 @@ impl Client<'_> {
                 worker.groups[0].source.fetch(&mut batch);
             }
             if matches!(flow, Flow::Relay(_)) {
-                let mut relayed = Relayed::new(&self.session, None);
+                let mut together = Together::new(worker, &self.session, None);
                 flow = Flow::Alone;
-                if dispatch::join(worker, &mut self.session, &args, now, &mut relayed) == Joined::Yes {
-                    relayed.send(worker, &self.session);
-                    poll_fn(|cx| relayed.poll(cx)).await;
-                    relayed.reply(&mut self.session, &mut out);
+                if dispatch::join(worker, &mut self.session, &args, now, &mut together) == Joined::Yes {
+                    together.send(worker, &self.session);
+                    poll_fn(|cx| together.poll(worker, &mut self.session, cx)).await;
+                    together.reply(&mut self.session, &mut out);
                     flow = Flow::Done;
                 }
             }

@@ -111,6 +111,10 @@ impl<'a> Asked<'a> {
                         // On another connection an invalidation may come before the reply that it is about.
                         return Err(Fault::Said("ERR REDIRECT is not available in front of a cluster"));
                     }
+                    if call.group().source.reads_through() {
+                        // Likewise: what is read was on its way when it was noted.
+                        return Err(Fault::Said("ERR REDIRECT is not available with a disk store: use RESP3"));
+                    }
                     asked.redirect = Some(target(call, parts.next().unwrap_or_default())?);
                 }
                 b"prefix" if parts.len() > 0 => asked.prefixes.extend(parts.next()),
@@ -318,11 +322,14 @@ impl Tracker {
 }
 
 impl Session {
-    /// Changes made through `tier` are this client's, as NOLOOP must know.
+    /// Whose the changes are that it makes, as NOLOOP must know; 0: it does not matter.
+    pub(super) fn actor(&self) -> u64 {
+        if self.tracker.is_some() { self.client.id } else { 0 }
+    }
+
+    /// Changes made through `tier` are this client's.
     pub(super) fn act(&self, tier: &mut Tier<'_>) {
-        if self.tracker.is_some() {
-            tier.act_as(self.client.id);
-        }
+        tier.act_as(self.actor());
     }
 
     /// If the client tracks: it holds copies of what this command read.

@@ -3,4 +3,5 @@ mod fast;
 mod limits;
 mod routes;
 mod source;
+mod store;
 mod support;

@@ -4,14 +4,14 @@
 //! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
 //!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
 //!                          │        its fetches ─────► batch ─ end of `process` ─► source
-//!                          ├─ relay ────────────────► queue, with others: sent at the end of `process` ─► source
+//!                          ├─ relay ────────────────► queue, with others: sent at the end of `process` ─► source, or store
 //!                          └─ alone, behind ─► stops here until everything before it is answered
 //! ```
 use super::{input::Input, spare::Spare};
 use crate::{
     app::Worker,
     clients::Client,
-    dispatch::{self, Flow, Held, Joined, Pending, Relayed, Session},
+    dispatch::{self, Flow, Held, Joined, Pending, Session, Together},
     net::throttle::{Scope, Throttled},
     proto::{
         output::Output,
@@ -67,7 +67,7 @@ struct Waiting {
 }
 enum What {
     Read(Pending),
-    Relayed(Relayed),
+    Together(Together),
 }
 
 /// One client's connection, without the socket.
@@ -226,16 +226,16 @@ impl Conn {
     fn relay(&mut self, worker: &Worker, now: Millis, held: Held) -> Joined {
         let args = self.parser.args(self.input.unread());
         let mut before = None;
-        if let Some(Waiting { what: What::Relayed(relayed), after }) = self.queue.back_mut() {
-            if relayed.is_open() && after.is_empty() {
-                return dispatch::join(worker, &mut self.session, &args, now, relayed);
+        if let Some(Waiting { what: What::Together(together), after }) = self.queue.back_mut() {
+            if together.is_open() && after.is_empty() {
+                return dispatch::join(worker, &mut self.session, &args, now, together);
             }
-            before = Some(relayed.is_slow());
+            before = Some(together.is_slow());
         }
-        let mut relayed = Relayed::new(&self.session, before);
-        let joined = dispatch::join(worker, &mut self.session, &args, now, &mut relayed);
+        let mut together = Together::new(worker, &self.session, before);
+        let joined = dispatch::join(worker, &mut self.session, &args, now, &mut together);
         if joined == Joined::Yes {
-            self.queue.push_back(Waiting { what: What::Relayed(relayed), after: Output::default() });
+            self.queue.push_back(Waiting { what: What::Together(together), after: Output::default() });
             self.session.hold(held);
         }
         joined
@@ -244,9 +244,9 @@ impl Conn {
     /// Sends the commands that this turn has relayed: they are behind what waited before it.
     fn send_relayed(&mut self, worker: &Worker, already: usize) {
         for waiting in self.queue.range_mut(already..) {
-            if let What::Relayed(relayed) = &mut waiting.what {
-                self.held += relayed.bytes();
-                relayed.send(worker, &self.session);
+            if let What::Together(together) = &mut waiting.what {
+                self.held += together.bytes();
+                together.send(worker, &self.session);
             }
         }
     }
@@ -257,12 +257,12 @@ impl Conn {
     }
 
     /// Moves the replies of the reads that have ended, and what comes behind them, to [`Conn::out`]. Ready if there were any.
-    pub fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
         let mut progress = Poll::Pending;
         while let Some(front) = self.queue.front_mut() {
             let ended = match &mut front.what {
                 What::Read(read) => read.poll(cx),
-                What::Relayed(relayed) => relayed.poll(cx),
+                What::Together(together) => together.poll(worker, &mut self.session, cx),
             };
             if ended.is_pending() {
                 break;
@@ -270,9 +270,9 @@ impl Conn {
             let mut done = self.queue.pop_front().expect("its front was just polled");
             match done.what {
                 What::Read(read) => read.reply(&mut self.session, &mut self.out),
-                What::Relayed(relayed) => {
-                    self.held -= relayed.bytes();
-                    relayed.reply(&mut self.session, &mut self.out);
+                What::Together(together) => {
+                    self.held -= together.bytes();
+                    together.reply(&mut self.session, &mut self.out);
                 }
             }
             self.held -= done.after.len();

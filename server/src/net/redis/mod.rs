@@ -200,7 +200,7 @@ impl Loop<'_> {
         };
         if self.conn.is_waiting() {
             self.borrow_output();
-            let progress = self.conn.poll_waiting(cx);
+            let progress = self.conn.poll_waiting(self.worker, cx);
             self.return_output();
             if progress.is_ready() {
                 return Poll::Ready(Ok(Event::Progress));

@@ -1,0 +1,163 @@
+//! Commands on a source that keeps its entries on this machine.
+//!
+//! ```text
+//! commands ─► hold their keys ─► load what they look at ─► run on a scratch tier ─► what changed ─► store, all or nothing ─► memory tier ─► let go, reply
+//!             (read::Held)       (copies, else the store)  (the table's functions)                  (LocalStore::apply)
+//! ```
+//!
+//! So a command's function is the same with and without a source. The commands of one client that come in one pipeline, and
+//! those of a transaction, go this way together: one change of the store for all of them. SCAN and its like ([`keyspace`]) ask the
+//! store itself.
+//!
+//! Invariants:
+//! - Nothing is answered before the store has taken it, as durably as it promises.
+//! - If the store refuses, none of the commands that went together has changed anything, and all of them answer the error.
+mod batch;
+mod cursors;
+mod keyspace;
+
+pub use batch::Batch;
+pub use cursors::Cursors;
+
+use super::{
+    Flow,
+    call::Call,
+    command::{Command, Flags, Run, Transaction},
+    fault::{Answer, Fault},
+    multi::{self, Queue},
+    pending,
+};
+use crate::{
+    proto::resp::Args,
+    read::{Changes, Group, Held},
+    source::{Found, LocalStore, SourceError},
+};
+use batch::{Scratch, wanted};
+use std::{future::poll_fn, rc::Rc};
+
+/// Runs a command that goes alone: what concerns the keyspace, EXEC, WATCH, and what is not answered.
+pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    match call.command.run {
+        Run::Transaction(Transaction::Exec) => return exec(call).await,
+        Run::Transaction(_) => watch(call).await?,
+        Run::MultiGet => mget(call).await?,
+        _ if is_keyspace(call.command) => {
+            let held = match call.command.flags.has(Flags::FLUSH) {
+                true => Some(call.group().hold_all().await?),
+                false => None,
+            };
+            keyspace::run(call, held.as_ref()).await?;
+        }
+        _ => {
+            let mut queue = Queue::default();
+            queue.push(call.command, call.args);
+            let held = hold(call.group(), &queue, &[]).await?;
+            each(call, &queue, &held, |call, scratch| scratch.run(call)).await?;
+        }
+    }
+    Ok(Flow::Done)
+}
+
+pub(super) fn is_keyspace(command: &Command) -> bool {
+    command.flags.has(Flags::KEYSPACE)
+}
+
+/// The group's store.
+fn store(group: &Group) -> Result<&dyn LocalStore, SourceError> {
+    group.source.as_local().ok_or_else(|| SourceError::Unavailable("it keeps no entries here".into()))
+}
+
+/// Holds the keys of all commands and these.
+async fn hold(group: &Group, queue: &Queue, others: &[Box<[u8]>]) -> Result<Rc<Held>, SourceError> {
+    if queue.iter().any(|(command, _)| is_keyspace(command)) {
+        return group.hold_all().await;
+    }
+    let queued = queue.iter().flat_map(|(command, args)| command.keys.of(args));
+    group.hold(queued.chain(others.iter().map(|key| &**key))).await
+}
+
+/// Runs the commands one after the other, `run` each of them, with their keys held; those between two that concern the keyspace change
+/// the store together.
+async fn each(
+    call: &mut Call<'_>,
+    queue: &Queue,
+    held: &Rc<Held>,
+    mut run: impl FnMut(&mut Call<'_>, &mut Scratch) -> Result<Flow, Fault>,
+) -> Result<bool, Fault> {
+    let group = call.group();
+    let mut close = false;
+    let mut commands = queue.iter().peekable();
+    while commands.peek().is_some() {
+        let run_of: Vec<(&'static Command, Args<'_>)> =
+            std::iter::from_fn(|| commands.next_if(|(command, _)| !is_keyspace(command))).collect();
+        let mut scratch = Scratch::load(group, wanted(run_of.iter().copied())).await?;
+        for (command, args) in run_of {
+            let flow = call.nested(command, args, |call| run(call, &mut scratch));
+            close |= matches!(flow, Flow::Close);
+        }
+        let changes = scratch.changes();
+        if !changes.is_empty() {
+            group.commit(held, changes, call.session.actor()).await?;
+        }
+        if let Some((command, args)) = commands.next() {
+            let mut inner = call.within(command, args);
+            let mark = inner.reply.output().mark();
+            if let Err(fault) = keyspace::run(&mut inner, Some(held)).await {
+                inner.reply.output().truncate(mark);
+                inner.fail(&fault);
+            }
+        }
+    }
+    Ok(close)
+}
+
+async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
+    let queue = call.session.multi.take().unwrap_or_default().queue;
+    let watch = call.session.watch.take();
+    call.session.end_transaction();
+    let watched = watch.as_ref().map_or(&[][..], |watch| watch.keys());
+    let held = hold(call.group(), &queue, watched).await?;
+    call.now = crate::clock::now();
+    if watch.is_some_and(|watch| watch.is_broken(call.now)) {
+        call.reply.null_array();
+        return Ok(Flow::Done);
+    }
+    call.reply.array(queue.len());
+    let close = each(call, &queue, &held, |call, scratch| match call.command.run {
+        Run::Local(function) => function(call),
+        Run::Transaction(around) => multi::step(call, around),
+        _ => scratch.run(call),
+    })
+    .await?;
+    Ok(if close { Flow::Close } else { Flow::Done })
+}
+
+/// MGET, of which the tier has not all: nobody writes meanwhile.
+async fn mget(call: &mut Call<'_>) -> Answer {
+    let group = call.group();
+    let _held = group.hold(call.command.keys.of(call.args)).await?;
+    let mut batch = Vec::new();
+    let flow = pending::mget_each(call, &mut batch)?;
+    if !batch.is_empty() {
+        group.source.fetch(&mut batch);
+    }
+    if let Flow::Pending(mut pending) = flow {
+        poll_fn(|cx| pending.poll(cx)).await;
+        pending.reply(call.session, call.reply.output());
+    }
+    Ok(())
+}
+
+/// WATCH
+async fn watch(call: &mut Call<'_>) -> Answer {
+    let group = call.group();
+    let keys: Vec<bytes::Bytes> = call.command.keys.of(call.args).map(bytes::Bytes::copy_from_slice).collect();
+    let _held = group.hold(&keys).await?;
+    let found = group.load(store(group)?, &keys).await?;
+    let watch = call.session.watch.get_or_insert_with(|| group.watch());
+    for (key, found) in keys.iter().zip(found) {
+        watch.add(key, found.as_ref());
+    }
+    call.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Keys that somebody holds while he changes them, on a source that keeps its entries on this machine: what is read, worked out
+//! and written back is then one step for everybody else who writes. Reads wait for nobody.
+use super::{Group, write::Writes};
+use crate::source::SourceError;
+use std::{
+    rc::Rc,
+    sync::{Arc, OnceLock},
+};
+use tokio::sync::Semaphore;
+
+/// So many that writers of different keys seldom meet, even if each waits for the disk.
+const STRIPES: usize = 1024;
+
+/// The locks of a group's keys, by their hash; made when the first is wanted.
+#[derive(Debug, Default)]
+pub(super) struct Locks(OnceLock<Box<[Semaphore]>>);
+impl Locks {
+    fn stripes(&self) -> &[Semaphore] {
+        self.0.get_or_init(|| (0..STRIPES).map(|_| Semaphore::new(1)).collect())
+    }
+}
+
+/// Keys that are held, until it is dropped; on whatever core. Those who wait for a key get it in their order.
+#[derive(Debug)]
+pub struct Held {
+    writes: Arc<Writes>,
+    stripes: Vec<u16>,
+}
+impl Drop for Held {
+    fn drop(&mut self) {
+        let locks = self.writes.locks.stripes();
+        self.stripes.iter().for_each(|stripe| locks[usize::from(*stripe)].add_permits(1));
+    }
+}
+
+/// One key that is held for a write, and is taken for changed when it is let go.
+#[derive(Debug)]
+pub(super) struct Sole {
+    held: Rc<Held>,
+    key: Box<[u8]>,
+}
+impl Drop for Sole {
+    fn drop(&mut self) {
+        self.held.writes.watched.changed([&self.key]);
+    }
+}
+
+impl Group {
+    /// Holds a key that is about to be written, if the source keeps its entries here.
+    ///
+    /// # Errors
+    /// As [`hold`](Group::hold).
+    pub(super) async fn alone(&self, key: &[u8]) -> Result<Option<Sole>, SourceError> {
+        match self.source.as_local() {
+            Some(_) => Ok(Some(Sole { held: self.hold([key]).await?, key: key.into() })),
+            None => Ok(None),
+        }
+    }
+
+    /// Holds keys. Nobody must hold some while he waits for others: take all at once.
+    ///
+    /// # Errors
+    /// `Unavailable` if somebody else has one for longer than clients wait for a write.
+    pub async fn hold(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Rc<Held>, SourceError> {
+        let hash = |key: &[u8]| self.cache.key(key).hash();
+        let mut stripes: Vec<u16> =
+            keys.into_iter().map(|key| (hash(key.as_ref()) >> 20) as u16 % STRIPES as u16).collect();
+        // One order for all: nobody waits in a circle.
+        stripes.sort_unstable();
+        stripes.dedup();
+        self.in_time(false, SourceError::Unavailable, self.hold_stripes(stripes)).await
+    }
+
+    /// Holds all keys there are and could be.
+    ///
+    /// # Errors
+    /// As [`hold`](Group::hold).
+    pub async fn hold_all(&self) -> Result<Rc<Held>, SourceError> {
+        self.in_time(true, SourceError::Unavailable, self.hold_stripes((0..STRIPES as u16).collect())).await
+    }
+
+    async fn hold_stripes(&self, stripes: Vec<u16>) -> Result<Rc<Held>, SourceError> {
+        // Whoever goes away while he waits lets go of what he has so far.
+        let mut held = Held { writes: self.writes.clone(), stripes: Vec::with_capacity(stripes.len()) };
+        for stripe in stripes {
+            let permit = self.writes.locks.stripes()[usize::from(stripe)].acquire().await;
+            permit.expect("nobody closes it").forget();
+            held.stripes.push(stripe);
+        }
+        Ok(Rc::new(held))
+    }
+}

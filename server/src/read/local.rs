@@ -1,0 +1,160 @@
+//! Changes of several keys on a source that keeps its entries on this machine: the store first, then the tier, and all of them
+//! or none. Whoever changes keys [holds](Group::hold) them meanwhile.
+use super::{Group, held::Held};
+use crate::{
+    clock,
+    source::{Found, LocalStore, SourceError},
+};
+use bytes::Bytes;
+use larder_engine::{Condition, Key, Write};
+use std::{future::Future, rc::Rc, sync::Arc};
+use tokio::task::JoinHandle;
+
+/// Keys and what becomes of them (`None`: they are deleted).
+pub type Changes = Vec<(Bytes, Option<Found>)>;
+
+impl Group {
+    /// The entries of keys that are held, in their order; expired ones are absent.
+    ///
+    /// # Errors
+    /// What the source said.
+    pub async fn load(&self, store: &dyn LocalStore, keys: &[Bytes]) -> Result<Vec<Option<Found>>, SourceError> {
+        let mut found: Vec<Option<Found>> = keys.iter().map(|key| self.copy(key)).collect();
+        let lacking: Vec<usize> = (0..keys.len()).filter(|at| found[*at].is_none()).collect();
+        if lacking.is_empty() {
+            return Ok(found);
+        }
+        let asked: Vec<&[u8]> = lacking.iter().map(|at| &*keys[*at]).collect();
+        let answered = store.get_many(&asked).await?;
+        for (at, entry) in lacking.into_iter().zip(answered) {
+            found[at] = entry;
+        }
+        Ok(found)
+    }
+
+    /// The tier's copy, if it expires when the entry does.
+    fn copy(&self, key: &[u8]) -> Option<Found> {
+        if self.policy.ttl.is_some() {
+            return None;
+        }
+        let found = |entry: larder_engine::Entry<'_>| Found { value: entry.value.to_bytes(), expiry: entry.expiry() };
+        self.cache.tier().peek(self.cache.key(key), clock::now(), found)
+    }
+
+    /// Has the source make changes of keys that are held, all or none, and then the tier. They are on their way when this returns,
+    /// whatever becomes of the future. `actor` makes them (0: it does not matter), for who tracks.
+    pub fn commit(
+        self: &Rc<Self>,
+        held: &Rc<Held>,
+        changes: Changes,
+        actor: u64,
+    ) -> impl Future<Output = Result<(), SourceError>> + 'static {
+        let (group, held) = (self.clone(), held.clone());
+        let task = tokio::task::spawn_local(async move {
+            let store = group.source.as_local().ok_or_else(not_local)?;
+            let applied = store.apply(changes.clone()).await;
+            group.settle(&changes, &applied, actor);
+            drop(held);
+            applied
+        });
+        self.clone().done(false, task)
+    }
+
+    /// Waits for a change that goes on by itself, as long as clients wait.
+    pub(super) async fn done<T>(
+        self: Rc<Self>,
+        slow: bool,
+        task: JoinHandle<Result<T, SourceError>>,
+    ) -> Result<T, SourceError> {
+        let done = async { task.await.unwrap_or_else(|_| Err(SourceError::Lost("write abandoned".into()))) };
+        self.in_time(slow, SourceError::Lost, done).await
+    }
+
+    /// What comes of `work`, or `late` if a source that keeps its entries here takes longer than clients wait.
+    pub(super) async fn in_time<T>(
+        &self,
+        slow: bool,
+        late: fn(Arc<str>) -> SourceError,
+        work: impl Future<Output = Result<T, SourceError>>,
+    ) -> Result<T, SourceError> {
+        let Some(store) = self.source.as_local() else { return work.await };
+        let patience = store.patience(slow);
+        match tokio::time::timeout(patience, work).await {
+            Ok(answer) => answer,
+            Err(_) => Err(late(format!("no answer within {patience:?}").into())),
+        }
+    }
+
+    fn settle(&self, changes: &Changes, applied: &Result<(), SourceError>, actor: u64) {
+        let keys = || changes.iter().map(|(key, _)| self.cache.key(key));
+        match applied {
+            Ok(()) => self.take(changes, actor),
+            Err(SourceError::Lost(_)) => keys().for_each(|key| self.cache.invalidate(key)),
+            Err(SourceError::Unavailable(_) | SourceError::Refused(_)) => return,
+        }
+        self.writes.watched.changed(changes.iter().map(|(key, _)| key));
+    }
+
+    /// The tier as the source: nobody sees one change without the others, and no fetch that began before brings anything back.
+    fn take(&self, changes: &Changes, actor: u64) {
+        let now = clock::now();
+        let mut untold: Vec<Key<'_>> = Vec::new();
+        let mut tier = self.cache.exclusive(changes.iter().map(|(key, _)| self.cache.key(key)));
+        tier.act_as(actor);
+        for (key, found) in changes {
+            let key = self.cache.key(key);
+            let copy = found.as_ref().filter(|found| found.expiry.is_none_or(|at| at > now)).map(|found| Write {
+                value: &found.value,
+                expiry: self.policy.cap(found.expiry, now),
+                flags: 0,
+                condition: Condition::Always,
+            });
+            let taken = copy.is_some_and(|copy| tier.set(key, copy, now).is_ok());
+            if !taken && !tier.delete(key, now) {
+                untold.push(key);
+            }
+        }
+        drop(tier);
+        // Clients that track may have copies of what the tier had not.
+        untold.into_iter().for_each(|key| self.cache.invalidate(key));
+    }
+
+    /// Stores a value (or with `None` deletes it) whatever was there before: cheaper than [`put`](Group::put) and
+    /// [`delete`](Group::delete), which have to look.
+    ///
+    /// # Errors
+    /// As [`put`](Group::put).
+    pub async fn overwrite(self: &Rc<Self>, key: &[u8], value: Option<Bytes>) -> Result<(), SourceError> {
+        if self.source.as_local().is_some() {
+            let held = self.hold([key]).await?;
+            let found = value.map(|value| Found { value, expiry: None });
+            return self.commit(&held, vec![(Bytes::copy_from_slice(key), found)], 0).await;
+        }
+        match value {
+            Some(value) => self.put(key, value, None).await.map(drop),
+            None => self.delete(key).await.map(drop),
+        }
+    }
+
+    /// Deletes everything at the source, and what the tier has of it. All keys are held.
+    ///
+    /// # Errors
+    /// What the source said.
+    pub fn clear_source(self: &Rc<Self>, held: &Rc<Held>) -> impl Future<Output = Result<(), SourceError>> + 'static {
+        let (group, held) = (self.clone(), held.clone());
+        let task = tokio::task::spawn_local(async move {
+            let cleared = group.source.as_local().ok_or_else(not_local)?.clear().await;
+            if matches!(cleared, Ok(()) | Err(SourceError::Lost(_))) {
+                group.flushed();
+                group.writes.watched.all_deleted();
+            }
+            drop(held);
+            cleared
+        });
+        self.clone().done(true, task)
+    }
+}
+
+pub(super) fn not_local() -> SourceError {
+    SourceError::Unavailable("it keeps no entries here".into())
+}

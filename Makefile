@@ -13,10 +13,12 @@ FUZZ_SECONDS ?= 60
 # Seconds that `make check-coherence` tries each mode of tracking.
 COHERENCE_SECONDS ?= 60
 
+# Kills of each kind that `make check-crash` makes.
+CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-verify soak check-coherence check-differential FORCE
+.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-verify soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -58,13 +60,16 @@ deny:
 	    echo "deny: not checked. Type: cargo install --locked cargo-deny"; \
 	fi
 
-check-deep: check acceptance docker-check check-coherence check-differential miri fuzz ## The gate and what takes longer: release binary, image, Miri, fuzzing
+check-deep: check acceptance docker-check check-coherence check-differential check-crash miri fuzz ## The gate and what takes longer: release binary, image, Miri, fuzzing
 
 check-coherence: ## The coherence checker for COHERENCE_SECONDS (60)
 	LARDER_COHERENCE_SECONDS=$(COHERENCE_SECONDS) $(CARGO) test --package larder --test coherence checker -- --nocapture
 
 check-differential: ## Random commands to Redis and to Larder before Redis for DIFFERENTIAL_SECONDS (60): the same replies?
 	LARDER_DIFFERENTIAL_SECONDS=$(DIFFERENTIAL_SECONDS) $(CARGO) test --package larder --test differential -- --nocapture
+
+check-crash: ## A disk store killed under load CRASH_KILLS (200) times in each of six ways: is anything acknowledged missing?
+	LARDER_KILLS=$(CRASH_KILLS) $(CARGO) test --package larder --test crash -- --nocapture --test-threads 2 killed power
 
 acceptance: tools ## What Larder promises from outside, on the release binary
 	$(CARGO) build --release --package larder

@@ -18,6 +18,7 @@ mod run;
 mod servers;
 mod soak;
 mod stamp;
+mod store;
 mod trace;
 mod verify;
 mod wire;
@@ -40,6 +41,7 @@ enum Program {
     Bound(bound::Args),
     Server(compare::Args),
     Soak(soak::Args),
+    Store(store::Args),
     Verify(verify::Args),
 }
 
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Program::Bound(args) => bound::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
         Program::Soak(args) => soak::run(&args, out),
+        Program::Store(args) => store::run(&args, out),
         Program::Verify(args) => verify::run(&args, out),
     };
     match result {

@@ -463,7 +463,7 @@ mod tests {
     #[test]
     fn errors_name_what_is_valid() {
         for (text, expected) in [
-            ("", "a source is a URL; sources are none:, redis://"),
+            ("", "a source is a URL; sources are none:, disk:DIR, redis://"),
             ("localhost", "a source is a URL"),
             ("rediz://h", "unknown source rediz:, did you mean redis:? (sources are none:"),
             ("mysql://h", "unknown source mysql: (sources are none:"),

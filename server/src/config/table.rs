@@ -364,7 +364,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Memory { min: MIB },
         default: Computed("a sixteenth of the memory that the process may use, at least 32MiB"),
         per_group: true,
-        example: "256MiB",
+        example: "128MiB",
         help: "Memory for blocks that a disk store has read from its files, in bytes or as a percentage of the memory that the process may use. This memory is not within `max-memory`.",
         ..ROW
     },
@@ -559,7 +559,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Path,
         optional: true,
         example: "/var/lib/larder",
-        help: "Directory for what outlives the process. This version stores nothing there.",
+        help: "Directory for what outlives the process: backups of disk stores (`POST /v1/store/backup`).",
         ..ROW
     },
     Setting {

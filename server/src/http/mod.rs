@@ -14,6 +14,7 @@
 //!   window after `idle-timeout`, for a request's body by its size (`input`).
 //! - No route reads the clock twice or trusts a length before comparing it with its setting.
 mod answer;
+mod backup;
 mod body;
 mod fast;
 mod general;

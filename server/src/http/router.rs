@@ -2,6 +2,7 @@
 use super::{
     Context, Role,
     answer::Reading,
+    backup,
     body::Body,
     input::{self, Limit},
     keys, kv, mget, observe,
@@ -52,6 +53,7 @@ enum Handler {
     LogLevel,
     SetLogLevel,
     Record,
+    Backup,
 }
 
 const fn route(method: Method, pattern: &'static str, on: On, handler: Handler) -> Route {
@@ -59,7 +61,7 @@ const fn route(method: Method, pattern: &'static str, on: On, handler: Handler) 
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 27] = [
+pub(super) static ROUTES: [Route; 28] = [
     route(Method::GET, "/v1/kv/{key}", On::Native, Handler::Read(Reading::Kv)),
     route(Method::PUT, "/v1/kv/{key}", On::Native, Handler::Put),
     route(Method::DELETE, "/v1/kv/{key}", On::Native, Handler::Delete),
@@ -87,6 +89,7 @@ pub(super) static ROUTES: [Route; 27] = [
     route(Method::GET, "/v1/log-level", On::Admin, Handler::LogLevel),
     route(Method::PUT, "/v1/log-level", On::Admin, Handler::SetLogLevel),
     route(Method::POST, "/v1/record", On::Admin, Handler::Record),
+    route(Method::POST, "/v1/store/backup", On::Admin, Handler::Backup),
 ];
 
 impl Route {
@@ -217,6 +220,7 @@ where
         Handler::OpenApi => Ok(observe::openapi()),
         Handler::LogLevel => Ok(observe::log_level(context)),
         Handler::Record => observe::record(context, query),
+        Handler::Backup => backup::backup(context, query).await,
         Handler::SetLogLevel => observe::set_log_level(context, &input::read(body, small).await?),
     }
 }

@@ -12,7 +12,7 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
                 name: "default".to_string(),
                 cache: Stats { hits: 7, entries: 3, ..Stats::default() },
                 source: SourceSnapshot { up: true, fetches: 2, seconds, ..SourceSnapshot::default() },
-                store: None,
+                store: Some(StoreStats { bytes: 9, ..StoreStats::default() }),
             },
             GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
         ],
@@ -58,6 +58,8 @@ fn the_text_follows_the_format() {
     assert_eq!(samples["larder_cache_hits_total{group=\"a\\\"b\\\\c\\nd\"}"], 0.0);
     assert_eq!(samples["larder_source_up{group=\"default\"}"], 1.0);
     assert_eq!(samples["larder_pubsub_subscribed{kind=\"pattern\"}"], 5.0);
+    assert_eq!(samples["larder_store_written_bytes_total{group=\"default\"}"], 9.0);
+    assert!(!samples.keys().any(|name| name.starts_with("larder_store") && name.contains("a\\\"b")), "without a store");
     assert_eq!(samples["larder_build_info{version=\"0.1.0\"}"], 1.0);
     let fetch = "larder_source_fetch_duration_seconds";
     assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.000512\"}}")], 0.0);

@@ -22,6 +22,7 @@ use writers::{Http, Writer};
 struct Server {
     child: Child,
     port: u16,
+    admin: u16,
 }
 impl Server {
     fn start(dir: &Path, args: &[&str], layer: Option<&Layer>) -> Server {
@@ -32,7 +33,7 @@ impl Server {
         let mut command = Command::new(binary());
         let source = format!("disk:{}", dir.display());
         // Nothing is answered from memory, and flushes and compactions take part.
-        let always = ["serve", "--http=127.0.0.1:0", "--redis=off", "--admin=off", "--ttl=1ms", "--threads=2"];
+        let always = ["serve", "--http=127.0.0.1:0", "--redis=off", "--admin=127.0.0.1:0", "--ttl=1ms", "--threads=2"];
         command.env_clear().args(always).args(["--max-memory=8MiB", "--store-write-buffer=1MiB", "--source", &source]);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(layer) = layer {
@@ -46,8 +47,9 @@ impl Server {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());
         }
         let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
-        let address: std::net::SocketAddr = ready["http"][0].as_str().unwrap().parse().unwrap();
-        Ok(Server { child, port: address.port() })
+        let port =
+            |address: &serde_json::Value| address.as_str().unwrap().parse::<std::net::SocketAddr>().unwrap().port();
+        Ok(Server { child, port: port(&ready["http"][0]), admin: port(&ready["admin"]) })
     }
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
         let (status, body) = Http::connect(self.port).unwrap().ask(method, path, body).unwrap();
@@ -396,4 +398,48 @@ fn a_backup_restores_to_the_same_and_damage_in_it_is_named() {
     }
     let (done, text) = larder(&["store", "verify", &copy]);
     assert!(!done && text.contains("is in use by another process"), "{text}");
+}
+
+/// While writers go on: each writer's keys in the backup are as they were together at some one moment.
+#[test]
+fn a_backup_of_a_running_server_is_of_one_moment() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (dir, data, copy) = (scratch.path().join("store"), scratch.path().join("data"), scratch.path().join("copy"));
+    std::fs::create_dir(&data).unwrap();
+    let server = Server::start(&dir, &["--durability=os", "--data-dir", data.to_str().unwrap()], None);
+    let mut writers: Vec<Writer> = (0..4).map(Writer::new).collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ask = |path: &str| Http::connect(server.admin).unwrap().ask("POST", path, b"").unwrap();
+    std::thread::scope(|scope| {
+        for writer in &mut writers {
+            let (port, stop) = (server.port, stop.clone());
+            scope.spawn(move || writer.write(port, &stop));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let (status, body) = ask("/v1/store/backup?name=first.larder");
+        stop.store(true, Relaxed);
+        let told: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert!(status == 200 && told["entries"].as_u64() > Some(0), "{status} {told}");
+    });
+    for (path, expected) in [
+        ("/v1/store/backup?name=first.larder", 503),
+        ("/v1/store/backup?name=../x", 400),
+        ("/v1/store/backup?name=.x", 400),
+        ("/v1/store/backup", 400),
+        ("/v1/store/backup?name=x&group=none", 404),
+    ] {
+        let (status, body) = ask(path);
+        assert_eq!(status, expected, "{path}: {}", String::from_utf8_lossy(&body));
+    }
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 1);
+    let (done, text) =
+        larder(&["store", "restore", data.join("first.larder").to_str().unwrap(), copy.to_str().unwrap()]);
+    assert!(done, "{text}");
+    let server = Server::start(&copy, &[], None);
+    let (mut taken, mut later) = (0, 0);
+    for writer in &mut writers {
+        taken += writer.acknowledged();
+        later += writer.verify(server.port).0;
+    }
+    assert!(later < taken, "{later} of {taken} writes came after the backup");
 }

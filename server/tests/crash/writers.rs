@@ -94,7 +94,7 @@ impl Writer {
         while !stop.load(Relaxed) {
             let key = self.random() % KEYS;
             self.sequence += 1;
-            let state = (self.random() % 4 > 0).then_some(self.sequence);
+            let state = (!self.random().is_multiple_of(4)).then_some(self.sequence);
             self.ops.push((key, state, None));
             let answer = match state {
                 Some(sequence) => http.ask("PUT", &self.path(key), &value(self.id, sequence)),

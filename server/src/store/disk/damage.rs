@@ -83,6 +83,9 @@ impl Report {
             if keyspace.join("current").exists() {
                 self.keyspace(&keyspace, depth)?;
             } else {
+                if !dir.join("db.new").exists() {
+                    return Ok(());
+                }
                 self.notes.push(format!("{}: was interrupted when it was made; it holds nothing", keyspace.display()));
             }
         }
@@ -196,7 +199,7 @@ fn tables(path: &Path, content: &[u8]) -> io::Result<Vec<(u64, u128)>> {
                 let number = u64::from_le_bytes(take(&mut reader)?);
                 let [_kind] = take(&mut reader)?;
                 let hash = u128::from_le_bytes(take(&mut reader)?);
-                let [_sequence @ ..] = take::<8>(&mut reader)?;
+                let _sequence = take::<8>(&mut reader)?;
                 found.push((number, hash));
             }
         }

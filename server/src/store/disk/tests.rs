@@ -1,1 +1,124 @@
-//! The store by itself.
+//! The store by itself: what the source suite and the crash tests do not see.
+use super::*;
+use crate::config::Durability;
+use bytes::Bytes;
+use std::{io::Write as _, time::Duration};
+
+const SETTINGS: StoreSettings = StoreSettings { durability: Durability::Os, ..StoreSettings::DEFAULT };
+
+fn open(dir: &Path, settings: StoreSettings) -> Store {
+    Store::open(dir, settings, Box::new(|_| {})).expect("a store")
+}
+fn key(number: u32) -> Bytes {
+    Bytes::from(format!("key {number:06}"))
+}
+/// Hands all over before it waits for the first.
+fn write_all(store: &Store, changes: impl IntoIterator<Item = Change>) {
+    let answers: Vec<_> = changes.into_iter().map(|change| store.write(change).expect("there is room")).collect();
+    for answer in answers {
+        answer.blocking_recv().expect("an answer").expect("written");
+    }
+}
+
+#[test]
+fn writes_that_wait_share_a_sync() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), StoreSettings { durability: Durability::Always, ..SETTINGS });
+    write_all(&store, (0..2000).map(|number| Change::Put(key(number), Bytes::from_static(b"v"), None)));
+    let StoreStats { writes, batches, syncs, .. } = store.stats();
+    assert!(writes == 2000 && batches < 500 && syncs == batches, "{:?}", store.stats());
+}
+
+#[test]
+fn compaction_drops_what_has_expired_and_brings_nothing_older_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let put = |number, expiry| Change::Put(key(number), Bytes::from_static(b"v"), expiry);
+    let store = open(dir.path(), SETTINGS);
+    write_all(&store, (0..1000).map(|number| put(number, None)));
+    drop(store);
+    // The first versions are in a table of the last level.
+    Offline::open(dir.path(), SETTINGS).expect("a store").compact().expect("compacted");
+    let store = open(dir.path(), SETTINGS);
+    write_all(&store, (0..900).map(|number| put(number, Some(1))));
+    drop(store);
+    let store = Offline::open(dir.path(), SETTINGS).expect("a store");
+    assert_eq!(store.tree().count(), Ok(100), "before");
+    store.compact().expect("compacted");
+    let tables: Vec<u64> = store.tree().tables().iter().map(|(_, bytes)| *bytes).collect();
+    assert_eq!((store.tree().count(), store.tree().stats().expired), (Ok(100), 900));
+    assert!(tables.len() == 1 && tables[0] < 8000, "{tables:?}");
+    assert_eq!(store.tree().get_stored(&key(5)), Ok(None), "not even expired");
+}
+
+#[test]
+fn a_clear_that_was_interrupted_has_not_happened() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), SETTINGS);
+    write_all(&store, [Change::Put(key(1), Bytes::from_static(b"v"), None)]);
+    drop(store);
+    let store = Offline::open(dir.path(), SETTINGS).expect("a store");
+    store.tree().begin_clear(1).expect("the next keyspace");
+    drop(store);
+    for _ in 0..2 {
+        let store = open(dir.path(), SETTINGS);
+        write_all(&store, [Change::Put(key(2), Bytes::from_static(b"v"), None)]);
+        drop(store);
+        let store = Offline::open(dir.path(), SETTINGS).expect("a store");
+        assert_eq!(store.tree().count(), Ok(2));
+    }
+    let store = open(dir.path(), SETTINGS);
+    write_all(&store, [Change::Clear, Change::Put(key(3), Bytes::from_static(b"v"), None)]);
+    drop(store);
+    assert_eq!(Offline::open(dir.path(), SETTINGS).expect("a store").tree().count(), Ok(1));
+}
+
+#[test]
+fn the_memtable_is_flushed_when_it_is_full() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), StoreSettings { write_buffer: 1 << 20, ..SETTINGS });
+    let value = Bytes::from(vec![7; 10_000]);
+    write_all(&store, (0..1000).map(|number| Change::Put(key(number), value.clone(), None)));
+    let begun = std::time::Instant::now();
+    while store.stats().table_bytes == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", store.stats());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A store whose process died in the middle of a write, at each of its bytes; and one that lost a page of what was not synced.
+#[test]
+fn the_end_of_a_journal_is_told_from_damage() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), SETTINGS);
+    let value = Bytes::from(vec![7; 9000]);
+    for number in 0..3 {
+        write_all(&store, [Change::Put(key(number), value.clone(), None)]);
+    }
+    drop(store);
+    let (_, path) = damage::journals(&database(dir.path())).expect("journals").pop().expect("a journal");
+    let whole = std::fs::read(&path).expect("the journal");
+    let batch = whole.len() as u64 / 3;
+    let read = |bytes: &[u8]| {
+        std::fs::File::create(&path).and_then(|mut file| file.write_all(bytes)).expect("written");
+        journal::read(&path).expect("read")
+    };
+    let journal = |end, torn| Ok(journal::Journal { end, torn });
+    assert_eq!(read(&whole), journal(3 * batch, 0));
+    assert_eq!(read(&[&whole[..], &[0; 10_000]].concat()), journal(3 * batch, 0), "preallocated");
+    for cut in [1, 5, 13, 20, 60, 5000, batch as usize - 1] {
+        let at = 2 * batch as usize + cut;
+        let torn = whole[..at].iter().rposition(|byte| *byte != 0).expect("something") + 1 - 2 * batch as usize;
+        assert_eq!(read(&whole[..at]), journal(2 * batch, torn as u64));
+        assert_eq!(read(&[&whole[..at], &[0; 5000]].concat()), journal(2 * batch, torn as u64));
+    }
+    for flipped in [0, 3, 14, 40, 5000] {
+        let mut damaged = whole.clone();
+        damaged[batch as usize + flipped] ^= 4;
+        let error = read(&damaged).expect_err("damage");
+        assert!(error.starts_with(&format!("the batch at byte {batch} is damaged")), "{error}");
+    }
+    let mut lost = whole.clone();
+    lost[12288..16384].fill(0);
+    assert_eq!(read(&lost), journal(batch, 2 * batch), "a page was not written, what follows was");
+    assert!(read(&[&whole[..], &[0; 100], b"x"].concat()).expect_err("damage").contains("where a batch begins"));
+}

@@ -209,18 +209,18 @@ impl Tree {
         self.writes.fetch_add(1, Relaxed);
         batch.commit().map_err(|error| self.error(&error))
     }
+    /// Makes the keyspace of that number.
+    pub(super) fn begin_clear(&self, number: u64) -> Result<Keyspace, String> {
+        self.db.keyspace(&format!("{NAME}{number}"), || self.options.clone()).map_err(|error| self.error(&error))
+    }
     /// Deletes everything, durably. The next keyspace is there before this one goes, and an interrupted clear leaves this one.
     ///
     /// Not fjall's own `clear`, which a flush or compaction under way may undo.
     pub(super) fn clear(&self) -> Result<(), String> {
         let Entries { number, keyspace } = self.entries.read().clone();
         let number = number + 1;
-        let made = || {
-            let next = self.db.keyspace(&format!("{NAME}{number}"), || self.options.clone())?;
-            self.db.delete_keyspace(keyspace)?;
-            Ok(next)
-        };
-        let next = made().map_err(|error| self.error(&error))?;
+        let next = self.begin_clear(number)?;
+        self.db.delete_keyspace(keyspace).map_err(|error| self.error(&error))?;
         *self.entries.write() = Entries { number, keyspace: next };
         Ok(())
     }
@@ -360,7 +360,7 @@ fn describe(error: &fjall::Error) -> String {
     match error {
         Error::Io(error) | Error::Storage(LsmError::Io(error)) => error.to_string(),
         Error::Storage(LsmError::ChecksumMismatch { .. }) => format!("a block is damaged (checksum); {verify}"),
-        Error::Poisoned => "a write, flush or compaction failed earlier".to_string(),
+        Error::Poisoned => "a write, flush or compaction failed (the log says which)".to_string(),
         Error::Locked => "is in use".to_string(),
         Error::InvalidVersion(version) => {
             format!("is of another version of fjall's format ({version:?}), or damaged; {verify}")

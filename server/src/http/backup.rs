@@ -1,0 +1,34 @@
+//! `POST /v1/store/backup?name=NAME[&group=GROUP]`: the entries of a disk store as they are now, in a file of the data directory.
+use super::{
+    Context, answer,
+    body::Body,
+    problem::{Kind, Problem},
+};
+use crate::{proto::http::target, source::SourceError};
+use http::Response;
+
+/// Answers when the file is there and synced: `{"file","entries","bytes"}`. It goes on if the client does not wait.
+pub(super) async fn backup(context: &Context, query: &[u8]) -> Result<Response<Body>, Problem> {
+    let app = &context.worker.app;
+    let group = target::parameter(query, "group").map_or("default".into(), String::from_utf8_lossy);
+    let index = app.settings.groups.iter().position(|settings| settings.name == group);
+    let index = index.ok_or_else(|| Problem::of(Kind::NoSuchGroup, format!("there is no group `{group}`")))?;
+    let bad = |detail: String| Problem::of(Kind::BadParameter, detail);
+    let store = app.sources[index].store();
+    let store = store.ok_or_else(|| bad(format!("the source of group `{group}` is no disk store")))?;
+    let name = target::parameter(query, "name").map_or("".into(), String::from_utf8_lossy);
+    // A plain name: nobody reaches out of the directory, and no backup is in the way of another program's hidden file.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if !name.bytes().all(is_plain) || name.is_empty() || name.starts_with('.') {
+        return Err(bad(format!("`name`: {name:?} is no name of letters, digits, `.`, `_` and `-`")));
+    }
+    let Some(dir) = &app.settings.data_dir else {
+        return Err(bad("there is no directory for backups: set data-dir".to_string()));
+    };
+    let failed = |error: String| Problem::source(&SourceError::Unavailable(error.into()));
+    let file = dir.join(&*name);
+    let copied = store.backup(file.clone()).map_err(failed)?.await;
+    let copied = copied.unwrap_or_else(|_| Err("the backup ended without an answer".to_string())).map_err(failed)?;
+    let told = serde_json::json!({"file": file, "entries": copied.entries, "bytes": copied.bytes});
+    Ok(answer::json(Body::full(told.to_string())))
+}

@@ -650,3 +650,26 @@ fn what_is_out_of_date_is_missed_but_known() {
         lock(cache.mutex(number)).check();
     }
 }
+
+#[test]
+fn a_scratch_cache_goes_by_the_same_keys_and_by_nothing_else() {
+    let cache =
+        Cache::new(Config { max_memory: 1 << 20, max_keys: Some(10), default_ttl: Some(5), ..Config::default() });
+    let scratch = cache.scratch();
+    let names: Vec<[u8; 4]> = (0..1000_u32).map(u32::to_le_bytes).collect();
+    let large = vec![7; 2 << 20];
+    let mut tier = scratch.tier();
+    for name in &names {
+        tier.set(cache.key(name), Write { expiry: Expiry::Default, ..Write::new(name) }, 1).expect("it fits");
+    }
+    tier.set(cache.key(b"large"), Write::new(&large), 1).expect("it fits");
+    assert_eq!(tier.len(), names.len() + 1);
+    for name in &names {
+        assert_eq!(tier.get(cache.key(name), 1000, |entry| entry.value.to_bytes()), Some(name.to_vec().into()));
+    }
+    drop(tier);
+    for number in 0..scratch.shards() {
+        lock(scratch.mutex(number)).check();
+    }
+    assert!(cache.tier().is_empty());
+}

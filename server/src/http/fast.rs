@@ -23,6 +23,7 @@ use crate::{
         output::Output,
     },
     read::{Begun, Fetch},
+    source::SourceError,
     telemetry::Operation,
 };
 use bytes::Bytes;
@@ -39,6 +40,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    task::JoinHandle,
 };
 
 /// Output that is sent before more requests are answered.
@@ -146,6 +148,8 @@ enum Answer {
     Wait(Wait),
     /// Too large to be encoded under the shard's lock.
     Large(Bytes),
+    /// A store is writing.
+    Write(JoinHandle<Result<Response<Body>, Problem>>),
 }
 
 impl Fast<'_> {
@@ -227,13 +231,27 @@ impl Fast<'_> {
             if at == filled {
                 break State::Idle;
             }
-            let (target, len) = match self.heads.front(&input[at..]) {
-                Front::Plain { target, len } if len <= max_head => (target, len),
+            let (target, len, body) = match self.heads.front(&input[at..]) {
+                Front::Plain { target, len } if len <= max_head => (target, len, None),
+                Front::Put { head, len, .. } if head > max_head || len >= INPUT || !self.writes_here() => {
+                    break State::Foreign;
+                }
+                Front::Put { len, .. } if filled - at < len => break State::InHead,
+                Front::Put { target, head, len } => (target, len, Some(&input[at + head..at + len])),
                 Front::Partial if filled - at <= max_head => break State::InHead,
                 Front::Plain { .. } | Front::Partial | Front::Other => break State::Foreign,
             };
+            // Writes of one connection are under way together, but what is read next comes after them, and they after what was read.
+            let writing = self.waiting.last().map(|last| matches!(last.answer, Answer::Write(_)));
+            if writing.is_some_and(|writing| writing != body.is_some()) {
+                break State::Backlog;
+            }
             let waiting = self.waiting.len();
-            if !self.answer(target, (now, begun), date, output) {
+            let taken = match body {
+                Some(body) => self.write(target, body, begun),
+                None => self.answer(target, (now, begun), date, output),
+            };
+            if !taken {
                 break State::Foreign;
             }
             self.answered += u32::from(waiting == self.waiting.len());
@@ -245,6 +263,48 @@ impl Fast<'_> {
         };
         self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits).into());
         at
+    }
+
+    /// Many writes of one connection are worth being under way at once where each waits for a disk.
+    fn writes_here(&self) -> bool {
+        let worker = &self.context.worker;
+        worker.groups[0].source.as_local().is_some() && worker.app.throttle.is_none()
+    }
+
+    /// Begins a plain write to a store; false if it is not well-formed enough.
+    fn write(&mut self, target: &[u8], body: &[u8], begun: Instant) -> bool {
+        let worker = &self.context.worker;
+        let settings = &worker.app.settings;
+        let (is_entity, decoded) = if let Some(key) = target.strip_prefix(b"/v1/kv/") {
+            // A query may have a lifetime.
+            (false, (!key.contains(&b'?')).then(|| target::decode_path(key, &mut self.scratch)))
+        } else if let Some(query) = target.strip_prefix(b"/v0/entity?") {
+            let key = target::parameter(query, Reading::Entity.parameter());
+            (true, key.map(|key| target::decode_query(key, &mut self.scratch)))
+        } else {
+            return false;
+        };
+        let key = match decoded {
+            Some(Ok(key)) if (1..=settings.max_key).contains(&key.len()) => key,
+            _ => return false,
+        };
+        if body.len() > settings.max_value {
+            return false;
+        }
+        worker.app.telemetry.tap.note(worker.id, Operation::Set(body.len()), key);
+        let (group, instance) = (worker.groups[0].clone(), worker.app.instance);
+        let (owned, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body));
+        // Tasks begin in the order in which they were made, and so do the writes.
+        let task = tokio::task::spawn_local(async move {
+            let failed = |error| Problem::source(&error);
+            match is_entity {
+                true => group.overwrite(&owned, Some(value)).await.map(|_| kv::overwritten()).map_err(failed),
+                false => kv::put(group.put(&owned, value, None).await.map_err(failed)?, instance),
+            }
+        });
+        let answer = Answer::Write(task);
+        self.waiting.push(Waiting { reading: Reading::Kv, key: key.into(), answer, begun, after: Output::default() });
+        true
     }
 
     /// Answers a plain request; false if it is not for a hot route, or not well-formed enough for a short answer.
@@ -321,22 +381,35 @@ impl Fast<'_> {
             let read = match answer {
                 Answer::Large(value) => Read::Found(None, value),
                 Answer::Wait(wait) => kv::fetched(&worker.groups[0], &key, wait).await,
+                Answer::Write(task) => {
+                    let lost = |_| Err(Problem::source(&SourceError::Lost("write abandoned".into())));
+                    let response = task.await.unwrap_or_else(lost).unwrap_or_else(Problem::into_response);
+                    self.answered(response, begun, &mut after).await?;
+                    continue;
+                }
             };
             let response = match read {
                 Read::Found(about, value) => reading.found(&key, value, about, worker.app.instance),
                 Read::Absent => reading.absent(&key),
                 Read::Failed(error) => reading.failed(Some(&key), Problem::source(&error)),
             };
-            worker.counters.http_answered(response.status().as_u16());
-            self.send(response).await?;
-            worker.counters.http_seconds.record(begun.elapsed());
-            self.output.append(&mut after);
+            self.answered(response, begun, &mut after).await?;
         }
         self.flush().await?;
         self.watch.allow(match self.state {
             State::InHead => Some(worker.app.settings.header_timeout),
             _ => worker.app.settings.idle_timeout,
         });
+        Ok(())
+    }
+
+    /// Sends an answer that was waited for, and what comes after it.
+    async fn answered(&mut self, response: Response<Body>, begun: Instant, after: &mut Output) -> io::Result<()> {
+        let counters = self.context.worker.counters.clone();
+        counters.http_answered(response.status().as_u16());
+        self.send(response).await?;
+        counters.http_seconds.record(begun.elapsed());
+        self.output.append(after);
         Ok(())
     }
 

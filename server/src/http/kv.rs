@@ -232,32 +232,44 @@ impl<'r> Put<'r> {
             let holds = |version: Option<u64>| self.preconditions.of_write(version.map(|version| version ^ instance));
             call.group.put_if(&self.key, value, expiry, holds).await
         };
-        let (status, version) = match stored.map_err(|error| refused(call, error))? {
-            Stored::Created(version) => (StatusCode::CREATED, version),
-            Stored::Replaced(version) => (StatusCode::NO_CONTENT, version),
-            Stored::Unmet => return Err(Problem::new(Kind::PreconditionFailed)),
-        };
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = status;
-        // 0: the tier keeps no copy, so there is nothing that a tag could be compared with.
-        if version != 0 {
-            response.headers_mut().insert(header::ETAG, answer::tag(version, instance));
-        }
-        Ok(response)
+        put(stored.map_err(|error| refused(call, error))?, instance)
     }
+}
+
+/// What a `PUT` is answered.
+pub(super) fn put(stored: Stored, instance: u64) -> Result<Response<Body>, Problem> {
+    let (status, version) = match stored {
+        Stored::Created(version) => (StatusCode::CREATED, version),
+        Stored::Replaced(version) => (StatusCode::NO_CONTENT, version),
+        Stored::Unmet => return Err(Problem::new(Kind::PreconditionFailed)),
+    };
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    // 0: the tier keeps no copy, so there is nothing that a tag could be compared with.
+    if version != 0 {
+        response.headers_mut().insert(header::ETAG, answer::tag(version, instance));
+    }
+    Ok(response)
 }
 
 /// `PUT` and `DELETE` of `/v0/entity`: 201 or 202, whatever was there before.
 pub(super) async fn overwrite(call: &Call<'_>, key: &[u8], value: Option<Bytes>) -> Result<Response<Body>, Problem> {
-    let (operation, status) = match &value {
-        Some(value) => (Operation::Set(value.len()), StatusCode::CREATED),
-        None => (Operation::Del, StatusCode::ACCEPTED),
+    let (operation, response) = match &value {
+        Some(value) => (Operation::Set(value.len()), overwritten()),
+        None => (Operation::Del, empty(StatusCode::ACCEPTED)),
     };
     call.note(operation, key);
     call.group.overwrite(key, value).await.map_err(|error| refused(call, error))?;
+    Ok(response)
+}
+/// What a `PUT` of `/v0/entity` is answered.
+pub(super) fn overwritten() -> Response<Body> {
+    empty(StatusCode::CREATED)
+}
+fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    Ok(response)
+    response
 }
 
 fn refused(call: &Call<'_>, error: SourceError) -> Problem {

@@ -25,6 +25,9 @@ impl Logs {
     /// events is the one thing that `tracing` keeps per process.
     pub fn start(format: LogFormat, level: LogLevel) -> Logs {
         let (dispatch, logs) = Logs::to(io::stderr, format, level);
+        if log::set_logger(&FromFjall).is_ok() {
+            log::set_max_level(log::LevelFilter::Warn);
+        }
         if tracing::dispatcher::set_global_default(dispatch).is_ok() {
             std::panic::set_hook(Box::new(|info| {
                 // The message is for us: a client sees its connection end, nothing more.
@@ -75,6 +78,24 @@ impl fmt::Debug for Logs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Logs").field(&self.level()).finish()
     }
+}
+
+/// What fjall's own threads say when they fail: it tells nobody else why.
+struct FromFjall;
+impl log::Log for FromFjall {
+    fn enabled(&self, about: &log::Metadata<'_>) -> bool {
+        about.target().starts_with("fjall") || about.target().starts_with("lsm_tree")
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        match record.level() {
+            log::Level::Error => tracing::error!("{}: {}", record.target(), record.args()),
+            _ => tracing::warn!("{}: {}", record.target(), record.args()),
+        }
+    }
+    fn flush(&self) {}
 }
 
 fn filter(level: LogLevel) -> LevelFilter {

@@ -28,6 +28,7 @@ use super::{
     pending,
 };
 use crate::{
+    clock,
     proto::resp::Args,
     read::{Changes, Group, Held},
     source::{Found, LocalStore, SourceError},
@@ -51,8 +52,14 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
         _ => {
             let mut queue = Queue::default();
             queue.push(call.command, call.args);
-            let held = hold(call.group(), &queue, &[]).await?;
-            each(call, &queue, &held, |call, scratch| scratch.run(call)).await?;
+            let group = call.group();
+            let held = hold(group, &queue, &[]).await?;
+            let mut scratch = Scratch::load(group, wanted(queue.iter())).await?;
+            scratch.run(call)?;
+            let changes = scratch.changes();
+            if !changes.is_empty() {
+                group.commit(&held, changes, call.session.actor()).await?;
+            }
         }
     }
     Ok(Flow::Done)
@@ -76,59 +83,47 @@ async fn hold(group: &Group, queue: &Queue, others: &[Box<[u8]>]) -> Result<Rc<H
     group.hold(queued.chain(others.iter().map(|key| &**key))).await
 }
 
-/// Runs the commands one after the other, `run` each of them, with their keys held; those between two that concern the keyspace change
-/// the store together.
-async fn each(
-    call: &mut Call<'_>,
-    queue: &Queue,
-    held: &Rc<Held>,
-    mut run: impl FnMut(&mut Call<'_>, &mut Scratch) -> Result<Flow, Fault>,
-) -> Result<bool, Fault> {
-    let group = call.group();
-    let mut close = false;
-    let mut commands = queue.iter().peekable();
-    while commands.peek().is_some() {
-        let run_of: Vec<(&'static Command, Args<'_>)> =
-            std::iter::from_fn(|| commands.next_if(|(command, _)| !is_keyspace(command))).collect();
-        let mut scratch = Scratch::load(group, wanted(run_of.iter().copied())).await?;
-        for (command, args) in run_of {
-            let flow = call.nested(command, args, |call| run(call, &mut scratch));
-            close |= matches!(flow, Flow::Close);
-        }
-        let changes = scratch.changes();
-        if !changes.is_empty() {
-            group.commit(held, changes, call.session.actor()).await?;
-        }
-        if let Some((command, args)) = commands.next() {
-            let mut inner = call.within(command, args);
-            let mark = inner.reply.output().mark();
-            if let Err(fault) = keyspace::run(&mut inner, Some(held)).await {
-                inner.reply.output().truncate(mark);
-                inner.fail(&fault);
-            }
-        }
-    }
-    Ok(close)
-}
-
 async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     let queue = call.session.multi.take().unwrap_or_default().queue;
     let watch = call.session.watch.take();
     call.session.end_transaction();
+    let group = call.group();
     let watched = watch.as_ref().map_or(&[][..], |watch| watch.keys());
-    let held = hold(call.group(), &queue, watched).await?;
-    call.now = crate::clock::now();
+    let held = hold(group, &queue, watched).await?;
+    call.now = clock::now();
     if watch.is_some_and(|watch| watch.is_broken(call.now)) {
         call.reply.null_array();
         return Ok(Flow::Done);
     }
     call.reply.array(queue.len());
-    let close = each(call, &queue, &held, |call, scratch| match call.command.run {
-        Run::Local(function) => function(call),
-        Run::Transaction(around) => multi::step(call, around),
-        _ => scratch.run(call),
-    })
-    .await?;
+    let mut close = false;
+    let mut commands = queue.iter().peekable();
+    while commands.peek().is_some() {
+        // Those between two that concern the keyspace change the store together.
+        let keyed: Vec<(&'static Command, Args<'_>)> =
+            std::iter::from_fn(|| commands.next_if(|(command, _)| !is_keyspace(command))).collect();
+        let mut scratch = Scratch::load(group, wanted(keyed.iter().copied())).await?;
+        for (command, args) in keyed {
+            let flow = call.nested(command, args, |call| match command.run {
+                Run::Local(function) => function(call),
+                Run::Transaction(around) => multi::step(call, around),
+                _ => scratch.run(call),
+            });
+            close |= matches!(flow, Flow::Close);
+        }
+        let changes = scratch.changes();
+        if !changes.is_empty() {
+            group.commit(&held, changes, call.session.actor()).await?;
+        }
+        if let Some((command, args)) = commands.next() {
+            let mut inner = call.within(command, args);
+            let mark = inner.reply.output().mark();
+            if let Err(fault) = keyspace::run(&mut inner, Some(&held)).await {
+                inner.reply.output().truncate(mark);
+                inner.fail(&fault);
+            }
+        }
+    }
     Ok(if close { Flow::Close } else { Flow::Done })
 }
 

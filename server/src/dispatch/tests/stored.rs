@@ -354,20 +354,24 @@ fn a_client_that_tracks_is_told_of_every_write() {
         client.raw(&encode(&[b"HELLO", b"3"]));
         assert_eq!(client.ask("CLIENT TRACKING ON").await, "+OK\r\n");
         let told = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
-        for write in ["SET k 2", "INCR k", "EXPIRE k 100", "DEL k", "SETNX k 5", "http put"] {
+        // Whether the tier has a copy or not.
+        for (copy, write) in [true, false].into_iter().flat_map(|copy| {
+            ["SET k 2", "INCR k", "EXPIRE k 100", "DEL k", "SETNX k 5", "http put", "http delete"]
+                .map(|write| (copy, write))
+        }) {
             client.ask("GET k").await;
-            // Whether the tier has a copy or not.
-            if write.len() % 2 == 0 {
+            if !copy {
                 group.cache.tier().clear();
                 client.ask("PING").await;
-                client.ask("STRLEN k").await;
+                client.ask("TTL k").await;
             }
             match write {
                 "http put" => drop(group.put(b"k", "3".into(), None).await.expect("it takes it")),
+                "http delete" => drop(group.delete(b"k").await.expect("it takes it")),
                 write => drop(other.ask(write).await),
             }
             let reply = client.ask("PING").await;
-            assert!(reply.contains(told) && reply.ends_with("+PONG\r\n"), "{write}: {reply}");
+            assert!(reply.contains(told) && reply.ends_with("+PONG\r\n"), "{write}, {copy}: {reply}");
         }
         let refused = client.ask("CLIENT TRACKING ON REDIRECT 1").await;
         assert!(refused.starts_with("-ERR REDIRECT is not available"), "{refused}");

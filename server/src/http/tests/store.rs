@@ -307,3 +307,91 @@ fn a_write_that_comes_late_leaves_no_old_copy() {
         assert_eq!(other.get("/v0/entity?id=k").await.text(), "new");
     });
 }
+
+/// Several writes of one connection are under way at once, and everybody is answered as if they had come one after the other.
+#[test]
+fn a_pipeline_of_writes_and_reads_is_in_order() {
+    run(|| async {
+        let store = MemoryStore::default();
+        let server = server(&store);
+        for path in [Path::Any, Path::General] {
+            let mut client = server.connect_to(Role::Native, path).await;
+            let get = |key: &str| format!("GET /v1/kv/{key} HTTP/1.1\r\nHost: h\r\n\r\n");
+            let long = "y".repeat(9000);
+            let steps = [
+                (put("/v1/kv/a", "", "1"), 201, ""),
+                (put("/v1/kv/a", "", "2"), 204, ""),
+                (put("/v0/entity?id=b", "Content-Type: x/y\r\n", "3"), 201, ""),
+                (get("a"), 200, "2"),
+                (get("b"), 200, "3"),
+                (put("/v1/kv/a", "", ""), 204, ""),
+                (put("/v1/kv/long", "", &long), 201, ""),
+                (get("a"), 200, ""),
+                (get("long"), 200, &long),
+                (put("/v1/kv/c?ttl=1h", "", "4"), 201, ""),
+                (put("/v1/kv/d", "If-None-Match: *\r\n", "5"), 201, ""),
+                (put("/v1/kv/d", "If-None-Match: *\r\n", "6"), 412, ""),
+                (get("d"), 200, "5"),
+                (delete("/v1/kv/a", ""), 204, ""),
+                (delete("/v1/kv/b", ""), 204, ""),
+                (delete("/v1/kv/c", ""), 204, ""),
+                (delete("/v1/kv/d", ""), 204, ""),
+                (delete("/v1/kv/long", ""), 204, ""),
+                (get("a"), 404, ""),
+            ];
+            client.write(steps.iter().map(|(request, ..)| request.as_str()).collect::<String>()).await;
+            for (request, status, body) in &steps {
+                let reply = client.reply(false).await;
+                assert_eq!(reply.status, *status, "{request}");
+                assert!(reply.status != 200 || reply.text() == *body, "{request}");
+            }
+            // However the bytes arrive.
+            let request = put("/v1/kv/s", "", "value");
+            for at in 1..request.len() {
+                client.write(&request[..at]).await;
+                for _ in 0..8 {
+                    tokio::task::yield_now().await;
+                }
+                let reply = client.send(&request[at..]).await;
+                assert_eq!(reply.status, if at == 1 { 201 } else { 204 }, "split at {at}");
+            }
+            assert_eq!(client.send(delete("/v1/kv/s", "")).await.status, 204);
+        }
+    });
+}
+
+#[test]
+fn a_write_says_the_same_on_both_paths() {
+    run(|| async {
+        let server = server(&MemoryStore::default());
+        for request in [
+            put("/v1/kv/a%2Fb", "", "new"),
+            put("/v1/kv/a%2Fb", "", "again"),
+            put("/v0/entity?id=e", "", "x"),
+            put("/v1/kv/", "", "x"),
+            put("/v1/kv/%4", "", "x"),
+            put("/v0/entity?id=", "", "x"),
+            put("/v0/entity", "", "x"),
+            put("/v1/kv/k?ttl=soon", "", "x"),
+            put("/nowhere", "", "x"),
+        ] {
+            let mut fast = server.connect().await.send(&request).await.timeless();
+            server.connect().await.send(delete("/v1/kv/a%2Fb", "")).await;
+            if request.contains("again") {
+                server.connect().await.send(put("/v1/kv/a%2Fb", "", "old")).await;
+                fast = server.connect().await.send(&request).await.timeless();
+                server.connect().await.send(delete("/v1/kv/a%2Fb", "")).await;
+                server.connect().await.send(put("/v1/kv/a%2Fb", "", "old")).await;
+            }
+            let general = server.connect_to(Role::Native, Path::General).await.send(&request).await.timeless();
+            // Each write gets a version of its own.
+            let plain =
+                |head: &str| head.lines().filter(|line| !line.starts_with("etag")).collect::<Vec<_>>().join("\n");
+            assert_eq!(
+                (fast.status, plain(&fast.head), fast.text()),
+                (general.status, plain(&general.head), general.text()),
+                "{request}"
+            );
+        }
+    });
+}

@@ -12,6 +12,15 @@ pub enum Front<'b> {
         /// Bytes of the request, up to the next one.
         len: usize,
     },
+    /// The same of a `PUT` with a body of known length, which may not be there yet.
+    Put {
+        /// As above.
+        target: &'b [u8],
+        /// Bytes of the head: where the body begins.
+        head: usize,
+        /// Bytes of the request, with its body.
+        len: usize,
+    },
     /// Anything else: the general server's business.
     Other,
 }
@@ -30,13 +39,17 @@ const LONGEST_KEPT: usize = 1024;
 /// More headers than this are the general server's business.
 const MOST_HEADERS: usize = 32;
 const METHOD: &[u8] = b"GET ";
+const PUT: &[u8] = b"PUT ";
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
 
 impl Heads {
     /// Looks at the front of `input`.
     pub fn front<'b>(&mut self, input: &'b [u8]) -> Front<'b> {
-        let Some(rest) = input.strip_prefix(METHOD) else {
-            return if METHOD.starts_with(input) { Front::Partial } else { Front::Other };
+        let (is_get, rest) = match (input.strip_prefix(METHOD), input.strip_prefix(PUT)) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            _ if METHOD.starts_with(input) || PUT.starts_with(input) => return Front::Partial,
+            _ => return Front::Other,
         };
         let Some(end) = rest.iter().position(|&b| !PLAIN_TARGET[usize::from(b)]) else {
             return Front::Partial;
@@ -49,12 +62,19 @@ impl Heads {
             return if VERSION.starts_with(rest) { Front::Partial } else { Front::Other };
         };
         let before_headers = input.len() - headers.len();
-        if !self.harmless.is_empty() && headers.starts_with(&self.harmless) {
+        if is_get && !self.harmless.is_empty() && headers.starts_with(&self.harmless) {
             return Front::Plain { target, len: before_headers + self.harmless.len() };
         }
         let mut parsed = [httparse::EMPTY_HEADER; MOST_HEADERS];
         match httparse::parse_headers(headers, &mut parsed) {
             Ok(httparse::Status::Partial) => Front::Partial,
+            Ok(httparse::Status::Complete((len, parsed))) if !is_get => match body(parsed) {
+                Some(body) => {
+                    let head = before_headers + len;
+                    Front::Put { target, head, len: head.saturating_add(body) }
+                }
+                None => Front::Other,
+            },
             Ok(httparse::Status::Complete((len, parsed))) if parsed.iter().all(is_harmless) => {
                 if len <= LONGEST_KEPT {
                     self.harmless.clear();
@@ -79,6 +99,17 @@ const PLAIN_TARGET: [bool; 256] = {
     }
     plain
 };
+
+/// The length of the body, if there is one of known length and nothing else among the headers that changes the answer.
+fn body(headers: &[httparse::Header<'_>]) -> Option<usize> {
+    let is_length = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("content-length");
+    let mut lengths = headers.iter().filter(is_length);
+    let text = std::str::from_utf8(lengths.next()?.value).ok()?;
+    let is_number = text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_plain =
+        is_number && lengths.next().is_none() && headers.iter().all(|header| is_length(&header) || is_harmless(header));
+    is_plain.then(|| text.parse().ok()).flatten()
+}
 
 /// Headers that no route looks at, and `Connection: keep-alive`.
 fn is_harmless(header: &httparse::Header<'_>) -> bool {
@@ -130,6 +161,35 @@ mod tests {
         assert_eq!(front(curl), Front::Plain { target: b"/v1/kv/a%20b?c", len: curl.len() });
         let bare = b"GET / HTTP/1.1\r\n\r\nGET";
         assert_eq!(front(bare), Front::Plain { target: b"/", len: bare.len() - 3 });
+    }
+
+    #[test]
+    fn puts_of_known_length_are_recognised() {
+        let head = b"PUT /v1/kv/a HTTP/1.1\r\nhost: h\r\nContent-Length: 12\r\ncontent-type: text/plain\r\n\r\n";
+        let len = head.len();
+        assert_eq!(front(head), Front::Put { target: b"/v1/kv/a", head: len, len: len + 12 });
+        for cut in 0..len {
+            assert_eq!(front(&head[..cut]), Front::Partial, "{cut}");
+        }
+        for other in [
+            "",
+            "content-length: 1\r\ncontent-length: 1\r\n",
+            "content-length: -1\r\n",
+            "content-length: \r\nx: y\r\n",
+            "content-length: 1234567890\r\n",
+            "content-length: 1\r\ntransfer-encoding: chunked\r\n",
+            "content-length: 1\r\nexpect: 100-continue\r\n",
+            "content-length: 1\r\nif-match: *\r\n",
+            "content-length: 1\r\ncontent-encoding: gzip\r\n",
+            "content-length: 1\r\nconnection: close\r\n",
+        ] {
+            let request = format!("PUT /v1/kv/a HTTP/1.1\r\nhost: h\r\n{other}\r\n");
+            assert_eq!(front(request.as_bytes()), Front::Other, "{other}");
+        }
+        // The headers of a GET are remembered, those of a PUT are another matter.
+        let mut heads = Heads::default();
+        heads.front(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+        assert_eq!(heads.front(b"PUT / HTTP/1.1\r\nhost: h\r\n\r\n"), Front::Other);
     }
 
     #[test]

@@ -83,6 +83,9 @@ impl Report {
             if keyspace.join("current").exists() {
                 self.keyspace(&keyspace, depth)?;
             } else {
+                if !dir.join("db.new").exists() {
+                    return Ok(());
+                }
                 self.notes.push(format!("{}: was interrupted when it was made; it holds nothing", keyspace.display()));
             }
         }

@@ -360,7 +360,7 @@ fn describe(error: &fjall::Error) -> String {
     match error {
         Error::Io(error) | Error::Storage(LsmError::Io(error)) => error.to_string(),
         Error::Storage(LsmError::ChecksumMismatch { .. }) => format!("a block is damaged (checksum); {verify}"),
-        Error::Poisoned => "a write, flush or compaction failed earlier".to_string(),
+        Error::Poisoned => "a write, flush or compaction failed (the log says which)".to_string(),
         Error::Locked => "is in use".to_string(),
         Error::InvalidVersion(version) => {
             format!("is of another version of fjall's format ({version:?}), or damaged; {verify}")

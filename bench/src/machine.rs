@@ -32,6 +32,31 @@ impl Process {
         Ok(pages * rustix::param::page_size() as u64)
     }
 
+    /// It and all processes that come from it. A process that ends meanwhile is left out.
+    pub(crate) fn family(self) -> Vec<Process> {
+        let mut family = vec![self];
+        let mut next = 0;
+        while let Some(&parent) = family.get(next) {
+            next += 1;
+            let id = match parent {
+                Process::Own => std::process::id(),
+                Process::Id(id) => id,
+            };
+            // Of the first thread only: it is the one from which the servers here start processes.
+            let children = parent.read(&format!("task/{id}/children")).unwrap_or_default();
+            family.extend(children.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(Process::Id));
+        }
+        family
+    }
+
+    /// Proportional set size in bytes: resident memory, of which shared pages count in parts (`smaps_rollup`).
+    pub(crate) fn proportional_bytes(self) -> anyhow::Result<u64> {
+        let rollup = self.read("smaps_rollup")?;
+        let kibibytes: Option<u64> =
+            rollup.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+        Ok(kibibytes.with_context(|| format!("smaps_rollup reads {rollup:?}"))? * 1024)
+    }
+
     /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15; resolution 10 ms).
     pub(crate) fn cpu_time(self) -> anyhow::Result<Duration> {
         parse_cpu_time(&self.read("stat")?, 14)
@@ -110,7 +135,25 @@ mod tests {
     #[test]
     fn own_process_is_visible() {
         assert!(Process::Own.resident_bytes().expect("statm") > 100_000);
+        assert!(Process::Own.proportional_bytes().expect("smaps_rollup") > 100_000);
         Process::Own.cpu_time().expect("stat");
+    }
+
+    #[test]
+    fn a_family_has_grandchildren() {
+        let script = "sleep 60 & echo $! >&2; wait";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("sh -c '{script}' & wait")]).stderr(std::process::Stdio::piped());
+        let mut shell = shell.spawn().expect("a shell");
+        let mut line = String::new();
+        let stderr = shell.stderr.take().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).expect("a line");
+        let sleep: u32 = line.trim().parse().expect("a process");
+        let family = Process::Id(shell.id()).family();
+        assert!(matches!(family[..], [_, Process::Id(_), Process::Id(last)] if last == sleep), "{family:?}");
+        let sleep = rustix::process::Pid::from_raw(sleep as i32).expect("a process");
+        rustix::process::kill_process(sleep, rustix::process::Signal::KILL).expect("it is there");
+        shell.wait().expect("ends with its children");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod page;
 mod record;
 mod replay;
 mod report;
+mod rivals;
 mod run;
 mod servers;
 mod soak;
@@ -39,6 +40,7 @@ enum Program {
     Engine(engine::Args),
     Bound(bound::Args),
     Server(compare::Args),
+    Rivals(rivals::Args),
     Soak(soak::Args),
     Verify(verify::Args),
 }
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Program::Engine(args) => engine::run(&args, out),
         Program::Bound(args) => bound::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
+        Program::Rivals(args) => rivals::run(&args),
         Program::Soak(args) => soak::run(&args, out),
         Program::Verify(args) => verify::run(&args, out),
     };

@@ -1,0 +1,587 @@
+//! The page: Markdown and charts from the raw data.
+use super::{
+    cells::{BASE, Cell, Cells, Key, Spread},
+    charts::{self, size_name},
+    record::{Load, Memory, Record, Section, Setting},
+};
+use crate::page::chart::plain;
+use anyhow::Context;
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// Writes the page and, into the folder of the same name, its charts.
+pub(super) fn write(file: &Path, records: &[Record]) -> anyhow::Result<()> {
+    let folder = file.with_extension("");
+    let name = folder.file_name().context("the page has no name")?.to_string_lossy().into_owned();
+    let page = Page::of(records, &name)?;
+    // No chart of another run may stay.
+    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "svg") {
+            fs::remove_file(path)?;
+        }
+    }
+    for (name, chart) in &page.charts {
+        fs::write(folder.join(name), chart)?;
+    }
+    fs::write(file, page.text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// A page as it is made.
+pub(super) struct Page<'a> {
+    pub(super) text: String,
+    /// File name and content.
+    pub(super) charts: Vec<(String, String)>,
+    folder: &'a str,
+    cells: Cells,
+}
+
+/// A figure of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Figure {
+    Cpu,
+    Rate,
+    P50,
+    P99,
+    P999,
+    Max,
+}
+
+impl Figure {
+    fn of(self, cell: &Cell) -> Spread {
+        match self {
+            Figure::Cpu => cell.cpu_us,
+            Figure::Rate => cell.per_second,
+            Figure::P50 => cell.p50_ms,
+            Figure::P99 => cell.p99_ms,
+            Figure::P999 => cell.p999_ms,
+            Figure::Max => cell.max_ms,
+        }
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            Figure::Cpu => format!("{value:.2}"),
+            Figure::Rate => plain(value),
+            _ => milliseconds(value),
+        }
+    }
+}
+
+impl<'a> Page<'a> {
+    /// The page of these records; its charts will be in `folder`.
+    pub(super) fn of(records: &[Record], folder: &'a str) -> anyhow::Result<Page<'a>> {
+        let setting =
+            records.iter().find_map(|record| if let Record::Setting(setting) = record { Some(setting) } else { None });
+        let setting = setting.context("the raw data do not say what was measured on")?;
+        let mut page = Page { text: String::new(), charts: Vec::new(), folder, cells: Cells::of(records) };
+        page.head(setting);
+        page.behind();
+        page.http();
+        page.commands();
+        page.latency();
+        page.memory();
+        page.lookup();
+        page.items();
+        page.gaps(records);
+        page.method(setting, records);
+        Ok(page)
+    }
+
+    fn line(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
+        let row = |cells: &[String]| format!("| {} |", cells.join(" | "));
+        self.line(&row(head));
+        self.line(&format!("|---|{}", "---:|".repeat(head.len() - 1)));
+        rows.iter().for_each(|cells| self.line(&row(cells)));
+        self.line("");
+    }
+
+    fn details(&mut self, summary: &str, inside: impl FnOnce(&mut Page<'a>)) {
+        self.line(&format!("<details><summary>{summary}</summary>\n"));
+        inside(self);
+        self.line("</details>\n");
+    }
+
+    fn chart(&mut self, name: &str, title: &str, chart: Option<String>) {
+        if let Some(chart) = chart {
+            self.line(&format!("![{title}]({}/{name}.svg)\n", self.folder));
+            self.charts.push((format!("{name}.svg"), chart));
+        }
+    }
+
+    fn head(&mut self, setting: &Setting) {
+        let Setting { date, commit, seconds, runs, .. } = setting;
+        self.line("# Benchmarks\n");
+        self.line("<!-- Made by `larder-bench rivals` from raw.jsonl: do not edit. -->\n");
+        self.line(&format!(
+            "Larder beside the servers that it is compared with, on one machine, {date}, commit `{commit}`. Each figure is the median of {runs} \
+             runs of {seconds} s. [Raw data]({}/raw.jsonl), [method](#method).\n",
+            self.folder
+        ));
+        if setting.quick {
+            self.line("**A quick run: too short to say anything.**\n");
+        }
+        self.line(
+            "Read the ratios: **larder = 1**. CPU 2 is twice Larder's CPU time for a request; throughput 0.5 is half of Larder's. All servers of a table were loaded in turn \
+             within the same minute, each on the same core, so what disturbs the machine disturbs all. Absolute times prove nothing on a noisy machine; they stand in second place, with \
+             the range of the runs.\n",
+        );
+        self.line(
+            "† the generator was the bottleneck: the throughput is the generator's, the CPU time is the server's. *failed*: an answer was wrong or missing \
+             ([below](#not-measured)).\n",
+        );
+    }
+
+    /// Every cell in which another server did better, beyond the spread of the runs.
+    fn behind(&mut self) {
+        let mut lines = Vec::new();
+        for key in self.cells.keys() {
+            let Some(base) = self.good(key, BASE) else { continue };
+            let better = |figure: Figure, more: bool| {
+                let beats =
+                    |other: Spread, base: Spread| if more { other.low > base.high } else { other.high < base.low };
+                let others = self.cells.at(key).iter().filter(|(name, cell)| name != BASE && cell.errors.is_empty());
+                let ratio = |cell: &Cell| figure.of(cell).median / figure.of(base).median;
+                let named = others.filter(|(_, cell)| beats(figure.of(cell), figure.of(base)));
+                named.map(|(name, cell)| format!("{name} ({:.2})", ratio(cell))).collect::<Vec<_>>()
+            };
+            let figures = match (key.open, key.section) {
+                (true, _) => vec![("p99", better(Figure::P99, false))],
+                (false, Section::Latency) => vec![],
+                (false, _) => vec![("CPU", better(Figure::Cpu, false)), ("throughput", better(Figure::Rate, true))],
+            };
+            for (what, servers) in figures.into_iter().filter(|(_, servers)| !servers.is_empty()) {
+                lines.push(format!("- {}: {what}: {}", describe(key), servers.join(", ")));
+            }
+        }
+        for size in self.sizes() {
+            let Some(base) = self.bytes(BASE, size) else { continue };
+            for server in self.memory_servers() {
+                if let Some(bytes) = self.bytes(&server, size).filter(|bytes| *bytes < base) {
+                    lines.push(format!(
+                        "- memory per entry, values of {}: {server} ({:.2})",
+                        size_name(size),
+                        bytes / base
+                    ));
+                }
+            }
+        }
+        self.line("## Where Larder is behind\n");
+        self.line("All cells in which another server was better in every run than Larder in any (memory: was measured once).\n");
+        match lines.is_empty() {
+            true => self.line("None.\n"),
+            false => lines.iter().for_each(|line| self.line(line)),
+        }
+        self.line("");
+    }
+
+    /// A cell without errors.
+    fn good(&self, key: Key, server: &str) -> Option<&Cell> {
+        self.cells.cell(key, server).filter(|cell| cell.errors.is_empty())
+    }
+
+    /// A figure as a multiple of Larder's.
+    fn ratio(&self, key: Key, server: &str, figure: Figure) -> String {
+        let Some(cell) = self.cells.cell(key, server) else { return "–".to_owned() };
+        if !cell.errors.is_empty() {
+            return "*failed*".to_owned();
+        }
+        let Some(base) = self.good(key, BASE) else { return "–".to_owned() };
+        let ratio = figure.of(cell).median / figure.of(base).median;
+        let mark = if figure == Figure::Rate && (cell.saturated || base.saturated) { "†" } else { "" };
+        if ratio.is_finite() { format!("{ratio:.2}{mark}") } else { "–".to_owned() }
+    }
+
+    fn absolute(&self, key: Key, server: &str, figure: Figure) -> String {
+        match self.cells.cell(key, server) {
+            None => "–".to_owned(),
+            Some(cell) if !cell.errors.is_empty() => "*failed*".to_owned(),
+            Some(cell) => {
+                let Spread { median, low, high } = figure.of(cell);
+                format!("{} ({}–{})", figure.show(median), figure.show(low), figure.show(high))
+            }
+        }
+    }
+
+    fn http(&mut self) {
+        let key = |load| Key { section: Section::Http, load, pipeline: 1, connections: 50, open: false };
+        let loads = [
+            (
+                Load::HttpHit,
+                "GET, hit",
+                "A value of 64 bytes, out of 1,000. GET of Larder's `/v1/kv/{key}`; nginx with a file, or with the answer of a backend in its cache; varnish likewise.",
+            ),
+            (Load::LookupHit, "`/lookup`, hit", "The value in JSON; nginx serves the same bytes as files."),
+            (
+                Load::HttpMiss,
+                "GET, miss",
+                "Each request must fetch from behind: Larder from redis-server (it may keep one key), the others from a static nginx (a path that was never asked for; stored, and thrown out later).",
+            ),
+            (Load::NotFound, "404", "varnish and nginx with `proxy_cache` keep the backend's 404."),
+            (
+                Load::BadRequest,
+                "400",
+                "Larder: `/lookup` without a key. Pogocache: a method that it does not know. nginx and varnish: a path for which they are told to answer so.",
+            ),
+        ];
+        if loads.iter().all(|&(load, ..)| self.cells.at(key(load)).is_empty()) {
+            return;
+        }
+        self.line("## HTTP\n");
+        self.line("50 connections, one request at a time on each. Pogocache writes `Connection: Close` into every answer, so each of its requests is a connection of its own.\n");
+        for (load, title, note) in loads {
+            let key = key(load);
+            let servers: Vec<String> = self.cells.at(key).iter().map(|(server, _)| server.clone()).collect();
+            if servers.is_empty() {
+                continue;
+            }
+            self.line(&format!("### {title}\n\n{note}\n"));
+            let row = |server: &String| {
+                vec![
+                    server.clone(),
+                    self.ratio(key, server, Figure::Cpu),
+                    self.ratio(key, server, Figure::Rate),
+                    self.absolute(key, server, Figure::Cpu),
+                    self.absolute(key, server, Figure::Rate),
+                ]
+            };
+            let rows: Vec<_> = servers.iter().map(row).collect();
+            self.table(&words(&["", "CPU", "throughput", "CPU, µs", "requests/s"]), &rows);
+        }
+    }
+
+    fn commands(&mut self) {
+        let all: Vec<Key> = self.cells.keys().filter(|key| key.section == Section::Commands).collect();
+        if all.is_empty() {
+            return;
+        }
+        self.line("## Commands\n");
+        self.line("100,000 keys, drawn evenly, values of 64 bytes. Each server by its own protocol: memcached's text protocol for memcached, the Redis protocol (RESP2) for all others. MGET asks for ten keys.\n");
+        for (load, name) in [(Load::Get, "GET"), (Load::Set, "SET"), (Load::Mget, "MGET"), (Load::Miss, "GET, miss")] {
+            for pipeline in [1, 16] {
+                let keys: Vec<Key> =
+                    all.iter().copied().filter(|key| key.load == load && key.pipeline == pipeline).collect();
+                if keys.is_empty() {
+                    continue;
+                }
+                let depth = if pipeline == 1 { "one at a time".to_owned() } else { format!("{pipeline} at a time") };
+                self.line(&format!("### {name}, {depth}\n"));
+                let keys = match load {
+                    Load::Miss => {
+                        self.line("Larder may keep one key and fetches all others from redis-server; to compare: redis-server itself, GET at 64 connections, is above.\n");
+                        keys
+                    }
+                    _ => keys,
+                };
+                self.by_connections(&keys);
+                let title = format!("{name}, {depth}: throughput");
+                let chart = charts::throughput(&self.cells, &title, &keys);
+                self.chart(&format!("{}-{pipeline}", name.to_lowercase()), &title, chart);
+            }
+        }
+    }
+
+    fn by_connections(&mut self, keys: &[Key]) {
+        let servers: Vec<String> = self.cells.servers(keys).into_iter().map(str::to_owned).collect();
+        let head = |cpu: &str, rate: &str| {
+            let figure = |name: &str| keys.iter().map(|key| format!("{name}, {}", key.connections)).collect::<Vec<_>>();
+            [vec![String::new()], figure(cpu), figure(rate)].concat()
+        };
+        let rows = |show: &dyn Fn(Key, &str, Figure) -> String| -> Vec<Vec<String>> {
+            let row = |server: &String| {
+                let figures = [Figure::Cpu, Figure::Rate]
+                    .into_iter()
+                    .flat_map(|figure| keys.iter().map(move |&key| (key, figure)));
+                std::iter::once(server.clone()).chain(figures.map(|(key, figure)| show(key, server, figure))).collect()
+            };
+            servers.iter().map(row).collect()
+        };
+        let ratios = rows(&|key, server, figure| self.ratio(key, server, figure));
+        let absolute = rows(&|key, server, figure| self.absolute(key, server, figure));
+        // Without another server the ratios are all 1.
+        if servers.len() > 1 {
+            self.table(&head("CPU", "throughput"), &ratios);
+            self.details("Absolute", |page| page.table(&head("CPU, µs", "requests/s"), &absolute));
+        } else {
+            self.table(&head("CPU, µs", "requests/s"), &absolute);
+        }
+    }
+
+    fn latency(&mut self) {
+        let key = |load, open| Key { section: Section::Latency, load, pipeline: 1, connections: 50, open };
+        let loads = [
+            (Load::HttpHit, "HTTP GET, hit"),
+            (Load::HttpMiss, "HTTP GET, miss"),
+            (Load::Get, "GET, hit"),
+            (Load::Miss, "GET, miss"),
+        ];
+        if loads.iter().all(|&(load, _)| self.cells.at(key(load, true)).is_empty()) {
+            return;
+        }
+        self.line("## Latency at half of the highest rate\n");
+        self.line("50 connections. First each server's highest rate (closed loop), then half of *its own* rate on a fixed schedule; counted from each request's intended start. A server that can do more is asked more.\n");
+        for (load, name) in loads {
+            let (peak, half) = (key(load, false), key(load, true));
+            let servers: Vec<String> = self.cells.at(half).iter().map(|(server, _)| server.clone()).collect();
+            if servers.is_empty() {
+                continue;
+            }
+            self.line(&format!("### {name}\n"));
+            let row = |server: &String| {
+                let cell = self.cells.cell(half, server);
+                let one = |figure: Figure| match cell.filter(|cell| cell.errors.is_empty()) {
+                    Some(cell) => figure.show(figure.of(cell).median),
+                    None => "–".to_owned(),
+                };
+                let mark = if cell.is_some_and(|cell| cell.saturated) { "†" } else { "" };
+                let highest =
+                    self.cells.cell(peak, server).map_or("–".to_owned(), |cell| plain(cell.per_second.median));
+                vec![
+                    server.clone(),
+                    self.ratio(half, server, Figure::P99),
+                    highest,
+                    one(Figure::P50),
+                    format!("{}{mark}", self.absolute(half, server, Figure::P99)),
+                    one(Figure::P999),
+                    one(Figure::Max),
+                ]
+            };
+            let rows: Vec<_> = servers.iter().map(row).collect();
+            self.table(&words(&["", "p99", "highest rate/s", "p50, ms", "p99, ms", "p99.9, ms", "max, ms"]), &rows);
+        }
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        let mut sizes: Vec<usize> = self.cells.memory.iter().map(|row| row.value_size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn memory_servers(&self) -> Vec<String> {
+        let mut servers: Vec<String> = Vec::new();
+        for row in &self.cells.memory {
+            if !servers.contains(&row.server) {
+                servers.push(row.server.clone());
+            }
+        }
+        servers
+    }
+
+    fn bytes(&self, server: &str, size: usize) -> Option<f64> {
+        let row = self.cells.memory.iter().find(|row| row.server == server && row.value_size == size)?;
+        Some(row.growth as f64 / row.entries as f64)
+    }
+
+    fn memory(&mut self) {
+        let (sizes, servers) = (self.sizes(), self.memory_servers());
+        let Some(&Memory { key_size, .. }) = self.cells.memory.first() else { return };
+        self.line("## Memory per entry\n");
+        self.line(&format!(
+            "Growth of the server's memory (proportional set size of all its processes) while entries are stored, divided by their number; keys of {key_size} bytes. Measured once. Each entry was read back.\n"
+        ));
+        let head = [vec![String::new()], sizes.iter().map(|&size| size_name(size)).collect()].concat();
+        let rows = |show: &dyn Fn(&str, usize) -> Option<String>| -> Vec<Vec<String>> {
+            let row = |server: &String| {
+                let figures = sizes.iter().map(|&size| show(server, size).unwrap_or("–".to_owned()));
+                std::iter::once(server.clone()).chain(figures).collect()
+            };
+            servers.iter().map(row).collect()
+        };
+        let ratios = rows(&|server, size| Some(format!("{:.2}", self.bytes(server, size)? / self.bytes(BASE, size)?)));
+        let absolute = rows(&|server, size| Some(format!("{:.0}", self.bytes(server, size)?)));
+        let mut counts = vec!["*entries*".to_owned()];
+        for size in &sizes {
+            let row = self.cells.memory.iter().find(|row| row.value_size == *size);
+            counts.push(row.map_or("–".to_owned(), |row| row.entries.to_string()));
+        }
+        self.table(&head, &ratios);
+        self.details("Bytes", |page| page.table(&head, &[absolute, vec![counts]].concat()));
+        let title = "Memory per entry, as a multiple of key and value";
+        let chart = charts::memory(&self.cells, title);
+        self.chart("memory", title, chart);
+    }
+
+    fn lookup(&mut self) {
+        let mut connections: Vec<Key> = self.cells.keys().filter(|key| key.section == Section::Lookup).collect();
+        connections.sort_by_key(|key| key.connections);
+        connections.dedup_by_key(|key| key.connections);
+        if connections.is_empty() {
+            return;
+        }
+        let loads = [("bad query", Load::BadRequest), ("miss", Load::LookupMiss), ("hit", Load::LookupHit)];
+        self.line("## `/lookup` by connections\n");
+        self.line("In the form in which small HTTP proxies for Redis publish their figures: Larder's `/lookup`, one thread. A bad query has no key (400); a miss is fetched from redis-server.\n");
+        let head = words(&[
+            "connections",
+            "bad query/s",
+            "miss/s",
+            "hit/s",
+            "bad query, mean ms",
+            "miss, mean ms",
+            "hit, mean ms",
+        ]);
+        let row = |&key: &Key| {
+            let figure = |load, show: fn(&Cell, usize) -> String| {
+                let key = Key { load, ..key };
+                match self.cells.cell(key, BASE) {
+                    None => "–".to_owned(),
+                    Some(cell) if !cell.errors.is_empty() => "*failed*".to_owned(),
+                    Some(cell) => format!("{}{}", show(cell, key.connections), if cell.saturated { "†" } else { "" }),
+                }
+            };
+            let rates = loads.map(|(_, load)| figure(load, |cell, _| plain(cell.per_second.median)));
+            // Little's law: a closed loop's mean latency.
+            let means = loads.map(|(_, load)| {
+                figure(load, |cell, connections| milliseconds(connections as f64 * 1e3 / cell.per_second.median))
+            });
+            [vec![key.connections.to_string()], rates.to_vec(), means.to_vec()].concat()
+        };
+        let rows: Vec<_> = connections.iter().map(row).collect();
+        self.table(&head, &rows);
+        let title = "/lookup by connections";
+        let chart = charts::loads(&self.cells, title, BASE, &loads, &connections);
+        self.chart("lookup", title, chart);
+    }
+
+    fn items(&mut self) {
+        let keys: Vec<Key> = self.cells.keys().filter(|key| key.section == Section::Item).collect();
+        self.line("## `/cache/v1/item`\n");
+        self.line("In the form of GCache's own benchmark: 30 connections, JSON bodies. POST of new keys, POST of one key over and over, GET of keys that there are not (answered 400 by GCache), GET of stored keys, DELETE of them.\n");
+        if keys.iter().all(|&key| self.cells.cell(key, BASE).is_none()) {
+            self.line("Larder has no figures here; [why](#not-measured).\n");
+        }
+        let operations = [
+            (Load::ItemUnique, "POST, unique"),
+            (Load::ItemUpdate, "POST, update"),
+            (Load::ItemAbsent, "GET, absent"),
+            (Load::ItemStored, "GET, stored"),
+            (Load::ItemDelete, "DELETE"),
+        ];
+        for (load, name) in operations {
+            let Some(&key) = keys.iter().find(|key| key.load == load) else { continue };
+            let row = |(server, cell): &(String, Cell)| {
+                let mean = 30.0 * 1e3 / cell.per_second.median;
+                vec![
+                    server.clone(),
+                    self.ratio(key, server, Figure::Cpu),
+                    self.ratio(key, server, Figure::Rate),
+                    self.absolute(key, server, Figure::Cpu),
+                    self.absolute(key, server, Figure::Rate),
+                    milliseconds(mean),
+                    milliseconds(cell.max_ms.median),
+                ]
+            };
+            let rows: Vec<_> = self.cells.at(key).iter().map(row).collect();
+            self.table(&words(&[name, "CPU", "throughput", "CPU, µs", "requests/s", "mean, ms", "max, ms"]), &rows);
+        }
+    }
+
+    fn gaps(&mut self, records: &[Record]) {
+        let mut lines = Vec::new();
+        for record in records {
+            let (gap, what) = match record {
+                Record::Skipped(gap) => (gap, "not measured"),
+                Record::Failed(gap) => (gap, "failed"),
+                _ => continue,
+            };
+            let section = gap.section.map_or(String::new(), |section| format!(", {}", name(&section)));
+            let load = gap.load.map_or(String::new(), |load| format!(", {}", name(&load)));
+            lines.push(format!("- {}{section}{load}: {what}: {}", gap.server, gap.reason));
+        }
+        for key in self.cells.keys() {
+            for (server, cell) in self.cells.at(key).iter().filter(|(_, cell)| !cell.errors.is_empty()) {
+                let errors: Vec<_> = cell.errors.iter().map(|(kind, count)| format!("{count} × {kind}")).collect();
+                lines.push(format!("- {server}, {}: failed: {}", describe(key), errors.join(", ")));
+            }
+        }
+        self.line("## Not measured\n");
+        match lines.is_empty() {
+            true => self.line("Nothing is missing."),
+            false => lines.iter().for_each(|line| self.line(line)),
+        }
+        self.line("");
+    }
+
+    fn method(&mut self, setting: &Setting, records: &[Record]) {
+        let Setting {
+            cpu,
+            kernel,
+            cores,
+            memory_gib,
+            server_core,
+            client_core,
+            client,
+            seconds,
+            latency_seconds,
+            runs,
+            http_keys,
+            command_keys,
+            value_size,
+            command,
+            ..
+        } = setting;
+        self.line("## Method\n");
+        self.line(&format!("- Machine: {cpu}, {cores} cores, {memory_gib:.1} GiB; Linux {kernel}. Loopback."));
+        self.line(&format!("- Pinning: the server and all its processes on core {server_core}, the generator on core {client_core}. What stands behind a cache (redis-server behind Larder, nginx behind varnish and `proxy_cache`) runs on the generator's core, so that the cache has its own; with misses † is therefore common."));
+        self.line(&format!("- Generator: {client}, one thread. A closed loop ([how it measures](larder-bench.md)) but for the latencies. An answer other than the expected status or value is an error and fails the cell; so does a miss that did not reach the source."));
+        self.line(&format!("- Lengths: each cell {runs} × {seconds} s after a fifth of that as warm-up, latencies {runs} × {latency_seconds} s. The servers of a cell take turns, run by run."));
+        self.line("- CPU: user and system time of all the server's processes (`/proc/PID/stat`, ticks of 10 ms) during a load, divided by the requests answered.");
+        self.line(&format!("- Data: values of {value_size} bytes; {http_keys} keys for HTTP, {command_keys} for commands, drawn evenly."));
+        self.line("- Settings: each server with one thread and what makes it fastest for a cache. redis-server and Valkey without persistence; memcached `-t 1`; nginx with `open_file_cache`, without sendfile (slower for small files) and access log, its cache in memory; varnish with malloc storage, its log in memory, one pool of threads; GCache with the 64 shards of its own benchmark, without dumps; Larder with `--threads 1`.");
+        self.line(&format!("- Made by: `{command}`\n"));
+        let mut versions = BTreeMap::new();
+        let mut rows = Vec::new();
+        for record in records {
+            if let Record::Server(subject) = record {
+                versions.insert(subject.server.clone(), subject.version.clone());
+                rows.push(subject);
+            }
+        }
+        if rows.is_empty() {
+            return;
+        }
+        self.table(
+            &words(&["server", "version"]),
+            &versions.into_iter().map(|(server, version)| vec![server, version]).collect::<Vec<_>>(),
+        );
+        self.details("Command lines and configurations", |page| {
+            for subject in rows {
+                page.line(&format!("{}, for {}:\n\n```\n{}\n```\n", subject.server, subject.part, subject.command));
+                if let Some(configuration) = &subject.configuration {
+                    page.line(&format!("```\n{}\n```\n", configuration.trim_end()));
+                }
+            }
+        });
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn milliseconds(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+/// A section's or load's name, as in the raw data.
+fn name(what: &impl serde::Serialize) -> String {
+    serde_json::to_string(what).unwrap_or_default().trim_matches('"').to_owned()
+}
+
+fn describe(key: Key) -> String {
+    let Key { section, load, pipeline, connections, open } = key;
+    let how = match (open, pipeline) {
+        (true, _) => "half of the highest rate".to_owned(),
+        (false, 1) => format!("{connections} connections"),
+        (false, _) => format!("{connections} connections × {pipeline}"),
+    };
+    match section {
+        Section::Lookup => format!("/lookup, {}, {how}", name(&load)),
+        _ => format!("{}, {how}", name(&load)),
+    }
+}

@@ -1,6 +1,6 @@
 //! Measuring: servers are started when they are first needed, loaded in turn, and what is found is written down at once.
 use super::{
-    record::{Gap, Load, Memory, Record, Sample, Section, Setting},
+    record::{self, Gap, Load, Memory, Record, Sample, Section, Setting},
     subjects::{Ask, ITEM, Part, Started, Subject, VALUE_SIZE},
 };
 use crate::{
@@ -11,11 +11,12 @@ use crate::{
         target::Target,
         values::Sizes,
     },
-    report, run,
+    report,
     run::summary::{Series, Summary},
+    servers::Server,
     wire::{Http, Resp},
 };
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write,
@@ -56,7 +57,8 @@ pub(super) struct Bench<'a> {
     pub(super) subjects: Vec<(Subject, PathBuf)>,
     pub(super) raw: &'a mut dyn Write,
     pub(super) records: Vec<Record>,
-    pub(super) started: BTreeMap<(Subject, Part), Started>,
+    /// The servers, or why they could not be started.
+    pub(super) started: BTreeMap<(Subject, Part), Result<Started, String>>,
     /// Runs so far: keys that must be new are numbered by it.
     pub(super) nonce: u64,
 }
@@ -256,13 +258,13 @@ impl Bench<'_> {
         let ask = subject.fill().context("nothing fills it")?;
         let ask = Ask { key: "{uuid}".to_owned(), keys: entries, ..ask };
         let before = started.server.memory()?;
-        self.fill(&started, &ask, value_size)?;
+        self.fill(&started.server, &ask, value_size)?;
         let growth = started.server.memory()?.saturating_sub(before);
         // Is all of it there?
         let load = if ask.scheme == "http" { Load::HttpHit } else { Load::Get };
         let check = subject.ask(load, 0).context("it cannot be asked")?;
         let check = Ask { op: check.op, path: check.path, all_found: check.all_found, ..ask };
-        self.fill(&started, &check, value_size)?;
+        self.fill(&started.server, &check, value_size)?;
         Ok(Memory { server: subject.name().to_owned(), value_size, key_size: KEY_SIZE, entries, growth })
     }
 
@@ -275,39 +277,41 @@ impl Bench<'_> {
         Ok(&found.context("it takes no part")?.1)
     }
 
-    /// The running server; started and filled the first time.
+    /// The running server; started and filled the first time. What cannot be started is not tried again.
     fn start(&mut self, subject: Subject, part: Part) -> anyhow::Result<&Started> {
-        // Two lookups, because the first may lead to the other methods.
         if !self.started.contains_key(&(subject, part)) {
-            let cores = (self.setting.server_core, self.setting.client_core);
-            let binary = self.binary(subject)?;
-            let version = subject.version(binary)?;
-            let started = subject.start(part, binary, cores, (VALUE_SIZE, MEMORY_MIB))?;
-            if let Some(ask) = subject.fill() {
-                match (&started.source, part) {
-                    (Some(source), Part::Misses) if ask.scheme == "redis" => {
-                        let source = plan(source, &ask, self.setting, VALUE_SIZE)?;
-                        run::preload(&source, "")?;
-                    }
-                    _ => self.fill(&started, &ask, VALUE_SIZE)?,
-                }
-            }
-            let server = &started.server;
-            self.note(Record::Server(super::record::Subject {
-                server: subject.name().to_owned(),
-                version,
-                part: if part == Part::Misses { "misses" } else { "hits" }.to_owned(),
-                command: server.command_line(),
-                configuration: subject.configuration().map(|file| server.file(file)).transpose()?,
-            }))?;
+            let started = self.start_now(subject, part).map_err(|error| format!("{error:#}"));
             self.started.insert((subject, part), started);
         }
-        Ok(&self.started[&(subject, part)])
+        self.started[&(subject, part)].as_ref().map_err(|reason| anyhow!("{reason}"))
+    }
+
+    fn start_now(&mut self, subject: Subject, part: Part) -> anyhow::Result<Started> {
+        let cores = (self.setting.server_core, self.setting.client_core);
+        let binary = self.binary(subject)?;
+        let version = subject.version(binary)?;
+        let started = subject.start(part, binary, cores, (VALUE_SIZE, MEMORY_MIB))?;
+        if let Some(ask) = subject.fill() {
+            match (&started.source, part) {
+                // What is asked of Larder must come from its source.
+                (Some(source), Part::Misses) if ask.scheme == "redis" => self.fill(source, &ask, VALUE_SIZE)?,
+                _ => self.fill(&started.server, &ask, VALUE_SIZE)?,
+            }
+        }
+        let server = &started.server;
+        self.note(Record::Server(record::Server {
+            server: subject.name().to_owned(),
+            version,
+            part: if part == Part::Misses { "misses" } else { "hits" }.to_owned(),
+            command: server.command_line(),
+            configuration: subject.configuration().map(|file| server.file(file)).transpose()?,
+        }))?;
+        Ok(started)
     }
 
     /// Asks once for each key; any error is one.
-    fn fill(&self, started: &Started, ask: &Ask, value_size: usize) -> anyhow::Result<()> {
-        let mut plan = plan(&started.server, ask, self.setting, value_size)?;
+    fn fill(&self, server: &Server, ask: &Ask, value_size: usize) -> anyhow::Result<()> {
+        let mut plan = plan(server, ask, self.setting, value_size)?;
         plan.stop = Stop::Requests(ask.keys);
         plan.client.connections = 4;
         plan.client.pipeline = if ask.scheme == "http" { 1 } else { 64 };
@@ -394,7 +398,7 @@ struct Shape {
 }
 
 /// A plan of one connection that asks a server; without a rate.
-fn plan(server: &crate::servers::Server, ask: &Ask, setting: &Setting, value_size: usize) -> anyhow::Result<Plan> {
+fn plan(server: &Server, ask: &Ask, setting: &Setting, value_size: usize) -> anyhow::Result<Plan> {
     let address = match (ask.scheme, server.http) {
         ("http", Some(http)) => http,
         _ => server.address,

@@ -75,6 +75,7 @@ impl<'a> Page<'a> {
         let setting = setting.context("the raw data do not say what was measured on")?;
         let mut page = Page { text: String::new(), charts: Vec::new(), folder, cells: Cells::of(records) };
         page.head(setting);
+        page.in_short();
         page.behind();
         page.http();
         page.commands();
@@ -134,6 +135,34 @@ impl<'a> Page<'a> {
             "† the generator was the bottleneck: the throughput is the generator's, the CPU time is the server's. *failed*: an answer was wrong or missing \
              ([below](#not-measured)).\n",
         );
+    }
+
+    /// The CPU time of all others, by load.
+    fn in_short(&mut self) {
+        let key = |section, load, pipeline, connections| Key { section, load, pipeline, connections, open: false };
+        let rows = [
+            ("HTTP GET, hit", key(Section::Http, Load::HttpHit, 1, 50)),
+            ("`/lookup`, hit", key(Section::Http, Load::LookupHit, 1, 50)),
+            ("HTTP GET, miss", key(Section::Http, Load::HttpMiss, 1, 50)),
+            ("GET, one at a time", key(Section::Commands, Load::Get, 1, 64)),
+            ("GET, 16 at a time", key(Section::Commands, Load::Get, 16, 64)),
+            ("SET, one at a time", key(Section::Commands, Load::Set, 1, 64)),
+            ("SET, 16 at a time", key(Section::Commands, Load::Set, 16, 64)),
+            ("MGET, one at a time", key(Section::Commands, Load::Mget, 1, 64)),
+        ];
+        let mut lines = Vec::new();
+        for (name, key) in rows.into_iter().filter(|(_, key)| self.good(*key, BASE).is_some()) {
+            let others = self.cells.at(key).iter().map(|(server, _)| server).filter(|server| *server != BASE);
+            let others = others.map(|server| format!("{server} {}", self.ratio(key, server, Figure::Cpu)));
+            lines.push(vec![name.to_owned(), others.collect::<Vec<_>>().join(", ")]);
+        }
+        if !lines.is_empty() {
+            self.line("## In short\n");
+            self.line("CPU time per request of the others; 50 connections over HTTP, 64 for commands.\n");
+            self.line("| larder = 1 | |\n|---|---|");
+            lines.iter().for_each(|cells| self.line(&format!("| {} | {} |", cells[0], cells[1])));
+            self.line("");
+        }
     }
 
     /// Every cell in which another server did better, beyond the spread of the runs.
@@ -260,7 +289,7 @@ impl<'a> Page<'a> {
             return;
         }
         self.line("## Commands\n");
-        self.line("100,000 keys, drawn evenly, values of 64 bytes. Each server by its own protocol: memcached's text protocol for memcached, the Redis protocol (RESP2) for all others. MGET asks for ten keys.\n");
+        self.line("100,000 keys, drawn evenly, values of 64 bytes. Each server by its own protocol: memcached's text protocol for memcached, the Redis protocol (RESP2) for all others. MGET asks for ten keys: with memcached the way to ask for many at once, since it does not gather the replies to pipelined gets.\n");
         for (load, name) in [(Load::Get, "GET"), (Load::Set, "SET"), (Load::Mget, "MGET"), (Load::Miss, "GET, miss")] {
             for pipeline in [1, 16] {
                 let keys: Vec<Key> =
@@ -270,13 +299,9 @@ impl<'a> Page<'a> {
                 }
                 let depth = if pipeline == 1 { "one at a time".to_owned() } else { format!("{pipeline} at a time") };
                 self.line(&format!("### {name}, {depth}\n"));
-                let keys = match load {
-                    Load::Miss => {
-                        self.line("Larder may keep one key and fetches all others from redis-server; to compare: redis-server itself, GET at 64 connections, is above.\n");
-                        keys
-                    }
-                    _ => keys,
-                };
+                if load == Load::Miss {
+                    self.line("Larder may keep one key and fetches all others from a redis-server; beside it a redis-server that is asked directly.\n");
+                }
                 self.by_connections(&keys);
                 let title = format!("{name}, {depth}: throughput");
                 let chart = charts::throughput(&self.cells, &title, &keys);
@@ -289,7 +314,7 @@ impl<'a> Page<'a> {
         let servers: Vec<String> = self.cells.servers(keys).into_iter().map(str::to_owned).collect();
         let head = |cpu: &str, rate: &str| {
             let figure = |name: &str| keys.iter().map(|key| format!("{name}, {}", key.connections)).collect::<Vec<_>>();
-            [vec![String::new()], figure(cpu), figure(rate)].concat()
+            [vec!["connections".to_owned()], figure(cpu), figure(rate)].concat()
         };
         let rows = |show: &dyn Fn(Key, &str, Figure) -> String| -> Vec<Vec<String>> {
             let row = |server: &String| {
@@ -537,9 +562,9 @@ impl<'a> Page<'a> {
         let mut versions = BTreeMap::new();
         let mut rows = Vec::new();
         for record in records {
-            if let Record::Server(subject) = record {
-                versions.insert(subject.server.clone(), subject.version.clone());
-                rows.push(subject);
+            if let Record::Server(server) = record {
+                versions.insert(server.server.clone(), server.version.clone());
+                rows.push(server);
             }
         }
         if rows.is_empty() {

@@ -63,7 +63,7 @@ pub(crate) enum Load {
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub(crate) enum Record {
     Setting(Setting),
-    Server(Subject),
+    Server(Server),
     Sample(Sample),
     Memory(Memory),
     /// What was not measured, with the reason.
@@ -100,7 +100,7 @@ pub(crate) struct Setting {
 
 /// A server that took part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Subject {
+pub(crate) struct Server {
     pub(crate) server: String,
     pub(crate) version: String,
     /// What it was started for.

@@ -275,6 +275,8 @@ impl Subject {
                 Subject::Larder | Subject::Redis | Subject::Valkey | Subject::Dragonfly | Subject::Pogocache,
                 Load::Get | Load::Set | Load::Mget,
             ) => redis_ask(operation(load)),
+            // To compare with: the source itself.
+            (Subject::Redis, Load::Miss) => redis_ask("get"),
             (Subject::Memcached, Load::Get | Load::Set | Load::Mget) => {
                 Ask { scheme: "memcache", ..redis_ask(operation(load)) }
             }

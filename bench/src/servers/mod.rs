@@ -80,6 +80,10 @@ impl Server {
         let signal = if ending == Ending::Asked { "TERM" } else { "KILL" };
         command.args(["--pdeathsig", signal, "--"]).arg(program).args(arguments);
         command.current_dir(folder.path()).stdin(Stdio::null());
+        // Larder's settings of whoever measures are not those of the measurement; names that it does not know would end it.
+        for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LARDER_")) {
+            command.env_remove(name);
+        }
         command.stdout(File::create(folder.path().join("stdout"))?);
         command.stderr(File::create(folder.path().join("stderr"))?);
         let child =

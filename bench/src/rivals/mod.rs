@@ -85,15 +85,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let scale = args.scale();
     let setting = setting(&scale, args.quick)?;
     report::line(&mut file, &Record::Setting(setting.clone()))?;
-    let mut bench = Bench {
-        setting: &setting,
-        scale,
-        subjects: Vec::new(),
-        raw: &mut file,
-        records: Vec::new(),
-        started: Default::default(),
-        nonce: 0,
-    };
+    let mut bench =
+        Bench { setting: &setting, scale, subjects: Vec::new(), raw: &mut file, started: Default::default(), nonce: 0 };
     for &subject in if args.server.is_empty() { Subject::value_variants() } else { &args.server } {
         match subject.binary(args.larder.as_deref()) {
             Ok(binary) => bench.subjects.push((subject, binary)),

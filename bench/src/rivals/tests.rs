@@ -80,6 +80,7 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
     has("| slower | 9.00 (8.00–10.00) |");
     has("| faster | 0.22 | 0.22 | 1.50† | 1.50† |");
     has("| GET, one at a time | slower 2.00, faster 0.22 |");
+    has("| memory per entry, values of 64 B | bigger 1.50 |");
     // Beaten beyond the spread.
     has("- get, 64 connections: CPU: faster (0.22)\n");
     has("- get, 64 connections: throughput: faster (1.50)\n");

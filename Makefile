@@ -89,7 +89,7 @@ $(TARGET)/release/larder-bench: FORCE
 	$(CARGO) build --release --package larder --package larder-bench
 FORCE:
 
-bench: $(TARGET)/release/larder-bench ## Larder beside every rival: writes docs/benchmarks.md (20 minutes; BENCH_ARGS=--quick: 20 seconds)
+bench: $(TARGET)/release/larder-bench ## Larder beside every rival: writes docs/benchmarks.md (20 to 25 minutes; BENCH_ARGS=--quick: 20 seconds)
 	tests/tools bench
 	$< rivals --larder $(TARGET)/release/larder $(BENCH_ARGS)
 

@@ -57,6 +57,21 @@ impl Process {
         Ok(kibibytes.with_context(|| format!("smaps_rollup reads {rollup:?}"))? * 1024)
     }
 
+    /// How long its threads that are still there have run, to the nanosecond (`schedstat`, first field).
+    pub(crate) fn run_time(self) -> anyhow::Result<Duration> {
+        let folder = match self {
+            Process::Own => "/proc/self/task".to_owned(),
+            Process::Id(id) => format!("/proc/{id}/task"),
+        };
+        let mut sum = 0;
+        for thread in fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))? {
+            // One that ends meanwhile is left out.
+            let text = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
+            sum += text.split_ascii_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(sum))
+    }
+
     /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15; resolution 10 ms).
     pub(crate) fn cpu_time(self) -> anyhow::Result<Duration> {
         parse_cpu_time(&self.read("stat")?, 14)
@@ -137,6 +152,9 @@ mod tests {
         assert!(Process::Own.resident_bytes().expect("statm") > 100_000);
         assert!(Process::Own.proportional_bytes().expect("smaps_rollup") > 100_000);
         Process::Own.cpu_time().expect("stat");
+        let before = Process::Own.run_time().expect("schedstat");
+        assert!(before > Duration::ZERO);
+        while Process::Own.run_time().expect("schedstat") < before + Duration::from_millis(1) {}
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Servers to compare (default: all)
     #[arg(long, value_delimiter = ',')]
     server: Vec<Subject>,
-    /// Runs, of which the median counts [default: 3]
+    /// Runs, of which the median counts [default: 5]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
     /// Length of a load [default: 1]; at half of the highest rate it is twice as long
@@ -110,12 +110,12 @@ impl Args {
         let full = Scale {
             load: Duration::from_secs_f64(seconds),
             latency: Duration::from_secs_f64(2.0 * seconds),
-            runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
+            runs: self.runs.unwrap_or(if self.quick { 1 } else { 5 }),
             connections: vec![1, 8, 64, 512],
             lookup_connections: vec![1, 2, 4, 8, 16, 32, 64, 128],
             value_sizes: vec![16, 64, 256, 1024, 4096, 16 * 1024, 64 * 1024],
-            memory_bytes: 128 << 20,
-            memory_entries: 300_000,
+            memory_bytes: 64 << 20,
+            memory_entries: 200_000,
         };
         if !self.quick {
             return full;

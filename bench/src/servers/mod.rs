@@ -126,8 +126,8 @@ impl Server {
     }
 
     /// CPU time of it and of all processes that it has started.
-    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
-        self.process().family().into_iter().map(Process::cpu_time).sum()
+    pub(crate) fn run_time(&self) -> anyhow::Result<Duration> {
+        self.process().family().into_iter().map(Process::run_time).sum()
     }
 
     /// The command that it was started with.

@@ -62,8 +62,8 @@ impl Bench<'_> {
     pub(super) fn fill(&self, server: &Server, ask: &Ask, value_size: usize) -> anyhow::Result<()> {
         let mut plan = plan(server, ask, self.setting, value_size)?;
         plan.stop = Stop::Requests(ask.keys);
-        plan.client.connections = 4;
-        plan.client.pipeline = if ask.scheme == "http" { 1 } else { 64 };
+        plan.client.connections = 16;
+        plan.client.pipeline = if ask.scheme == "http" { 1 } else { 16 };
         let counts = load::run(&plan, &mut |_| {})?.total.counts;
         let missing = if ask.all_found { counts.missing } else { 0 };
         ensure!(
@@ -120,9 +120,9 @@ impl Bench<'_> {
             let Some(source) = source else { return Ok(0) };
             Ok(Resp::connect(source.address, TIMEOUT)?.info("stats", "keyspace_hits:")?.unwrap_or(0))
         };
-        let (fetched_before, cpu_before) = (fetched()?, started.server.cpu_time()?);
+        let (fetched_before, cpu_before) = (fetched()?, started.server.run_time()?);
         let outcome = load::run(&plan, &mut |_| {})?;
-        let cpu = started.server.cpu_time()?.saturating_sub(cpu_before);
+        let cpu = started.server.run_time()?.saturating_sub(cpu_before);
         let fetched = fetched()? - fetched_before;
         let summary = Summary::new("rivals", None, &plan, &outcome, Series::default());
         let mut errors = summary.errors;

@@ -296,7 +296,7 @@ impl<'a> Page<'a> {
         self.line(&format!("- Pinning: the server and all its processes on core {server_core}, the generator on core {client_core}. What stands behind a cache (redis-server behind Larder, nginx behind varnish and `proxy_cache`) runs on the generator's core, so that the cache has its own; with misses † is therefore common."));
         self.line(&format!("- Generator: {client}, one thread. A closed loop ([how it measures](larder-bench.md)) but for the latencies. An answer other than the expected status or value is an error and fails the cell; so does a miss that did not reach the source."));
         self.line(&format!("- Lengths: each cell {runs} × {seconds} s after a fifth of that as warm-up, latencies {runs} × {latency_seconds} s. The servers of a cell take turns, run by run."));
-        self.line("- CPU: user and system time of all the server's processes (`/proc/PID/stat`, ticks of 10 ms) during a load, divided by the requests answered.");
+        self.line("- CPU: how long all threads of the server's processes ran during a load (`/proc/PID/task/*/schedstat`), divided by the requests answered.");
         self.line(&format!("- Data: values of {value_size} bytes; {http_keys} keys for HTTP, {command_keys} for commands, drawn evenly."));
         self.line("- Settings: each server with one thread and what makes it fastest for a cache. redis-server and Valkey without persistence; memcached `-t 1`; nginx with `open_file_cache`, without sendfile (slower for small files) and access log, its cache in memory; varnish with malloc storage, its log in memory, one pool of threads; GCache with the 64 shards of its own benchmark, without dumps; Larder with `--threads 1`.");
         self.line(&format!("- Made by: `{command}`\n"));

@@ -83,6 +83,22 @@ pub(crate) fn ended_children_cpu_time() -> anyhow::Result<Duration> {
     parse_cpu_time(&Process::Own.read("stat")?, 16)
 }
 
+/// CPU time that the machine's cores have given to anyone, or lost to other machines on the same hardware (`/proc/stat`, resolution 10 ms).
+pub(crate) fn busy_time() -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    parse_busy_time(&stat).with_context(|| format!("/proc/stat begins with {:?}", stat.lines().next()))
+}
+
+/// All fields of the first line but the two for idleness.
+fn parse_busy_time(stat: &str) -> Option<Duration> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let fields: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+    // user nice system idle iowait irq softirq steal; what follows is counted in user already.
+    let [user, nice, system, _, _, irq, softirq, steal, ..] = fields[..] else { return None };
+    let ticks = user + nice + system + irq + softirq + steal;
+    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
 /// The sum of the field with this number and the one after it.
 fn parse_cpu_time(stat: &str, first: usize) -> anyhow::Result<Duration> {
     // Field 2 is the program's name in brackets and may hold blanks and brackets itself; what follows the last bracket is regular.
@@ -145,6 +161,15 @@ mod tests {
         assert_eq!(parse_cpu_time(&stat, 14).expect("well-formed"), Duration::from_secs(3));
         assert_eq!(parse_cpu_time(&stat, 16).expect("well-formed"), Duration::from_secs(1));
         assert!(parse_cpu_time("7 (a) S 1", 14).is_err());
+    }
+
+    #[test]
+    fn busy_time_leaves_out_idleness() {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let stat = format!("cpu  {ticks} 0 {ticks} 777 777 0 0 {ticks} 9 9\ncpu0 1 2 3\n");
+        assert_eq!(parse_busy_time(&stat), Some(Duration::from_secs(3)));
+        assert_eq!(parse_busy_time("cpu 1 2 3"), None);
+        assert!(busy_time().expect("/proc/stat") > Duration::ZERO);
     }
 
     #[test]

@@ -21,12 +21,12 @@ use crate::{machine, report};
 use anyhow::Context;
 use clap::ValueEnum;
 use measure::{Bench, Scale};
-use record::{Gap, Record, Section, Setting};
+use record::{End, Gap, Record, Section, Setting};
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 use subjects::Subject;
 
@@ -83,6 +83,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut file = fs::File::create(&raw).with_context(|| format!("cannot write {}", raw.display()))?;
     let scale = args.scale();
+    let (begun, busy, own) = (Instant::now(), machine::busy_time()?, own_time()?);
     let setting = setting(&scale, args.quick)?;
     report::line(&mut file, &Record::Setting(setting.clone()))?;
     let mut bench =
@@ -99,9 +100,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for &section in if args.section.is_empty() { Section::value_variants() } else { &args.section } {
         bench.section(section)?;
     }
+    // The servers end, so that their time is in that of the ended children.
     drop(bench);
+    let others = (machine::busy_time()? - busy).saturating_sub(own_time()? - own).as_secs_f64();
+    let seconds = begun.elapsed().as_secs_f64();
+    let others = report::rounded(others / (seconds * std::thread::available_parallelism()?.get() as f64));
+    report::line(&mut file, &Record::End(End { seconds: report::rounded(seconds), others }))?;
     // Not from memory: what the page shows is what was written down.
     page::write(&args.out, &record::read(&raw)?)
+}
+
+/// CPU time of this process and of all that it started and that have ended.
+fn own_time() -> anyhow::Result<Duration> {
+    Ok(machine::Process::Own.cpu_time()? + machine::ended_children_cpu_time()?)
 }
 
 impl Args {

@@ -70,6 +70,15 @@ pub(crate) enum Record {
     Skipped(Gap),
     /// What could not be measured although it should have been.
     Failed(Gap),
+    End(End),
+}
+
+/// The last line: how quiet the machine was.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct End {
+    pub(crate) seconds: f64,
+    /// Share of all cores' time that went to processes other than the servers and the generator.
+    pub(crate) others: f64,
 }
 
 /// What was measured on, and how: the first line.

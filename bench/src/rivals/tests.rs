@@ -59,6 +59,7 @@ fn raw() -> Vec<Record> {
     values.push(json!({"record": "skipped", "server": "absent", "reason": "not given"}));
     values.push(json!({"record": "failed", "section": "memory", "server": "broken", "reason": "it ended"}));
     values.push(json!({"record": "server", "server": "larder", "version": "1", "part": "hits", "command": "larder serve", "configuration": null}));
+    values.push(json!({"record": "end", "seconds": 9.0, "others": 0.25}));
     [vec![setting()], values.into_iter().map(record).collect()].concat()
 }
 
@@ -92,11 +93,19 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
     has("- broken, memory: failed: it ended\n");
     has("| 2 | 1000 | 1000 | 1000 | 2.000 | 2.000 | 2.000 |");
     has("Larder has no figures here");
+    has("other processes took 25 % of its cores' time");
     has("2026-01-02T03:04:05Z");
     has("](pictures/raw.jsonl)");
     for chart in ["get-1", "memory", "lookup"] {
         has(&format!("](pictures/{chart}.svg)"));
     }
+}
+
+#[test]
+fn a_page_of_a_part_says_so() {
+    let mut raw = raw();
+    raw.pop();
+    assert!(Page::of(&raw, "p").expect("a page").text.contains("broken off"));
 }
 
 #[test]

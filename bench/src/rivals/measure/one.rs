@@ -120,8 +120,12 @@ impl Bench<'_> {
             let Some(source) = source else { return Ok(0) };
             Ok(Resp::connect(source.address, TIMEOUT)?.info("stats", "keyspace_hits:")?.unwrap_or(0))
         };
-        let (fetched_before, cpu_before) = (fetched()?, started.server.run_time()?);
-        let outcome = load::run(&plan, &mut |_| {})?;
+        let (fetched_before, mut cpu_before) = (fetched()?, Duration::ZERO);
+        let mut connected = || {
+            cpu_before = started.server.run_time()?;
+            Ok(())
+        };
+        let outcome = load::run_connected(&plan, &mut connected, &mut |_| {})?;
         let cpu = started.server.run_time()?.saturating_sub(cpu_before);
         let fetched = fetched()? - fetched_before;
         let summary = Summary::new("rivals", None, &plan, &outcome, Series::default());

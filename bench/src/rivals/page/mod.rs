@@ -77,6 +77,7 @@ impl<'a> Page<'a> {
         let setting = setting.context("the raw data do not say what was measured on")?;
         let mut page = Page { text: String::new(), charts: Vec::new(), folder, cells: Cells::of(records) };
         page.head(setting);
+        page.quiet(records);
         page.in_short();
         page.behind();
         page.http();
@@ -137,6 +138,22 @@ impl<'a> Page<'a> {
             "† the generator was the bottleneck: the throughput is the generator's, the CPU time is the server's. *failed*: an answer was wrong or missing \
              ([below](#not-measured)).\n",
         );
+    }
+
+    /// A word on a machine that had other things to do.
+    fn quiet(&mut self, records: &[Record]) {
+        /// The share from which on the figures suffer.
+        const QUIET: f64 = 0.05;
+        let others =
+            records.iter().find_map(|record| if let Record::End(end) = record { Some(end.others) } else { None });
+        match others {
+            Some(others) if others > QUIET => self.line(&format!(
+                "**The machine was not quiet: other processes took {:.0} % of its cores' time.** CPU times per request say something still, throughput and latency little.\n",
+                100.0 * others
+            )),
+            Some(_) => {}
+            None => self.line("**The measurement was broken off: this is a part.**\n"),
+        }
     }
 
     /// The CPU time of all others by load, and their memory.
@@ -296,7 +313,7 @@ impl<'a> Page<'a> {
         self.line(&format!("- Pinning: the server and all its processes on core {server_core}, the generator on core {client_core}. What stands behind a cache (redis-server behind Larder, nginx behind varnish and `proxy_cache`) runs on the generator's core, so that the cache has its own; with misses † is therefore common."));
         self.line(&format!("- Generator: {client}, one thread. A closed loop ([how it measures](larder-bench.md)) but for the latencies. An answer other than the expected status or value is an error and fails the cell; so does a miss that did not reach the source."));
         self.line(&format!("- Lengths: each cell {runs} × {seconds} s after a fifth of that as warm-up, latencies {runs} × {latency_seconds} s. The servers of a cell take turns, run by run."));
-        self.line("- CPU: how long all threads of the server's processes ran during a load (`/proc/PID/task/*/schedstat`), divided by the requests answered.");
+        self.line("- CPU: how long all threads of the server's processes ran during a load (`/proc/PID/task/*/schedstat`), divided by the requests answered; not what the connections took before.");
         self.line(&format!("- Data: values of {value_size} bytes; {http_keys} keys for HTTP, {command_keys} for commands, drawn evenly."));
         self.line("- Settings: each server with one thread and what makes it fastest for a cache. redis-server and Valkey without persistence; memcached `-t 1`; nginx with `open_file_cache`, without sendfile (slower for small files) and access log, its cache in memory; varnish with malloc storage, its log in memory, one pool of threads; GCache with the 64 shards of its own benchmark, without dumps; Larder with `--threads 1`.");
         self.line(&format!("- Made by: `{command}`\n"));
@@ -311,10 +328,10 @@ impl<'a> Page<'a> {
         if rows.is_empty() {
             return;
         }
-        self.table(
-            &words(&["server", "version"]),
-            &versions.into_iter().map(|(server, version)| vec![server, version]).collect::<Vec<_>>(),
-        );
+        for (server, version) in versions {
+            self.line(&format!("- {server}: {version}"));
+        }
+        self.line("");
         self.details("Command lines and configurations", |page| {
             for subject in rows {
                 page.line(&format!("{}, for {}:\n\n```\n{}\n```\n", subject.server, subject.part, subject.command));

@@ -89,9 +89,13 @@ impl Bench<'_> {
         stop: Stop,
         change: impl Fn(Ask) -> Ask,
     ) -> anyhow::Result<Sample> {
-        // On a machine that is busy with other things, a short load may be over before its first request: that is none.
-        const ATTEMPTS: usize = 5;
-        for _ in 0..ATTEMPTS {
+        // On a machine that is busy with other things, a short load may be over before its first request: then a longer one it is.
+        const ATTEMPTS: u32 = 8;
+        for attempt in 0..ATTEMPTS {
+            let stop = match stop {
+                Stop::After(duration) => Stop::After(duration * (1 << attempt)),
+                stop => stop,
+            };
             let sample = self.attempt(subject, shape, rate, stop, &change)?;
             if sample.requests > 0 || !sample.errors.is_empty() {
                 return Ok(sample);

@@ -6,6 +6,8 @@ SHELL := bash
 CARGO ?= cargo
 # Options for `make run`: make run ARGS="--source redis://127.0.0.1:6379"
 ARGS ?=
+# Options for `make bench`: make bench BENCH_ARGS="--quick --section http"
+BENCH_ARGS ?=
 # Where builds go, as cargo has it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Seconds that `make fuzz` gives each target.
@@ -18,7 +20,7 @@ CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-verify soak check-coherence check-differential check-crash FORCE
+.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -92,7 +94,11 @@ $(TARGET)/release/larder-bench: FORCE
 	$(CARGO) build --release --package larder --package larder-bench
 FORCE:
 
-bench: $(TARGET)/release/larder-bench ## Larder beside redis-server, memcached and nginx on this machine
+bench: $(TARGET)/release/larder-bench ## Larder beside every rival: writes docs/benchmarks.md (20 to 25 minutes; BENCH_ARGS=--quick: 20 seconds)
+	tests/tools bench
+	$< rivals --larder $(TARGET)/release/larder $(BENCH_ARGS)
+
+bench-targets: $(TARGET)/release/larder-bench ## Are Larder's ratios to redis-server, nginx and other caches within their bounds?
 	tests/tools bench
 	$< memory
 	$< engine

@@ -40,6 +40,46 @@ impl Process {
         Ok(kib * 1024)
     }
 
+    /// It and all processes that come from it. A process that ends meanwhile is left out.
+    pub(crate) fn family(self) -> Vec<Process> {
+        let mut family = vec![self];
+        let mut next = 0;
+        while let Some(&parent) = family.get(next) {
+            next += 1;
+            let id = match parent {
+                Process::Own => std::process::id(),
+                Process::Id(id) => id,
+            };
+            // Of the first thread only: it is the one from which the servers here start processes.
+            let children = parent.read(&format!("task/{id}/children")).unwrap_or_default();
+            family.extend(children.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(Process::Id));
+        }
+        family
+    }
+
+    /// Proportional set size in bytes: resident memory, of which shared pages count in parts (`smaps_rollup`).
+    pub(crate) fn proportional_bytes(self) -> anyhow::Result<u64> {
+        let rollup = self.read("smaps_rollup")?;
+        let kibibytes: Option<u64> =
+            rollup.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+        Ok(kibibytes.with_context(|| format!("smaps_rollup reads {rollup:?}"))? * 1024)
+    }
+
+    /// How long its threads that are still there have run, to the nanosecond (`schedstat`, first field).
+    pub(crate) fn run_time(self) -> anyhow::Result<Duration> {
+        let folder = match self {
+            Process::Own => "/proc/self/task".to_owned(),
+            Process::Id(id) => format!("/proc/{id}/task"),
+        };
+        let mut sum = 0;
+        for thread in fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))? {
+            // One that ends meanwhile is left out.
+            let text = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
+            sum += text.split_ascii_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(sum))
+    }
+
     /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15; resolution 10 ms).
     pub(crate) fn cpu_time(self) -> anyhow::Result<Duration> {
         parse_cpu_time(&self.read("stat")?, 14)
@@ -49,6 +89,22 @@ impl Process {
 /// User and system CPU time of all children of this process that have ended (`stat`, fields 16 and 17; resolution 10 ms).
 pub(crate) fn ended_children_cpu_time() -> anyhow::Result<Duration> {
     parse_cpu_time(&Process::Own.read("stat")?, 16)
+}
+
+/// CPU time that the machine's cores have given to anyone, or lost to other machines on the same hardware (`/proc/stat`, resolution 10 ms).
+pub(crate) fn busy_time() -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    parse_busy_time(&stat).with_context(|| format!("/proc/stat begins with {:?}", stat.lines().next()))
+}
+
+/// All fields of the first line but the two for idleness.
+fn parse_busy_time(stat: &str) -> Option<Duration> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let fields: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+    // user nice system idle iowait irq softirq steal; what follows is counted in user already.
+    let [user, nice, system, _, _, irq, softirq, steal, ..] = fields[..] else { return None };
+    let ticks = user + nice + system + irq + softirq + steal;
+    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
 /// The sum of the field with this number and the one after it.
@@ -116,9 +172,39 @@ mod tests {
     }
 
     #[test]
+    fn busy_time_leaves_out_idleness() {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let stat = format!("cpu  {ticks} 0 {ticks} 777 777 0 0 {ticks} 9 9\ncpu0 1 2 3\n");
+        assert_eq!(parse_busy_time(&stat), Some(Duration::from_secs(3)));
+        assert_eq!(parse_busy_time("cpu 1 2 3"), None);
+        assert!(busy_time().expect("/proc/stat") > Duration::ZERO);
+    }
+
+    #[test]
     fn own_process_is_visible() {
         assert!(Process::Own.resident_bytes().expect("statm") > 100_000);
+        assert!(Process::Own.proportional_bytes().expect("smaps_rollup") > 100_000);
         Process::Own.cpu_time().expect("stat");
+        let before = Process::Own.run_time().expect("schedstat");
+        assert!(before > Duration::ZERO);
+        while Process::Own.run_time().expect("schedstat") < before + Duration::from_millis(1) {}
+    }
+
+    #[test]
+    fn a_family_has_grandchildren() {
+        let script = "sleep 60 & echo $! >&2; wait";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("sh -c '{script}' & wait")]).stderr(std::process::Stdio::piped());
+        let mut shell = shell.spawn().expect("a shell");
+        let mut line = String::new();
+        let stderr = shell.stderr.take().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).expect("a line");
+        let sleep: u32 = line.trim().parse().expect("a process");
+        let family = Process::Id(shell.id()).family();
+        assert!(matches!(family[..], [_, Process::Id(_), Process::Id(last)] if last == sleep), "{family:?}");
+        let sleep = rustix::process::Pid::from_raw(sleep as i32).expect("a process");
+        rustix::process::kill_process(sleep, rustix::process::Signal::KILL).expect("it is there");
+        shell.wait().expect("ends with its children");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod page;
 mod record;
 mod replay;
 mod report;
+mod rivals;
 mod run;
 mod servers;
 mod soak;
@@ -41,6 +42,7 @@ enum Program {
     Engine(engine::Args),
     Bound(bound::Args),
     Server(compare::Args),
+    Rivals(rivals::Args),
     Soak(soak::Args),
     Store(store::Args),
     Table(table::Args),
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Program::Engine(args) => engine::run(&args, out),
         Program::Bound(args) => bound::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
+        Program::Rivals(args) => rivals::run(&args),
         Program::Soak(args) => soak::run(&args, out),
         Program::Store(args) => store::run(&args, out),
         Program::Table(args) => table::run(&args, out),

@@ -123,6 +123,15 @@ impl Resp {
         self.reply()
     }
 
+    /// The number behind `name` in a section of INFO; absent if the section has no such name.
+    pub(crate) fn info(&mut self, section: &str, name: &str) -> anyhow::Result<Option<u64>> {
+        let reply = self.call(&[b"INFO", section.as_bytes()])?;
+        let Reply::Bulk(Some(info)) = reply else { bail!("INFO was answered {reply:?}") };
+        let info = String::from_utf8_lossy(&info);
+        let rest = info.lines().find_map(|line| line.strip_prefix(name));
+        Ok(rest.and_then(|rest| rest.split(',').next()?.trim().parse().ok()))
+    }
+
     /// Number of keys in the database (`DBSIZE`).
     pub(crate) fn count(&mut self) -> anyhow::Result<u64> {
         match self.call(&[b"DBSIZE"])? {
@@ -182,6 +191,15 @@ impl Http {
     pub(crate) fn ask(&mut self, method: &str, path: &str) -> anyhow::Result<Answer> {
         let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
         let request = format!("{method} {path} HTTP/1.1\r\nHost: bench\r\n{length}\r\n");
+        self.0.output.extend_from_slice(request.as_bytes());
+        self.answer()
+    }
+
+    /// A request with JSON as its body.
+    pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<Answer> {
+        let length = body.len();
+        let headers = format!("Host: bench\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}");
         self.0.output.extend_from_slice(request.as_bytes());
         self.answer()
     }

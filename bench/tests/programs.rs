@@ -139,3 +139,26 @@ fn a_trace_is_played_on_two_servers() {
     assert_eq!((&rows[0]["requests"], &rows[0]["against"]["requests"]), (&3.into(), &3.into()));
     assert_eq!((&rows[0]["url"], &rows[0]["against"]["url"]), (&first.into(), &second.into()));
 }
+
+#[test]
+fn rivals_are_compared_on_a_page_that_can_be_made_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("page.md");
+    let out = page.to_str().expect("a plain path");
+    let servers = "redis,memcached,nginx-static,nginx-cache,varnish";
+    let output = larder_bench(&["rivals", "--quick", "--seconds", "0.02", "--server", servers, "--out", out]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = || std::fs::read_to_string(&page).expect("written");
+    let first = read();
+    // Every server of Debian gave the right answers, in every cell.
+    assert!(!first.contains("failed: ") && !first.contains("| *failed*"), "{first}");
+    for server in ["redis-server", "memcached", "nginx static", "nginx proxy_cache", "varnish"] {
+        assert!(first.contains(&format!("| {server} |")), "{server}");
+    }
+    for chart in ["get-1", "get-16", "set-1", "mget-16", "memory"] {
+        assert!(folder.path().join(format!("page/{chart}.svg")).is_file(), "{chart}");
+    }
+    std::fs::remove_file(&page).expect("it was there");
+    assert!(larder_bench(&["rivals", "--render", "--out", out]).status.success());
+    assert_eq!(read(), first);
+}

@@ -2,9 +2,9 @@
 use super::{Load, clients};
 use crate::{
     servers::{self, Server},
-    wire::{Http, Reply, Resp},
+    wire::{Http, Resp},
 };
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use std::{path::Path, time::Duration};
 
 /// Keys as redis-benchmark asks for them, all with the same value.
@@ -230,11 +230,5 @@ fn calls_of_hset(server: &Server) -> anyhow::Result<u64> {
 }
 /// The number behind `name` in a section of INFO.
 fn number_of(server: &Server, section: &str, name: &str) -> anyhow::Result<Option<u64>> {
-    let reply = Resp::connect(server.address, TIMEOUT)?.call(&[b"INFO", section.as_bytes()])?;
-    let Reply::Bulk(Some(info)) = reply else {
-        bail!("{} answered INFO with {reply:?}", server.name);
-    };
-    let info = String::from_utf8_lossy(&info);
-    let rest = info.lines().find_map(|line| line.strip_prefix(name));
-    Ok(rest.and_then(|rest| rest.split(',').next()?.trim().parse().ok()))
+    Resp::connect(server.address, TIMEOUT)?.info(section, name)
 }

@@ -218,6 +218,15 @@ impl Plan {
 
 /// Runs a plan to its end. `each` is shown every slice of time, all threads added up, once all have finished it.
 pub(crate) fn run(plan: &Plan, each: &mut dyn FnMut(&Slice)) -> anyhow::Result<Outcome> {
+    run_connected(plan, &mut || Ok(()), each)
+}
+
+/// The same; `connected` is called when all connections are made, shortly before the first request.
+pub(crate) fn run_connected(
+    plan: &Plan,
+    connected: &mut dyn FnMut() -> anyhow::Result<()>,
+    each: &mut dyn FnMut(&Slice),
+) -> anyhow::Result<Outcome> {
     plan.check()?;
     let wire = Wire::new(&plan.target, plan.mix.verbs(), &plan.client.header, plan.client.error_status.clone())?;
     let inserted = Arc::new(AtomicU64::new(plan.keys.count));
@@ -245,8 +254,9 @@ pub(crate) fn run(plan: &Plan, each: &mut dyn FnMut(&Slice)) -> anyhow::Result<O
         }
         drop((ready, out));
         let up = all_ready.iter().take(plan.client.threads).count() == plan.client.threads;
+        let ready = if up { connected() } else { Ok(()) };
         let start = Instant::now() + Duration::from_millis(5);
-        if up {
+        if up && ready.is_ok() {
             for go in receivers {
                 go.send(start).context("a thread of the generator ended early")?;
             }
@@ -261,6 +271,7 @@ pub(crate) fn run(plan: &Plan, each: &mut dyn FnMut(&Slice)) -> anyhow::Result<O
                 Err(_) => bail!("a thread of the generator panicked"),
             }
         }
+        ready?;
         ensure!(up, "not all connections could be made");
         Ok(outcome)
     })

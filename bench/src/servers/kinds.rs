@@ -1,5 +1,5 @@
 //! How each server is started: with what makes it fastest or smallest for a cache (nothing is written to disk), else its defaults.
-use super::{Server, free_port, require};
+use super::{Ending, Server, free_port, require};
 use crate::wire::{Http, Reply, Resp};
 use anyhow::Context;
 use serde::Deserialize;
@@ -10,17 +10,21 @@ use std::{
     path::Path,
     time::Duration,
 };
+use tempfile::TempDir;
 
-const PROBE: Duration = Duration::from_secs(1);
+pub(super) const PROBE: Duration = Duration::from_secs(1);
 
 /// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there again after [`restart_redis`].
 pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<Server> {
+    redis_like("redis-server", &require("redis-server")?, core)
+}
+
+/// redis-server, or a program that takes its options.
+pub(super) fn redis_like(name: &'static str, program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
     let address = free_port()?;
     let port = address.port().to_string();
     let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port].map(str::to_owned);
-    let folder = tempfile::tempdir()?;
-    let program = require("redis-server")?;
-    let mut server = Server::start("redis-server", folder, core, &program, &arguments, address)?;
+    let mut server = Server::start(name, tempfile::tempdir()?, core, program, &arguments, address)?;
     wait_for_redis(&mut server)?;
     Ok(server)
 }
@@ -66,46 +70,80 @@ pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<
     Ok(server)
 }
 
-/// nginx at its best for small static files, given as (name, bytes): one process, open-file cache, no sendfile (which is slower for small
-/// files), no log, connections kept for ever.
+/// nginx at its best for small static files, given as (path, bytes): one process, open-file cache, no sendfile (which is slower for small
+/// files), no log, connections kept for ever. `/bad` answers 400.
 pub(crate) fn nginx(core: Option<usize>, files: &[(&str, &[u8])]) -> anyhow::Result<Server> {
     nginx_with(core, files, "")
 }
 
 /// The same, with more directives.
 pub(crate) fn nginx_with(core: Option<usize>, files: &[(&str, &[u8])], more: &str) -> anyhow::Result<Server> {
-    let address = free_port()?;
     let folder = tempfile::tempdir()?;
-    fs::create_dir(folder.path().join("root"))?;
     for (name, bytes) in files {
-        fs::write(folder.path().join("root").join(name), bytes)?;
+        let path = folder.path().join("root").join(name);
+        fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+        fs::write(path, bytes)?;
     }
+    let configuration = Nginx { http: more, server: "root root;", ..Nginx::default() };
+    nginx_like("nginx", folder, core, &configuration, |client| {
+        let mut serves = |&(name, bytes): &(&str, &[u8])| {
+            let answer = client.get(&format!("/{name}"));
+            answer.is_ok_and(|answer| answer.status == 200 && answer.body == bytes)
+        };
+        files.first().is_none_or(&mut serves) && files.last().is_none_or(serves)
+    })
+}
+
+/// What is told to an nginx besides what all of them are told.
+#[derive(Default)]
+pub(super) struct Nginx<'a> {
+    /// A master with a worker and a cache manager; else it is one process.
+    pub(super) master: bool,
+    /// For `http { … }`.
+    pub(super) http: &'a str,
+    /// For `server { … }`.
+    pub(super) server: &'a str,
+}
+
+/// Starts an nginx, and waits until `ready` finds it so.
+pub(super) fn nginx_like(
+    name: &'static str,
+    folder: TempDir,
+    core: Option<usize>,
+    Nginx { master, http, server }: &Nginx<'_>,
+    mut ready: impl FnMut(&mut Http) -> bool,
+) -> anyhow::Result<Server> {
+    let address = free_port()?;
+    // A worker of another user could not write into the folder.
+    let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
+    let (processes, ending) = match master {
+        true => (user, Ending::Asked),
+        false => ("master_process off;", Ending::Killed),
+    };
     let configuration = format!(
-        "daemon off; master_process off; worker_processes 1; pid nginx.pid; error_log stderr warn;
-         events {{ worker_connections 1024; multi_accept on; }}
-         http {{
-             access_log off; sendfile off; tcp_nodelay on; etag on; default_type application/octet-stream;
-             keepalive_timeout 3600s; keepalive_requests 1000000000;
-             open_file_cache max=1000 inactive=3600s; open_file_cache_valid 3600s; open_file_cache_min_uses 1;
-             client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-             {more}
-             server {{ listen {address} backlog=1024; root root; }}
-         }}\n"
+        "daemon off; {processes} worker_processes 1; worker_rlimit_nofile 4096; pid nginx.pid; error_log stderr warn;
+events {{ worker_connections 1024; multi_accept on; }}
+http {{
+    access_log off; log_not_found off; sendfile off; tcp_nodelay on; etag on; default_type application/octet-stream;
+    keepalive_timeout 3600s; keepalive_requests 1000000000;
+    open_file_cache max=2000 inactive=3600s; open_file_cache_valid 3600s; open_file_cache_min_uses 1; open_file_cache_errors on;
+    client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+    {http}
+    server {{
+        listen {address} backlog=1024;
+        location = /bad {{ return 400 bad; }}
+        {server}
+    }}
+}}
+"
     );
     fs::write(folder.path().join("nginx.conf"), configuration)?;
     let prefix = folder.path().to_string_lossy().into_owned();
     let arguments = ["-e", "stderr", "-p", &prefix, "-c", "nginx.conf"].map(str::to_owned);
     let program = require("nginx")?;
-    let mut server = Server::start("nginx", folder, core, &program, &arguments, address)?;
+    let mut server = Server::start_ending(ending, name, folder, core, &program, &arguments, address)?;
     server.http = Some(address);
-    server.wait_until(|_| {
-        let mut client = Http::connect(address, PROBE).ok()?;
-        let serves = |&(name, bytes): &(&str, &[u8])| {
-            let answer = client.get(&format!("/{name}"));
-            answer.is_ok_and(|answer| answer.status == 200 && answer.body == bytes)
-        };
-        files.iter().all(serves).then_some(())
-    })?;
+    server.wait_until(|_| ready(&mut Http::connect(address, PROBE).ok()?).then_some(()))?;
     Ok(server)
 }
 

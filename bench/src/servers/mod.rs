@@ -1,10 +1,14 @@
 //! Servers under test, as child processes: found, started on a free port, waited for until they answer, stopped when dropped.
 //!
 //! A server dies with the program that started it, even if that is killed: it runs under `setpriv --pdeathsig`.
+mod caches;
+mod given;
 mod kinds;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use caches::{backend, nginx_cache, varnish};
+pub(crate) use given::{dragonfly, gcache, given, groupcache_go, pogocache, valkey};
 pub(crate) use kinds::{larder, memcached, nginx, nginx_with, redis, restart_redis};
 
 use crate::machine::{self, Process};
@@ -37,6 +41,16 @@ pub(crate) struct Server {
     command: Command,
     core: Option<usize>,
     folder: TempDir,
+    ending: Ending,
+}
+
+/// How a server ends with its handle, or with the program that started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Killed: it is one process.
+    Killed,
+    /// Asked to, since only it can end the processes that it has started.
+    Asked,
 }
 
 impl Server {
@@ -49,14 +63,32 @@ impl Server {
         arguments: &[String],
         address: SocketAddr,
     ) -> anyhow::Result<Server> {
+        Server::start_ending(Ending::Killed, name, folder, core, program, arguments, address)
+    }
+
+    /// The same, with a word on its end.
+    fn start_ending(
+        ending: Ending,
+        name: &'static str,
+        folder: TempDir,
+        core: Option<usize>,
+        program: &Path,
+        arguments: &[String],
+        address: SocketAddr,
+    ) -> anyhow::Result<Server> {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(arguments);
+        let signal = if ending == Ending::Asked { "TERM" } else { "KILL" };
+        command.args(["--pdeathsig", signal, "--"]).arg(program).args(arguments);
         command.current_dir(folder.path()).stdin(Stdio::null());
+        // Larder's settings of whoever measures are not those of the measurement; names that it does not know would end it.
+        for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LARDER_")) {
+            command.env_remove(name);
+        }
         command.stdout(File::create(folder.path().join("stdout"))?);
         command.stderr(File::create(folder.path().join("stderr"))?);
         let child =
             machine::spawn_on(core, &mut command).with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Server { name, address, http: None, child, command, core, folder })
+        Ok(Server { name, address, http: None, child, command, core, folder, ending })
     }
 
     /// Asks until `probe` finds the server ready; an early end or too long a silence is an error that shows what the server wrote.
@@ -86,6 +118,31 @@ impl Server {
     /// The process, for its memory and CPU time.
     pub(crate) fn process(&self) -> Process {
         Process::Id(self.child.id())
+    }
+
+    /// Its memory: of it and of all processes that it has started, shared pages in parts.
+    pub(crate) fn memory(&self) -> anyhow::Result<u64> {
+        self.process().family().into_iter().map(Process::proportional_bytes).sum()
+    }
+
+    /// CPU time of it and of all processes that it has started.
+    pub(crate) fn run_time(&self) -> anyhow::Result<Duration> {
+        self.process().family().into_iter().map(Process::run_time).sum()
+    }
+
+    /// The command that it was started with.
+    pub(crate) fn command_line(&self) -> String {
+        let words = self.command.get_args().skip_while(|word| *word != "--").skip(1);
+        words
+            .map(|word| if word.is_empty() { "''".into() } else { word.to_string_lossy() })
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The text of one of its files.
+    pub(crate) fn file(&self, name: &str) -> anyhow::Result<String> {
+        let path = self.folder.path().join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
     /// Kills it (SIGKILL) and returns when it is gone.
@@ -124,6 +181,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.ending == Ending::Asked && self.terminate().is_ok() {
+            return;
+        }
         // Both fail only if the process is gone already, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();

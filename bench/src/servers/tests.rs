@@ -67,3 +67,56 @@ fn what_cannot_start_says_why() {
     let missing = require("no-such-program").expect_err("not there");
     assert!(missing.to_string().contains("no-such-program"));
 }
+
+/// The three answers that every cache over HTTP gives, each twice: fetched and kept.
+fn answers_as_the_backend(server: &Server) {
+    let mut client = Http::connect(server.address, TIMEOUT).expect("connect");
+    for _ in 0..2 {
+        let answer = client.get("/kv/a").expect("answers");
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"sixty-four"[..]));
+        assert_eq!(client.get("/absent/a").expect("answers").status, 404);
+        assert_eq!(client.get("/bad").expect("answers").status, 400);
+    }
+}
+
+#[test]
+fn caches_fetch_from_the_backend_and_keep() {
+    let mut backend = backend(None, b"sixty-four").expect("nginx starts");
+    let caches = [
+        nginx_cache(None, backend.address).expect("nginx starts"),
+        varnish(None, backend.address, 64).expect("varnish starts"),
+    ];
+    caches.iter().for_each(answers_as_the_backend);
+    // What they have now they need no backend for.
+    backend.kill().expect("goes");
+    caches.iter().for_each(answers_as_the_backend);
+    for cache in &caches {
+        let family = cache.process().family();
+        assert!(family.len() > 1, "{} has no processes of its own", cache.name);
+        assert!(cache.memory().expect("smaps") > cache.process().proportional_bytes().expect("smaps"));
+    }
+}
+
+#[test]
+fn a_cache_goes_with_all_its_processes() {
+    let backend = backend(None, b"v").expect("nginx starts");
+    for cache in [
+        nginx_cache(None, backend.address).expect("nginx starts"),
+        varnish(None, backend.address, 64).expect("varnish starts"),
+    ] {
+        let family = cache.process().family();
+        drop(cache);
+        let deadline = Instant::now() + PATIENCE;
+        while family.iter().any(|process| process.cpu_time().is_ok()) {
+            assert!(Instant::now() < deadline, "{family:?}");
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+#[test]
+fn a_command_line_can_be_typed() {
+    let server = redis(None).expect("redis-server starts");
+    let line = server.command_line();
+    assert!(line.contains("redis-server --bind 127.0.0.1 --save '' --appendonly no --port "), "{line}");
+}

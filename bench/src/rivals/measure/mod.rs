@@ -1,0 +1,266 @@
+//! Measuring: servers are started when they are first needed, loaded in turn, and what is found is written down at once.
+mod one;
+
+use super::{
+    record::{Gap, Load, Memory, Record, Section, Setting},
+    subjects::{Ask, ITEM, Part, Started, Subject},
+};
+use crate::{load::Stop, report, wire::Http};
+use anyhow::{Context, ensure};
+use one::Shape;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    path::PathBuf,
+    time::Duration,
+};
+
+/// How large everything is.
+#[derive(Debug, Clone)]
+pub(super) struct Scale {
+    /// Length of a load, and of one at half of the highest rate.
+    pub(super) load: Duration,
+    pub(super) latency: Duration,
+    pub(super) runs: u64,
+    /// Connections of the commands and of `/lookup`.
+    pub(super) connections: Vec<usize>,
+    pub(super) lookup_connections: Vec<usize>,
+    /// Lengths of values whose memory is measured, and how many bytes and entries there may be of each.
+    pub(super) value_sizes: Vec<usize>,
+    pub(super) memory_bytes: u64,
+    pub(super) memory_entries: u64,
+}
+
+/// Connections of all other loads.
+const CONNECTIONS: usize = 50;
+const ITEM_CONNECTIONS: usize = 30;
+const PIPELINE: usize = 16;
+/// Length of a key whose memory is measured: a UUID.
+const KEY_SIZE: usize = 36;
+/// What servers may keep; more than is ever stored.
+const MEMORY_MIB: u64 = 2048;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A comparison that goes on.
+pub(super) struct Bench<'a> {
+    pub(super) setting: &'a Setting,
+    pub(super) scale: Scale,
+    pub(super) subjects: Vec<(Subject, PathBuf)>,
+    pub(super) raw: &'a mut dyn Write,
+    /// The servers, or why they could not be started.
+    pub(super) started: BTreeMap<(Subject, Part), Result<Started, String>>,
+    /// Runs so far: keys that must be new are numbered by it.
+    pub(super) nonce: u64,
+}
+
+impl Bench<'_> {
+    /// Measures a section.
+    pub(super) fn section(&mut self, section: Section) -> anyhow::Result<()> {
+        match section {
+            Section::Http => {
+                let loads = [Load::HttpHit, Load::LookupHit, Load::HttpMiss, Load::NotFound, Load::BadRequest];
+                loads.into_iter().try_for_each(|load| self.group(section, load, CONNECTIONS, 1))
+            }
+            Section::Commands => {
+                for load in [Load::Get, Load::Set, Load::Mget] {
+                    for pipeline in [1, PIPELINE] {
+                        for connections in self.scale.connections.clone() {
+                            self.group(section, load, connections, pipeline)?;
+                        }
+                    }
+                }
+                [1, PIPELINE]
+                    .into_iter()
+                    .try_for_each(|pipeline| self.group(section, Load::Miss, CONNECTIONS, pipeline))
+            }
+            Section::Latency => {
+                [Load::HttpHit, Load::HttpMiss, Load::Get, Load::Miss].into_iter().try_for_each(|load| self.half(load))
+            }
+            Section::Lookup => {
+                for load in [Load::BadRequest, Load::LookupMiss, Load::LookupHit] {
+                    for connections in self.scale.lookup_connections.clone() {
+                        self.group(section, load, connections, 1)?;
+                    }
+                }
+                Ok(())
+            }
+            Section::Item => self.items(),
+            Section::Memory => self.memory(),
+        }
+    }
+
+    /// Writes a record down.
+    pub(super) fn note(&mut self, record: Record) -> anyhow::Result<()> {
+        report::line(self.raw, &record)
+    }
+
+    fn failed(
+        &mut self,
+        section: Section,
+        load: Option<Load>,
+        subject: Subject,
+        error: &anyhow::Error,
+    ) -> anyhow::Result<()> {
+        eprintln!("  {}: {error:#}", subject.name());
+        let (server, reason) = (subject.name().to_owned(), format!("{error:#}"));
+        self.note(Record::Failed(Gap { section: Some(section), load, server, reason }))
+    }
+
+    /// One load of all servers that know it: run by run in turn, so that what happens to the machine happens to all.
+    fn group(&mut self, section: Section, load: Load, connections: usize, pipeline: usize) -> anyhow::Result<()> {
+        let able = self.able(|subject| {
+            // The published form is Larder's route; nginx only serves the same bytes.
+            subject.ask(load, 0).is_some() && (section != Section::Lookup || subject == Subject::Larder)
+        });
+        progress(section, load, &format!("{connections} connections, {pipeline} at a time"));
+        let mut out = BTreeSet::new();
+        for run in 0..self.scale.runs {
+            for &subject in &able {
+                if out.contains(&subject) {
+                    continue;
+                }
+                let shape = Shape { section, load, connections, pipeline, run };
+                let stop = Stop::After(self.scale.load);
+                let result = match run {
+                    0 => self.warm_up(subject, shape),
+                    _ => Ok(()),
+                };
+                match result.and_then(|()| self.sample(subject, shape, None, stop, |ask| ask)) {
+                    Ok(sample) => self.note(Record::Sample(sample))?,
+                    Err(error) => {
+                        out.insert(subject);
+                        self.failed(section, Some(load), subject, &error)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The latency at half of what each server can do at most.
+    fn half(&mut self, load: Load) -> anyhow::Result<()> {
+        let section = Section::Latency;
+        progress(section, load, "half of the highest rate");
+        let mut peaks = Vec::new();
+        for subject in self.able(|subject| subject.ask(load, 0).is_some()) {
+            let shape = Shape { section, load, connections: CONNECTIONS, pipeline: 1, run: 0 };
+            let peak = self.warm_up(subject, shape).and_then(|()| {
+                let peak = self.sample(subject, shape, None, Stop::After(self.scale.load), |ask| ask)?;
+                ensure!(peak.errors.is_empty(), "at the highest rate: {:?}", peak.errors);
+                Ok(peak)
+            });
+            match peak {
+                Ok(peak) => {
+                    peaks.push((subject, peak.per_second / 2.0));
+                    self.note(Record::Sample(peak))?;
+                }
+                Err(error) => self.failed(section, Some(load), subject, &error)?,
+            }
+        }
+        for run in 0..self.scale.runs {
+            for &(subject, rate) in &peaks {
+                let shape = Shape { section, load, connections: CONNECTIONS, pipeline: 1, run };
+                match self.sample(subject, shape, Some(rate), Stop::After(self.scale.latency), |ask| ask) {
+                    Ok(sample) => self.note(Record::Sample(sample))?,
+                    Err(error) => self.failed(section, Some(load), subject, &error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// GCache's table, in its order: what is stored is updated, read and removed.
+    fn items(&mut self) -> anyhow::Result<()> {
+        let section = Section::Item;
+        for subject in self.able(|subject| subject.ask(Load::ItemUnique, 0).is_some()) {
+            progress(section, Load::ItemUnique, subject.name());
+            match self.has_items(subject) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let (server, reason) = (subject.name().to_owned(), format!("it does not have {ITEM} (yet)"));
+                    self.note(Record::Skipped(Gap { section: Some(section), load: None, server, reason }))?;
+                    continue;
+                }
+                Err(error) => {
+                    self.failed(section, None, subject, &error)?;
+                    continue;
+                }
+            }
+            for run in 0..self.scale.runs {
+                if let Err(error) = self.item_run(subject, run) {
+                    self.failed(section, None, subject, &error)?;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn item_run(&mut self, subject: Subject, run: u64) -> anyhow::Result<()> {
+        let shape = |load| Shape { section: Section::Item, load, connections: ITEM_CONNECTIONS, pipeline: 1, run };
+        let after = Stop::After(self.scale.load);
+        let unique = self.sample(subject, shape(Load::ItemUnique), None, after, |ask| ask)?;
+        let (stored, nonce) = (unique.requests.max(1), self.nonce);
+        self.note(Record::Sample(unique))?;
+        let these = |ask| Ask { key: format!("{nonce}:{{n}}"), keys: stored, ..ask };
+        for load in [Load::ItemUpdate, Load::ItemAbsent, Load::ItemStored, Load::ItemDelete] {
+            let stop = if load == Load::ItemDelete { Stop::Requests(stored) } else { after };
+            let keys = |ask| if matches!(load, Load::ItemStored | Load::ItemDelete) { these(ask) } else { ask };
+            let sample = self.sample(subject, shape(load), None, stop, keys)?;
+            self.note(Record::Sample(sample))?;
+        }
+        Ok(())
+    }
+
+    /// Does it store an item?
+    fn has_items(&mut self, subject: Subject) -> anyhow::Result<bool> {
+        let started = self.start(subject, Part::Hits)?;
+        let address = started.server.http.context("it has no HTTP address")?;
+        let body = r#"{"key":"probe","value":"probe","ttl":60}"#;
+        let answer = Http::connect(address, TIMEOUT)?.send("POST", ITEM, body)?;
+        Ok((200..300).contains(&answer.status))
+    }
+
+    fn memory(&mut self) -> anyhow::Result<()> {
+        for (subject, _) in self.subjects.clone() {
+            if let Err(reason) = subject.holds_values() {
+                let (server, reason) = (subject.name().to_owned(), reason.to_owned());
+                self.note(Record::Skipped(Gap { section: Some(Section::Memory), load: None, server, reason }))?;
+                continue;
+            }
+            eprintln!("memory: {}", subject.name());
+            for size in self.scale.value_sizes.clone() {
+                match self.memory_of(subject, size) {
+                    Ok(memory) => self.note(Record::Memory(memory))?,
+                    Err(error) => self.failed(Section::Memory, None, subject, &error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn memory_of(&self, subject: Subject, value_size: usize) -> anyhow::Result<Memory> {
+        let cores = (self.setting.server_core, self.setting.client_core);
+        let started = subject.start(Part::Hits, self.binary(subject)?, cores, (value_size, MEMORY_MIB))?;
+        let entries = (self.scale.memory_bytes / (value_size + KEY_SIZE) as u64).clamp(1, self.scale.memory_entries);
+        let ask = subject.fill().context("nothing fills it")?;
+        let ask = Ask { key: "{uuid}".to_owned(), keys: entries, ..ask };
+        let before = started.server.memory()?;
+        self.fill(&started.server, &ask, value_size)?;
+        let growth = started.server.memory()?.saturating_sub(before);
+        // Is all of it there?
+        let load = if ask.scheme == "http" { Load::HttpHit } else { Load::Get };
+        let check = subject.ask(load, 0).context("it cannot be asked")?;
+        let check = Ask { op: check.op, path: check.path, all_found: check.all_found, ..ask };
+        self.fill(&started.server, &check, value_size)?;
+        Ok(Memory { server: subject.name().to_owned(), value_size, key_size: KEY_SIZE, entries, growth })
+    }
+
+    fn able(&self, able: impl Fn(Subject) -> bool) -> Vec<Subject> {
+        self.subjects.iter().map(|&(subject, _)| subject).filter(|&subject| able(subject)).collect()
+    }
+}
+
+fn progress(section: Section, load: Load, more: &str) {
+    eprintln!("{section:?} {load:?}: {more}");
+}

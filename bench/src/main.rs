@@ -6,6 +6,7 @@ mod compare;
 mod contender;
 mod dataset;
 mod engine;
+mod floor;
 mod hit_ratio;
 mod load;
 mod machine;
@@ -39,6 +40,7 @@ enum Program {
     Engine(engine::Args),
     Bound(bound::Args),
     Server(compare::Args),
+    Floor(floor::Args),
     Soak(soak::Args),
     Verify(verify::Args),
 }
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Program::Memory(args) => memory::run(&args, out),
         Program::Engine(args) => engine::run(&args, out),
         Program::Bound(args) => bound::run(&args, out),
+        Program::Floor(args) => floor::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
         Program::Soak(args) => soak::run(&args, out),
         Program::Verify(args) => verify::run(&args, out),

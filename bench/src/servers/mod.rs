@@ -5,7 +5,7 @@ mod kinds;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use kinds::{larder, memcached, nginx, nginx_with, redis, restart_redis};
+pub(crate) use kinds::{floor, larder, memcached, nginx, nginx_with, pogocache, redis, restart_redis};
 
 use crate::machine::{self, Process};
 use anyhow::{Context, bail, ensure};
@@ -52,6 +52,9 @@ impl Server {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(arguments);
         command.current_dir(folder.path()).stdin(Stdio::null());
+        // Our own variables, LARDER_BENCH_…, are no settings, and a server under test has those that it was started with only.
+        let foreign = env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("LARDER_"));
+        foreign.for_each(|name| _ = command.env_remove(name));
         command.stdout(File::create(folder.path().join("stdout"))?);
         command.stderr(File::create(folder.path().join("stderr"))?);
         let child =

@@ -16,7 +16,7 @@ COHERENCE_SECONDS ?= 60
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-verify soak check-coherence check-differential FORCE
+.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-verify profile soak check-coherence check-differential FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -96,6 +96,11 @@ bench: $(TARGET)/release/larder-bench ## Larder beside redis-server, memcached a
 bench-verify: $(TARGET)/release/larder-bench ## Is the load generator honest? Against arithmetic, wrk, redis-benchmark; its page in Chromium
 	tests/tools bench
 	$< verify
+
+profile: $(TARGET)/release/larder-bench ## Where the time goes under each load: shares, and flame graphs in target/profile (needs perf)
+	tests/tools bench
+	CARGO_TARGET_DIR=$(TARGET)/profile RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --package larder
+	$< profile --larder $(TARGET)/profile/profiling/larder --out $(TARGET)/profile
 
 soak: $(TARGET)/release/larder-bench ## Ten minutes of reads and writes while the source is killed and restarted
 	tests/tools bench

@@ -12,6 +12,7 @@ mod load;
 mod machine;
 mod memory;
 mod page;
+mod profile;
 mod record;
 mod replay;
 mod report;
@@ -41,6 +42,7 @@ enum Program {
     Bound(bound::Args),
     Server(compare::Args),
     Floor(floor::Args),
+    Profile(profile::Args),
     Soak(soak::Args),
     Verify(verify::Args),
 }
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Program::Memory(args) => memory::run(&args, out),
         Program::Engine(args) => engine::run(&args, out),
         Program::Bound(args) => bound::run(&args, out),
+        Program::Profile(args) => profile::run(&args, out),
         Program::Floor(args) => floor::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
         Program::Soak(args) => soak::run(&args, out),

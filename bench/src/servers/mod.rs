@@ -91,6 +91,11 @@ impl Server {
         Process::Id(self.child.id())
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it (SIGKILL) and returns when it is gone.
     pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill()?;

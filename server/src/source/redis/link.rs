@@ -10,12 +10,16 @@
 //! ```
 //!
 //! Where one connection gets through, all others of the source try at once: a client that has read again can write.
+mod talk;
+mod timing;
+
 use super::{
     Settings,
     cluster::Elsewhere,
     connect::{Stream, connect},
     handshake::{Hello, Shaken, Unshaken, reason, shake_hands},
-    pipeline::{Answer, CONFUSED, Call, Pipeline, Protocol, Request, Waiting, fail, timed_out},
+    pipeline::{Pipeline, Protocol},
+    request::{Answer, Call, Request, Waiting, fail, timed_out},
     sentinel::Master,
 };
 use crate::{
@@ -27,29 +31,26 @@ use crate::{
         health::{Stand, Standing, Vouching},
     },
 };
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     future::{Future, pending, poll_fn},
-    hash::{BuildHasher, RandomState},
-    io::{self, IoSlice},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
+    pin::pin,
     rc::{Rc, Weak},
     sync::Arc,
-    task::{Context, Poll, Waker, ready},
+    task::{Poll, Waker},
     time::Duration,
 };
+use talk::Talk;
+use timing::{Alarm, PAUSE, Pauses};
 use tokio::{
-    io::{AsyncReadExt, AsyncWrite},
     sync::oneshot,
     task::AbortHandle,
-    time::{Instant, Sleep, sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
-/// First and longest pause between attempts to connect.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// An attempt may take this long even if `source-timeout` is shorter: names must be resolved and TLS takes round trips.
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// After so much silence the server is asked whether it is there, so that readiness does not depend on traffic.
@@ -57,12 +58,6 @@ const PROBE: Duration = Duration::from_secs(5);
 /// The same where the server announces changes: in a network that has gone silent nothing is announced, and what was
 /// fetched may be served for so long and `source-timeout`, the probe's deadline. docs/coherence.md promises it.
 const TRACKING_PROBE: Duration = Duration::from_secs(1);
-/// Read buffer, and how little room in it calls for more.
-const INPUT: (usize, usize) = (64 * 1024, 4 * 1024);
-/// An emptied read buffer larger than this is given back.
-const INPUT_KEPT: usize = 1024 * 1024;
-/// Slices per vectored write.
-const SLICES: usize = 16;
 
 /// A connection that is ready.
 struct Connected {
@@ -423,158 +418,4 @@ async fn once(link: Rc<Inner>) {
     };
     link.go_down(&reason);
     link.unasked.note_loss();
-}
-
-/// Growing pauses, each shortened at random by up to half so that many Larders do not come back in step.
-struct Pauses(Duration);
-impl Default for Pauses {
-    fn default() -> Pauses {
-        Pauses(PAUSE.0)
-    }
-}
-impl Pauses {
-    fn next(&mut self) -> Duration {
-        let full = self.0;
-        self.0 = (full * 2).min(PAUSE.1);
-        // The standard library's hasher is keyed at random.
-        let percent = RandomState::new().hash_one(()) % 51;
-        full - full * u32::try_from(percent).unwrap_or(0) / 100
-    }
-}
-
-/// One timer for all deadlines, set again only when it has fired or an earlier deadline comes.
-struct Alarm {
-    sleep: Pin<Box<Sleep>>,
-    set: Option<Instant>,
-}
-impl Alarm {
-    fn new() -> Alarm {
-        Alarm { sleep: Box::pin(sleep(Duration::ZERO)), set: None }
-    }
-    /// Ready once `next` is past.
-    fn poll(&mut self, cx: &mut Context<'_>, next: Option<Instant>) -> Poll<()> {
-        let Some(next) = next else {
-            return Poll::Pending;
-        };
-        loop {
-            if self.set.is_none_or(|at| next < at) {
-                self.sleep.as_mut().reset(next);
-                self.set = Some(next);
-            }
-            ready!(self.sleep.as_mut().poll(cx));
-            self.set = None;
-            if next <= Instant::now() {
-                return Poll::Ready(());
-            }
-        }
-    }
-}
-
-/// A connection in use.
-struct Talk<'l> {
-    link: &'l Inner,
-    stream: Stream,
-    input: BytesMut,
-    out: Output,
-    unflushed: bool,
-    pipeline: Pipeline,
-    alarm: Alarm,
-    /// After this long without a word the server is asked.
-    silence: Duration,
-    /// When the server was last heard, or asked.
-    heard: Instant,
-}
-impl Talk<'_> {
-    /// Ready with the reason when the connection is of no use any more.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
-        self.link.waker.set(Some(cx.waker().clone()));
-        loop {
-            self.pipeline.send(&mut self.link.queue.borrow_mut(), &mut self.out);
-            if let Err(error) = self.write(cx) {
-                return Poll::Ready(reason(error));
-            }
-            match self.read(cx) {
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready("connection closed by the source".into());
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(reason(error)),
-                Poll::Ready(Ok(_)) => {
-                    self.heard = Instant::now();
-                    if self.pipeline.receive(&mut self.input).is_err() {
-                        return Poll::Ready(CONFUSED.into());
-                    }
-                    self.pipeline.requeue(&mut self.link.queue.borrow_mut());
-                    continue;
-                }
-                Poll::Pending => {}
-            }
-            let next = [
-                self.pipeline.deadline(),
-                self.link.deadline(),
-                (!self.pipeline.is_owed()).then(|| self.heard + self.silence),
-            ];
-            let next = next.into_iter().flatten().min();
-            ready!(self.alarm.poll(cx, next));
-            let now = Instant::now();
-            self.link.expire(now);
-            if self.pipeline.deadline().is_some_and(|at| at <= now) {
-                return Poll::Ready(self.pipeline.timed_out());
-            }
-            if !self.pipeline.is_owed() && self.heard + self.silence <= now {
-                self.probe(now);
-            }
-        }
-    }
-
-    fn probe(&mut self, now: Instant) {
-        self.heard = now;
-        let probe = Call {
-            commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
-            count: 1,
-            deadline: now + self.link.settings.limits.timeout,
-            limit: self.link.settings.limits.timeout,
-            answer: None,
-        };
-        let mut queue = self.link.queue.borrow_mut();
-        queue.push_back(Request::Call(probe));
-    }
-
-    /// Writes as much as the socket takes.
-    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while !self.out.is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let used = self.out.io_slices(&mut slices);
-            let written = Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..used]);
-            match written {
-                Poll::Pending => break,
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(written) => self.out.advance(written?),
-            }
-            self.unflushed = true;
-        }
-        if self.unflushed
-            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
-        {
-            flushed?;
-            self.unflushed = false;
-        }
-        Ok(())
-    }
-
-    /// Reads into the input buffer, or into the large value that is being received; 0 at the end of the stream.
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if let Some((value, missing)) = self.pipeline.direct() {
-            let mut rest = value.limit(missing);
-            let read = ready!(pin!(self.stream.read_buf(&mut rest)).poll(cx))?;
-            self.pipeline.direct_read(read);
-            return Poll::Ready(Ok(read));
-        }
-        if self.input.is_empty() && self.input.capacity() > INPUT_KEPT {
-            self.input = BytesMut::new();
-        }
-        if self.input.capacity() - self.input.len() < INPUT.1 {
-            self.input.reserve(INPUT.0);
-        }
-        pin!(self.stream.read_buf(&mut self.input)).poll(cx)
-    }
 }

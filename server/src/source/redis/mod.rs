@@ -28,6 +28,7 @@ mod homes;
 mod link;
 mod pipeline;
 mod replies;
+mod request;
 mod sentinel;
 mod settings;
 mod specs;
@@ -50,7 +51,7 @@ use handshake::Hello;
 use homes::AtHome;
 use larder_engine::Millis;
 use link::Link;
-use pipeline::{Answer, UNTIL_PONG};
+use request::{Answer, UNTIL_PONG};
 use sentinel::Sentinels;
 use settings::Learnt;
 use std::{

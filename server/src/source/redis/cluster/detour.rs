@@ -13,8 +13,9 @@ use crate::{
     source::{
         Found, FoundReply, KeyLife, Local, Relay, SourceError,
         redis::{
-            pipeline::{Answer, NO_EXPIRY, Waiting, timed_out, too_large},
-            refusal, unexpected,
+            refusal,
+            request::{Answer, NO_EXPIRY, Waiting, timed_out, too_large},
+            unexpected,
         },
     },
 };

@@ -22,7 +22,7 @@ mod slots;
 pub(super) mod tips;
 mod watcher;
 
-use super::{RedisSource, Settings, admit, pipeline::Waiting, writes};
+use super::{RedisSource, Settings, admit, request::Waiting, writes};
 use crate::{
     config::{Deployment, RedisAddress, RedisUrl},
     proto::resp::Args,

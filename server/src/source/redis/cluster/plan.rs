@@ -13,7 +13,7 @@ use crate::{
     proto::resp::{Args, Limits, Parsed, Parser, View, encode, parse_u64, view},
     source::{
         Replies,
-        redis::{Commands, pipeline::Answer},
+        redis::{Commands, request::Answer},
     },
 };
 use bytes::Bytes;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     config::RedisAddress,
-    source::{Commands, Local, RedisServer, SourceError, redis::pipeline::Answer},
+    source::{Commands, Local, RedisServer, SourceError, redis::request::Answer},
 };
 use bytes::Bytes;
 use std::{rc::Rc, sync::Arc, time::Duration};

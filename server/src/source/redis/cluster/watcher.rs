@@ -5,7 +5,7 @@ use crate::{
     proto::resp::{View, encode, view},
     source::{
         Local,
-        redis::{link::Link, pipeline::Answer},
+        redis::{link::Link, request::Answer},
     },
 };
 use std::{

@@ -1,7 +1,8 @@
-use super::*;
+use super::{answers::QUEUED, *};
 use crate::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl},
-    read::{Group, Policy, Writes, watch},
+    proto::output::Output,
+    read::{Fetch, Group, Policy, Writes, watch},
     source::{Limits, Local, Source},
 };
 use larder_engine::{Cache, Config, Wait};
@@ -11,6 +12,7 @@ use std::{
     pin::pin,
     rc::Rc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 const MAX_VALUE: usize = 100_000;

@@ -1,0 +1,56 @@
+//! Pauses between attempts to connect, and one alarm for many deadlines.
+use std::{
+    hash::{BuildHasher, RandomState},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// First and longest pause between attempts to connect.
+pub(super) const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Growing pauses, each shortened at random by up to half so that many Larders do not come back in step.
+pub(super) struct Pauses(Duration);
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses(PAUSE.0)
+    }
+}
+impl Pauses {
+    pub(super) fn next(&mut self) -> Duration {
+        let full = self.0;
+        self.0 = (full * 2).min(PAUSE.1);
+        // The standard library's hasher is keyed at random.
+        let percent = RandomState::new().hash_one(()) % 51;
+        full - full * u32::try_from(percent).unwrap_or(0) / 100
+    }
+}
+
+/// One timer for all deadlines, set again only when it has fired or an earlier deadline comes.
+pub(super) struct Alarm {
+    sleep: Pin<Box<Sleep>>,
+    set: Option<Instant>,
+}
+impl Alarm {
+    pub(super) fn new() -> Alarm {
+        Alarm { sleep: Box::pin(sleep(Duration::ZERO)), set: None }
+    }
+    /// Ready once `next` is past.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, next: Option<Instant>) -> Poll<()> {
+        let Some(next) = next else {
+            return Poll::Pending;
+        };
+        loop {
+            if self.set.is_none_or(|at| next < at) {
+                self.sleep.as_mut().reset(next);
+                self.set = Some(next);
+            }
+            ready!(self.sleep.as_mut().poll(cx));
+            self.set = None;
+            if next <= Instant::now() {
+                return Poll::Ready(());
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What waits for the source's answer: fetches, and commands that go through verbatim.
+use super::cluster::Elsewhere;
+use crate::{
+    read::Fetch,
+    source::{Found, FoundReply, Limits, Replies, SourceError, SourceHealth},
+};
+use bytes::Bytes;
+use larder_engine::Millis;
+use std::{rc::Weak, sync::Arc, time::Duration};
+use tokio::{sync::oneshot, time::Instant};
+
+/// PTTL's answer for a key that never expires (-2: there is no key).
+pub(super) const NO_EXPIRY: i64 = -1;
+/// A call whose replies end with that to a `PING`.
+pub(super) const UNTIL_PONG: usize = usize::MAX;
+
+/// A request that waits to be sent.
+pub(super) enum Request {
+    Fetch(Waiting),
+    Call(Call),
+}
+impl Request {
+    pub(super) fn deadline(&self) -> Instant {
+        match self {
+            Request::Fetch(waiting) => waiting.deadline,
+            Request::Call(call) => call.deadline,
+        }
+    }
+}
+
+/// A fetch that waits for its answer.
+pub(super) struct Waiting {
+    pub(super) fetch: Fetch,
+    /// The queue that it goes through.
+    pub(super) queue: u32,
+    /// When it was handed over.
+    pub(super) since: Instant,
+    pub(super) deadline: Instant,
+    /// It was sent once before, on a connection that was lost.
+    pub(super) retried: bool,
+}
+impl Waiting {
+    pub(super) fn new(fetch: Fetch, queue: u32, deadline: Instant) -> Waiting {
+        Waiting { fetch, queue, since: Instant::now(), deadline, retried: false }
+    }
+    pub(super) fn finish_reply(self, found: FoundReply, now: Millis, health: &SourceHealth) {
+        health.finished(found.is_error(), self.since.elapsed());
+        self.fetch.finish_reply(found, now);
+    }
+    pub(super) fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis, health: &SourceHealth) {
+        health.finished(answer.is_err(), self.since.elapsed());
+        self.fetch.finish(answer, now);
+    }
+}
+
+/// Encoded commands that wait for their replies.
+pub(super) struct Call {
+    pub(super) commands: Bytes,
+    pub(super) count: usize,
+    pub(super) deadline: Instant,
+    /// How long that was when it was queued.
+    pub(super) limit: Duration,
+    /// `None`: nobody wants to know (a probe).
+    pub(super) answer: Option<oneshot::Sender<Answer>>,
+}
+pub(super) type Answer = Result<Replies, SourceError>;
+impl Call {
+    pub(super) fn finish(self, answer: Answer) {
+        if let Some(sender) = self.answer {
+            // The client may be gone; its command was sent all the same.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+/// A fetch has failed: another node of the cluster may answer it, if there is one.
+pub(super) fn fail(
+    waiting: Waiting,
+    error: SourceError,
+    elsewhere: Option<&Weak<dyn Elsewhere>>,
+    now: Millis,
+    health: &SourceHealth,
+) {
+    match elsewhere.and_then(Weak::upgrade) {
+        Some(cluster) => cluster.take(waiting, error),
+        None => waiting.finish(Err(error), now, health),
+    }
+}
+
+/// A value is longer than `max-value`.
+pub(super) fn too_large(size: usize, max: usize) -> SourceError {
+    SourceError::Refused(
+        format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)").into(),
+    )
+}
+
+/// Why a request failed that its deadline overtook.
+pub(super) fn timed_out(limit: Duration, limits: &Limits) -> Arc<str> {
+    let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };
+    format!("timed out after {limit:?} ({setting})").into()
+}

@@ -88,7 +88,9 @@ impl Canned {
         if !connection.blocked {
             match connection.stream.read(input) {
                 Ok(0) => return Ok(false),
-                Ok(read) => connection.owed += self.reply * self.requests.count(&input[..read], &mut connection.partial),
+                Ok(read) => {
+                    connection.owed += self.reply * self.requests.count(&input[..read], &mut connection.partial)
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => return Ok(false),
             }

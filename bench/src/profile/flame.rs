@@ -69,7 +69,13 @@ fn boxes(out: &mut String, node: &Node<'_>, mut left: f64, bottom: f64, of: (f64
             );
             let letters = ((width - 4.0) / LETTER) as usize;
             if letters >= 3 {
-                let _ = write!(out, "<text x=\"{:.1}\" y=\"{}\">{}</text>", left + 2.0, top + 11.5, shortened(&name, letters));
+                let _ = write!(
+                    out,
+                    "<text x=\"{:.1}\" y=\"{}\">{}</text>",
+                    left + 2.0,
+                    top + 11.5,
+                    shortened(&name, letters)
+                );
             }
             out.push_str("</g>\n");
             boxes(out, call, left, top, of);
@@ -80,7 +86,8 @@ fn boxes(out: &mut String, node: &Node<'_>, mut left: f64, bottom: f64, of: (f64
 
 /// The end of a name tells more than its beginning. Nothing is cut within an entity.
 fn shortened(name: &str, letters: usize) -> &str {
-    let last = name.rmatch_indices("::").map(|(at, _)| &name[at + 2..]).find(|part| part.len() > 1 && !part.starts_with('{'));
+    let last =
+        name.rmatch_indices("::").map(|(at, _)| &name[at + 2..]).find(|part| part.len() > 1 && !part.starts_with('{'));
     [name, last.unwrap_or(name)].into_iter().find(|part| part.chars().count() <= letters).unwrap_or("")
 }
 

@@ -90,7 +90,8 @@ impl Load {
         let http = server.http.filter(|_| target.starts_with("http"));
         let target = target.replace("{}", &http.unwrap_or(server.address).to_string());
         let (client, duration) = (client_core.to_string(), format!("{seconds}s"));
-        let common = ["run", "--url", &target, "--keys", KEYS, "--connections", "50", "--pin", &client, "--duration", &duration];
+        let common =
+            ["run", "--url", &target, "--keys", KEYS, "--connections", "50", "--pin", &client, "--duration", &duration];
         let plan = Run::try_parse_from(common.iter().chain(options))?.args.plan()?;
         run::preload(&plan, url.as_deref().unwrap_or(&format!("redis://{}", server.address)))?;
         if self == Load::CoherentP16 {

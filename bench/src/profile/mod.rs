@@ -102,7 +102,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         };
         if let Some(made) = &allocations {
             let file = args.out.join(format!("{name}-allocations.svg"));
-            fs::write(&file, flame::svg(&format!("larder, {name}: allocations"), "allocations", &made.stacks.by_stack))?;
+            fs::write(
+                &file,
+                flame::svg(&format!("larder, {name}: allocations"), "allocations", &made.stacks.by_stack),
+            )?;
         }
         let per_request = |sampled: &Sampled, count: u64| report::rounded(count as f64 / sampled.requests as f64);
         report::line(

@@ -4,7 +4,20 @@ use std::collections::BTreeMap;
 
 /// A name, and what a function's name holds that belongs to it. The first function from the leaf that is told by any counts, and of the names the first.
 const USER: [(&str, &[&str]); 10] = [
-    ("allocate", &["malloc", "_int_free", "cfree", "realloc", "calloc", "__rust_alloc", "__rust_dealloc", "unlink_chunk", "tcache"]),
+    (
+        "allocate",
+        &[
+            "malloc",
+            "_int_free",
+            "cfree",
+            "realloc",
+            "calloc",
+            "__rust_alloc",
+            "__rust_dealloc",
+            "unlink_chunk",
+            "tcache",
+        ],
+    ),
     ("copy", &["memmove", "memcpy"]),
     ("clock", &["clock_gettime", "Timespec", "time::Instant", "time::SystemTime"]),
     ("look up", &["larder_engine"]),
@@ -13,7 +26,20 @@ const USER: [(&str, &[&str]); 10] = [
     ("hyper", &["hyper"]),
     ("ask the source", &["larder::source", "larder::dispatch::relay", "larder::dispatch::forward"]),
     ("dispatch", &["larder::"]),
-    ("runtime", &["tokio", "mio::", "epoll_wait", "__libc_recv", "__send", "__libc_sendmsg", "__libc_writev", "__libc_read", "__libc_write"]),
+    (
+        "runtime",
+        &[
+            "tokio",
+            "mio::",
+            "epoll_wait",
+            "__libc_recv",
+            "__send",
+            "__libc_sendmsg",
+            "__libc_writev",
+            "__libc_read",
+            "__libc_write",
+        ],
+    ),
 ];
 
 /// System calls, by what is in the kernel's part of a stack.

@@ -50,10 +50,11 @@ struct Frame<'s> {
 /// Leaf first. Of a frame further up the address lies within the call, not behind it.
 fn frames(sample: &str) -> impl Iterator<Item = Frame<'_>> {
     let frame = |line| parse_frame(line);
-    sample.lines().filter_map(frame).enumerate().map(|(depth, frame)| Frame {
-        address: frame.address - u64::from(depth > 0 && frame.address > 0),
-        ..frame
-    })
+    sample
+        .lines()
+        .filter_map(frame)
+        .enumerate()
+        .map(|(depth, frame)| Frame { address: frame.address - u64::from(depth > 0 && frame.address > 0), ..frame })
 }
 
 fn parse_frame(line: &str) -> Option<Frame<'_>> {
@@ -89,7 +90,8 @@ fn fold(script: &str, binary: &str, inlined: &Inlined) -> Stacks {
 
 /// A function's name without its hash, and without what folding uses.
 fn tidy(name: &str) -> String {
-    let hashed = name.rsplit_once("::h").filter(|(_, hash)| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
+    let hashed =
+        name.rsplit_once("::h").filter(|(_, hash)| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
     hashed.map_or(name, |(name, _)| name).replace(';', ":")
 }
 

@@ -20,7 +20,7 @@ CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify soak check-coherence check-differential check-crash FORCE
+.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify profile soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -107,6 +107,11 @@ bench-targets: $(TARGET)/release/larder-bench ## Are Larder's ratios to redis-se
 bench-verify: $(TARGET)/release/larder-bench ## Is the load generator honest? Against arithmetic, wrk, redis-benchmark; its page in Chromium
 	tests/tools bench
 	$< verify
+
+profile: $(TARGET)/release/larder-bench ## Where the time goes under each load: shares, and flame graphs in target/profile (needs perf)
+	tests/tools bench
+	CARGO_TARGET_DIR=$(TARGET)/profile RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --package larder
+	$< profile --larder $(TARGET)/profile/profiling/larder --out $(TARGET)/profile
 
 soak: $(TARGET)/release/larder-bench ## Ten minutes of reads and writes while the source is killed and restarted
 	tests/tools bench

@@ -6,11 +6,13 @@ mod compare;
 mod contender;
 mod dataset;
 mod engine;
+mod floor;
 mod hit_ratio;
 mod load;
 mod machine;
 mod memory;
 mod page;
+mod profile;
 mod record;
 mod replay;
 mod report;
@@ -43,6 +45,8 @@ enum Program {
     Bound(bound::Args),
     Server(compare::Args),
     Rivals(rivals::Args),
+    Floor(floor::Args),
+    Profile(profile::Args),
     Soak(soak::Args),
     Store(store::Args),
     Table(table::Args),
@@ -60,6 +64,8 @@ fn main() -> ExitCode {
         Program::Memory(args) => memory::run(&args, out),
         Program::Engine(args) => engine::run(&args, out),
         Program::Bound(args) => bound::run(&args, out),
+        Program::Profile(args) => profile::run(&args, out),
+        Program::Floor(args) => floor::run(&args, out),
         Program::Server(args) => compare::run(&args, out),
         Program::Rivals(args) => rivals::run(&args),
         Program::Soak(args) => soak::run(&args, out),

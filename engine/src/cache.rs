@@ -174,14 +174,14 @@ impl Cache {
         }
     }
 
-    /// Has the processor fetch what reads of keys with these [hashes](Key::hash) will look at, so that they wait for memory together
+    /// Has the processor fetch what reads of these keys will look at, so that they wait for memory together
     /// and not one after the other. Changes nothing; pays from two keys on.
-    pub fn prefetch(&self, hashes: &[u64]) {
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = Key<'k>> + Clone) {
         // Two rounds, because where the record is stands in the bucket.
         for prefetch in [|shard: &Shard, hash| shard.index.prefetch(hash), Shard::prefetch_record] {
-            for &hash in hashes {
-                if let Some(shard) = try_lock(self.mutex(self.shard_of(hash))) {
-                    prefetch(&shard, hash);
+            for key in keys.clone() {
+                if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {
+                    prefetch(&shard, key.hash);
                 }
             }
         }

@@ -41,6 +41,10 @@ use std::{
 ///
 /// Coherent: GET as above, all hits, larder in front of an idle redis-server in mode coherent and in mode ttl.
 ///
+/// Floors: larder against `larder-bench floor`, which reads and writes and does nothing else, under redis-benchmark and wrk as above.
+///
+/// Pogocache: larder against it under redis-benchmark, 16 commands at a time, if LARDER_BENCH_POGOCACHE names its binary; one thread.
+///
 /// One line for the machine, one per load and server with the medians and their range, then the ratios with their targets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -81,6 +85,16 @@ enum Load {
     ForwardedP16,
     /// GET, 16 commands at a time: larder that redis-server tells of changes, and larder with copies of a fixed lifetime
     CoherentP16,
+    /// GET, one command at a time: larder and a server that does nothing but read and write
+    FloorP1,
+    /// The same, 16 commands at a time
+    FloorP16,
+    /// HTTP GET of a value: larder and a bare hyper server
+    FloorHyper,
+    /// HTTP GET of a value: larder and a server that does nothing but read and write
+    FloorHttp,
+    /// GET, 16 commands at a time: larder and Pogocache
+    PogocacheP16,
 }
 
 impl Load {
@@ -95,6 +109,11 @@ impl Load {
             Load::MissesP16 => (None, None),
             Load::ForwardedP16 => (None, Some(Target::AtLeast(0.7))),
             Load::CoherentP16 => (Some(Target::AtMost(1.05)), None),
+            Load::FloorP1 => (Some(Target::AtMost(1.08)), None),
+            Load::FloorP16 => (Some(Target::AtMost(1.25)), None),
+            Load::FloorHyper => (Some(Target::AtMost(1.2)), None),
+            Load::FloorHttp => (None, None),
+            Load::PogocacheP16 => (Some(Target::AtMost(0.9)), None),
         }
     }
 }
@@ -137,11 +156,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         server_core,
         client_core,
         source_core: args.source_core.unwrap_or(client_core),
+        pogocache: std::env::var_os("LARDER_BENCH_POGOCACHE").map(PathBuf::from),
     };
     report::line(out, &machine(&setting)?)?;
     let loads = if args.load.is_empty() { Load::value_variants() } else { &args.load };
     let mut figures = Vec::new();
     for &load in loads {
+        // What nobody asked for by name may be missing.
+        if args.load.is_empty() && load == Load::PogocacheP16 && setting.pogocache.is_none() {
+            continue;
+        }
         let [subject, reference] = compare(&setting, args.runs, load)?;
         let (cpu, throughput) = load.targets();
         let name = |what| {

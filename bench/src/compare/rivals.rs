@@ -5,7 +5,7 @@ use crate::{
     wire::{Http, Resp},
 };
 use anyhow::{Context, ensure};
-use std::{path::Path, time::Duration};
+use std::{path::Path, path::PathBuf, time::Duration};
 
 /// Keys as redis-benchmark asks for them, all with the same value.
 const KEYS: u64 = 100_000;
@@ -49,6 +49,8 @@ pub(super) struct Setting<'a> {
     pub(super) server_core: usize,
     pub(super) client_core: usize,
     pub(super) source_core: usize,
+    /// Pogocache's binary.
+    pub(super) pogocache: Option<PathBuf>,
 }
 
 impl Setting<'_> {
@@ -70,6 +72,17 @@ impl Setting<'_> {
                 self.in_front("larder, coherent", &["--coherence", "coherent"])?,
                 self.in_front("larder, ttl", &["--coherence", "ttl"])?,
             ],
+            Load::FloorP1 => [self.larder(Way::Redis(1))?, self.floor("floor", "--redis", Way::Redis(1))?],
+            Load::FloorP16 => [self.larder(Way::Redis(16))?, self.floor("floor", "--redis", Way::Redis(16))?],
+            Load::FloorHyper => {
+                let way = "/v1/kv/key:000000000042";
+                [self.larder(Way::Http(way))?, self.floor("hyper", "--hyper", Way::Http(way))?]
+            }
+            Load::FloorHttp => {
+                let way = "/v1/kv/key:000000000042";
+                [self.larder(Way::Http(way))?, self.floor("floor", "--http", Way::Http(way))?]
+            }
+            Load::PogocacheP16 => [self.larder(Way::Redis(16))?, self.pogocache(16)?],
         })
     }
 
@@ -77,6 +90,18 @@ impl Setting<'_> {
         let server = servers::redis(Some(self.server_core))?;
         preload(&server)?;
         Ok(Rival { name: "redis-server", server, way: Way::Redis(pipeline), source: None })
+    }
+
+    /// It has every key that it is asked for.
+    fn floor(&self, name: &'static str, kind: &str, way: Way) -> anyhow::Result<Rival> {
+        Ok(Rival { name, server: servers::floor(name, kind, Some(self.server_core))?, way, source: None })
+    }
+
+    fn pogocache(&self, pipeline: u32) -> anyhow::Result<Rival> {
+        let program = self.pogocache.as_deref().context("LARDER_BENCH_POGOCACHE does not name its binary")?;
+        let server = servers::pogocache(program, Some(self.server_core))?;
+        preload(&server)?;
+        Ok(Rival { name: "pogocache", server, way: Way::Redis(pipeline), source: None })
     }
 
     fn larder(&self, way: Way) -> anyhow::Result<Rival> {
@@ -156,7 +181,10 @@ impl Setting<'_> {
         // Copies answer without the source.
         let source = rival.source.as_ref().filter(|_| !matches!(rival.name, "larder, coherent" | "larder, ttl"));
         let found_by = source.unwrap_or(&rival.server);
+        // The others do not count what they find. The floor has everything; Pogocache was seen to hold all keys.
+        let counts = !matches!(rival.name, "floor" | "pogocache");
         let found = |way: &Way| match way {
+            Way::Redis(_) if !counts => Ok(0),
             Way::Redis(_) => keyspace_hits(found_by),
             Way::Hashes(_) => calls_of_hset(found_by),
             // wrk looks at every answer's status.
@@ -173,7 +201,7 @@ impl Setting<'_> {
             Way::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, self.seconds)?,
         };
         let cpu = process.cpu_time()? - cpu_before;
-        if let Way::Redis(_) | Way::Hashes(_) = rival.way {
+        if let (Way::Redis(_) | Way::Hashes(_), true) = (&rival.way, counts) {
             let found = found(&rival.way)? - hits_before;
             // Concurrent misses of one key may share a fetch, so a source sees somewhat less.
             let expected = done.requests - done.requests / 20;

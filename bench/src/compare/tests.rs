@@ -5,7 +5,7 @@ use crate::wire::Resp;
 fn setting(larder: &Path) -> Setting<'_> {
     let cores = machine::cores().expect("cores");
     let (first, last) = (cores[0], cores[cores.len() - 1]);
-    Setting { larder, seconds: 1, server_core: first, client_core: last, source_core: last }
+    Setting { larder, seconds: 1, server_core: first, client_core: last, source_core: last, pogocache: None }
 }
 
 #[test]

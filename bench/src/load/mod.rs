@@ -18,7 +18,7 @@ mod generator;
 pub(crate) mod keys;
 pub(crate) mod measure;
 pub(crate) mod ops;
-mod poll;
+pub(crate) mod poll;
 mod recorder;
 pub(crate) mod schedule;
 pub(crate) mod target;

@@ -9,7 +9,7 @@ mod tests;
 
 pub(crate) use caches::{backend, nginx_cache, varnish};
 pub(crate) use given::{dragonfly, gcache, given, groupcache_go, pogocache, valkey};
-pub(crate) use kinds::{larder, memcached, nginx, nginx_with, redis, restart_redis};
+pub(crate) use kinds::{floor, larder, memcached, nginx, nginx_with, redis, restart_redis};
 
 use crate::machine::{self, Process};
 use anyhow::{Context, bail, ensure};
@@ -143,6 +143,11 @@ impl Server {
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<String> {
         let path = self.folder.path().join(name);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Kills it (SIGKILL) and returns when it is gone.

@@ -13,10 +13,10 @@ impl Calls {
         Calls((0..workers.max(1)).map(of_worker).collect())
     }
 
-    /// Notes a call; only from the worker's own thread.
+    /// Notes so many calls; only from the worker's own thread.
     #[inline]
-    pub(super) fn count(&self, worker: usize, command: &Command) {
-        self.0[worker][usize::from(command.index)].add(1);
+    pub(super) fn count(&self, worker: usize, command: &Command, calls: u64) {
+        self.0[worker][usize::from(command.index)].add(calls);
     }
 
     /// Every command and how often it was called since the start.

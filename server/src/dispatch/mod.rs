@@ -23,6 +23,7 @@ mod commands;
 mod delivery;
 mod fault;
 mod forward;
+pub mod gets;
 pub(crate) mod glob;
 mod longdouble;
 mod multi;
@@ -363,14 +364,20 @@ fn fail_early(worker: &Worker, session: &mut Session, found: Found, fault: &Faul
 /// Notes a command that is carried out.
 #[inline]
 fn count(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) {
-    worker.counters.redis_commands.add(1);
     // What a transaction queues is noted when it runs.
     if worker.app.telemetry.tap.is_on() && session.multi.is_none() {
         note(worker, command, args);
     }
+    count_calls(worker, session, command, 1);
+}
+
+/// Notes so many commands of one kind, except for who records operations.
+#[inline]
+fn count_calls(worker: &Worker, session: &Session, command: &Command, calls: u64) {
+    worker.counters.redis_commands.add(calls);
     // Those that are forwarded are the source's to count.
     if !matches!(command.run, Run::Forward) {
-        worker.app.calls.count(worker.id, command);
+        worker.app.calls.count(worker.id, command, calls);
         session.client.command.store(command.index, Relaxed);
     }
 }

@@ -18,7 +18,7 @@ pub struct Pending {
     /// The value is a whole reply.
     whole: bool,
     /// MGET: the array's head and the values before the first that must be waited for.
-    head: Option<Output>,
+    head: Option<Box<Output>>,
     /// The values from there on, in order.
     slots: Vec<Slot>,
     /// The slots before this one are known.
@@ -159,7 +159,7 @@ pub(super) fn mget_each(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<F
     Ok(Flow::Pending(Pending {
         resp3: reply.is_resp3(),
         whole: false,
-        head: Some(reply.output().split_off(mark)),
+        head: Some(Box::new(reply.output().split_off(mark))),
         slots,
         next: 0,
     }))

@@ -46,6 +46,7 @@ pub struct Session {
     /// State of the generator behind RANDOMKEY.
     random: u64,
     unusual: bool,
+    plain_reads: bool,
 }
 
 /// What a connection has begun that is not answered yet.
@@ -90,6 +91,7 @@ impl Session {
             tracker: None,
             subscriptions: None,
             unusual: false,
+            plain_reads: false,
         };
         session.client.about.lock().user = password::USER_NAME.into();
         session.settle();
@@ -106,6 +108,12 @@ impl Session {
     #[inline]
     pub(super) fn is_unusual(&self) -> bool {
         self.unusual
+    }
+
+    /// May GETs be begun by [`gets::begin`](super::gets::begin)? Nothing takes them off the short way, but perhaps reads that wait.
+    #[inline]
+    pub(super) fn reads_plainly(&self) -> bool {
+        self.plain_reads
     }
 
     /// Says what the connection holds from now on.
@@ -136,14 +144,15 @@ impl Session {
 
     /// To be called after any change of the fields that others may write.
     pub(super) fn settle(&mut self) {
-        self.unusual = !self.authenticated
+        let special = !self.authenticated
             || self.replies != Replies::On
             || self.multi.is_some()
             || self.pinned.is_some()
             || self.is_attached()
             || self.tracker.is_some()
-            || self.subscriptions.is_some()
-            || self.held != Held::Nothing;
+            || self.subscriptions.is_some();
+        self.unusual = special || self.held != Held::Nothing;
+        self.plain_reads = !special && self.held != Held::Relayed;
     }
 
     pub(super) fn authenticate(&mut self, authenticated: bool) {

@@ -1,6 +1,7 @@
 //! One connection without its socket: input in, replies out, in order. The whole pipeline rule is here.
 //!
 //! ```text
+//! input ─► plain GETs in a row ─► hit: reply, miss: waiting read
 //! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
 //!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
 //!                          │        its fetches ─────► batch ─ end of `process` ─► source
@@ -15,10 +16,10 @@ use crate::{
     net::throttle::{Scope, Throttled},
     proto::{
         output::Output,
-        resp::{self, Limits, Parsed, Parser},
+        resp::{Limits, Parsed, Parser},
     },
     read::Fetch,
-    source::{Reads, SourceError},
+    source::SourceError,
 };
 use larder_engine::Millis;
 use std::{
@@ -30,8 +31,6 @@ use std::{
 
 /// Commands processed before the other connections of the worker get their turn.
 const TURN: usize = 1024;
-/// Reads of a pipeline whose memory is fetched together: about as many as a core can have under way.
-const AHEAD: usize = 16;
 /// Bytes due to the client beyond which no more of its commands are processed. One reply may pass it; large values are
 /// linked, not copied, so what it adds is references.
 const MAX_DUE: usize = 1 << 20;
@@ -123,16 +122,20 @@ impl Conn {
     }
 
     fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
-        let mut prefetched = 0;
         let mut paused = worker.app.pause.paused(now);
-        for _ in 0..TURN {
-            if prefetched == 0 {
-                prefetched = prefetch(worker, self.input.unread());
-            }
-            prefetched -= 1;
+        let mut begun = 0;
+        while begun < TURN {
             if self.is_full() {
                 return Step::Full;
             }
+            if paused.is_none() {
+                let gets = self.begin_gets(worker, now, batch);
+                if gets > 0 {
+                    begun += gets;
+                    continue;
+                }
+            }
+            begun += 1;
             self.limits.authenticated = self.session.authenticated();
             let (out, behind) = match self.queue.back_mut() {
                 None => (&mut self.out, None),
@@ -199,6 +202,29 @@ impl Conn {
             }
         }
         Step::Turn
+    }
+
+    /// Begins the plain GETs at the front of the input, if there are any; their number.
+    #[inline]
+    fn begin_gets(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> usize {
+        if !self.parser.is_fresh() {
+            return 0;
+        }
+        let room = MAX_DUE - (self.out.len() + self.held);
+        let (out, behind) = match self.queue.back_mut() {
+            None => (&mut self.out, false),
+            Some(last) => (&mut last.after, true),
+        };
+        let already = out.len();
+        let gets = dispatch::gets::begin(worker, &self.session, self.input.unread(), now, (out, already + room), batch);
+        if behind {
+            self.held += out.len() - already;
+        }
+        self.input.consume(gets.consumed);
+        if let Some(read) = gets.pending {
+            self.wait_for(read);
+        }
+        gets.commands
     }
 
     /// Runs the command that [`process`](Conn::process) stopped at, to its end: a client that goes away meanwhile does not
@@ -329,30 +355,6 @@ impl Conn {
     pub fn is_full(&self) -> bool {
         self.out.len() + self.held >= MAX_DUE || self.queue.len() >= self.max_pipeline
     }
-}
-
-/// Has the processor fetch what the reads at the front of a pipeline will look at. Gives for how many commands that holds: 1
-/// at least, for which it is not worth it.
-#[inline]
-fn prefetch(worker: &Worker, input: &[u8]) -> usize {
-    let group = &worker.groups[0];
-    let mut keys = [&[][..]; AHEAD];
-    let mut found = 0;
-    for (key, to) in resp::gets_ahead(input).zip(&mut keys) {
-        *to = key;
-        found += 1;
-    }
-    let keys = &keys[..found];
-    match group.source.reads() {
-        _ if found < 2 => {}
-        Reads::Table(table) => keys.iter().for_each(|key| table.prefetch(key)),
-        Reads::Tier | Reads::Through => {
-            let mut hashes = [0; AHEAD];
-            keys.iter().zip(&mut hashes).for_each(|(key, hash)| *hash = group.cache.key(key).hash());
-            group.cache.prefetch(&hashes[..found]);
-        }
-    }
-    found.max(1)
 }
 
 /// The throttle's refusal, if there is a throttle and it refuses.

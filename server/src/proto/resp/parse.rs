@@ -160,22 +160,27 @@ impl std::ops::Index<usize> for Args<'_> {
     }
 }
 
-/// The keys of the plain `GET key` commands that `input` begins with: a glance ahead that checks no limits. What it does not
-/// recognise ends it.
-pub fn gets_ahead(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The plain `GET key` commands that `input` begins with, each as its key and its length: a glance ahead that checks no limits. What it
+/// does not recognise ends it. The parser would see the same.
+#[inline]
+pub fn gets_ahead(mut input: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     std::iter::from_fn(move || {
+        let whole = input.len();
         let (head, rest) = input.split_at_checked(14)?;
         if !(head.starts_with(b"*2\r\n$3\r\n") && head[8..11].eq_ignore_ascii_case(b"get") && head.ends_with(b"\r\n$"))
         {
             return None;
         }
         let digits = rest.iter().take(5).position(|byte| *byte == b'\r')?;
+        if digits > 1 && rest[0] == b'0' {
+            return None;
+        }
         let len = rest[..digits]
             .iter()
             .try_fold(0, |len, digit| digit.is_ascii_digit().then(|| len * 10 + usize::from(digit - b'0')))?;
         let key = rest.get(digits + 2..digits + 2 + len)?;
         input = rest.get(digits + 2 + len + 2..)?;
-        Some(key)
+        Some((key, whole - input.len()))
     })
 }
 
@@ -207,6 +212,12 @@ enum Line {
 }
 
 impl Parser {
+    /// Nothing of the command at the front of the input has been looked at.
+    #[inline]
+    pub fn is_fresh(&self) -> bool {
+        self.at == 0 && self.scanned == 0
+    }
+
     /// Parses the command that `input` begins with. After `Incomplete`, `input` must begin with the same bytes again.
     ///
     /// # Errors

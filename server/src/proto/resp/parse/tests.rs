@@ -259,11 +259,31 @@ proptest! {
         prop_assert_eq!(error, None);
         prop_assert_eq!(commands, vec![words]);
     }
+
+    #[test]
+    fn the_glance_ahead_sees_what_the_parser_sees(
+        keys in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..12), 1..4),
+        at: prop::sample::Index,
+        byte: u8,
+        cut: prop::sample::Index,
+    ) {
+        let mut input: Vec<u8> = keys.iter().flat_map(|key| crate::proto::resp::encode(&[b"get", key.as_slice()])).collect();
+        let at = at.index(input.len());
+        input[at] = byte;
+        input.truncate(cut.index(input.len() + 1));
+        let (mut parser, mut rest) = (Parser::default(), &input[..]);
+        for (key, len) in gets_ahead(&input).take_while(|(key, _)| !key.is_empty()) {
+            prop_assert_eq!(parser.parse(rest, &Limits::new(1024)), Ok(Parsed::Command { consumed: len }));
+            let args = parser.args(rest);
+            prop_assert_eq!((args.len(), args[0].to_ascii_lowercase(), &args[1]), (2, b"get".to_vec(), key));
+            rest = &rest[len..];
+        }
+    }
 }
 
 #[test]
 fn the_glance_ahead_sees_whole_plain_gets_and_stops_at_anything_else() {
-    let ahead = |input: &[u8]| gets_ahead(input).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let ahead = |input: &[u8]| gets_ahead(input).map(|(key, _)| key.to_vec()).collect::<Vec<_>>();
     let gets = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*2\r\n$3\r\nget\r\n$2\r\n\r\n\r\n";
     assert_eq!(ahead(gets), [b"a".to_vec(), b"\r\n".to_vec()]);
     for end in 0..gets.len() {
@@ -273,6 +293,7 @@ fn the_glance_ahead_sees_whole_plain_gets_and_stops_at_anything_else() {
         "*2\r\n$3\r\nDEL\r\n$1\r\na\r\n",
         "*3\r\n$3\r\nGET\r\n$1\r\na\r\n",
         "*2\r\n$3\r\nGET\r\n$x\r\na\r\n",
+        "*2\r\n$3\r\nGET\r\n$01\r\na\r\n",
         "*2\r\n$3\r\nGET\r\n$99999\r\na\r\n",
         "GET a\r\n",
     ] {

@@ -1,0 +1,105 @@
+//! The loads under which a larder is looked at.
+use crate::{
+    load::{self, Plan},
+    run,
+    servers::{self, Server},
+};
+use clap::Parser;
+use std::path::Path;
+
+/// One way of loading a larder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Load {
+    /// GET, one at a time, all hits
+    GetP1,
+    /// GET, 16 at a time, all hits
+    GetP16,
+    /// SET, 16 at a time
+    SetP16,
+    /// MGET of 10 keys, all hits
+    Mget,
+    /// GET /v1/kv/{key}, all hits
+    HttpKv,
+    /// GET /lookup?key=, all hits
+    HttpLookup,
+    /// GET /v1/kv/{key} of what is not there
+    #[value(name = "http-404")]
+    Http404,
+    /// GET, one at a time, of what only redis-server has
+    MissesP1,
+    /// The same, 16 at a time
+    MissesP16,
+    /// HSET, 16 at a time, which is forwarded to redis-server
+    ForwardedP16,
+    /// GET, 16 at a time, of copies that redis-server tells the changes of
+    CoherentP16,
+}
+
+/// A larder, ready for its load.
+pub(super) struct Subject {
+    larder: Server,
+    pub(super) plan: Plan,
+    /// Its source.
+    _source: Option<Server>,
+}
+
+impl Subject {
+    pub(super) fn server(&self) -> &Server {
+        &self.larder
+    }
+}
+
+#[derive(Debug, Parser)]
+struct Run {
+    #[command(flatten)]
+    args: run::Args,
+}
+
+const KEYS: &str = "100000";
+
+impl Load {
+    /// What the generator does: the protocol's URL without host, and further options.
+    fn options(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Load::GetP1 | Load::MissesP1 => ("redis://{}", &[]),
+            Load::GetP16 | Load::MissesP16 | Load::CoherentP16 => ("redis://{}", &["--pipeline", "16"]),
+            Load::SetP16 => ("redis://{}", &["--pipeline", "16", "--op", "set"]),
+            Load::Mget => ("redis://{}", &["--op", "mget:10"]),
+            Load::HttpKv => ("http://{}/v1/kv/{key}", &[]),
+            Load::HttpLookup => ("http://{}/lookup?key={key}", &[]),
+            Load::Http404 => ("http://{}/v1/kv/absent:{key}", &[]),
+            Load::ForwardedP16 => ("redis://{}", &["--pipeline", "16", "--op", "HSET h:{key} f {value}"]),
+        }
+    }
+
+    pub(super) fn start(self, larder: &Path, core: usize, client_core: usize, seconds: u64) -> anyhow::Result<Subject> {
+        let more: Option<&[&str]> = match self {
+            Load::MissesP1 | Load::MissesP16 => Some(&["--max-keys", "1"]),
+            Load::ForwardedP16 => Some(&[]),
+            Load::CoherentP16 => Some(&["--coherence", "coherent", "--ttl", "1h"]),
+            _ => None,
+        };
+        let source = more.map(|_| servers::redis(Some(client_core))).transpose()?;
+        let url = source.as_ref().map(|source| format!("redis://{}", source.address));
+        let mut arguments = vec!["--max-memory", "256MiB"];
+        if let (Some(url), Some(more)) = (&url, more) {
+            arguments.extend(["--source", url].iter().chain(more));
+        }
+        let server = servers::larder(larder, Some(core), &arguments)?;
+        let (target, options) = self.options();
+        let http = server.http.filter(|_| target.starts_with("http"));
+        let target = target.replace("{}", &http.unwrap_or(server.address).to_string());
+        let (client, duration) = (client_core.to_string(), format!("{seconds}s"));
+        let common =
+            ["run", "--url", &target, "--keys", KEYS, "--connections", "50", "--pin", &client, "--duration", &duration];
+        let plan = Run::try_parse_from(common.iter().chain(options))?.args.plan()?;
+        run::preload(&plan, url.as_deref().unwrap_or(&format!("redis://{}", server.address)))?;
+        if self == Load::CoherentP16 {
+            // Every key is asked for, so that what is looked at are hits.
+            let mut fill = Plan { stop: load::Stop::Requests(plan.keys.count), ..plan.clone() };
+            fill.keys.distribution = load::keys::Distribution::Sequential;
+            load::run(&fill, &mut |_| {})?;
+        }
+        Ok(Subject { larder: server, plan, _source: source })
+    }
+}

@@ -1,0 +1,71 @@
+//! From what perf printed to a picture, without perf.
+use super::{flame, shares, stacks::testing::stacks};
+
+/// Three samples: two of the kernel within a send, one of the larder's own code; and an allocation.
+const SCRIPT: &str = "
+\tffffffff820226b5 tcp_ack ([kernel.kallsyms])
+\tffffffff81e31462 __sys_sendto ([kernel.kallsyms])
+\t          10aba4 __send (/usr/lib/libc.so.6)
+\t          2dc8a0 larder::net::redis::Loop::flush (/bin/larder)
+
+\tffffffff820226b5 tcp_ack ([kernel.kallsyms])
+\tffffffff81e31462 __sys_sendto ([kernel.kallsyms])
+\t          10aba4 __send (/usr/lib/libc.so.6)
+\t          2dc8a0 larder::net::redis::Loop::flush (/bin/larder)
+
+\t          2dc893 larder::net::worker::admit::{{closure}} (/bin/larder)
+
+(7f0102030405) size=48
+\t           a3fa0 malloc (/usr/lib/libc.so.6)
+\t          2dc8a0 larder::net::redis::Loop::flush (/bin/larder)
+";
+/// A call's address lies one byte before the one it returns to.
+const INLINED: &str = "0x00000000002dc893
+larder_engine::cache::Cache::lookup::h0123456789abcdef
+/src/cache.rs:7
+larder::net::worker::admit::{{closure}}
+/src/worker.rs:1
+0x00000000002dc89f
+larder::net::redis::Loop::flush
+/src/mod.rs:2
+0x0000000000000001
+??
+??:0
+";
+
+#[test]
+fn samples_become_stacks_with_their_inlined_calls() {
+    let stacks = stacks(SCRIPT, "/bin/larder", INLINED);
+    let expected = [
+        ("larder::net::redis::Loop::flush;__send;__sys_sendto_[k];tcp_ack_[k]", 2),
+        ("larder::net::redis::Loop::flush;malloc", 1),
+        ("larder::net::worker::admit::{{closure}};larder_engine::cache::Cache::lookup", 1),
+    ];
+    let found: Vec<_> = stacks.by_stack.iter().map(|(stack, count)| (stack.as_str(), *count)).collect();
+    assert_eq!(found, expected);
+    assert_eq!((stacks.samples, stacks.bytes), (4, 48));
+}
+
+#[test]
+fn a_stack_is_told_by_its_innermost_function_that_is_known() {
+    let shares = shares::of(&stacks(SCRIPT, "/bin/larder", INLINED).by_stack);
+    let found: Vec<_> = shares.into_iter().collect();
+    let send = "kernel: send (and the peer's receiving, on the loopback)";
+    assert_eq!(found, [("allocate", 0.25), (send, 0.5), ("look up", 0.25)]);
+}
+
+#[test]
+fn a_flame_graph_has_a_box_for_each_function() {
+    let svg = flame::svg("a <title>", "samples", &stacks(SCRIPT, "/bin/larder", INLINED).by_stack);
+    assert!(svg.contains("a &lt;title&gt; (4 samples)"), "{svg}");
+    assert!(svg.contains("<title>larder::net::redis::Loop::flush: 3 samples, 75.0 %</title><rect x=\"0.0\""), "{svg}");
+    assert!(svg.contains("<title>tcp_ack_[k]: 2 samples, 50.0 %</title>"), "{svg}");
+    // Callers are below, and the tallest stack has four functions.
+    let tops = |name: &str| {
+        let from = svg.find(&format!("<title>{name}")).expect(name);
+        let (_, rest) = svg[from..].split_once(" y=\"").expect("a place");
+        rest.split('"').next().and_then(|y| y.parse::<f64>().ok()).expect("a number")
+    };
+    assert_eq!(tops("larder::net::redis::Loop::flush") - tops("tcp_ack_[k]"), 3.0 * 16.0);
+    assert!(flame::svg("", "", &Default::default()).contains("(0 )"));
+}

@@ -1,0 +1,93 @@
+//! Plain `GET key`s in a row, which is what a cache is sent most: recognised at a glance, their memory fetched together, and begun without
+//! the way through parser and table, which costs a hit as much as the rest of it. Whatever is not plain is left to [`begin`](super::begin),
+//! which does the same for one.
+use super::{
+    command::{Command, Run},
+    count_calls,
+    pending::Pending,
+    session::Session,
+    table::COMMANDS,
+};
+use crate::{
+    app::Worker,
+    proto::{
+        output::Output,
+        resp::{self, Reply},
+    },
+    read::{Begun, Fetch},
+    source::Reads,
+};
+use larder_engine::{Key, Millis};
+use smallvec::SmallVec;
+
+/// Reads whose memory is fetched together: about as many as a core can have under way.
+const AHEAD: usize = 16;
+
+/// What was begun of a row.
+#[derive(Default)]
+pub struct Gets {
+    /// Commands.
+    pub commands: usize,
+    /// Their bytes in the input.
+    pub consumed: usize,
+    /// The last of them waits for its flight; the replies to the others are in the output.
+    pub pending: Option<Pending>,
+}
+
+const GET: &Command = {
+    let mut row = 0;
+    while !matches!(COMMANDS[row].run, Run::Get) {
+        row += 1;
+    }
+    &COMMANDS[row]
+};
+
+/// Begins the GETs that `input` begins with, until one has to wait or `out` has `enough` bytes; none if they are not plain: they would be
+/// throttled, recorded, or are of a client in a state that needs a look. Fetches that are needed are pushed to `batch`.
+pub fn begin(
+    worker: &Worker,
+    session: &Session,
+    input: &[u8],
+    now: Millis,
+    (out, enough): (&mut Output, usize),
+    batch: &mut Vec<Fetch>,
+) -> Gets {
+    let mut gets = Gets::default();
+    if !session.reads_plainly() || worker.app.throttle.is_some() || worker.app.telemetry.tap.is_on() {
+        return gets;
+    }
+    let group = &*worker.groups[0];
+    let lengths = 1..=worker.app.settings.max_key;
+    let row: SmallVec<[(Key<'_>, usize); AHEAD]> = resp::gets_ahead(input)
+        .take(AHEAD)
+        .take_while(|(key, _)| lengths.contains(&key.len()))
+        .map(|(key, len)| (group.cache.key(key), len))
+        .collect();
+    if row.len() > 1 {
+        let keys = row.iter().map(|(key, _)| *key);
+        match group.source.reads() {
+            Reads::Table(table) => keys.for_each(|key| table.prefetch(key.bytes())),
+            Reads::Tier | Reads::Through => group.cache.prefetch(keys),
+        }
+    }
+    let mut reply = Reply::new(out, session.resp3);
+    for (key, len) in row {
+        if reply.output().len() >= enough {
+            break;
+        }
+        gets.commands += 1;
+        gets.consumed += len;
+        match group.begin(key, now, batch, |entry| reply.value(entry.value)) {
+            Begun::Hit(()) => {}
+            Begun::Absent => reply.null(),
+            Begun::Wait(wait) => {
+                gets.pending = Some(Pending::one(wait, session.resp3, false));
+                break;
+            }
+        }
+    }
+    if gets.commands > 0 {
+        count_calls(worker, session, GET, gets.commands as u64);
+    }
+    gets
+}

@@ -432,7 +432,7 @@ mod tests {
     fn sums_without_a_loop_are_sums() {
         for seed in 0..50u64 {
             let numbers: [u8; 32] =
-                std::array::from_fn(|at| (xxh3_64(&[seed as u8, at as u8]) | (seed % 3) * 0xff) as u8);
+                std::array::from_fn(|at| (xxh3_64(&[seed as u8, at as u8]) | ((seed % 3) * 0xff)) as u8);
             for count in 0..=32 {
                 let sum: u64 = numbers[..count].iter().map(|&number| u64::from(number)).sum();
                 assert_eq!(sum_of_first(&numbers, count), sum, "{count} of {numbers:?}");

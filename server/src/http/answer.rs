@@ -312,6 +312,8 @@ pub(super) fn write_head(out: &mut Output, response: &Response<Body>, date: &[u8
         out.put(value.as_bytes());
     }
     match response.body().left() {
+        // It has no body, and must not say how long that is (RFC 9110 section 8.6).
+        _ if status == StatusCode::NO_CONTENT => {}
         Some(len) => {
             out.put(b"\r\ncontent-length: ");
             out.put_number(len);

@@ -41,6 +41,7 @@ pub(super) fn run(shared: &Shared) {
     let tick = interval.map_or(TICK, |interval| interval.min(TICK));
     let (mut synced, mut looked, mut synced_writes) = (Instant::now(), Instant::now(), 0);
     let mut tables = Appearing::default();
+    tables.look(&shared.tree);
     while !shared.upkeep.wait(tick) {
         if interval.is_some_and(|interval| synced.elapsed() >= interval) {
             synced = Instant::now();

@@ -86,6 +86,7 @@ fn boxes(out: &mut String, node: &Node<'_>, mut left: f64, bottom: f64, of: (f64
 
 /// The end of a name tells more than its beginning. Nothing is cut within an entity.
 fn shortened(name: &str, letters: usize) -> &str {
+    let name = name.split(" [").next().unwrap_or(name);
     let last =
         name.rmatch_indices("::").map(|(at, _)| &name[at + 2..]).find(|part| part.len() > 1 && !part.starts_with('{'));
     [name, last.unwrap_or(name)].into_iter().find(|part| part.chars().count() <= letters).unwrap_or("")
@@ -95,9 +96,9 @@ fn shortened(name: &str, letters: usize) -> &str {
 fn colour(name: &str) -> String {
     let hue = match name {
         _ if name.ends_with("_[k]") => 210,
-        _ if name.contains("larder_engine") => 95,
-        _ if name.contains("larder") => 30,
-        _ if name.contains("tokio") || name.contains("mio::") || name.contains("hyper") => 280,
+        _ if name.contains("engine/src/") => 95,
+        _ if name.contains("server/src/") => 30,
+        _ if name.contains("tokio") || name.contains("mio-") || name.contains("hyper") => 280,
         _ => 0,
     };
     let shade = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 16;

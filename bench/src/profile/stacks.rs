@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! [            (55d0c1a2b3f0) size=64]        a probe's arguments
-//!           2dc893 larder::net::… (/path/larder)      leaf first; addresses are those of the file
+//!           2dc893 larder::net::… (/path/larder)      leaf first; addresses are offsets in the file
 //!         ffffffff820226b5 tcp_ack ([kernel.kallsyms])
 //!
 //! ```
@@ -70,7 +70,7 @@ fn fold(script: &str, binary: &str, inlined: &Inlined) -> Stacks {
         let mut names = Vec::new();
         for frame in frames(sample) {
             match inlined.get(&frame.address).filter(|_| frame.dso == binary) {
-                Some(functions) => names.extend(functions.iter().map(|name| tidy(name))),
+                Some(functions) => names.extend(functions.iter().cloned()),
                 None if frame.dso.contains("kernel") => names.push(format!("{}_[k]", frame.symbol)),
                 None => names.push(tidy(frame.symbol)),
             }
@@ -105,14 +105,44 @@ fn inlined(addresses: &BTreeSet<u64>, binary: &Path) -> anyhow::Result<Inlined> 
         .stderr(Stdio::null())
         .spawn()
         .context("cannot start addr2line (binutils)")?;
+    let segments = Segments::read(binary)?;
     let mut input = addr2line.stdin.take().context("addr2line takes no input")?;
-    let asked: String = addresses.iter().map(|address| format!("{address:x}\n")).collect();
+    let asked: String = addresses.iter().map(|offset| format!("{:x}\n", segments.address(*offset))).collect();
     let writer = std::thread::spawn(move || input.write_all(asked.as_bytes()));
     let output = addr2line.wait_with_output()?;
     ensure!(output.status.success(), "addr2line ended with {}", output.status);
     // Fails only if addr2line ended early, which was looked at.
     let _ = writer.join();
-    Ok(parse_inlined(&String::from_utf8_lossy(&output.stdout)))
+    let by_address = parse_inlined(&String::from_utf8_lossy(&output.stdout));
+    let told = |offset: &u64| Some((*offset, by_address.get(&segments.address(*offset))?.clone()));
+    Ok(addresses.iter().filter_map(told).collect())
+}
+
+/// Where an ELF file's segments are in the file and, once it is loaded, in memory (elf(5), 64 bits, little-endian).
+struct Segments(Vec<(u64, u64, u64)>);
+
+impl Segments {
+    fn read(binary: &Path) -> anyhow::Result<Segments> {
+        const LOADED: u64 = 1;
+        let file = std::fs::read(binary)?;
+        let number = |at: usize, bytes: usize| -> anyhow::Result<u64> {
+            let bytes = file.get(at..at + bytes).context("a file that is no ELF program")?;
+            Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        };
+        let (headers, length, count) = (number(0x20, 8)? as usize, number(0x36, 2)? as usize, number(0x38, 2)? as usize);
+        let mut segments = Vec::new();
+        for header in (0..count).map(|index| headers + index * length) {
+            if number(header, 4)? == LOADED {
+                segments.push((number(header + 8, 8)?, number(header + 16, 8)?, number(header + 32, 8)?));
+            }
+        }
+        Ok(Segments(segments))
+    }
+
+    fn address(&self, offset: u64) -> u64 {
+        let holds = |segment: &&(u64, u64, u64)| (segment.0..segment.0 + segment.2).contains(&offset);
+        self.0.iter().find(holds).map_or(offset, |(from, to, _)| offset - from + to)
+    }
 }
 
 /// An address (`0x…`), then for each function its name and its place.
@@ -124,12 +154,23 @@ fn parse_inlined(text: &str) -> Inlined {
         if let Some(address) = line.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
             functions = Some(inlined.entry(address).or_default());
         } else if let Some(functions) = &mut functions {
-            functions.push(line.to_owned());
-            lines.next();
+            let place = lines.next().unwrap_or_default();
+            if line != "??" {
+                functions.push(format!("{} [{}]", tidy(line), source_file(place)));
+            }
         }
     }
-    inlined.retain(|_, functions| functions.iter().any(|name| name != "??"));
+    inlined.retain(|_, functions| !functions.is_empty());
     inlined
+}
+
+/// From the crate on: `engine/src/index.rs`, `tokio-1.54.0/src/…`, `core/src/…`. An inlined function has no other name for its module.
+fn source_file(place: &str) -> &str {
+    let path = place.rsplit_once(':').map_or(place, |(path, _)| path);
+    let from = |mark: &str| path.find(mark).map(|at| &path[at + mark.len()..]);
+    let registry = || from("/registry/src/").and_then(|rest| Some(rest.split_once('/')?.1));
+    let own = || ["/engine/src/", "/server/src/"].iter().find_map(|mark| Some(&path[path.find(mark)? + 1..]));
+    registry().or_else(|| from("/library/")).or_else(own).unwrap_or(path)
 }
 
 #[cfg(test)]

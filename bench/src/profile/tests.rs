@@ -22,12 +22,14 @@ const SCRIPT: &str = "
 /// A call's address lies one byte before the one it returns to.
 const INLINED: &str = "0x00000000002dc893
 larder_engine::cache::Cache::lookup::h0123456789abcdef
-/src/cache.rs:7
+/home/me/larder/engine/src/cache.rs:7
+poll
+/home/me/.cargo/registry/src/index.crates.io-1/tokio-1.54.0/src/task.rs:1
 larder::net::worker::admit::{{closure}}
-/src/worker.rs:1
+/rustc/0123/library/core/src/ops.rs:1 (discriminator 2)
 0x00000000002dc89f
 larder::net::redis::Loop::flush
-/src/mod.rs:2
+/home/me/larder/server/src/net/redis/mod.rs:2
 0x0000000000000001
 ??
 ??:0
@@ -36,11 +38,11 @@ larder::net::redis::Loop::flush
 #[test]
 fn samples_become_stacks_with_their_inlined_calls() {
     let stacks = stacks(SCRIPT, "/bin/larder", INLINED);
-    let expected = [
-        ("larder::net::redis::Loop::flush;__send;__sys_sendto_[k];tcp_ack_[k]", 2),
-        ("larder::net::redis::Loop::flush;malloc", 1),
-        ("larder::net::worker::admit::{{closure}};larder_engine::cache::Cache::lookup", 1),
-    ];
+    let flush = "larder::net::redis::Loop::flush [server/src/net/redis/mod.rs]";
+    let lookup = "larder::net::worker::admit::{{closure}} [core/src/ops.rs];poll [tokio-1.54.0/src/task.rs];\
+                  larder_engine::cache::Cache::lookup [engine/src/cache.rs]";
+    let (send, malloc) = (format!("{flush};__send;__sys_sendto_[k];tcp_ack_[k]"), format!("{flush};malloc"));
+    let expected = [(&send[..], 2), (&malloc[..], 1), (lookup, 1)];
     let found: Vec<_> = stacks.by_stack.iter().map(|(stack, count)| (stack.as_str(), *count)).collect();
     assert_eq!(found, expected);
     assert_eq!((stacks.samples, stacks.bytes), (4, 48));
@@ -58,7 +60,7 @@ fn a_stack_is_told_by_its_innermost_function_that_is_known() {
 fn a_flame_graph_has_a_box_for_each_function() {
     let svg = flame::svg("a <title>", "samples", &stacks(SCRIPT, "/bin/larder", INLINED).by_stack);
     assert!(svg.contains("a &lt;title&gt; (4 samples)"), "{svg}");
-    assert!(svg.contains("<title>larder::net::redis::Loop::flush: 3 samples, 75.0 %</title><rect x=\"0.0\""), "{svg}");
+    assert!(svg.contains("<title>larder::net::redis::Loop::flush [server/src/net/redis/mod.rs]: 3 samples, 75.0 %</title><rect x=\"0.0\""), "{svg}");
     assert!(svg.contains("<title>tcp_ack_[k]: 2 samples, 50.0 %</title>"), "{svg}");
     // Callers are below, and the tallest stack has four functions.
     let tops = |name: &str| {

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 /// A name, and what a function's name holds that belongs to it. The first function from the leaf that is told by any counts, and of the names the first.
 const USER: [(&str, &[&str]); 10] = [
-    ("allocate", &["malloc", "_int_free", "cfree", "realloc", "calloc", "unlink_chunk", "tcache", "alloc/src/alloc.rs"]),
+    (
+        "allocate",
+        &["malloc", "_int_free", "cfree", "realloc", "calloc", "unlink_chunk", "tcache", "alloc/src/alloc.rs"],
+    ),
     ("copy", &["memmove", "memcpy"]),
     ("clock", &["clock_gettime", "Timespec", "std/src/time.rs"]),
     ("look up", &["engine/src/"]),
@@ -13,7 +16,10 @@ const USER: [(&str, &[&str]); 10] = [
     ("hyper", &["hyper"]),
     ("ask the source", &["server/src/source/", "dispatch/relay", "dispatch/forward"]),
     ("dispatch", &["server/src/"]),
-    ("runtime", &["tokio", "mio-", "epoll_wait", "__libc_recv", "__send", "__libc_sendmsg", "__libc_read", "__libc_write"]),
+    (
+        "runtime",
+        &["tokio", "mio-", "epoll_wait", "__libc_recv", "__send", "__libc_sendmsg", "__libc_read", "__libc_write"],
+    ),
 ];
 
 /// System calls, by what is in the kernel's part of a stack.

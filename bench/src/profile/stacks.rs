@@ -129,7 +129,8 @@ impl Segments {
             let bytes = file.get(at..at + bytes).context("a file that is no ELF program")?;
             Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
         };
-        let (headers, length, count) = (number(0x20, 8)? as usize, number(0x36, 2)? as usize, number(0x38, 2)? as usize);
+        let (headers, length, count) =
+            (number(0x20, 8)? as usize, number(0x36, 2)? as usize, number(0x38, 2)? as usize);
         let mut segments = Vec::new();
         for header in (0..count).map(|index| headers + index * length) {
             if number(header, 4)? == LOADED {

@@ -80,11 +80,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.render {
         return page::write(&args.out, &record::read(&raw)?);
     }
+    let scale = args.scale();
+    // Before anything is written: that would make the commit another.
+    let setting = setting(&scale, args.quick)?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut file = fs::File::create(&raw).with_context(|| format!("cannot write {}", raw.display()))?;
-    let scale = args.scale();
     let (begun, busy, own) = (Instant::now(), machine::busy_time()?, own_time()?);
-    let setting = setting(&scale, args.quick)?;
     report::line(&mut file, &Record::Setting(setting.clone()))?;
     let mut bench =
         Bench { setting: &setting, scale, subjects: Vec::new(), raw: &mut file, started: Default::default(), nonce: 0 };

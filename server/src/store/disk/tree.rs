@@ -1,4 +1,4 @@
-//! fjall, and what the store makes of it: one keyspace of entries in [`format`](super::format).
+//! fjall, and what the store makes of it: one keyspace of entries in [`mod@format`].
 use super::{LEVELS, MAX_KEY, TreeStats, damage, dir::Dir, expiry::DropExpired, format};
 use crate::{
     clock,

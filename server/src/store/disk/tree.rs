@@ -51,10 +51,15 @@ pub struct Tree {
     path: PathBuf,
     /// The journal that was synced last.
     journal: Mutex<Option<(PathBuf, File)>>,
+    /// Memtables that were sealed, until nobody else has them.
+    retired: Mutex<Vec<Retired>>,
     writes: AtomicU64,
     expired: Arc<AtomicU64>,
     db: Database,
 }
+
+/// A handle on a memtable, whose type fjall does not name.
+pub(super) type Retired = Arc<dyn Send + Sync>;
 
 /// The keyspace in use and its number: a cleared one is replaced by the next.
 #[derive(Clone)]
@@ -99,6 +104,7 @@ impl Tree {
             options,
             path,
             journal: Mutex::default(),
+            retired: Mutex::default(),
             writes: AtomicU64::new(0),
             expired,
             db,
@@ -237,10 +243,17 @@ impl Tree {
     /// Seals the memtable if it is larger, unless as many wait for their flush as are allowed for.
     pub(super) fn rotate_if_larger(&self, bytes: u64) -> Result<(), String> {
         let keyspace = self.keyspace();
-        if keyspace.tree.active_memtable().size() > bytes && keyspace.tree.sealed_memtable_count() < 3 {
+        let memtable = keyspace.tree.active_memtable();
+        if memtable.size() > bytes && keyspace.tree.sealed_memtable_count() < 3 {
             keyspace.rotate_memtable().map_err(|error| self.error(&error))?;
+            self.retired.lock().push(memtable);
         }
         Ok(())
+    }
+    /// Memtables that only wait to be freed. Whoever drops the last handle frees half a million nodes: that must not be fjall, which does
+    /// it with all readers and writers locked out.
+    pub(super) fn take_retired(&self) -> Vec<Retired> {
+        self.retired.lock().extract_if(.., |memtable| Arc::strong_count(memtable) == 1).collect()
     }
     /// Have fjall's own threads failed?
     pub(super) fn probe(&self) -> Result<(), String> {

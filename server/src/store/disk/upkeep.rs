@@ -53,6 +53,11 @@ pub(super) fn run(shared: &Shared) {
             }
         }
         check(shared, shared.tree.rotate_if_larger(shared.settings.write_buffer));
+        let retired = shared.tree.take_retired();
+        if !retired.is_empty() {
+            // Beside: it takes long enough to make a sync late. Without a thread they are freed here.
+            let _ = std::thread::Builder::new().name("store-free".to_string()).spawn(move || drop(retired));
+        }
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
             check(shared, shared.tree.probe());

@@ -75,14 +75,23 @@ impl Cluster {
     }
     /// The node that has the slot, as `asked` sees it.
     pub(crate) fn owner(&self, asked: usize, slot: usize) -> usize {
+        let mut owner = None;
+        wait_until("the slot to have a node", || {
+            owner = self.owner_now(asked, slot);
+            owner.is_some()
+        });
+        owner.expect("waited for")
+    }
+    /// In a failover the old master's slots have no node until the new one is heard to claim them.
+    fn owner_now(&self, asked: usize, slot: usize) -> Option<usize> {
         let nodes = text(self.nodes[asked].command(&["CLUSTER", "NODES"]));
         let has = |word: &str| {
             let (first, last) = word.split_once('-').unwrap_or((word, word));
             matches!((first.parse::<usize>(), last.parse::<usize>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
         };
-        let line = nodes.lines().find(|line| line.split(' ').skip(8).any(has)).expect("every slot has a node");
+        let line = nodes.lines().find(|line| line.split(' ').skip(8).any(has))?;
         let port: u16 = line.split([':', '@']).nth(1).expect("a port").parse().expect("a port");
-        self.nodes.iter().position(|node: &RedisServer| node.port() == port).expect("a node of ours")
+        Some(self.nodes.iter().position(|node: &RedisServer| node.port() == port).expect("a node of ours"))
     }
     /// A connection to the node that has the key.
     pub(crate) fn client(&self, key: &str) -> Client {

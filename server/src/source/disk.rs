@@ -9,7 +9,7 @@ use super::{
 use crate::{
     clock,
     read::Fetch,
-    store::disk::{Change, Range, Store, Tree, Walk, WriteError},
+    store::disk::{Change, Range, Replies, Store, Tree, Walk, WriteError},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -23,7 +23,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 /// What all cores share: the open store.
 #[derive(Clone)]
@@ -67,11 +67,21 @@ pub(super) struct DiskSource {
     setup: DiskSetup,
     /// Batches under way, by their deadline. The task that watches over them runs while there are any.
     under_way: Rc<RefCell<VecDeque<(Instant, Batch)>>>,
+    /// Answers to writes come here, and this task hands them on.
+    replies: Arc<Replies>,
+    deliver: JoinHandle<()>,
+}
+impl Drop for DiskSource {
+    fn drop(&mut self) {
+        self.deliver.abort();
+    }
 }
 
 impl DiskSource {
     pub(super) fn new(setup: DiskSetup) -> DiskSource {
-        DiskSource { setup, under_way: Rc::default() }
+        let replies = Arc::new(Replies::default());
+        let deliver = tokio::task::spawn_local(replies.clone().deliver());
+        DiskSource { setup, under_way: Rc::default(), replies, deliver }
     }
 
     fn start(&self, fetches: VecDeque<Fetch>) {
@@ -130,7 +140,7 @@ impl DiskSource {
 
     /// However long it takes: see [`LocalStore::apply`].
     async fn write(&self, change: Change) -> Result<bool, SourceError> {
-        let answer = self.setup.store.write(change).map_err(write_error)?;
+        let answer = self.setup.store.write(change, &self.replies).map_err(write_error)?;
         match answer.await {
             Ok(answer) => answer.map_err(write_error),
             Err(_) => Err(self.lost("the store was closed")),

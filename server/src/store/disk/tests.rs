@@ -14,10 +14,16 @@ fn key(number: u32) -> Bytes {
 }
 /// Hands all over before it waits for the first.
 fn write_all(store: &Store, changes: impl IntoIterator<Item = Change>) {
-    let answers: Vec<_> = changes.into_iter().map(|change| store.write(change).expect("there is room")).collect();
-    for answer in answers {
-        answer.blocking_recv().expect("an answer").expect("written");
-    }
+    let core = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let replies = Arc::new(Replies::default());
+    core.spawn(replies.clone().deliver());
+    let write = |change| store.write(change, &replies).expect("there is room");
+    let answers: Vec<_> = changes.into_iter().map(write).collect();
+    core.block_on(async {
+        for answer in answers {
+            answer.await.expect("an answer").expect("written");
+        }
+    });
 }
 
 #[test]

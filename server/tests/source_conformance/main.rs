@@ -7,7 +7,7 @@ mod faults;
 mod fixture;
 mod redis_only;
 
-use common::{RedisServer, Reply, free_port};
+use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
     clock,
@@ -177,7 +177,8 @@ fn conformance_tls() {
     let Certificates { ca, cert, key } = certificates(dir.path());
     let other = tempfile::tempdir().expect("a directory");
     let stranger = certificates(other.path());
-    let port = free_port();
+    let held = Port::free();
+    let port = held.number;
     let path = |path: &PathBuf| path.display().to_string();
     let server = RedisServer::in_dir(
         dir,

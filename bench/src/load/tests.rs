@@ -303,5 +303,5 @@ fn a_trace_is_played_in_its_time_by_all_threads() {
     assert_eq!((counts.requests, counts.found, counts.missing, counts.all_errors()), (200, 50, 50, 0));
     // 199 ms at half the speed.
     let took = outcome.duration.as_secs_f64();
-    assert!((0.398..0.8).contains(&took), "{took} s");
+    assert!((0.398..2.0).contains(&took), "{took} s");
 }

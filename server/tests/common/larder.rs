@@ -150,12 +150,14 @@ pub fn binary() -> PathBuf {
     std::env::var_os("LARDER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_larder").into(), PathBuf::from)
 }
 
-/// `larder serve`, without anything of the test's environment. Logs are few enough for a pipe that nobody reads.
+/// `larder serve`, without anything of the test's environment, and with a deadline for sources that no busy machine meets by accident.
+/// Logs are few enough for a pipe that nobody reads.
 pub fn command() -> Command {
     let mut command = Command::new(binary());
     command
         .env_clear()
         .env("LARDER_MAX_MEMORY", "128MiB")
+        .env("LARDER_SOURCE_TIMEOUT", "20s")
         .args(["serve", "--log-level", "warn"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -233,10 +233,10 @@ pub fn send(stream: &mut TcpStream, lines: &[&str]) {
 /// The other side has ended the connection: nothing more comes.
 #[track_caller]
 pub fn expect_end(stream: &mut impl Read) {
-    let mut byte = [0];
-    match stream.read(&mut byte) {
+    let mut rest = Vec::new();
+    match stream.take(1).read_to_end(&mut rest) {
         Ok(0) => {}
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
-        other => panic!("expected the end, got {other:?} ({:?})", byte[0] as char),
+        other => panic!("expected the end, got {other:?} ({:?})", rest.escape_ascii().to_string()),
     }
 }

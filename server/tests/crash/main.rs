@@ -38,7 +38,13 @@ impl Server {
         // Nothing is answered from memory, and flushes and compactions take part.
         let always = ["serve", "--http=127.0.0.1:0", "--redis=off", "--admin=127.0.0.1:0", "--ttl=1ms", "--threads=2"];
         command.env_clear().args(always).args(["--max-memory=8MiB", "--store-write-buffer=1MiB", "--source", &source]);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A deadline that no slow disk meets by accident.
+        command
+            .arg("--source-timeout=20s")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         if let Some(layer) = layer {
             layer.apply(&mut command);
         }

@@ -6,7 +6,7 @@
 //!
 //! The documented ports are replaced by free ones. Everything else is as written.
 use crate::{
-    common::{PATIENCE, free_port, wait_until},
+    common::{PATIENCE, Port, wait_until},
     larder::binary,
 };
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -77,7 +77,7 @@ fn root() -> PathBuf {
 /// Runs a document from its first block to its last.
 fn run(document: &str) {
     let text = std::fs::read_to_string(root().join(document)).unwrap();
-    let shell = Shell { ports: [8080, 8081, 6380, 6379].map(|port| (port, free_port())) };
+    let shell = Shell { ports: [8080, 8081, 6380, 6379].map(|port| (port, Port::free())) };
     let blocks = blocks(&text);
     assert!(blocks.iter().any(|block| block.kind == "sh"), "{document} has no command");
     // Of each kind the one that runs: a Redis, a Larder.
@@ -154,14 +154,18 @@ fn documented_output_is_compared() {
 
 /// How a reader's shell is set up, but for the ports.
 struct Shell {
-    ports: [(u16, u16); 4],
+    ports: [(u16, Port); 4],
 }
 impl Shell {
     /// Replaces the documented ports.
     fn translate(&self, text: &str) -> String {
-        self.ports
-            .iter()
-            .fold(text.to_owned(), |text, (documented, free)| text.replace(&documented.to_string(), &free.to_string()))
+        // In two steps, because a free port's number may look like a documented one's.
+        let marked = (0..).zip(&self.ports).fold(text.to_owned(), |text, (number, (documented, _))| {
+            text.replace(&documented.to_string(), &format!("\0{number}\0"))
+        });
+        (0..).zip(&self.ports).fold(marked, |text, (number, (_, free)): (u8, _)| {
+            text.replace(&format!("\0{number}\0"), &free.number.to_string())
+        })
     }
 
     fn bash(&self, text: &str) -> Command {
@@ -180,8 +184,8 @@ impl Shell {
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL")
             .stdin(Stdio::null());
-        for (variable, (_, port)) in ["LARDER_HTTP", "LARDER_ADMIN", "LARDER_REDIS"].iter().zip(self.ports) {
-            command.env(variable, format!("127.0.0.1:{port}"));
+        for (variable, (_, port)) in ["LARDER_HTTP", "LARDER_ADMIN", "LARDER_REDIS"].iter().zip(&self.ports) {
+            command.env(variable, format!("127.0.0.1:{}", port.number));
         }
         command
     }

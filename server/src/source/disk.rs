@@ -190,12 +190,7 @@ fn into_found((value, expiry): (Bytes, Option<Millis>)) -> Found {
 
 impl Source for DiskSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let DiskSetup { health, limits, .. } = &self.setup;
-        let admitted = health.admit(batch.len(), limits.max_in_flight);
-        for refused in batch.drain(admitted..) {
-            let reason = format!("more than {} fetches in flight (source-max-in-flight)", limits.max_in_flight);
-            refused.finish(Err(unavailable(reason)), clock::now());
-        }
+        self.setup.health.admit(batch, self.setup.limits.max_in_flight);
         let mut fetches = batch.drain(..);
         loop {
             let job: VecDeque<Fetch> = fetches.by_ref().take(JOB).collect();

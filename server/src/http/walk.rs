@@ -115,10 +115,7 @@ impl Walk {
             }
             let Some(scan) = self.next.clone().filter(|_| self.left > 0) else { return Poll::Ready(Ok(None)) };
             let (group, limit) = (self.group.clone(), self.left.min(PAGE));
-            self.page = Some(Box::pin(async move {
-                let gone = || SourceError::Unavailable("it keeps no entries here".into());
-                group.source.as_local().ok_or_else(gone)?.scan(Scan { limit, ..scan }).await
-            }));
+            self.page = Some(Box::pin(async move { group.local()?.scan(Scan { limit, ..scan }).await }));
         }
     }
 

@@ -50,6 +50,18 @@ impl DiskSetup {
         let store = Store::open(dir, limits.store, poisoned)?;
         Ok(DiskSetup { store, limits, health })
     }
+    fn unavailable(&self, what: &str) -> SourceError {
+        SourceError::Unavailable(self.named(what))
+    }
+    fn late(&self, within: Duration) -> SourceError {
+        self.unavailable(&format!("no answer within {within:?}"))
+    }
+    fn lost(&self, what: &str) -> SourceError {
+        SourceError::Lost(self.named(what))
+    }
+    fn named(&self, what: &str) -> Arc<str> {
+        format!("disk store {}: {what}", self.store.dir().display()).into()
+    }
 }
 
 /// Fetches that a reader works through, or the core fails when their time is over.
@@ -123,8 +135,8 @@ impl DiskSource {
         });
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => answer.map_err(unavailable),
-            Ok(Err(_)) => Err(self.unavailable("a read ended without an answer")),
-            Err(_) => Err(self.late(within)),
+            Ok(Err(_)) => Err(self.setup.unavailable("a read ended without an answer")),
+            Err(_) => Err(self.setup.late(within)),
         }
     }
 
@@ -133,18 +145,8 @@ impl DiskSource {
         let answer = self.setup.store.write(change).map_err(write_error)?;
         match answer.await {
             Ok(answer) => answer.map_err(write_error),
-            Err(_) => Err(self.lost("the store was closed")),
+            Err(_) => Err(self.setup.lost("the store was closed")),
         }
-    }
-
-    fn unavailable(&self, what: &str) -> SourceError {
-        SourceError::Unavailable(format!("disk store {}: {what}", self.setup.store.dir().display()).into())
-    }
-    fn late(&self, within: Duration) -> SourceError {
-        self.unavailable(&format!("no answer within {within:?}"))
-    }
-    fn lost(&self, what: &str) -> SourceError {
-        SourceError::Lost(format!("disk store {}: {what}", self.setup.store.dir().display()).into())
     }
 }
 
@@ -160,10 +162,9 @@ async fn watch(under_way: Rc<RefCell<VecDeque<(Instant, Batch)>>>, setup: DiskSe
                 break;
             }
             for fetch in fetches.drain(..) {
-                let (dir, within) = (setup.store.dir().display(), setup.limits.timeout);
+                let within = setup.limits.timeout;
                 setup.health.finished(true, within);
-                let reason = format!("disk store {dir}: no answer within {within:?}");
-                fetch.finish(Err(SourceError::Unavailable(reason.into())), clock::now());
+                fetch.finish(Err(setup.late(within)), clock::now());
             }
             drop(fetches);
             under_way.pop_front();

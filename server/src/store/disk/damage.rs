@@ -4,6 +4,7 @@
 //! journals have one per batch. What is written at a clean end of the process (`closed`) says where the journal ends, so that its last
 //! batch cannot be damaged unseen either.
 use super::{Dir, database, journal, journal::Journal};
+use crate::store::durable;
 use std::{
     collections::HashSet,
     fs::{self, File},
@@ -251,7 +252,7 @@ pub(super) fn note_closed(dir: &Path) -> io::Result<()> {
     if let Some((number, path)) = journals(&database(dir))?.pop()
         && let Ok(Journal { end, .. }) = journal::read(&path)?
     {
-        super::dir::write_durably(&dir.join(CLOSED), format!("{number} {end}\n").as_bytes())?;
+        durable::write(&dir.join(CLOSED), format!("{number} {end}\n").as_bytes())?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use super::{
     format::{BLOCK, CHUNK, HEADER, Header, Origin, PLACE, Part, width_for},
     index::{self, Hash},
 };
+use crate::store::durable;
 use std::{
     fs::{self, File},
     io::{self, Seek as _, SeekFrom, Write},
@@ -113,10 +114,7 @@ impl Writer {
             file.seek(SeekFrom::Start(0))?;
             file.write_all(&self.header.to_bytes())?;
             file.sync_all()?;
-            fs::rename(&temporary.0, &self.path)?;
-            // The rename itself.
-            let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+            durable::rename(&temporary.0, &self.path)
         };
         end().map_err(|error: io::Error| TableError::io(&self.path, error))?;
         Ok(())

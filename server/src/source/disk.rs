@@ -251,7 +251,7 @@ impl LocalStore for DiskSource {
         Box::pin(async move { self.write(Change::Clear).await.map(drop) })
     }
     fn patience(&self, slow: bool) -> Duration {
-        if slow { self.setup.limits.slow_timeout } else { self.setup.limits.timeout }
+        self.setup.limits.patience(slow)
     }
 }
 

@@ -227,7 +227,7 @@ impl LocalStore for TableSource {
         Box::pin(std::future::ready(Ok(self.shared.served.borrow().table.len())))
     }
     fn patience(&self, slow: bool) -> Duration {
-        if slow { self.limits.slow_timeout } else { self.limits.timeout }
+        self.limits.patience(slow)
     }
     fn is_ordered(&self) -> bool {
         false

@@ -30,10 +30,13 @@ impl Dir {
         if !is_marked {
             // Looked at before anything is written: another program's directory is left as it is.
             let mut others = fs::read_dir(path).map_err(|error| failed(path, "cannot be read", error))?;
-            let other = others.find_map(|entry| entry.ok().filter(|entry| entry.file_name() != "lock"));
-            if let Some(other) = other {
-                let name = other.file_name();
-                return Err(format!("{}: holds no store but {}: not touched", at(path), name.to_string_lossy()));
+            let others = others.find_map(|entry| {
+                let name = entry.ok()?.file_name().to_string_lossy().into_owned();
+                // These are left by a first start that was killed.
+                (name != "lock" && !name.starts_with(&format!(".{MARK}."))).then_some(name)
+            });
+            if let Some(name) = others {
+                return Err(format!("{}: holds no store but {name}: not touched", at(path)));
             }
         }
         let lock = lock(&path.join("lock")).map_err(|error| format!("{}: {error}", at(path)))?;

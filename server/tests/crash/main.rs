@@ -324,6 +324,41 @@ fn a_flipped_byte_anywhere_is_detected_and_named() {
     assert!(tried >= 40, "{tried}");
 }
 
+/// fjall would take the entries for something that was never finished, and delete them.
+#[test]
+fn a_store_without_one_of_its_files_is_not_opened() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("store");
+    filled(&dir);
+    let at = dir.to_str().unwrap();
+    let (whole, text) = larder(&["store", "verify", at]);
+    assert!(whole && text.contains("no damage"), "{text}");
+    for path in layer::files(&dir) {
+        let is_needed = path.starts_with(dir.join("db")) && !path.ends_with("lock");
+        if !is_needed || text.contains(&format!("{}: is not in use", path.display())) {
+            continue;
+        }
+        let away = scratch.path().join("away");
+        std::fs::rename(&path, &away).unwrap();
+        // A version file is known by what names it.
+        let named = path.parent().unwrap().to_str().unwrap();
+        let (whole, text) = larder(&["store", "verify", at]);
+        assert!(!whole && text.contains(named), "{}: {text}", path.display());
+        let text =
+            Server::try_start(&dir, &[], None).err().unwrap_or_else(|| panic!("{} is not needed", path.display()));
+        assert!(text.contains(named), "{}: {text}", path.display());
+        std::fs::rename(&away, &path).unwrap();
+    }
+    for folder in ["db/keyspaces/0", "db/keyspaces/1"] {
+        std::fs::rename(dir.join(folder), scratch.path().join("away")).unwrap();
+        let (whole, text) = larder(&["store", "verify", at]);
+        assert!(!whole && text.contains("is missing"), "{folder}: {text}");
+        std::fs::rename(scratch.path().join("away"), dir.join(folder)).unwrap();
+    }
+    let (whole, text) = larder(&["store", "verify", at]);
+    assert!(whole, "{text}");
+}
+
 /// What a damaged table holds is answered with an error, never with something else; the rest of the store serves on.
 #[test]
 fn a_damaged_table_is_never_read_wrong() {

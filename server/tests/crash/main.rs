@@ -420,12 +420,23 @@ fn a_backup_restores_to_the_same_and_damage_in_it_is_named() {
     assert!(!done && text.contains("it is not whole"), "{text}");
     assert!(!Path::new(&copy).exists(), "there is a whole store or none");
 
-    let (done, text) = larder(&["store", "restore", &file, &copy]);
+    // As a shell completes a directory's name.
+    std::fs::create_dir(&copy).unwrap();
+    let (done, text) = larder(&["store", "restore", &file, &format!("{copy}/")]);
     assert!(done && text.starts_with("709 entries, "), "{text}");
     let (done, text) = larder(&["store", "compact", &copy]);
     assert!(done && text.contains(" before, "), "{text}");
     let (done, text) = larder(&["store", "stats", &copy]);
     assert!(done && text.contains("entries      709\n"), "{text}");
+    // The other compression, which a store that is there does not take on.
+    let plain = path("plain");
+    let (done, text) = larder(&["store", "restore", &file, &plain, "--compression", "none"]);
+    assert!(done && larder(&["store", "compact", &plain]).0, "{text}");
+    let size = |dir: &str| -> u64 {
+        let files = layer::files(Path::new(dir)).into_iter().filter(|file| file.parent().unwrap().ends_with("tables"));
+        files.map(|file| file.metadata().unwrap().len()).sum()
+    };
+    assert!(size(&copy) < 1 << 20 && size(&plain) > 9 * 300_000, "{} {}", size(&copy), size(&plain));
     let server = Server::start(Path::new(&copy), &[], None);
     for key in [0, 300, 699] {
         let (_, text) = server.ask("GET", &format!("/v1/kv/key-{key:04}"), b"");

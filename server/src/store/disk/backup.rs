@@ -15,7 +15,7 @@ use std::{
     fs::File,
     io::{self, BufReader, BufWriter, Read, Write},
     ops::{Bound, ControlFlow},
-    path::Path,
+    path::{Path, PathBuf},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -107,7 +107,10 @@ fn end(entries: u64) -> [u8; 12] {
 pub fn restore(from: &Path, dir: &Path, settings: &StoreSettings) -> Result<Copied, String> {
     let failed = |error: io::Error| format!("{}: {error}", from.display());
     let mut file = BufReader::new(File::open(from).map_err(failed)?);
-    let new = durable::beside(dir, ".restoring");
+    // Beside it, also if it is written with a slash at its end.
+    let mut new = dir.components().as_path().as_os_str().to_os_string();
+    new.push(".restoring");
+    let new = PathBuf::from(new);
     let in_new = |error: io::Error| format!("{}: {error}", new.display());
     if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!("{}: is not empty", dir.display()));

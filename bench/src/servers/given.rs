@@ -12,6 +12,9 @@ pub(crate) fn valkey(program: &Path, core: Option<usize>) -> anyhow::Result<Serv
     redis_like("valkey", program, core)
 }
 
+/// Names Pogocache's binary.
+pub(crate) const POGOCACHE: &str = "LARDER_BENCH_POGOCACHE";
+
 /// Pogocache with one thread. It tells HTTP, memcached and the Redis protocol apart by their first bytes.
 pub(crate) fn pogocache(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
     let port = free_port()?;

@@ -8,7 +8,7 @@ mod kinds;
 mod tests;
 
 pub(crate) use caches::{backend, nginx_cache, varnish};
-pub(crate) use given::{dragonfly, gcache, given, groupcache_go, pogocache, valkey};
+pub(crate) use given::{POGOCACHE, dragonfly, gcache, given, groupcache_go, pogocache, valkey};
 pub(crate) use kinds::{floor, larder, memcached, nginx, nginx_with, redis, restart_redis};
 
 use crate::machine::{self, Process};

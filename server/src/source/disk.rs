@@ -50,6 +50,18 @@ impl DiskSetup {
         let store = Store::open(dir, limits.store, poisoned)?;
         Ok(DiskSetup { store, limits, health })
     }
+    fn unavailable(&self, what: &str) -> SourceError {
+        SourceError::Unavailable(self.named(what))
+    }
+    fn late(&self, within: Duration) -> SourceError {
+        self.unavailable(&format!("no answer within {within:?}"))
+    }
+    fn lost(&self, what: &str) -> SourceError {
+        SourceError::Lost(self.named(what))
+    }
+    fn named(&self, what: &str) -> Arc<str> {
+        format!("disk store {}: {what}", self.store.dir().display()).into()
+    }
 }
 
 /// Fetches that a reader works through, or the core fails when their time is over.
@@ -133,8 +145,8 @@ impl DiskSource {
         });
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => answer.map_err(unavailable),
-            Ok(Err(_)) => Err(self.unavailable("a read ended without an answer")),
-            Err(_) => Err(self.late(within)),
+            Ok(Err(_)) => Err(self.setup.unavailable("a read ended without an answer")),
+            Err(_) => Err(self.setup.late(within)),
         }
     }
 
@@ -143,18 +155,8 @@ impl DiskSource {
         let answer = self.setup.store.write(change, &self.replies).map_err(write_error)?;
         match answer.await {
             Ok(answer) => answer.map_err(write_error),
-            Err(_) => Err(self.lost("the store was closed")),
+            Err(_) => Err(self.setup.lost("the store was closed")),
         }
-    }
-
-    fn unavailable(&self, what: &str) -> SourceError {
-        SourceError::Unavailable(format!("disk store {}: {what}", self.setup.store.dir().display()).into())
-    }
-    fn late(&self, within: Duration) -> SourceError {
-        self.unavailable(&format!("no answer within {within:?}"))
-    }
-    fn lost(&self, what: &str) -> SourceError {
-        SourceError::Lost(format!("disk store {}: {what}", self.setup.store.dir().display()).into())
     }
 }
 
@@ -170,10 +172,9 @@ async fn watch(under_way: Rc<RefCell<VecDeque<(Instant, Batch)>>>, setup: DiskSe
                 break;
             }
             for fetch in fetches.drain(..) {
-                let (dir, within) = (setup.store.dir().display(), setup.limits.timeout);
+                let within = setup.limits.timeout;
                 setup.health.finished(true, within);
-                let reason = format!("disk store {dir}: no answer within {within:?}");
-                fetch.finish(Err(SourceError::Unavailable(reason.into())), clock::now());
+                fetch.finish(Err(setup.late(within)), clock::now());
             }
             drop(fetches);
             under_way.pop_front();
@@ -200,12 +201,7 @@ fn into_found((value, expiry): (Bytes, Option<Millis>)) -> Found {
 
 impl Source for DiskSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let DiskSetup { health, limits, .. } = &self.setup;
-        let admitted = health.admit(batch.len(), limits.max_in_flight);
-        for refused in batch.drain(admitted..) {
-            let reason = format!("more than {} fetches in flight (source-max-in-flight)", limits.max_in_flight);
-            refused.finish(Err(unavailable(reason)), clock::now());
-        }
+        self.setup.health.admit(batch, self.setup.limits.max_in_flight);
         let mut fetches = batch.drain(..);
         loop {
             let job: VecDeque<Fetch> = fetches.by_ref().take(JOB).collect();
@@ -265,7 +261,7 @@ impl LocalStore for DiskSource {
         Box::pin(async move { self.write(Change::Clear).await.map(drop) })
     }
     fn patience(&self, slow: bool) -> Duration {
-        if slow { self.setup.limits.slow_timeout } else { self.setup.limits.timeout }
+        self.setup.limits.patience(slow)
     }
 }
 

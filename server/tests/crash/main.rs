@@ -334,6 +334,41 @@ fn a_flipped_byte_anywhere_is_detected_and_named() {
     assert!(tried >= 40, "{tried}");
 }
 
+/// fjall would take the entries for something that was never finished, and delete them.
+#[test]
+fn a_store_without_one_of_its_files_is_not_opened() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("store");
+    filled(&dir);
+    let at = dir.to_str().unwrap();
+    let (whole, text) = larder(&["store", "verify", at]);
+    assert!(whole && text.contains("no damage"), "{text}");
+    for path in layer::files(&dir) {
+        let is_needed = path.starts_with(dir.join("db")) && !path.ends_with("lock");
+        if !is_needed || text.contains(&format!("{}: is not in use", path.display())) {
+            continue;
+        }
+        let away = scratch.path().join("away");
+        std::fs::rename(&path, &away).unwrap();
+        // A version file is known by what names it.
+        let named = path.parent().unwrap().to_str().unwrap();
+        let (whole, text) = larder(&["store", "verify", at]);
+        assert!(!whole && text.contains(named), "{}: {text}", path.display());
+        let text =
+            Server::try_start(&dir, &[], None).err().unwrap_or_else(|| panic!("{} is not needed", path.display()));
+        assert!(text.contains(named), "{}: {text}", path.display());
+        std::fs::rename(&away, &path).unwrap();
+    }
+    for folder in ["db/keyspaces/0", "db/keyspaces/1"] {
+        std::fs::rename(dir.join(folder), scratch.path().join("away")).unwrap();
+        let (whole, text) = larder(&["store", "verify", at]);
+        assert!(!whole && text.contains("is missing"), "{folder}: {text}");
+        std::fs::rename(scratch.path().join("away"), dir.join(folder)).unwrap();
+    }
+    let (whole, text) = larder(&["store", "verify", at]);
+    assert!(whole, "{text}");
+}
+
 /// What a damaged table holds is answered with an error, never with something else; the rest of the store serves on.
 #[test]
 fn a_damaged_table_is_never_read_wrong() {
@@ -395,12 +430,23 @@ fn a_backup_restores_to_the_same_and_damage_in_it_is_named() {
     assert!(!done && text.contains("it is not whole"), "{text}");
     assert!(!Path::new(&copy).exists(), "there is a whole store or none");
 
-    let (done, text) = larder(&["store", "restore", &file, &copy]);
+    // As a shell completes a directory's name.
+    std::fs::create_dir(&copy).unwrap();
+    let (done, text) = larder(&["store", "restore", &file, &format!("{copy}/")]);
     assert!(done && text.starts_with("709 entries, "), "{text}");
     let (done, text) = larder(&["store", "compact", &copy]);
     assert!(done && text.contains(" before, "), "{text}");
     let (done, text) = larder(&["store", "stats", &copy]);
     assert!(done && text.contains("entries      709\n"), "{text}");
+    // The other compression, which a store that is there does not take on.
+    let plain = path("plain");
+    let (done, text) = larder(&["store", "restore", &file, &plain, "--compression", "none"]);
+    assert!(done && larder(&["store", "compact", &plain]).0, "{text}");
+    let size = |dir: &str| -> u64 {
+        let files = layer::files(Path::new(dir)).into_iter().filter(|file| file.parent().unwrap().ends_with("tables"));
+        files.map(|file| file.metadata().unwrap().len()).sum()
+    };
+    assert!(size(&copy) < 1 << 20 && size(&plain) > 9 * 300_000, "{} {}", size(&copy), size(&plain));
     let server = Server::start(Path::new(&copy), &[], None);
     for key in [0, 300, 699] {
         let (_, text) = server.ask("GET", &format!("/v1/kv/key-{key:04}"), b"");

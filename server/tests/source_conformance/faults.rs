@@ -186,7 +186,7 @@ fn too_many_fetches_in_flight_are_refused_at_once() {
         for read in refused {
             let (_, answer) = read.await.expect("no panic");
             let text = answer.expect_err("refused").to_string();
-            assert_eq!(text, "source unavailable: too many fetches in flight (source-max-in-flight)");
+            assert_eq!(text, "source unavailable: more than 4 fetches in flight (source-max-in-flight)");
         }
         assert!(first.iter().all(|read| !read.is_finished()));
         assert_eq!(group.health.in_flight(), 4);

@@ -128,3 +128,14 @@ fn the_end_of_a_journal_is_told_from_damage() {
     assert_eq!(read(&lost), journal(batch, 2 * batch), "a page was not written, what follows was");
     assert!(read(&[&whole[..], &[0; 100], b"x"].concat()).expect_err("damage").contains("where a batch begins"));
 }
+
+#[test]
+fn a_first_start_is_no_interrupted_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let marked = Dir::lock(dir.path()).expect("a new store");
+    let notes = || damage::check(dir.path(), Depth::Opening).notes;
+    assert!(notes().is_empty(), "{:?}", notes());
+    std::fs::create_dir(dir.path().join("db.new")).expect("a directory");
+    assert!(notes()[0].contains("was interrupted when it was made"));
+    drop(marked);
+}

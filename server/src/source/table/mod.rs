@@ -22,12 +22,13 @@ use super::{Found, Limits, Local, LocalStore, Page, Reads, Scan, Source, SourceE
 use crate::{
     clock,
     read::Fetch,
-    store::table::{Now, Table, TableError},
+    store::table::{Decoder, Now, Table, TableError},
 };
 use bytes::Bytes;
 use keeper::{Shared, announce};
 use larder_engine::{Entry, Millis, Outside};
 use std::{
+    borrow::Cow,
     cell::RefCell,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
@@ -64,6 +65,8 @@ pub struct TableSource {
     limits: Limits,
     /// The latest, as far as this core has seen.
     served: Rc<RefCell<Arc<Served>>>,
+    /// For compressed values.
+    decoder: RefCell<Decoder>,
     /// Threads that may wait for the disk on behalf of this core.
     waiting: Arc<Semaphore>,
 }
@@ -90,7 +93,13 @@ impl TableSource {
                 served.replace(next);
             }
         });
-        TableSource { limits: setup.limits, shared, served, waiting: Arc::new(Semaphore::new(WAITING)) }
+        TableSource {
+            limits: setup.limits,
+            shared,
+            served,
+            decoder: RefCell::default(),
+            waiting: Arc::new(Semaphore::new(WAITING)),
+        }
     }
 
     /// Reads a key in the map, or gives `read` back if that cannot be done without waiting.
@@ -102,7 +111,7 @@ impl TableSource {
             self.served.replace(self.shared.served.borrow().clone());
             served = self.served.borrow();
         }
-        match served.table.get_now(key) {
+        match served.table.get_now(key, &mut self.decoder.borrow_mut()) {
             Now::Found(value) if value.len() < LARGE => Looked::Found(served.about.inline(key, value, read)),
             Now::Found(value) => Looked::Found(served.about.large(key, served.table.share(value), read)),
             Now::Absent => Looked::Absent,
@@ -154,8 +163,12 @@ async fn wait_for<T: Send + 'static>(
 }
 
 /// A value as the rest of the server takes it.
-fn found(table: &Arc<Table>, value: &[u8]) -> Found {
-    let value = if value.len() < LARGE { Bytes::copy_from_slice(value) } else { table.share(value) };
+fn found(table: &Arc<Table>, value: Cow<'_, [u8]>) -> Found {
+    let value = match value {
+        Cow::Owned(value) => value.into(),
+        Cow::Borrowed(value) if value.len() < LARGE => Bytes::copy_from_slice(value),
+        Cow::Borrowed(value) => table.share(value),
+    };
     Found { value, expiry: None }
 }
 

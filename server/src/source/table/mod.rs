@@ -29,7 +29,7 @@ use keeper::{Shared, announce};
 use larder_engine::{Entry, Millis, Outside};
 use std::{
     borrow::Cow,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     rc::Rc,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -59,12 +59,23 @@ pub enum Looked<R, F> {
     Unknown(F),
 }
 
+/// As long as it lives, a core's looks are into one table, so that what is read together is of one time. It does not outlive the core's turn: nothing
+/// is awaited with it.
+pub struct OneTable<'s>(&'s Cell<bool>);
+impl Drop for OneTable<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
 /// One core's handle on the table.
 pub struct TableSource {
     shared: Arc<Shared>,
     limits: Limits,
     /// The latest, as far as this core has seen.
     served: Rc<RefCell<Arc<Served>>>,
+    /// Reads go on with what this core has seen; see [`OneTable`].
+    pinned: Cell<bool>,
     /// For compressed values.
     decoder: RefCell<Decoder>,
     /// Threads that may wait for the disk on behalf of this core.
@@ -97,20 +108,36 @@ impl TableSource {
             limits: setup.limits,
             shared,
             served,
+            pinned: Cell::new(false),
             decoder: RefCell::default(),
             waiting: Arc::new(Semaphore::new(WAITING)),
         }
     }
 
+    /// Takes the latest table if this core has not seen it yet.
+    #[inline]
+    fn catch_up(&self) {
+        let seen = self.served.borrow().generation;
+        if seen != self.shared.generation.load(Ordering::Acquire) {
+            self.served.replace(self.shared.served.borrow().clone());
+        }
+    }
+
+    /// The latest table, for all looks as long as this lives.
+    #[inline]
+    pub(crate) fn one_table(&self) -> OneTable<'_> {
+        self.catch_up();
+        self.pinned.set(true);
+        OneTable(&self.pinned)
+    }
+
     /// Reads a key in the map, or gives `read` back if that cannot be done without waiting.
     #[inline]
     pub(crate) fn look<R, F: FnOnce(Entry<'_>) -> R>(&self, key: &[u8], read: F) -> Looked<R, F> {
-        let mut served = self.served.borrow();
-        if served.generation != self.shared.generation.load(Ordering::Acquire) {
-            drop(served);
-            self.served.replace(self.shared.served.borrow().clone());
-            served = self.served.borrow();
+        if !self.pinned.get() {
+            self.catch_up();
         }
+        let served = self.served.borrow();
         match served.table.get_now(key, &mut self.decoder.borrow_mut()) {
             Now::Found(value) if value.len() < LARGE => Looked::Found(served.about.inline(key, value, read)),
             Now::Found(value) => Looked::Found(served.about.large(key, served.table.share(value), read)),

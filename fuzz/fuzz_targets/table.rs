@@ -50,10 +50,25 @@ fn exercise(bytes: &[u8], key: &[u8]) {
     let _ = table.get_now(key, &mut decoder);
 }
 
-type Fuzzed<'a> = (&'a [u8], &'a [u8], Vec<[u32; 6]>, u8, Option<(&'a [u8], u16)>, &'a [u8]);
+/// A sound table with compressed values, some bytes of its body and its dictionary changed: few others get as far as to be decompressed.
+fn changed(changes: &[(u16, u8)]) -> Vec<u8> {
+    let mut bytes = include_bytes!("../../server/src/store/table/vector-zstd.ltab").to_vec();
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let (entries, body) = (number(16), number(48) as usize);
+    let (directory_at, dictionary_at) = (HEADER + body, bytes.len() - number(96) as u32 as usize);
+    let places: Vec<usize> = (HEADER..directory_at).chain(dictionary_at..bytes.len()).collect();
+    for (at, byte) in changes {
+        bytes[places[usize::from(*at) % places.len()]] ^= byte;
+    }
+    let (body, directory) = (&bytes[HEADER..directory_at], &bytes[directory_at..directory_at + 64]);
+    sealed(body, directory, 1, entries, Some((&bytes[dictionary_at..], 512)))
+}
+
+type Fuzzed<'a> = (&'a [u8], &'a [u8], Vec<[u32; 6]>, u8, Option<(&'a [u8], u16)>, &'a [u8], Vec<(u16, u8)>);
 
 fuzz_target!(|input: Fuzzed<'_>| {
-    let (raw, body, parts, part_bits, compressed, key) = input;
+    let (raw, body, parts, part_bits, compressed, key, changes) = input;
+    exercise(&changed(&changes), key);
     exercise(raw, key);
     let part_bits = u32::from(part_bits % 3);
     let mut directory = Vec::new();

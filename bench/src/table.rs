@@ -5,7 +5,7 @@ use crate::{
     report::{self, Figure, Target, median},
 };
 use anyhow::{Context, bail, ensure};
-use larder::store::table::{BuildOptions, Decoder, Duplicates, Input, Now, Position, Table, build};
+use larder::store::table::{BuildOptions, Decoder, Input, Now, Position, Table, build};
 use radix_trie::Trie;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -160,15 +160,9 @@ fn measure(name: &str, args: &Args, dir: &Path) -> anyhow::Result<Row> {
     match name {
         "build" => {
             let options = BuildOptions {
-                input: Input::of(data(dir)),
-                base: None,
-                remove: None,
-                output: table(dir),
-                duplicates: Duplicates::Last,
                 strict: true,
                 memory: args.memory as usize,
-                seed: 0,
-                compression: None,
+                ..BuildOptions::of(Input::of(data(dir)), table(dir))
             };
             let built = build(&options, &mut |_| ())?;
             let seconds = begun.elapsed().as_secs_f64();

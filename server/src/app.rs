@@ -1,7 +1,7 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     clients::{Clients, inbox::Backlog, pause::Pause},
-    config::{Coherence, GroupSettings, Settings, SourceUrl, StoreSettings},
+    config::{Coherence, GroupSettings, Settings, SourceUrl},
     dispatch::{Calls, Cursors, PubSub, Tracking},
     http,
     net::{RunError, drain::Drain, throttle::Throttle},
@@ -143,17 +143,16 @@ fn policy(group: &GroupSettings) -> Policy {
 }
 
 fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
-    let limits = Limits {
-        timeout: settings.source_timeout,
-        slow_timeout: settings.source_slow_timeout.max(settings.source_timeout),
-        max_in_flight: settings.source_max_in_flight,
-        connections: settings.source_connections,
-        max_value: settings.max_value,
-        max_backlog: settings.max_backlog,
-        store: StoreSettings::DEFAULT,
-    };
     let source = |group: &GroupSettings| {
-        let limits = Limits { store: group.store, ..limits };
+        let limits = Limits {
+            timeout: settings.source_timeout,
+            slow_timeout: settings.source_slow_timeout.max(settings.source_timeout),
+            max_in_flight: settings.source_max_in_flight,
+            connections: settings.source_connections,
+            max_value: settings.max_value,
+            max_backlog: settings.max_backlog,
+            store: group.store,
+        };
         SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })
     };
     settings.groups.iter().map(source).collect()

@@ -212,10 +212,13 @@ def copy_context(source, to, target):
             copy(ROOT / file, to, target)
 
 
+@contextlib.contextmanager
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Bound here and not listened on, it is given to nobody else; redis-server, which names it and says SO_REUSEADDR, can listen on it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -230,8 +233,12 @@ def running(command, **options):
 
 def smoke(stages, compose, larder, test):
     """The compose file's services as processes on loopback; `test` is the command of its test service up to the addresses."""
+    with free_port() as redis_port:
+        smoke_with(redis_port, stages, compose, larder, test)
+
+
+def smoke_with(redis_port, stages, compose, larder, test):
     services = compose["services"]
-    redis_port = free_port()
     redis = services["redis"]["command"] + ["--bind", "127.0.0.1", "--port", str(redis_port)]
     arguments = [word.replace("redis:6379", f"127.0.0.1:{redis_port}") for word in services["larder"]["command"]]
     env = environment(stages, stages[services["larder"]["build"]["target"]])

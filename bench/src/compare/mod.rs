@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         server_core,
         client_core,
         source_core: args.source_core.unwrap_or(client_core),
-        pogocache: std::env::var_os("LARDER_BENCH_POGOCACHE").map(PathBuf::from),
+        pogocache: servers::given(servers::POGOCACHE)?,
     };
     report::line(out, &machine(&setting)?)?;
     let loads = if args.load.is_empty() { Load::value_variants() } else { &args.load };

@@ -1,6 +1,7 @@
 //! The servers of each load, ready and loaded, and one load of one of them.
 use super::{Load, clients};
 use crate::{
+    floor::VALUE,
     servers::{self, Server},
     wire::{Http, Resp},
 };
@@ -9,7 +10,6 @@ use std::{path::Path, path::PathBuf, time::Duration};
 
 /// Keys as redis-benchmark asks for them, all with the same value.
 const KEYS: u64 = 100_000;
-pub(super) const VALUE: [u8; 64] = [b'v'; 64];
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a server is loaded.
@@ -98,7 +98,8 @@ impl Setting<'_> {
     }
 
     fn pogocache(&self, pipeline: u32) -> anyhow::Result<Rival> {
-        let program = self.pogocache.as_deref().context("LARDER_BENCH_POGOCACHE does not name its binary")?;
+        let program =
+            self.pogocache.as_deref().with_context(|| format!("{} does not name its binary", servers::POGOCACHE))?;
         let server = servers::pogocache(program, Some(self.server_core))?;
         preload(&server)?;
         Ok(Rival { name: "pogocache", server, way: Way::Redis(pipeline), source: None })

@@ -1,6 +1,6 @@
-use super::rivals::{TIMEOUT, VALUE, Way};
+use super::rivals::{TIMEOUT, Way};
 use super::*;
-use crate::wire::Resp;
+use crate::{floor::VALUE, wire::Resp};
 
 fn setting(larder: &Path) -> Setting<'_> {
     let cores = machine::cores().expect("cores");

@@ -116,7 +116,7 @@ impl Subject {
             Subject::Varnish => servers::require("varnishd"),
             Subject::Valkey => given("LARDER_BENCH_VALKEY"),
             Subject::Dragonfly => given("LARDER_BENCH_DRAGONFLY"),
-            Subject::Pogocache => given("LARDER_BENCH_POGOCACHE"),
+            Subject::Pogocache => given(servers::POGOCACHE),
             Subject::Gcache => given("LARDER_BENCH_GCACHE"),
             Subject::GroupcacheGo => given("LARDER_BENCH_GROUPCACHE_GO"),
         }

@@ -62,7 +62,8 @@ sub vcl_backend_response {{ set beresp.ttl = 1h; set beresp.grace = 0s; set bere
     );
     let file = folder.path().join("default.vcl");
     fs::write(&file, configuration)?;
-    let address = free_port()?;
+    let port = free_port()?;
+    let address = port.address;
     let (listen, storage) = (format!("{address},HTTP"), format!("malloc,{memory_mib}m"));
     let (work, file) = (folder.path().join("work"), file.to_string_lossy().into_owned());
     let work = work.to_string_lossy().into_owned();
@@ -76,7 +77,7 @@ sub vcl_backend_response {{ set beresp.ttl = 1h; set beresp.grace = 0s; set bere
     .map(str::to_owned)
     .collect::<Vec<_>>();
     let program = require("varnishd")?;
-    let mut server = Server::start_ending(Ending::Asked, "varnish", folder, core, &program, &arguments, address)?;
+    let mut server = Server::start_ending(Ending::Asked, "varnish", folder, core, &program, &arguments, port)?;
     server.http = Some(address);
     server.wait_until(|_| serves(&mut Http::connect(address, PROBE).ok()?).then_some(()))?;
     Ok(server)

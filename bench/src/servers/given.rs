@@ -12,25 +12,28 @@ pub(crate) fn valkey(program: &Path, core: Option<usize>) -> anyhow::Result<Serv
     redis_like("valkey", program, core)
 }
 
+/// Names Pogocache's binary.
+pub(crate) const POGOCACHE: &str = "LARDER_BENCH_POGOCACHE";
+
 /// Pogocache with one thread. It tells HTTP, memcached and the Redis protocol apart by their first bytes.
 pub(crate) fn pogocache(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
-    let address = free_port()?;
-    let port = address.port().to_string();
-    let arguments = ["-h", "127.0.0.1", "-p", &port, "--threads", "1"].map(str::to_owned);
-    let mut server = Server::start("pogocache", tempfile::tempdir()?, core, program, &arguments, address)?;
-    server.http = Some(address);
+    let port = free_port()?;
+    let number = port.address.port().to_string();
+    let arguments = ["-h", "127.0.0.1", "-p", &number, "--threads", "1"].map(str::to_owned);
+    let mut server = Server::start("pogocache", tempfile::tempdir()?, core, program, &arguments, port)?;
+    server.http = Some(server.address);
     wait_for_ping(&mut server)?;
     Ok(server)
 }
 
 /// Dragonfly with one thread, without snapshots.
 pub(crate) fn dragonfly(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
-    let address = free_port()?;
-    let port = address.port().to_string();
+    let port = free_port()?;
+    let number = port.address.port().to_string();
     let arguments =
-        ["--bind", "127.0.0.1", "--port", &port, "--proactor_threads", "1", "--dbfilename", "", "--logtostderr"]
+        ["--bind", "127.0.0.1", "--port", &number, "--proactor_threads", "1", "--dbfilename", "", "--logtostderr"]
             .map(str::to_owned);
-    let mut server = Server::start("dragonfly", tempfile::tempdir()?, core, program, &arguments, address)?;
+    let mut server = Server::start("dragonfly", tempfile::tempdir()?, core, program, &arguments, port)?;
     wait_for_ping(&mut server)?;
     Ok(server)
 }
@@ -45,7 +48,7 @@ fn wait_for_ping(server: &mut Server) -> anyhow::Result<()> {
 
 /// GCache (<https://github.com/dgtony/gcache>), alone, without dumps, with the 64 shards of its own benchmark.
 pub(crate) fn gcache(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
-    let address = free_port()?;
+    let port = free_port()?;
     let folder = tempfile::tempdir()?;
     let configuration = format!(
         "[general]\nlog_level = \"error\"\nlog_format = \"short\"\nlog_out = \"stderr\"\n\
@@ -53,16 +56,17 @@ pub(crate) fn gcache(program: &Path, core: Option<usize>) -> anyhow::Result<Serv
          [replication]\nnode_role = \"standalone\"\nrestore_from_file = false\nsave_to_file = false\n\
          cache_file = \"dump\"\nfile_write_period = 3600\ndump_update_period = 3600\n\
          [client-HTTP]\naddress = \"127.0.0.1\"\nport = \"{}\"\nprefix = \"cache/v1\"\nidle_timeout = 900\n",
-        address.port()
+        port.address.port()
     );
     fs::write(folder.path().join("config.toml"), configuration)?;
-    http(Server::start("gcache", folder, core, program, &["-c", "config.toml"].map(str::to_owned), address)?)
+    http(Server::start("gcache", folder, core, program, &["-c", "config.toml"].map(str::to_owned), port)?)
 }
 
 /// A program around a groupcache-go node: it takes its address as the only argument and answers `GET /data/{id}`.
 pub(crate) fn groupcache_go(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
-    let address = free_port()?;
-    http(Server::start("groupcache-go", tempfile::tempdir()?, core, program, &[address.to_string()], address)?)
+    let port = free_port()?;
+    let address = port.address.to_string();
+    http(Server::start("groupcache-go", tempfile::tempdir()?, core, program, &[address], port)?)
 }
 
 /// A server that is ready when it answers a request, whatever it says.

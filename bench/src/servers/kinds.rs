@@ -1,5 +1,5 @@
 //! How each server is started: with what makes it fastest or smallest for a cache (nothing is written to disk), else its defaults.
-use super::{Ending, Server, free_port, require};
+use super::{Ending, Port, Server, free_port, require};
 use crate::wire::{Http, Reply, Resp};
 use anyhow::Context;
 use serde::Deserialize;
@@ -21,10 +21,10 @@ pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<Server> {
 
 /// redis-server, or a program that takes its options.
 pub(super) fn redis_like(name: &'static str, program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
-    let address = free_port()?;
-    let port = address.port().to_string();
-    let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port].map(str::to_owned);
-    let mut server = Server::start(name, tempfile::tempdir()?, core, program, &arguments, address)?;
+    let port = free_port()?;
+    let number = port.address.port().to_string();
+    let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &number].map(str::to_owned);
+    let mut server = Server::start(name, tempfile::tempdir()?, core, program, &arguments, port)?;
     wait_for_redis(&mut server)?;
     Ok(server)
 }
@@ -51,14 +51,15 @@ fn wait_for_redis(server: &mut Server) -> anyhow::Result<()> {
 
 /// memcached with one worker thread and this many mebibytes.
 pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<Server> {
-    let address = free_port()?;
-    let (port, memory) = (address.port().to_string(), memory_mib.to_string());
+    let port = free_port()?;
+    let address = port.address;
+    let (number, memory) = (address.port().to_string(), memory_mib.to_string());
     // -u matters only to root, whom memcached refuses to run as unless it is named.
     let arguments =
-        ["-u", "root", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port, "-m", &memory].map(str::to_owned);
+        ["-u", "root", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &number, "-m", &memory].map(str::to_owned);
     let folder = tempfile::tempdir()?;
     let program = require("memcached")?;
-    let mut server = Server::start("memcached", folder, core, &program, &arguments, address)?;
+    let mut server = Server::start("memcached", folder, core, &program, &arguments, port)?;
     server.wait_until(|_| {
         let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;
         stream.set_read_timeout(Some(PROBE)).ok()?;
@@ -113,7 +114,8 @@ pub(super) fn nginx_like(
     Nginx { master, http, server }: &Nginx<'_>,
     mut ready: impl FnMut(&mut Http) -> bool,
 ) -> anyhow::Result<Server> {
-    let address = free_port()?;
+    let port = free_port()?;
+    let address = port.address;
     // A worker of another user could not write into the folder.
     let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
     let (processes, ending) = match master {
@@ -141,7 +143,7 @@ http {{
     let prefix = folder.path().to_string_lossy().into_owned();
     let arguments = ["-e", "stderr", "-p", &prefix, "-c", "nginx.conf"].map(str::to_owned);
     let program = require("nginx")?;
-    let mut server = Server::start_ending(ending, name, folder, core, &program, &arguments, address)?;
+    let mut server = Server::start_ending(ending, name, folder, core, &program, &arguments, port)?;
     server.http = Some(address);
     server.wait_until(|_| ready(&mut Http::connect(address, PROBE).ok()?).then_some(()))?;
     Ok(server)
@@ -177,8 +179,7 @@ fn with_ready_line(
     let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let folder = tempfile::tempdir()?;
-    let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut server = Server::start(name, folder, core, &program, &arguments, unknown)?;
+    let mut server = Server::start(name, folder, core, &program, &arguments, Port::unknown())?;
     let ready = server.wait_until(|folder| {
         let written = fs::read_to_string(folder.join("stdout")).ok()?;
         let line = &written[..written.find('\n')?];

@@ -8,15 +8,17 @@ mod kinds;
 mod tests;
 
 pub(crate) use caches::{backend, nginx_cache, varnish};
-pub(crate) use given::{dragonfly, gcache, given, groupcache_go, pogocache, valkey};
+pub(crate) use given::{POGOCACHE, dragonfly, gcache, given, groupcache_go, pogocache, valkey};
 pub(crate) use kinds::{floor, larder, memcached, nginx, nginx_with, redis, restart_redis};
 
 use crate::machine::{self, Process};
 use anyhow::{Context, bail, ensure};
+use rustix::net;
 use std::{
     env,
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Child, ExitStatus},
     process::{Command, Stdio},
@@ -42,6 +44,7 @@ pub(crate) struct Server {
     core: Option<usize>,
     folder: TempDir,
     ending: Ending,
+    _port: Port,
 }
 
 /// How a server ends with its handle, or with the program that started it.
@@ -61,9 +64,9 @@ impl Server {
         core: Option<usize>,
         program: &Path,
         arguments: &[String],
-        address: SocketAddr,
+        port: Port,
     ) -> anyhow::Result<Server> {
-        Server::start_ending(Ending::Killed, name, folder, core, program, arguments, address)
+        Server::start_ending(Ending::Killed, name, folder, core, program, arguments, port)
     }
 
     /// The same, with a word on its end.
@@ -74,7 +77,7 @@ impl Server {
         core: Option<usize>,
         program: &Path,
         arguments: &[String],
-        address: SocketAddr,
+        port: Port,
     ) -> anyhow::Result<Server> {
         let mut command = Command::new("setpriv");
         let signal = if ending == Ending::Asked { "TERM" } else { "KILL" };
@@ -88,7 +91,7 @@ impl Server {
         command.stderr(File::create(folder.path().join("stderr"))?);
         let child =
             machine::spawn_on(core, &mut command).with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Server { name, address, http: None, child, command, core, folder, ending })
+        Ok(Server { name, address: port.address, http: None, child, command, core, folder, ending, _port: port })
     }
 
     /// Asks until `probe` finds the server ready; an early end or too long a silence is an error that shows what the server wrote.
@@ -209,8 +212,26 @@ pub(crate) fn require(program: &str) -> anyhow::Result<PathBuf> {
     find(program).with_context(|| format!("{program} is not installed (not found in PATH)"))
 }
 
-/// A port that was free a moment ago: for servers that cannot choose one themselves and say which.
-fn free_port() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-    Ok(listener.local_addr()?)
+/// Where a server is to listen.
+struct Port {
+    address: SocketAddr,
+    _bound: Option<OwnedFd>,
+}
+
+impl Port {
+    /// For a server that chooses one itself.
+    fn unknown() -> Port {
+        Port { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), _bound: None }
+    }
+}
+
+/// A port for servers that cannot choose one themselves and say which: nobody else is given it as long as it lives.
+///
+/// It is bound here without being listened on. Who names it and says SO_REUSEADDR, as servers do, can listen on it all the same (ip(7),
+/// socket(7)).
+fn free_port() -> anyhow::Result<Port> {
+    let bound = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+    net::sockopt::set_socket_reuseaddr(&bound, true)?;
+    net::bind(&bound, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no free port")?;
+    Ok(Port { address: net::getsockname(&bound)?.try_into()?, _bound: Some(bound) })
 }

@@ -59,9 +59,9 @@ fn nginx_serves_the_bytes() {
 fn what_cannot_start_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let arguments = ["-c", "echo the reason >&2; exit 3"].map(str::to_owned);
-    let address = free_port().expect("a port");
+    let port = free_port().expect("a port");
     let mut server =
-        Server::start("shell", folder, None, Path::new("/bin/sh"), &arguments, address).expect("the shell starts");
+        Server::start("shell", folder, None, Path::new("/bin/sh"), &arguments, port).expect("the shell starts");
     let error = server.wait_until(|_| None::<()>).expect_err("it ends");
     assert!(error.to_string().contains("the reason"), "{error}");
     let missing = require("no-such-program").expect_err("not there");

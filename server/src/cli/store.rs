@@ -2,10 +2,10 @@
 //!
 //! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong usage.
 use crate::{
-    config::{StoreSettings, show_size},
+    config::{Compression, StoreSettings, show_size},
     store::disk::{LEVELS, Offline, backup, damage},
 };
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -19,6 +19,12 @@ pub(super) fn command() -> Command {
     };
     let dir = || path("dir", "DIR", "The store's directory, as in disk:DIR");
     let file = || path("file", "FILE", "The backup");
+    let compression = Arg::new("compression")
+        .long("compression")
+        .value_name("NAME")
+        .value_parser(PossibleValuesParser::new(Compression::NAMES))
+        .default_value(Compression::NAMES[0])
+        .help("How the new store compresses its older levels, as store-compression");
     Command::new("store")
         .about("Verify, back up or compact a disk store that no server has open")
         .subcommand_required(true)
@@ -28,7 +34,7 @@ pub(super) fn command() -> Command {
             Command::new("stats").about("Show what the store holds").arg(dir()),
             Command::new("compact").about("Drop what was overwritten, deleted or has expired").arg(dir()),
             Command::new("backup").about("Write all entries into one file with checksums").args([dir(), file()]),
-            Command::new("restore").about("Make a new store of a backup").args([file(), dir()]),
+            Command::new("restore").about("Make a new store of a backup").args([file(), dir(), compression]),
         ])
 }
 
@@ -43,7 +49,11 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         "stats" => stats(path("dir")),
         "compact" => compact(path("dir")),
         "backup" => open(path("dir")).and_then(|store| store.tree().backup(path("file"))).map(|copied| show(&copied)),
-        _ => backup::restore(path("file"), path("dir"), &StoreSettings::DEFAULT).map(|copied| show(&copied)),
+        _ => {
+            let name = matches.get_one::<String>("compression").expect("it has a default");
+            let settings = StoreSettings { compression: Compression::from_name(name), ..StoreSettings::DEFAULT };
+            backup::restore(path("file"), path("dir"), &settings).map(|copied| show(&copied))
+        }
     };
     match done {
         Ok(text) => super::print(&text),

@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a table could not be built.
 use crate::{
-    config::{ConfigError, SourceUrl, parse_size},
+    config::{ConfigError, SourceUrl, parse_size, show_size},
     store::table::{
         BuildOptions, Built, Compression, Duplicates, Format, Input, Position, Progress, Table, TableError, build,
     },
@@ -17,8 +17,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a build uses unless told otherwise; `--memory` says the same.
-const MEMORY: usize = 512 << 20;
 const FAILED: u8 = 1;
 const NOT_BUILT: u8 = 3;
 
@@ -81,7 +79,7 @@ pub(super) fn command() -> Command {
                 .long("memory")
                 .value_name("SIZE")
                 .value_parser(parse_size)
-                .default_value("512MiB")
+                .default_value(show_size(BuildOptions::MEMORY as u64))
                 .help("Memory to use, about; larger inputs are sorted through a file beside the table"),
         )
         .arg(
@@ -155,15 +153,14 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
     input.value = text("value").expect("it has a default");
     let duplicates = if text("duplicates").as_deref() == Some("error") { Duplicates::Error } else { Duplicates::Last };
     let options = BuildOptions {
-        input,
         base: matches.get_one("base").cloned(),
         remove: matches.get_one("remove").cloned(),
-        output: file(matches, "output").to_owned(),
         duplicates,
         strict: matches.get_flag("strict"),
         memory: usize::try_from(*matches.get_one::<u64>("memory").expect("it has a default")).unwrap_or(usize::MAX),
         seed: *matches.get_one("seed").expect("it has a default"),
         compression: text("compression").and_then(|wanted| named(&Compression::NAMES, &wanted)),
+        ..BuildOptions::of(input, file(matches, "output").to_owned())
     };
     let begun = Instant::now();
     match built(&options) {
@@ -201,18 +198,7 @@ pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigEr
         return Ok(Some(SourceUrl::Table(output)));
     }
     eprintln!("larder: building {}", output.display());
-    let options = BuildOptions {
-        input,
-        base: None,
-        remove: None,
-        output: output.clone(),
-        duplicates: Duplicates::Last,
-        strict: false,
-        memory: MEMORY,
-        seed: 0,
-        compression: None,
-    };
-    built(&options).map_err(refused)?;
+    built(&BuildOptions::of(input, output.clone())).map_err(refused)?;
     Ok(Some(SourceUrl::Table(output)))
 }
 

@@ -141,8 +141,10 @@ pub enum Compression {
     None,
 }
 impl Compression {
-    pub(super) const NAMES: &'static [&'static str] = &["lz4", "none"];
-    pub(super) fn from_name(name: &str) -> Compression {
+    /// What the setting may be; the first unless told otherwise.
+    pub const NAMES: &'static [&'static str] = &["lz4", "none"];
+    /// By one of these names.
+    pub fn from_name(name: &str) -> Compression {
         if name == "none" { Compression::None } else { Compression::Lz4 }
     }
 }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use std::{
     future::poll_fn,
-    ops::Bound::{self, Excluded, Included, Unbounded},
+    ops::Bound::{Excluded, Included, Unbounded},
     rc::Rc,
     task::{Context, Poll, ready},
 };
@@ -80,8 +80,7 @@ pub(super) async fn walk(call: &Call<'_>, wording: Wording) -> Result<Response<B
         max_bytes: PAGE_BYTES,
         keys_only: false,
     };
-    let next = Some(scan).filter(|scan| !is_empty(&scan.start, &scan.end));
-    let mut walk = Walk { group: call.group.clone(), wording, next, left: limit, page: None };
+    let mut walk = Walk { group: call.group.clone(), wording, next: Some(scan), left: limit, page: None };
     // A store that cannot be read says so in the head.
     let first = poll_fn(|cx| walk.poll_page(cx)).await.map_err(|error| Problem::source(&error))?;
     let mut response = Response::new(Body::walking(first, walk));
@@ -93,10 +92,6 @@ pub(super) async fn walk(call: &Call<'_>, wording: Wording) -> Result<Response<B
         }),
     );
     Ok(response)
-}
-
-fn is_empty(start: &Bound<Bytes>, end: &Bound<Bytes>) -> bool {
-    matches!((start, end), (Included(start) | Excluded(start), Excluded(end)) if start >= end)
 }
 
 impl Walk {
@@ -115,10 +110,7 @@ impl Walk {
             }
             let Some(scan) = self.next.clone().filter(|_| self.left > 0) else { return Poll::Ready(Ok(None)) };
             let (group, limit) = (self.group.clone(), self.left.min(PAGE));
-            self.page = Some(Box::pin(async move {
-                let gone = || SourceError::Unavailable("it keeps no entries here".into());
-                group.source.as_local().ok_or_else(gone)?.scan(Scan { limit, ..scan }).await
-            }));
+            self.page = Some(Box::pin(async move { group.local()?.scan(Scan { limit, ..scan }).await }));
         }
     }
 
@@ -128,7 +120,6 @@ impl Walk {
             (Some(last), Some(scan)) => Some(Scan { start: Excluded(last), ..scan }),
             _ => None,
         };
-        self.next.take_if(|scan| is_empty(&scan.start, &scan.end));
         self.left = self.left.saturating_sub(page.entries.len());
         if page.entries.is_empty() {
             return None;

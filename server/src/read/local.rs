@@ -14,6 +14,14 @@ use tokio::task::JoinHandle;
 pub type Changes = Vec<(Bytes, Option<Found>)>;
 
 impl Group {
+    /// The source as a store of this machine.
+    ///
+    /// # Errors
+    /// `Unavailable` if it is none.
+    pub fn local(&self) -> Result<&dyn LocalStore, SourceError> {
+        self.source.as_local().ok_or_else(|| SourceError::Unavailable("it keeps no entries here".into()))
+    }
+
     /// The entries of keys that are held, in their order; expired ones are absent.
     ///
     /// # Errors
@@ -51,8 +59,7 @@ impl Group {
     ) -> impl Future<Output = Result<(), SourceError>> + 'static {
         let (group, held) = (self.clone(), held.clone());
         let task = tokio::task::spawn_local(async move {
-            let store = group.source.as_local().ok_or_else(not_local)?;
-            let applied = store.apply(changes.clone()).await;
+            let applied = group.local()?.apply(changes.clone()).await;
             group.settle(&changes, &applied, actor);
             drop(held);
             applied
@@ -143,7 +150,7 @@ impl Group {
     pub fn clear_source(self: &Rc<Self>, held: &Rc<Held>) -> impl Future<Output = Result<(), SourceError>> + 'static {
         let (group, held) = (self.clone(), held.clone());
         let task = tokio::task::spawn_local(async move {
-            let cleared = group.source.as_local().ok_or_else(not_local)?.clear().await;
+            let cleared = group.local()?.clear().await;
             if matches!(cleared, Ok(()) | Err(SourceError::Lost(_))) {
                 group.flushed();
                 group.writes.watched.all_deleted();
@@ -153,8 +160,4 @@ impl Group {
         });
         self.clone().done(true, task)
     }
-}
-
-pub(super) fn not_local() -> SourceError {
-    SourceError::Unavailable("it keeps no entries here".into())
 }

@@ -4,7 +4,11 @@ use super::{
     held::{Locks, Sole},
     watched::Watched,
 };
-use crate::{clock, config::Coherence, source::SourceError};
+use crate::{
+    clock,
+    config::Coherence,
+    source::{Found, LocalStore, SourceError},
+};
 use bytes::Bytes;
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
 use parking_lot::{Mutex, MutexGuard};
@@ -208,9 +212,18 @@ impl Group {
         expiry: Option<Millis>,
     ) -> Result<Stored, SourceError> {
         let key = Bytes::copy_from_slice(key);
+        let held = sole.is_some();
         self.detached(sole, move |group| async move {
+            let known = group.known(held, &key);
             let writing = group.writing(group.cache.key(&key));
-            match group.source.put(&key, &value, expiry).await {
+            let put = match known {
+                Some(store) => {
+                    let found = Found { value: value.clone(), expiry };
+                    store.apply(vec![(key.clone(), Some(found))]).await.map(|()| true)
+                }
+                None => group.source.put(&key, &value, expiry).await,
+            };
+            match put {
                 Ok(replaced) => {
                     let version = writing.put(&value, expiry, clock::now());
                     Ok(if replaced { Stored::Replaced(version) } else { Stored::Created(version) })
@@ -236,9 +249,15 @@ impl Group {
     /// The same for who has the key by himself already.
     pub(super) async fn delete_alone(self: &Rc<Self>, sole: Option<Sole>, key: &[u8]) -> Result<bool, SourceError> {
         let key = Bytes::copy_from_slice(key);
+        let held = sole.is_some();
         self.detached(sole, move |group| async move {
+            let known = group.known(held, &key);
             let writing = group.writing(group.cache.key(&key));
-            match group.source.delete(&key).await {
+            let deleted = match known {
+                Some(store) => store.apply(vec![(key.clone(), None)]).await.map(|()| true),
+                None => group.source.delete(&key).await,
+            };
+            match deleted {
                 Ok(existed) => {
                     writing.forget();
                     Ok(existed)
@@ -247,6 +266,13 @@ impl Group {
             }
         })
         .await
+    }
+
+    /// The store, if it need not look whether it has the key: nobody else writes a key that is held, so what the tier has of it is there.
+    fn known(&self, held: bool, key: &[u8]) -> Option<&dyn LocalStore> {
+        let store = self.source.as_local().filter(|_| held)?;
+        self.cache.tier().peek(self.cache.key(key), clock::now(), |_| ())?;
+        Some(store)
     }
 
     /// Changes a key's expiry (`None`: never); true if the key exists.

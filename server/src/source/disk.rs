@@ -9,7 +9,7 @@ use super::{
 use crate::{
     clock,
     read::Fetch,
-    store::disk::{Change, Range, Store, Tree, Walk, WriteError},
+    store::disk::{Change, Range, Replies, Store, Tree, Walk, WriteError},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -23,7 +23,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 /// What all cores share: the open store.
 #[derive(Clone)]
@@ -50,6 +50,18 @@ impl DiskSetup {
         let store = Store::open(dir, limits.store, poisoned)?;
         Ok(DiskSetup { store, limits, health })
     }
+    fn unavailable(&self, what: &str) -> SourceError {
+        SourceError::Unavailable(self.named(what))
+    }
+    fn late(&self, within: Duration) -> SourceError {
+        self.unavailable(&format!("no answer within {within:?}"))
+    }
+    fn lost(&self, what: &str) -> SourceError {
+        SourceError::Lost(self.named(what))
+    }
+    fn named(&self, what: &str) -> Arc<str> {
+        format!("disk store {}: {what}", self.store.dir().display()).into()
+    }
 }
 
 /// Fetches that a reader works through, or the core fails when their time is over.
@@ -67,11 +79,21 @@ pub(super) struct DiskSource {
     setup: DiskSetup,
     /// Batches under way, by their deadline. The task that watches over them runs while there are any.
     under_way: Rc<RefCell<VecDeque<(Instant, Batch)>>>,
+    /// Answers to writes come here, and this task hands them on.
+    replies: Arc<Replies>,
+    deliver: JoinHandle<()>,
+}
+impl Drop for DiskSource {
+    fn drop(&mut self) {
+        self.deliver.abort();
+    }
 }
 
 impl DiskSource {
     pub(super) fn new(setup: DiskSetup) -> DiskSource {
-        DiskSource { setup, under_way: Rc::default() }
+        let replies = Arc::new(Replies::default());
+        let deliver = tokio::task::spawn_local(replies.clone().deliver());
+        DiskSource { setup, under_way: Rc::default(), replies, deliver }
     }
 
     fn start(&self, fetches: VecDeque<Fetch>) {
@@ -123,28 +145,18 @@ impl DiskSource {
         });
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => answer.map_err(unavailable),
-            Ok(Err(_)) => Err(self.unavailable("a read ended without an answer")),
-            Err(_) => Err(self.late(within)),
+            Ok(Err(_)) => Err(self.setup.unavailable("a read ended without an answer")),
+            Err(_) => Err(self.setup.late(within)),
         }
     }
 
     /// However long it takes: see [`LocalStore::apply`].
     async fn write(&self, change: Change) -> Result<bool, SourceError> {
-        let answer = self.setup.store.write(change).map_err(write_error)?;
+        let answer = self.setup.store.write(change, &self.replies).map_err(write_error)?;
         match answer.await {
             Ok(answer) => answer.map_err(write_error),
-            Err(_) => Err(self.lost("the store was closed")),
+            Err(_) => Err(self.setup.lost("the store was closed")),
         }
-    }
-
-    fn unavailable(&self, what: &str) -> SourceError {
-        SourceError::Unavailable(format!("disk store {}: {what}", self.setup.store.dir().display()).into())
-    }
-    fn late(&self, within: Duration) -> SourceError {
-        self.unavailable(&format!("no answer within {within:?}"))
-    }
-    fn lost(&self, what: &str) -> SourceError {
-        SourceError::Lost(format!("disk store {}: {what}", self.setup.store.dir().display()).into())
     }
 }
 
@@ -160,10 +172,9 @@ async fn watch(under_way: Rc<RefCell<VecDeque<(Instant, Batch)>>>, setup: DiskSe
                 break;
             }
             for fetch in fetches.drain(..) {
-                let (dir, within) = (setup.store.dir().display(), setup.limits.timeout);
+                let within = setup.limits.timeout;
                 setup.health.finished(true, within);
-                let reason = format!("disk store {dir}: no answer within {within:?}");
-                fetch.finish(Err(SourceError::Unavailable(reason.into())), clock::now());
+                fetch.finish(Err(setup.late(within)), clock::now());
             }
             drop(fetches);
             under_way.pop_front();
@@ -190,12 +201,7 @@ fn into_found((value, expiry): (Bytes, Option<Millis>)) -> Found {
 
 impl Source for DiskSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let DiskSetup { health, limits, .. } = &self.setup;
-        let admitted = health.admit(batch.len(), limits.max_in_flight);
-        for refused in batch.drain(admitted..) {
-            let reason = format!("more than {} fetches in flight (source-max-in-flight)", limits.max_in_flight);
-            refused.finish(Err(unavailable(reason)), clock::now());
-        }
+        self.setup.health.admit(batch, self.setup.limits.max_in_flight);
         let mut fetches = batch.drain(..);
         loop {
             let job: VecDeque<Fetch> = fetches.by_ref().take(JOB).collect();
@@ -255,7 +261,7 @@ impl LocalStore for DiskSource {
         Box::pin(async move { self.write(Change::Clear).await.map(drop) })
     }
     fn patience(&self, slow: bool) -> Duration {
-        if slow { self.setup.limits.slow_timeout } else { self.setup.limits.timeout }
+        self.setup.limits.patience(slow)
     }
 }
 

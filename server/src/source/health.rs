@@ -1,6 +1,10 @@
 //! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
-use super::Watch;
-use crate::telemetry::{Distribution, Histogram};
+use super::{SourceError, Watch};
+use crate::{
+    clock,
+    read::Fetch,
+    telemetry::{Distribution, Histogram},
+};
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -92,8 +96,19 @@ impl SourceHealth {
         self.last_error.lock().clone()
     }
 
-    /// Admits up to `count` fetches so that at most `max` are in flight, and says how many.
-    pub(super) fn admit(&self, count: usize, max: usize) -> usize {
+    /// Leaves as many of the batch as may be in flight (`max`, all cores together) and ends the others.
+    pub(super) fn admit(&self, batch: &mut Vec<Fetch>, max: usize) {
+        let admitted = self.begin(batch.len(), max);
+        if admitted < batch.len() {
+            let now = clock::now();
+            let reason: Arc<str> = format!("more than {max} fetches in flight (source-max-in-flight)").into();
+            for fetch in batch.drain(admitted..) {
+                fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
+            }
+        }
+    }
+    /// Counts up to `count` fetches as in flight, so that at most `max` are, and says how many.
+    pub(super) fn begin(&self, count: usize, max: usize) -> usize {
         // Counted first: two cores that ask at once may both get less than the room there is, never more.
         let before = self.in_flight.fetch_add(count, Relaxed);
         let admitted = count.min(max.saturating_sub(before));
@@ -214,12 +229,12 @@ mod tests {
     #[test]
     fn admits_up_to_the_bound_and_again_when_fetches_end() {
         let health = SourceHealth::default();
-        assert_eq!(health.admit(3, 4), 3);
-        assert_eq!(health.admit(3, 4), 1);
-        assert_eq!(health.admit(1, 4), 0);
+        assert_eq!(health.begin(3, 4), 3);
+        assert_eq!(health.begin(3, 4), 1);
+        assert_eq!(health.begin(1, 4), 0);
         assert_eq!(health.in_flight(), 4);
         health.finished(false, Duration::from_millis(3));
-        assert_eq!(health.admit(2, 4), 1);
+        assert_eq!(health.begin(2, 4), 1);
         assert_eq!((health.fetches(), health.errors()), (9, 4));
         assert_eq!((health.seconds().count, health.seconds().seconds()), (1, 0.003));
         health.abandoned(4);

@@ -6,7 +6,7 @@ use std::{ops::Bound, time::Duration};
 /// Which entries to read, and how many at most.
 #[derive(Debug, Clone)]
 pub struct Scan {
-    /// Where the range begins, in the order of the keys' bytes.
+    /// Where the range begins, in the order of the keys' bytes. May be behind its end: then nothing is in it.
     pub start: Bound<Bytes>,
     /// Where it ends.
     pub end: Bound<Bytes>,

@@ -51,6 +51,12 @@ pub struct Limits {
     /// How a disk store is kept.
     pub store: StoreSettings,
 }
+impl Limits {
+    /// How long a client waits: see [`LocalStore::patience`].
+    fn patience(&self, slow: bool) -> Duration {
+        if slow { self.slow_timeout } else { self.timeout }
+    }
+}
 
 /// What all cores share of one group's source: its health and what was read from files. Built at start, before the cores.
 pub struct SourceSetup {

@@ -1,7 +1,7 @@
 //! `larder get|set|del`, against Larder and against redis-server.
 use crate::{
     Run,
-    common::{RedisServer, Reply, free_port, wait_until},
+    common::{Port, RedisServer, Reply, wait_until},
     larder::Larder,
     run,
 };
@@ -74,9 +74,9 @@ fn against_a_redis_server_with_password_and_database() {
 
 #[test]
 fn what_gives_no_answer_exits_3_in_time() {
-    let closed = free_port();
+    let closed = Port::free();
     for scheme in ["http", "redis"] {
-        let url = format!("{scheme}://127.0.0.1:{closed}");
+        let url = format!("{scheme}://127.0.0.1:{}", closed.number);
         let refused = run(&["get", "k", "--url", &url, "--timeout", "2s"], &[], b"");
         assert_eq!((refused.code, refused.text()), (3, ""), "{}", refused.error);
         assert!(refused.error.to_lowercase().contains("refused"), "{}", refused.error);

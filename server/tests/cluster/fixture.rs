@@ -3,8 +3,8 @@ use crate::common::{Client, RedisServer, Reply, wait_until};
 use std::collections::HashMap;
 
 pub(crate) const SLOTS: usize = 16384;
-/// A node that is silent for so long, milliseconds, is taken for gone by the others.
-const NODE_TIMEOUT: &str = "1000";
+/// A node that is silent for so long, milliseconds, is taken for gone by the others: longer than a busy machine makes one wait.
+const NODE_TIMEOUT: &str = "30000";
 
 pub(crate) struct Cluster {
     /// Three masters, then their replicas.
@@ -28,9 +28,9 @@ impl Cluster {
         for (index, node) in cluster.nodes.iter().enumerate() {
             let epoch = (index + 1).to_string();
             assert_eq!(node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]), Reply::ok());
-            if index > 0 {
-                let port = node.port().to_string();
-                assert_eq!(cluster.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port]), Reply::ok());
+            // Each to each, not to wait until they hear of each other.
+            for other in &cluster.nodes[..index] {
+                assert_eq!(node.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]), Reply::ok());
             }
             if index < 3 {
                 let (first, last) = (index * SLOTS / 3, (index + 1) * SLOTS / 3 - 1);
@@ -49,7 +49,7 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until every node that is there takes the cluster for whole, and replicas follow their masters.
+    /// Waits until every node that is there takes the cluster for whole, and knows which nodes are replicas, which follow their masters.
     pub(crate) fn settle(&self) {
         wait_until("the cluster to be whole", || {
             self.nodes.iter().all(|node| {
@@ -57,10 +57,21 @@ impl Cluster {
                 let role = node.command(&["ROLE"]);
                 let follows = !matches!(&role, Reply::Array(Some(parts))
                     if parts[0] == Reply::bulk("slave") && parts[3] != Reply::bulk("connected"));
-                let masters = view(node).values().filter(|node| node.slots > 0).count();
-                info.contains("cluster_state:ok") && follows && masters == 3
+                let view = view(node);
+                let masters = view.values().filter(|node| node.slots > 0).count();
+                let replicas = view.values().filter(|node| node.is_replica).count();
+                info.contains("cluster_state:ok") && follows && masters == 3 && replicas == self.nodes.len() - 3
             })
         });
+    }
+
+    /// From now on the nodes that are left do not wait long for one that is silent, until they are told otherwise.
+    pub(crate) fn impatient(&self, nodes: &[usize], impatient: bool) {
+        let timeout = if impatient { "1000" } else { NODE_TIMEOUT };
+        for node in nodes {
+            let set = self.nodes[*node].command(&["CONFIG", "SET", "cluster-node-timeout", timeout]);
+            assert_eq!(set, Reply::ok());
+        }
     }
 
     /// `redis+cluster://` with one node of it.
@@ -73,12 +84,12 @@ impl Cluster {
     pub(crate) fn slot(&self, key: &str) -> usize {
         self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).int() as usize
     }
-    /// The node that has the slot, as `asked` sees it.
-    pub(crate) fn owner(&self, asked: usize, slot: usize) -> usize {
+    /// The node that has the slot. Waits until all see the same: who had no part in a move hears of it later.
+    pub(crate) fn owner(&self, slot: usize) -> usize {
         let mut owner = None;
-        wait_until("the slot to have a node", || {
-            owner = self.owner_now(asked, slot);
-            owner.is_some()
+        wait_until("all to see one node for the slot", || {
+            owner = self.owner_now(0, slot);
+            owner.is_some() && (1..self.nodes.len()).all(|asked| self.owner_now(asked, slot) == owner)
         });
         owner.expect("waited for")
     }
@@ -95,7 +106,7 @@ impl Cluster {
     }
     /// A connection to the node that has the key.
     pub(crate) fn client(&self, key: &str) -> Client {
-        self.nodes[self.owner(0, self.slot(key))].client()
+        self.nodes[self.owner(self.slot(key))].client()
     }
 
     /// Moves a slot, keys and all, in the steps of `redis-cli --cluster reshard`.
@@ -130,6 +141,7 @@ impl Cluster {
 }
 
 struct Seen {
+    is_replica: bool,
     slots: usize,
 }
 
@@ -139,8 +151,8 @@ fn view(node: &RedisServer) -> HashMap<String, Seen> {
     let lines = nodes.lines().filter(|line| !line.contains("handshake"));
     lines
         .map(|line| {
-            let mut words = line.split(' ');
-            (words.next().unwrap_or_default().to_owned(), Seen { slots: words.skip(7).count() })
+            let words: Vec<&str> = line.split(' ').collect();
+            (words[0].to_owned(), Seen { is_replica: words[2].contains("slave"), slots: words.len().saturating_sub(8) })
         })
         .collect()
 }

@@ -1,6 +1,6 @@
 //! A master, its replica, and three Sentinels that watch them.
 use crate::{
-    common::{Client, RedisServer, Reply, free_port, wait_until},
+    common::{Client, Port, RedisServer, Reply, wait_until},
     larder::Larder,
 };
 use std::{
@@ -9,9 +9,12 @@ use std::{
 };
 use tempfile::TempDir;
 
+/// A silence, milliseconds, that no busy machine makes: a master that is well is not replaced.
+const PATIENT: &str = "60000";
+
 struct Sentinel {
     child: Child,
-    port: u16,
+    port: Port,
     _dir: TempDir,
 }
 impl Drop for Sentinel {
@@ -25,36 +28,34 @@ impl Sentinel {
     fn start(master: &RedisServer) -> Sentinel {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("sentinel.conf");
-        // Between finding a port free and using it, another test may have taken it.
-        for _ in 0..10 {
-            let port = free_port();
-            let config = format!(
-                "port {port}\nbind 127.0.0.1\nrequirepass watch\nsentinel sentinel-pass watch\n\
-                 sentinel monitor main 127.0.0.1 {} 2\nsentinel auth-pass main secret\n\
-                 sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n",
-                master.port()
-            );
-            fs::write(&file, config).unwrap();
-            let mut redis = Command::new("redis-server");
-            let redis = redis.arg(&file).arg("--sentinel").current_dir(dir.path());
-            let mut child = redis.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            let mut ended = false;
-            wait_until("a Sentinel to answer, or to end", || {
-                ended = child.try_wait().unwrap().is_some();
-                let answers =
-                    |mut client: Client| client.try_command(&["AUTH", "watch"]).is_ok_and(|reply| reply == Reply::ok());
-                ended || Client::connect(port).is_ok_and(answers)
-            });
-            if !ended {
-                return Sentinel { child, port, _dir: dir };
-            }
-        }
-        panic!("no Sentinel starts");
+        let port = Port::free();
+        let config = format!(
+            "port {}\nbind 127.0.0.1\nrequirepass watch\nsentinel sentinel-pass watch\n\
+             sentinel monitor main 127.0.0.1 {} 2\nsentinel auth-pass main secret\n\
+             sentinel down-after-milliseconds main {PATIENT}\nsentinel failover-timeout main 5000\n",
+            port.number,
+            master.port()
+        );
+        fs::write(&file, config).unwrap();
+        let mut redis = Command::new("redis-server");
+        let redis = redis.arg(&file).arg("--sentinel").current_dir(dir.path());
+        let mut child = redis.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("a Sentinel to answer", || {
+            assert_eq!(child.try_wait().unwrap(), None, "a Sentinel ends");
+            Client::connect(port.number)
+                .is_ok_and(|mut client| client.try_command(&["AUTH", "watch"]).is_ok_and(|reply| reply == Reply::ok()))
+        });
+        Sentinel { child, port, _dir: dir }
     }
     fn command(&self, args: &[&str]) -> Reply {
-        let mut client = Client::connect(self.port).unwrap();
+        let mut client = Client::connect(self.port.number).unwrap();
         assert_eq!(client.command(&["AUTH", "watch"]), Reply::ok());
         client.command(args)
+    }
+    /// How long the master may be silent from now on, milliseconds.
+    fn allow_silence(&self, milliseconds: &str) {
+        let set = self.command(&["SENTINEL", "SET", "main", "down-after-milliseconds", milliseconds]);
+        assert_eq!(set, Reply::ok());
     }
     /// A field of what it says of the master.
     fn master(&self, field: &str) -> String {
@@ -84,10 +85,10 @@ fn the_master_is_the_one_that_sentinels_name() {
         sentinels.iter().all(knows)
     });
     // One of the addresses leads nowhere.
-    let nobody = free_port();
+    let nobody = Port::free();
     let url = format!(
-        "redis+sentinel://:secret@127.0.0.1:{nobody},127.0.0.1:{},127.0.0.1:{}/main?sentinel-password=watch",
-        sentinels[0].port, sentinels[1].port
+        "redis+sentinel://:secret@127.0.0.1:{},127.0.0.1:{},127.0.0.1:{}/main?sentinel-password=watch",
+        nobody.number, sentinels[0].port.number, sentinels[1].port.number
     );
     let larder = Larder::start(&["--source", &url, "--threads", "2"]);
     wait_until("the master to be connected", || larder.metric("larder_source_up{group=\"default\"}") == 1.0);
@@ -99,6 +100,7 @@ fn the_master_is_the_one_that_sentinels_name() {
 
     // Frozen, it is replaced, and comes back as one that does not know it yet.
     master.stop();
+    sentinels.iter().for_each(|sentinel| sentinel.allow_silence("500"));
     let told_off = |text: &str| text.starts_with("ERR source unavailable: ") || text.starts_with("READONLY ");
     wait_until("the replica to take over", || match client.command(&["SET", "k", "2"]) {
         Reply::Error(text) => {
@@ -107,6 +109,7 @@ fn the_master_is_the_one_that_sentinels_name() {
         }
         reply => reply == Reply::ok(),
     });
+    sentinels.iter().for_each(|sentinel| sentinel.allow_silence(PATIENT));
     assert_eq!(replica.command(&["GET", "k"]), Reply::bulk("2"));
     master.cont();
     assert_eq!(client.command(&["GET", "k"]), Reply::bulk("2"));

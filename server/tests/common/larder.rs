@@ -150,12 +150,14 @@ pub fn binary() -> PathBuf {
     std::env::var_os("LARDER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_larder").into(), PathBuf::from)
 }
 
-/// `larder serve`, without anything of the test's environment. Logs are few enough for a pipe that nobody reads.
+/// `larder serve`, without anything of the test's environment, and with a deadline for sources that no busy machine meets by accident.
+/// Logs are few enough for a pipe that nobody reads.
 pub fn command() -> Command {
     let mut command = Command::new(binary());
     command
         .env_clear()
         .env("LARDER_MAX_MEMORY", "128MiB")
+        .env("LARDER_SOURCE_TIMEOUT", "20s")
         .args(["serve", "--log-level", "warn"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -231,10 +233,10 @@ pub fn send(stream: &mut TcpStream, lines: &[&str]) {
 /// The other side has ended the connection: nothing more comes.
 #[track_caller]
 pub fn expect_end(stream: &mut impl Read) {
-    let mut byte = [0];
-    match stream.read(&mut byte) {
+    let mut rest = Vec::new();
+    match stream.take(1).read_to_end(&mut rest) {
         Ok(0) => {}
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
-        other => panic!("expected the end, got {other:?} ({:?})", byte[0] as char),
+        other => panic!("expected the end, got {other:?} ({:?})", rest.escape_ascii().to_string()),
     }
 }

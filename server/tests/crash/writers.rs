@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Keys of each writer.
@@ -30,7 +30,7 @@ impl Http {
     pub(crate) fn connect(port: u16) -> std::io::Result<Http> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        stream.set_read_timeout(Some(super::PATIENCE))?;
         Ok(Http(BufReader::new(stream)))
     }
     /// Status and body.

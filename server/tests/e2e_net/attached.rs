@@ -340,7 +340,7 @@ fn connections_that_are_as_new_are_used_again() {
 #[test]
 fn whoever_waits_is_not_idle() {
     let redis = RedisServer::start();
-    let larder = Larder::start(&["--source", &redis.url(), "--idle-timeout", "100ms"]);
+    let larder = Larder::start(&["--source", &redis.url(), "--idle-timeout", "2s"]);
     let (mut reads, mut waits, mut idle) = (connect(larder.redis), connect(larder.redis), connect(larder.redis));
     send(&mut reads, &["SUBSCRIBE c"]);
     expect(&mut reads, b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::time::Duration;
 
 fn before(redis: &RedisServer) -> Larder {
-    Larder::start(&["--source", &redis.url(), "--source-timeout", "300ms", "--grace", "10s", "--threads", "1"])
+    Larder::start(&["--source", &redis.url(), "--source-timeout", "1s", "--grace", "1m", "--threads", "1"])
 }
 /// Clients that Redis has blocked.
 fn blocked(redis: &RedisServer) -> usize {
@@ -31,7 +31,7 @@ fn a_blocking_pop_waits_longer_than_the_deadline_and_holds_nobody_up() {
     wait_blocked(&redis, 1);
     // Longer than `source-timeout`, while others are served.
     let start = std::time::Instant::now();
-    while start.elapsed() < Duration::from_millis(600) {
+    while start.elapsed() < Duration::from_millis(1500) {
         assert_eq!(other.command(&["INCR", "n"]), other_counts(&redis));
     }
     assert_eq!(other.command(&["RPUSH", "queue", "a", "b"]), Reply::Int(2));
@@ -77,7 +77,7 @@ fn what_waits_ends_with_its_client_and_with_the_process() {
     larder.signal(Signal::TERM);
     assert!(drained.read().is_err());
     let (status, took) = larder.wait();
-    assert!(status.success() && took < Duration::from_secs(5), "{status} after {took:?}");
+    assert!(status.success() && took < Duration::from_secs(30), "{status} after {took:?}");
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn slow_commands_have_a_deadline_of_their_own() {
     let mut client = larder.client();
     client.command(&["HSET", "h", "f", "v"]);
     // Redis does nothing else meanwhile; the others miss theirs, and no more than that.
-    assert_eq!(client.command(&["DEBUG", "SLEEP", "0.7"]), Reply::ok());
-    for command in [&["WATCH", "k"][..], &["DEBUG", "SLEEP", "0.4"], &["UNWATCH"]] {
+    assert_eq!(client.command(&["DEBUG", "SLEEP", "1.5"]), Reply::ok());
+    for command in [&["WATCH", "k"][..], &["DEBUG", "SLEEP", "1.2"], &["UNWATCH"]] {
         assert_eq!(client.command(command), Reply::ok(), "on a connection of the client's own, too");
     }
-    for (command, reply) in [("MULTI", "OK"), ("DEBUG SLEEP 0.4", "QUEUED")] {
+    for (command, reply) in [("MULTI", "OK"), ("DEBUG SLEEP 1.2", "QUEUED")] {
         let parts: Vec<_> = command.split(' ').collect();
         assert_eq!(client.command(&parts), Reply::Simple(reply.into()));
     }

@@ -1,6 +1,6 @@
 //! Connections as such: how many, how long, on which core, and how one is ended.
 use crate::{
-    common::{Client, Reply, wait_until},
+    common::{Client, PATIENCE, Reply, wait_until},
     larder::{Larder, connect, encode, expect, expect_end},
 };
 use std::{
@@ -47,7 +47,7 @@ fn beyond_max_connections_the_reason_is_given() {
 
 #[test]
 fn a_connection_without_a_word_is_closed_and_one_that_talks_is_not() {
-    let larder = Larder::start(&["--idle-timeout", "400ms"]);
+    let larder = Larder::start(&["--idle-timeout", "2s"]);
     let start = Instant::now();
     let (mut silent, mut talking) = (larder.stream(), larder.client());
     silent.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -57,10 +57,10 @@ fn a_connection_without_a_word_is_closed_and_one_that_talks_is_not() {
         match silent.read(&mut byte) {
             Ok(0) => break start.elapsed(),
             Ok(_) => panic!("a word to a silent client"),
-            Err(_timeout) => assert!(start.elapsed() < Duration::from_secs(10), "it stays open"),
+            Err(_timeout) => assert!(start.elapsed() < PATIENCE, "it stays open"),
         }
     };
-    assert!(ended >= Duration::from_millis(400), "closed after {ended:?}");
+    assert!(ended >= Duration::from_secs(2), "closed after {ended:?}");
     assert_eq!(talking.command(&["PING"]), Reply::Simple("PONG".into()));
 }
 
@@ -143,7 +143,7 @@ fn one_client_cannot_keep_the_others_waiting() {
     drop(larder);
     sending.join().unwrap();
     reading.join().unwrap();
-    assert!(took < Duration::from_secs(10), "200 requests took {took:?}");
+    assert!(took < Duration::from_secs(30), "200 requests took {took:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::{
 
 #[test]
 fn under_load_every_request_that_was_read_is_answered_and_the_exit_is_clean() {
-    let mut larder = Larder::start(&["--grace", "10s", "--threads", "2"]);
+    let mut larder = Larder::start(&["--grace", "1m", "--threads", "2"]);
     let mut idle = larder.stream();
     let mut idle_http = crate::larder::connect(larder.http);
     idle_http.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
@@ -43,7 +43,7 @@ fn under_load_every_request_that_was_read_is_answered_and_the_exit_is_clean() {
     let (status, took) = larder.wait();
     assert!(status.success(), "{status}");
     // Well within the grace time, though two connections were idle.
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
     clients.into_iter().for_each(|client| client.join().unwrap());
     assert!(!broken.load(Relaxed), "a reply was cut short");
     expect_end(&mut idle);
@@ -56,7 +56,7 @@ fn under_load_every_request_that_was_read_is_answered_and_the_exit_is_clean() {
 fn a_read_that_waits_for_the_source_is_answered_before_the_end() {
     let redis = RedisServer::start();
     redis.command(&["SET", "key", "value"]);
-    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "10s", "--grace", "10s"]);
+    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", "1m"]);
     // Connected before it stops answering.
     assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
     redis.stop();
@@ -86,7 +86,7 @@ fn what_does_not_end_is_cut_when_the_grace_time_is_over() {
     let (status, took) = larder.wait();
     redis.cont();
     assert!(status.success(), "{status}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
     expect_end(&mut stream);
 }
 
@@ -105,5 +105,5 @@ fn a_second_signal_ends_the_process_at_once() {
     let (status, took) = larder.wait();
     redis.cont();
     assert_eq!(status.code(), Some(128 + 15));
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }

@@ -31,7 +31,7 @@ fn told(stream: &mut TcpStream) -> (u64, u64) {
 #[test]
 fn who_asked_is_told_once_and_served_until_it_moves() {
     let mut larder =
-        Larder::start(&["--threads", "2", "--grace", "5500ms", "--moving-endpoint", "elsewhere.example:6380"]);
+        Larder::start(&["--threads", "2", "--grace", "50500ms", "--moving-endpoint", "elsewhere.example:6380"]);
     let with_address = ["ON", "on moving-endpoint-type internal-ip", "ON moving-endpoint-type external-fqdn"];
     let mut told_where: Vec<TcpStream> = with_address.iter().map(|how| asks(&larder, how)).collect();
     let mut told_when = asks(&larder, "ON MOVING-ENDPOINT-TYPE none");
@@ -45,7 +45,7 @@ fn who_asked_is_told_once_and_served_until_it_moves() {
     let mut numbers = Vec::new();
     for stream in &mut told_where {
         let (number, seconds) = told(stream);
-        assert!((4..=5).contains(&seconds), "{seconds}");
+        assert!((30..=50).contains(&seconds), "{seconds}");
         numbers.push(number);
         expect(stream, b"$22\r\nelsewhere.example:6380\r\n");
     }
@@ -62,12 +62,12 @@ fn who_asked_is_told_once_and_served_until_it_moves() {
     drop((told_where, told_when));
     let (status, took) = larder.wait();
     assert!(status.success(), "{status}");
-    assert!(took < Duration::from_secs(4), "all have moved: {took:?}");
+    assert!(took < Duration::from_secs(30), "all have moved: {took:?}");
 }
 
 #[test]
 fn who_does_not_move_is_closed_when_the_time_is_over() {
-    let mut larder = Larder::start(&["--grace", "1600ms"]);
+    let mut larder = Larder::start(&["--grace", "1950ms"]);
     let mut stays = asks(&larder, "ON moving-endpoint-type none");
     // Without an address to tell, who wants one is not told.
     let mut untold = asks(&larder, "ON moving-endpoint-type internal-ip");
@@ -78,12 +78,12 @@ fn who_does_not_move_is_closed_when_the_time_is_over() {
     expect_end(&mut stays);
     let (status, took) = larder.wait();
     assert!(status.success(), "{status}");
-    assert!(took < Duration::from_millis(1600), "{took:?}");
+    assert!(took < Duration::from_millis(1950), "{took:?}");
 }
 
 #[test]
 fn the_news_stands_between_replies() {
-    let mut larder = Larder::start(&["--grace", "10s", "--threads", "1"]);
+    let mut larder = Larder::start(&["--grace", "1m", "--threads", "1"]);
     let mut stream = asks(&larder, "ON moving-endpoint-type none");
     let value = "v".repeat(3000);
     send(&mut stream, &[&format!("SET k {value}")]);

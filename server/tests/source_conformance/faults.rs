@@ -1,6 +1,6 @@
 //! Sources that are slow, dead, wrong or in a hurry.
 use crate::{
-    common::{RedisServer, Reply, free_port},
+    common::{Port, RedisServer, Reply},
     fake::{self, Answer, faked, values},
     fixture::{LIMITS, open, plain, reason, redis, redis_with, run, some, tcp},
 };
@@ -34,11 +34,11 @@ fn a_frozen_source_meets_the_deadline_and_comes_back() {
         assert_eq!(reason(read), text);
         // The write was sent: it may yet be carried out.
         assert_eq!(write, Err(SourceError::Lost("timed out after 300ms (source-timeout)".into())));
-        assert!(took >= limits.timeout && took < 5 * limits.timeout, "{took:?}");
+        assert!(took >= limits.timeout && took < LIMITS.timeout, "{took:?}");
         // A read that begins while the next connection is tried meets its deadline, too.
         let start = Instant::now();
         reason(group.get("l").await);
-        assert!(start.elapsed() < 5 * limits.timeout);
+        assert!(start.elapsed() < LIMITS.timeout);
         assert_eq!(group.get("hit").await, some("v"));
         server.cont();
         group.until("service returns", async || group.get("k").await == Ok(None)).await;
@@ -74,7 +74,7 @@ fn a_dead_source_fails_fast_and_comes_back_without_a_word() {
         assert_eq!(reason(group.get("k").await), "source unavailable: connection refused");
         let put = group.put(b"hit", "w".into(), None).await;
         assert_eq!(put, Err(SourceError::Unavailable("connection refused".into())));
-        assert!(start.elapsed() < Duration::from_secs(1), "at once, not at the deadline");
+        assert!(start.elapsed() < LIMITS.timeout / 2, "at once, not at the deadline");
         assert_eq!(group.get("hit").await, some("v"), "a write that was not sent changes nothing");
         assert_eq!(group.health.last_error().as_deref(), Some("connection refused"));
         server.restart();
@@ -87,7 +87,8 @@ fn a_dead_source_fails_fast_and_comes_back_without_a_word() {
 
 #[test]
 fn a_source_that_starts_late_is_found() {
-    let port = free_port();
+    let held = Port::free();
+    let port = held.number;
     run(async {
         let url = SourceUrl::Redis(tcp(port));
         let group = open(&url, LIMITS, Policy::default());
@@ -185,7 +186,7 @@ fn too_many_fetches_in_flight_are_refused_at_once() {
         for read in refused {
             let (_, answer) = read.await.expect("no panic");
             let text = answer.expect_err("refused").to_string();
-            assert_eq!(text, "source unavailable: too many fetches in flight (source-max-in-flight)");
+            assert_eq!(text, "source unavailable: more than 4 fetches in flight (source-max-in-flight)");
         }
         assert!(first.iter().all(|read| !read.is_finished()));
         assert_eq!(group.health.in_flight(), 4);

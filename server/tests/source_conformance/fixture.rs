@@ -15,8 +15,8 @@ use std::{
 };
 
 pub(crate) const LIMITS: Limits = Limits {
-    timeout: Duration::from_secs(10),
-    slow_timeout: Duration::from_secs(10),
+    timeout: Duration::from_secs(20),
+    slow_timeout: Duration::from_secs(20),
     max_in_flight: 10_000,
     connections: 1,
     max_value: 512 * 1024 * 1024,

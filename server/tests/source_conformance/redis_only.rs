@@ -1,6 +1,6 @@
 //! What a Redis source promises besides.
 use crate::{
-    common::{RedisServer, Reply, free_port},
+    common::{Port, RedisServer, Reply},
     fixture::{LIMITS, plain, reason, redis, redis_with, run, some, tcp},
 };
 use larder::{
@@ -106,7 +106,8 @@ fn a_refused_write_changes_nothing() {
         assert_eq!(group.cached("k"), Some(b"old".to_vec()));
         server.command(&["CONFIG", "SET", "maxmemory", "0"]);
 
-        server.command(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]);
+        let nobody = Port::free();
+        server.command(&["REPLICAOF", "127.0.0.1", &nobody.number.to_string()]);
         for refused in [
             group.put(b"k", "new".into(), None).await.map(drop),
             group.delete(b"k").await.map(drop),

@@ -1,7 +1,5 @@
 //! Keyed commands that change the store together: run on a scratch tier between what was and what is to be.
-use super::{
-    Call, Changes, Command, Fault, Flags, Flow, Found, Group, Held, Queue, Run, SourceError, is_keyspace, store,
-};
+use super::{Call, Changes, Command, Fault, Flags, Flow, Found, Group, Held, Queue, Run, SourceError, is_keyspace};
 use crate::{
     app::Worker,
     clock,
@@ -79,10 +77,10 @@ impl Scratch {
     pub(super) async fn load(group: &Group, keys: Vec<Wanted>) -> Result<Scratch, SourceError> {
         let of = |look| keys.iter().filter(move |key| key.look == look).map(|key| key.key.clone());
         let (entries, existences): (Vec<_>, Vec<_>) = (of(Look::Entry).collect(), of(Look::Existence).collect());
-        let mut found = group.load(store(group)?, &entries).await?.into_iter();
+        let mut found = group.load(group.local()?, &entries).await?.into_iter();
         let mut exist = Vec::with_capacity(existences.len());
         for some in existences.chunks(EXISTENCES) {
-            let found = group.load(store(group)?, some).await?;
+            let found = group.load(group.local()?, some).await?;
             exist.extend(found.into_iter().map(|found| found.map(|found| Found { value: Bytes::new(), ..found })));
         }
         let mut exist = exist.into_iter();

@@ -1,5 +1,5 @@
 //! SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHDB and FLUSHALL on the store itself: the memory tier has only a part of it.
-use super::{Call, Held, store};
+use super::{Call, Held};
 use crate::{
     dispatch::{
         commands::{
@@ -30,7 +30,7 @@ const CURSOR_LOST: Fault = Fault::Said(
 
 /// Runs one of them; `held` are all keys, for what deletes them.
 pub(super) async fn run(call: &mut Call<'_>, held: Option<&Rc<Held>>) -> Answer {
-    let store = store(call.group())?;
+    let store = call.group().local()?;
     match (call.command.name, held) {
         ("scan", _) => scan(call, store).await,
         ("keys", _) => keys(call, store).await,

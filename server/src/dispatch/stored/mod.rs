@@ -31,7 +31,7 @@ use crate::{
     clock,
     proto::resp::Args,
     read::{Changes, Group, Held},
-    source::{Found, LocalStore, SourceError},
+    source::{Found, SourceError},
 };
 use batch::{Scratch, wanted};
 use std::{future::poll_fn, rc::Rc};
@@ -67,11 +67,6 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
 
 pub(super) fn is_keyspace(command: &Command) -> bool {
     command.flags.has(Flags::KEYSPACE)
-}
-
-/// The group's store.
-fn store(group: &Group) -> Result<&dyn LocalStore, SourceError> {
-    group.source.as_local().ok_or_else(|| SourceError::Unavailable("it keeps no entries here".into()))
 }
 
 /// Holds the keys of all commands and these.
@@ -148,7 +143,7 @@ async fn watch(call: &mut Call<'_>) -> Answer {
     let group = call.group();
     let keys: Vec<bytes::Bytes> = call.command.keys.of(call.args).map(bytes::Bytes::copy_from_slice).collect();
     let _held = group.hold(&keys).await?;
-    let found = group.load(store(group)?, &keys).await?;
+    let found = group.load(group.local()?, &keys).await?;
     let watch = call.session.watch.get_or_insert_with(|| group.watch());
     for (key, found) in keys.iter().zip(found) {
         watch.add(key, found.as_ref());

@@ -24,8 +24,8 @@ fn with_workers<F: Future<Output = ()>>(
         let redis = Redis::start();
         let url: SourceUrl = format!("unix://{}", redis.socket().display()).parse().expect("a URL");
         let limits = Limits {
-            timeout: Duration::from_secs(5),
-            slow_timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(20),
+            slow_timeout: Duration::from_secs(20),
             max_in_flight: 1000,
             connections: 1,
             max_value: 1 << 20,
@@ -71,7 +71,7 @@ async fn keeps(client: &mut Client<'_>, line: &str) -> bool {
 }
 /// Asks until the reply is this one: announcements take their time.
 async fn until(client: &mut Client<'_>, line: &str, reply: &str) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
     loop {
         let got = client.ask(line).await;
         if got == reply {

@@ -12,8 +12,8 @@ fn setup(redis: &Redis) -> SourceSetup {
     let url = format!("unix://{}", redis.socket().display());
     let url: SourceUrl = url.parse().expect("a URL");
     let limits = Limits {
-        timeout: Duration::from_secs(5),
-        slow_timeout: Duration::from_secs(5),
+        timeout: Duration::from_secs(20),
+        slow_timeout: Duration::from_secs(20),
         max_in_flight: 1000,
         connections: 1,
         max_value: 1 << 20,

@@ -321,10 +321,11 @@ fn a_watch_sees_every_write() {
                 "http delete" => assert!(group.delete(b"k").await.expect("it takes it")),
                 "time" => {
                     client.ask("UNWATCH").await;
-                    client.ask("SET brief 1 PX 20").await;
+                    // Long enough to be watched before it ends.
+                    client.ask("SET brief 1 PX 300").await;
                     assert_eq!(client.ask("WATCH brief").await, "+OK\r\n");
                     let begun = clock::now();
-                    while clock::now() < begun + 21 {
+                    while clock::now() < begun + 301 {
                         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                     }
                 }

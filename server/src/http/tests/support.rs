@@ -30,7 +30,7 @@ pub(super) fn run<F: Future>(test: impl FnOnce() -> F) -> F::Output {
         .event_interval(1)
         .build_local(Default::default())
         .expect("a runtime");
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), test()).await.expect("a test hangs") })
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test()).await.expect("a test hangs") })
 }
 
 pub(super) struct Server {

@@ -41,7 +41,6 @@ pub(super) use settings::Settings;
 
 use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
 use crate::{
-    clock,
     proto::resp::{self, Args},
     read::Fetch,
 };
@@ -195,19 +194,6 @@ impl RedisSource {
     }
 }
 
-/// Ends those of the fetches that are too many.
-fn admit(settings: &Settings, batch: &mut Vec<Fetch>) {
-    let Settings { limits, health, .. } = settings;
-    let admitted = health.admit(batch.len(), limits.max_in_flight);
-    if admitted < batch.len() {
-        let now = clock::now();
-        let reason: Arc<str> = "too many fetches in flight (source-max-in-flight)".into();
-        for fetch in batch.drain(admitted..) {
-            fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
-        }
-    }
-}
-
 /// A reply to a command of ours, unless it is an error.
 fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
     match reply.strip_prefix(b"-") {
@@ -241,7 +227,7 @@ fn unexpected() -> SourceError {
 
 impl Source for RedisSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        admit(&self.settings, batch);
+        self.settings.health.admit(batch, self.settings.limits.max_in_flight);
         self.send(batch);
     }
 

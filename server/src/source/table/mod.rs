@@ -201,15 +201,9 @@ fn found(table: &Arc<Table>, value: Cow<'_, [u8]>) -> Found {
 
 impl Source for TableSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let mut fetches = std::mem::take(batch);
-        let (now, max) = (clock::now(), self.limits.max_in_flight);
-        let admitted = self.shared.health.admit(fetches.len(), max);
-        for fetch in fetches.drain(admitted..) {
-            let why = format!("{max} fetches are in flight (setting source-max-in-flight)");
-            fetch.finish(Err(SourceError::Unavailable(why.into())), now);
-        }
+        self.shared.health.admit(batch, self.limits.max_in_flight);
         // One by one, so that a damaged chunk fails only those that need it.
-        for fetch in fetches {
+        for fetch in batch.drain(..) {
             let (shared, waiting, within) = (self.shared.clone(), self.waiting.clone(), self.limits.timeout);
             tokio::task::spawn_local(async move {
                 let begun = Instant::now();
@@ -273,7 +267,7 @@ impl LocalStore for TableSource {
         Box::pin(std::future::ready(Ok(self.shared.served.borrow().table.len())))
     }
     fn patience(&self, slow: bool) -> Duration {
-        if slow { self.limits.slow_timeout } else { self.limits.timeout }
+        self.limits.patience(slow)
     }
     fn is_ordered(&self) -> bool {
         false

@@ -7,19 +7,15 @@
 //!  end:    0 (4), number of entries (8), xxh3 of all that (8)
 //! ```
 //! Numbers are little-endian. A file without its end was interrupted; it is written under another name until it is whole.
-use super::{
-    Dir, Range, Tree, Walk,
-    dir::{beside, write_durably_with},
-    format,
-};
-use crate::{clock, config::StoreSettings};
+use super::{Dir, Range, Tree, Walk, format};
+use crate::{clock, config::StoreSettings, store::durable};
 use bytes::Bytes;
 use std::{
     collections::HashMap,
     fs::File,
     io::{self, BufReader, BufWriter, Read, Write},
     ops::{Bound, ControlFlow},
-    path::Path,
+    path::{Path, PathBuf},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -51,7 +47,7 @@ impl Tree {
         }
         let mut copied = Copied::default();
         let mut unreadable = Ok(());
-        let written = write_durably_with(to, |file| {
+        let written = durable::write_with(to, |file| {
             let mut out = BufWriter::new(file);
             out.write_all(MAGIC)?;
             out.write_all(&VERSION.to_le_bytes())?;
@@ -111,7 +107,10 @@ fn end(entries: u64) -> [u8; 12] {
 pub fn restore(from: &Path, dir: &Path, settings: &StoreSettings) -> Result<Copied, String> {
     let failed = |error: io::Error| format!("{}: {error}", from.display());
     let mut file = BufReader::new(File::open(from).map_err(failed)?);
-    let new = beside(dir, ".restoring");
+    // Beside it, also if it is written with a slash at its end.
+    let mut new = dir.components().as_path().as_os_str().to_os_string();
+    new.push(".restoring");
+    let new = PathBuf::from(new);
     let in_new = |error: io::Error| format!("{}: {error}", new.display());
     if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!("{}: is not empty", dir.display()));
@@ -125,9 +124,7 @@ pub fn restore(from: &Path, dir: &Path, settings: &StoreSettings) -> Result<Copi
     tree.flush()?;
     drop((tree, store));
     let _ = std::fs::remove_dir(dir);
-    std::fs::rename(&new, dir).map_err(in_new)?;
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent).and_then(|parent| parent.sync_all()).map_err(in_new)?;
+    durable::rename(&new, dir).map_err(in_new)?;
     Ok(copied)
 }
 

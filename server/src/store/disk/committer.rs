@@ -1,5 +1,10 @@
 //! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers everybody.
-use super::{MAX_KEY, Shared, Tree, format, pressure::Brake, stats::Counts};
+use super::{
+    MAX_KEY, Replies, Shared, Tree, format,
+    pressure::Brake,
+    replies::{Answer, Reply, answer},
+    stats::Counts,
+};
 use crate::{clock, config::Durability};
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -58,8 +63,6 @@ pub enum WriteError {
     Lost(Arc<str>),
 }
 
-type Reply = oneshot::Sender<Result<bool, WriteError>>;
-
 /// What waits for the committer.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -86,14 +89,16 @@ impl Queue {
     pub(super) fn push(
         &self,
         change: Change,
+        to: &Arc<Replies>,
         max_bytes: usize,
-    ) -> Result<oneshot::Receiver<Result<bool, WriteError>>, WriteError> {
+    ) -> Result<oneshot::Receiver<Answer>, WriteError> {
         if let Some(key) = change.keys().find(|key| key.len() > MAX_KEY) {
             let text = format!("ERR a key of {} bytes is longer than a disk store takes ({MAX_KEY})", key.len());
             return Err(WriteError::Invalid(text.into()));
         }
         let bytes = change.bytes();
-        let (reply, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
+        let reply = Reply { sender, to: to.clone() };
         let mut state = self.state.lock();
         if state.bytes > 0 && state.bytes + bytes > max_bytes {
             let text = format!("more than {max_bytes} bytes of writes wait for the disk (store-max-waiting)");
@@ -181,35 +186,25 @@ impl Drop for Died<'_> {
 
 fn commit(shared: &Shared, ops: &mut Vec<Op>, sync: bool) {
     if let Some(reason) = shared.poison.reason() {
-        return ops.drain(..).for_each(|op| answer(op.reply, Err(WriteError::Refused(reason.clone()))));
+        return answer(ops.drain(..).map(|op| (op.reply, Err(WriteError::Refused(reason.clone())))));
     }
     let is_clear = matches!(ops.as_slice(), [Op { change: Change::Clear, .. }]);
     let mut batch = Batch { tree: &shared.tree, now: clock::now(), writes: HashMap::with_capacity(ops.len()) };
-    let mut answers = Vec::with_capacity(ops.len());
-    for Op { change, reply, .. } in ops.drain(..) {
-        match batch.add(change) {
-            Ok(existed) => answers.push((reply, existed)),
-            // A key that cannot be read ends its own write only.
-            Err(error) => answer(reply, Err(WriteError::Refused(error.into()))),
-        }
-    }
+    // A key that cannot be read ends its own write only.
+    let mut add = |change| batch.add(change).map_err(|error| WriteError::Refused(error.into()));
+    let answers: Vec<(Reply, Answer)> = ops.drain(..).map(|op| (op.reply, add(op.change))).collect();
     let written = match (is_clear, batch.writes.is_empty()) {
         (true, _) => shared.tree.clear(),
         (false, true) => Ok(()),
         (false, false) => shared.tree.commit(batch.writes, sync),
     };
     match written {
-        Ok(()) => answers.into_iter().for_each(|(reply, existed)| answer(reply, Ok(existed))),
+        Ok(()) => answer(answers),
         Err(error) => {
-            let reason = shared.poison.set(shared.dir.path(), &error);
-            answers.into_iter().for_each(|(reply, _)| answer(reply, Err(WriteError::Lost(reason.clone()))));
+            let lost = WriteError::Lost(shared.poison.set(shared.dir.path(), &error));
+            answer(answers.into_iter().map(|(reply, existed)| (reply, existed.and(Err(lost.clone())))));
         }
     }
-}
-
-fn answer(reply: Reply, with: Result<bool, WriteError>) {
-    // Nobody may be waiting any more.
-    let _ = reply.send(with);
 }
 
 /// A batch while it is put together. Nobody else writes, so what is read for it holds until it is written.

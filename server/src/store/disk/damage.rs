@@ -4,6 +4,7 @@
 //! journals have one per batch. What is written at a clean end of the process (`closed`) says where the journal ends, so that its last
 //! batch cannot be damaged unseen either.
 use super::{Dir, database, journal, journal::Journal};
+use crate::store::durable;
 use std::{
     collections::HashSet,
     fs::{self, File},
@@ -67,6 +68,10 @@ impl Report {
     fn check(&mut self, dir: &Path, depth: Depth) -> Result<(), Failed> {
         let db = database(dir);
         if !db.exists() {
+            // To an opening that is nothing new, unless it was begun.
+            if depth == Depth::Opening && !dir.join("db.new").exists() {
+                return Ok(());
+            }
             self.notes.push(format!(
                 "{}: was interrupted when it was made; it is made anew when it is opened",
                 dir.display()
@@ -79,15 +84,23 @@ impl Report {
         }
         self.journals(dir, &db)?;
         let keyspaces = db.join("keyspaces");
-        for keyspace in sorted(&keyspaces)? {
-            if keyspace.join("current").exists() {
-                self.keyspace(&keyspace, depth)?;
-            } else {
-                if !dir.join("db.new").exists() {
-                    return Ok(());
-                }
-                self.notes.push(format!("{}: was interrupted when it was made; it holds nothing", keyspace.display()));
-            }
+        let (whole, lacking): (Vec<_>, Vec<_>) =
+            sorted(&keyspaces)?.into_iter().partition(|keyspace| keyspace.join("current").exists());
+        for keyspace in &whole {
+            self.keyspace(keyspace, depth)?;
+        }
+        // fjall deletes what lacks it, as begun and not finished. Its own, 0, never is, nor are all others: a clear makes the new one
+        // before it takes the old one away.
+        let own = keyspaces.join("0");
+        if !whole.contains(&own) {
+            self.problem(&own.join("current"), "is missing");
+        }
+        let mut lacking = lacking.into_iter().filter(|keyspace| *keyspace != own);
+        if whole.iter().all(|keyspace| *keyspace == own) {
+            self.problem(&lacking.next().unwrap_or(keyspaces).join("current"), "is missing");
+        }
+        for keyspace in lacking {
+            self.notes.push(format!("{}: was begun or deleted; it holds nothing", keyspace.display()));
         }
         Ok(())
     }
@@ -251,7 +264,7 @@ pub(super) fn note_closed(dir: &Path) -> io::Result<()> {
     if let Some((number, path)) = journals(&database(dir))?.pop()
         && let Ok(Journal { end, .. }) = journal::read(&path)?
     {
-        super::dir::write_durably(&dir.join(CLOSED), format!("{number} {end}\n").as_bytes())?;
+        durable::write(&dir.join(CLOSED), format!("{number} {end}\n").as_bytes())?;
     }
     Ok(())
 }

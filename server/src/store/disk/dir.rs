@@ -1,5 +1,6 @@
 //! The store's directory: whose it is, what is in it, and how it is made so that a crash meanwhile leaves nothing half done.
 use super::database;
+use crate::store::durable;
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
@@ -29,10 +30,13 @@ impl Dir {
         if !is_marked {
             // Looked at before anything is written: another program's directory is left as it is.
             let mut others = fs::read_dir(path).map_err(|error| failed(path, "cannot be read", error))?;
-            let other = others.find_map(|entry| entry.ok().filter(|entry| entry.file_name() != "lock"));
-            if let Some(other) = other {
-                let name = other.file_name();
-                return Err(format!("{}: holds no store but {}: not touched", at(path), name.to_string_lossy()));
+            let others = others.find_map(|entry| {
+                let name = entry.ok()?.file_name().to_string_lossy().into_owned();
+                // These are left by a first start that was killed.
+                (name != "lock" && !name.starts_with(&format!(".{MARK}."))).then_some(name)
+            });
+            if let Some(name) = others {
+                return Err(format!("{}: holds no store but {name}: not touched", at(path)));
             }
         }
         let lock = lock(&path.join("lock")).map_err(|error| format!("{}: {error}", at(path)))?;
@@ -41,7 +45,7 @@ impl Dir {
             let text = fs::read_to_string(&mark).map_err(|error| failed(&mark, "cannot be read", error))?;
             check_mark(&text).map_err(|error| format!("{}: {error}", at(&mark)))?;
         } else {
-            write_durably(&mark, format!("{WHAT}{VERSION}\n").as_bytes())
+            durable::write(&mark, format!("{WHAT}{VERSION}\n").as_bytes())
                 .map_err(|error| failed(&mark, "cannot be written", error))?;
         }
         Ok(Dir { path: path.to_path_buf(), _lock: lock })
@@ -59,7 +63,7 @@ impl Dir {
                 fs::remove_dir_all(&new).map_err(failed)?;
             }
             make(&new)?;
-            fs::rename(&new, &path).and_then(|()| File::open(&self.path)?.sync_all()).map_err(failed)?;
+            durable::rename(&new, &path).map_err(failed)?;
         }
         Ok(path)
     }
@@ -95,28 +99,4 @@ fn lock(path: &Path) -> Result<File, String> {
         }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
-}
-
-/// The path with something after its name.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(suffix);
-    name.into()
-}
-
-/// Whole or not at all.
-pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_durably_with(path, |file| file.write_all(bytes))
-}
-/// The same, of what `write` writes. After an error nothing is left.
-pub(super) fn write_durably_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let new = beside(path, ".new");
-    let mut file = File::create(&new)?;
-    let written = write(&mut file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  cores ── Work ───────► read queue ──► readers (store-threads) ──► answers on the reader's thread
-//!    └───── Op + reply ─► write queue ─► committer: takes all that waits, one batch, one sync ──► replies
+//!    └───── Op + reply ─► write queue ─► committer: takes all that waits, one batch, one sync ──► replies: a wake-up for each core
 //!                                          │ slowed by pressure.rs when flushes or compactions fall behind
 //!                           upkeep: syncs (interval), rotates the memtable, looks whether fjall gave up
 //!  DIR/larder-store   what this directory is, and in which version     (dir.rs)
@@ -27,6 +27,7 @@ mod format;
 mod journal;
 mod pressure;
 mod readers;
+mod replies;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ mod tree;
 mod upkeep;
 
 pub use committer::{Change, Entry, WriteError};
+pub use replies::Replies;
 pub use stats::{LEVELS, StoreStats, TreeStats};
 pub use tree::{Range, Tree, Walk};
 
@@ -206,17 +208,21 @@ impl Store {
     pub fn read(&self, work: impl FnOnce(&Tree) + Send + 'static) {
         self.0.shared.reads.push(Box::new(work));
     }
-    /// Hands a change to the committer, whose answer comes when it is as durable as promised: whether there was an entry. The answer
-    /// of a thread that died is none.
+    /// Hands a change to the committer, whose answer comes by way of `to` when it is as durable as promised: whether there was an
+    /// entry. The answer of a thread that died is none.
     ///
     /// # Errors
     /// [`WriteError::Refused`]: poisoned, or too much waits already.
-    pub fn write(&self, change: Change) -> Result<oneshot::Receiver<Result<bool, WriteError>>, WriteError> {
+    pub fn write(
+        &self,
+        change: Change,
+        to: &Arc<Replies>,
+    ) -> Result<oneshot::Receiver<Result<bool, WriteError>>, WriteError> {
         let shared = &self.0.shared;
         if let Some(reason) = shared.poison.reason() {
             return Err(WriteError::Refused(reason));
         }
-        shared.writes.push(change, shared.settings.max_waiting)
+        shared.writes.push(change, to, shared.settings.max_waiting)
     }
 }
 

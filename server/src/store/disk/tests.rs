@@ -14,10 +14,16 @@ fn key(number: u32) -> Bytes {
 }
 /// Hands all over before it waits for the first.
 fn write_all(store: &Store, changes: impl IntoIterator<Item = Change>) {
-    let answers: Vec<_> = changes.into_iter().map(|change| store.write(change).expect("there is room")).collect();
-    for answer in answers {
-        answer.blocking_recv().expect("an answer").expect("written");
-    }
+    let core = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let replies = Arc::new(Replies::default());
+    core.spawn(replies.clone().deliver());
+    let write = |change| store.write(change, &replies).expect("there is room");
+    let answers: Vec<_> = changes.into_iter().map(write).collect();
+    core.block_on(async {
+        for answer in answers {
+            answer.await.expect("an answer").expect("written");
+        }
+    });
 }
 
 #[test]
@@ -121,4 +127,15 @@ fn the_end_of_a_journal_is_told_from_damage() {
     lost[12288..16384].fill(0);
     assert_eq!(read(&lost), journal(batch, 2 * batch), "a page was not written, what follows was");
     assert!(read(&[&whole[..], &[0; 100], b"x"].concat()).expect_err("damage").contains("where a batch begins"));
+}
+
+#[test]
+fn a_first_start_is_no_interrupted_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let marked = Dir::lock(dir.path()).expect("a new store");
+    let notes = || damage::check(dir.path(), Depth::Opening).notes;
+    assert!(notes().is_empty(), "{:?}", notes());
+    std::fs::create_dir(dir.path().join("db.new")).expect("a directory");
+    assert!(notes()[0].contains("was interrupted when it was made"));
+    drop(marked);
 }

@@ -18,7 +18,10 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
 };
 
@@ -88,6 +91,7 @@ impl Tree {
                 .open()
                 .map_err(|error| unusable(path, &error))
         };
+        let open = |path: &Path| in_background(|| open(path));
         let path = dir.database(|new| {
             let db = open(new)?;
             db.keyspace(&format!("{NAME}0"), || options.clone()).map_err(|error| unusable(new, &error))?;
@@ -212,8 +216,10 @@ impl Tree {
                 None => batch.remove(&keyspace, key),
             }
         }
-        self.writes.fetch_add(1, Relaxed);
-        batch.commit().map_err(|error| self.error(&error))
+        batch.commit().map_err(|error| self.error(&error))?;
+        // After it is there, so that a sync that comes after the count has it.
+        self.writes.fetch_add(1, Release);
+        Ok(())
     }
     /// Makes the keyspace of that number.
     pub(super) fn begin_clear(&self, number: u64) -> Result<Keyspace, String> {
@@ -233,7 +239,7 @@ impl Tree {
 
     /// Batches written since the start.
     pub(super) fn writes(&self) -> u64 {
-        self.writes.load(Relaxed)
+        self.writes.load(Acquire)
     }
     /// Sealed memtables, and runs in level 0.
     pub(super) fn backlog(&self) -> (usize, usize) {
@@ -346,6 +352,21 @@ fn options(settings: &StoreSettings) -> KeyspaceCreateOptions {
         .data_block_compression_policy(compression)
         // fjall keeps this for the store's life. The setting may change: `upkeep` rotates.
         .max_memtable_size(u64::MAX)
+}
+
+/// How much less the threads that flush and compact get than those that answer, where there are not cores enough for all
+/// (nice(2): about a tenth). If they fall behind for that, writers are slowed ([`pressure`](super::pressure)).
+const NICE: i32 = 10;
+
+/// Runs `work` on a thread that lets others go first, and so do the threads that it starts.
+fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        // On Linux a thread has a priority of its own, which those that it starts inherit. Without it they are as all others.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::setpriority_process(None, NICE);
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn newest_journal(path: &Path) -> std::io::Result<PathBuf> {

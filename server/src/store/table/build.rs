@@ -52,6 +52,26 @@ pub struct BuildOptions {
     pub compression: Option<Compression>,
 }
 
+impl BuildOptions {
+    /// Memory to use unless told otherwise, bytes.
+    pub const MEMORY: usize = 512 << 20;
+
+    /// A table at `output` of all that is in the input and nothing else; a bad line is left out.
+    pub fn of(input: Input, output: PathBuf) -> BuildOptions {
+        BuildOptions {
+            input,
+            base: None,
+            remove: None,
+            output,
+            duplicates: Duplicates::Last,
+            strict: false,
+            memory: BuildOptions::MEMORY,
+            seed: 0,
+            compression: None,
+        }
+    }
+}
+
 /// How far a build has come.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress {

@@ -1,5 +1,6 @@
 //! Records on their way into a table, apart by their hashes: in memory as long as they fit, then in a file.
-use super::{TableError, index::Hash, write::Temporary};
+use super::{TableError, index::Hash};
+use crate::store::durable::Temporary;
 use std::{
     fs::{File, OpenOptions},
     io::Write as _,
@@ -100,7 +101,7 @@ impl<'p> Spill<'p> {
         let (file, temporary) = match &mut self.file {
             Some(file) => file,
             none => {
-                let temporary = Temporary::beside(self.beside)?;
+                let temporary = Temporary::beside(self.beside).map_err(|error| TableError::io(self.beside, error))?;
                 let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temporary.0);
                 none.insert((file.map_err(|error| TableError::io(&temporary.0, error))?, temporary))
             }

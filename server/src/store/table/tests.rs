@@ -222,17 +222,7 @@ impl Place {
     }
     fn options(&self, name: &str, text: &str) -> BuildOptions {
         std::fs::write(self.path(name), text).unwrap();
-        BuildOptions {
-            input: Input::of(self.path(name)),
-            base: None,
-            remove: None,
-            output: self.path("out.ltab"),
-            duplicates: Duplicates::Last,
-            strict: false,
-            memory: 1 << 20,
-            seed: 0,
-            compression: None,
-        }
+        BuildOptions { memory: 1 << 20, ..BuildOptions::of(Input::of(self.path(name)), self.path("out.ltab")) }
     }
     /// Builds, and nothing but the table is left of it.
     fn build(&self, options: &BuildOptions) -> Result<(Built, Model), TableError> {

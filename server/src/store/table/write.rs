@@ -5,8 +5,9 @@ use super::{
     frames::{Compression, Encoder, FRAME},
     index::{self, Hash},
 };
+use crate::store::durable::{self, Temporary};
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Seek as _, SeekFrom, Write},
     path::{Path, PathBuf},
 };
@@ -41,7 +42,7 @@ impl Writer {
         origin: Origin,
         encoder: Option<Encoder>,
     ) -> Result<Writer, TableError> {
-        let temporary = Temporary::beside(path)?;
+        let temporary = Temporary::beside(path).map_err(|error| TableError::io(path, error))?;
         let mut body = Body {
             file: File::create(&temporary.0).map_err(|error| TableError::io(&temporary.0, error))?,
             temporary,
@@ -131,10 +132,7 @@ impl Writer {
             file.seek(SeekFrom::Start(0))?;
             file.write_all(&self.header.to_bytes())?;
             file.sync_all()?;
-            fs::rename(&temporary.0, &self.path)?;
-            // The rename itself.
-            let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+            durable::rename(&temporary.0, &self.path)
         };
         end().map_err(|error: io::Error| TableError::io(&self.path, error))?;
         Ok(())
@@ -164,32 +162,6 @@ fn put_block(block: &[&Item<'_>], out: &mut Vec<u8>, encoder: Option<&mut Encode
     lens.into_iter().for_each(|len| put_len(len, frame_width(width), out));
     out.append(&mut frames);
     Ok(())
-}
-
-/// A file that is removed unless it was renamed.
-#[derive(Debug)]
-pub(super) struct Temporary(pub(super) PathBuf);
-impl Temporary {
-    /// A name beside `path` that nobody else has.
-    pub(super) fn beside(path: &Path) -> Result<Temporary, TableError> {
-        let name = path
-            .file_name()
-            .ok_or_else(|| TableError::Input(format!("{}: is not the name of a file", path.display()).into()))?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{:x}.tmp", std::process::id(), rand()));
-        Ok(Temporary(path.with_file_name(hidden)))
-    }
-}
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-/// For names.
-fn rand() -> u32 {
-    use std::hash::BuildHasher;
-    std::hash::RandomState::new().hash_one(0) as u32
 }
 
 /// The body as it grows, and the checksums of its chunks.

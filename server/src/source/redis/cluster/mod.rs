@@ -22,7 +22,7 @@ mod slots;
 pub(super) mod tips;
 mod watcher;
 
-use super::{RedisSource, Settings, admit, request::Waiting, writes};
+use super::{RedisSource, Settings, request::Waiting, writes};
 use crate::{
     config::{Deployment, RedisAddress, RedisUrl},
     proto::resp::Args,
@@ -280,7 +280,8 @@ impl Core {
 impl Source for ClusterSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let core = &self.0;
-        admit(&core.setup.settings, batch);
+        let settings = &core.setup.settings;
+        settings.health.admit(batch, settings.limits.max_in_flight);
         let map = core.map();
         while let Some(first) = batch.first() {
             let address = core.reader(&map, first.key());

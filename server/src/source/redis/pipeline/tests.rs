@@ -76,7 +76,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         store: crate::config::StoreSettings::DEFAULT,
     };
     let settings = Settings::new(&url, limits, Arc::default()).expect("settings");
-    settings.health.admit(count, 1000);
+    settings.health.begin(count, 1000);
     let (mut batch, mut waits) = (Vec::new(), Vec::new());
     for index in 0..count {
         let key = index.to_string();

@@ -1,0 +1,49 @@
+//! The way of the committer's answers back to the cores. To wake another thread is a system call, so a core is woken once for all
+//! of its answers in a batch.
+use super::WriteError;
+use parking_lot::Mutex;
+use std::{mem, sync::Arc};
+use tokio::sync::{Notify, oneshot};
+
+pub(super) type Answer = Result<bool, WriteError>;
+type Sender = oneshot::Sender<Answer>;
+
+/// Where one core's answers are left for it.
+#[derive(Debug, Default)]
+pub struct Replies {
+    left: Mutex<Vec<(Sender, Answer)>>,
+    changed: Notify,
+}
+impl Replies {
+    /// Hands on what is left here, for ever: a task of the core whose answers they are.
+    pub async fn deliver(self: Arc<Replies>) {
+        loop {
+            self.changed.notified().await;
+            // Taken before they are sent: the lock is not held while tasks are woken.
+            let left = mem::take(&mut *self.left.lock());
+            for (sender, answer) in left {
+                // Nobody may be waiting any more.
+                let _ = sender.send(answer);
+            }
+        }
+    }
+}
+
+/// Whom to answer.
+pub(super) struct Reply {
+    pub(super) sender: Sender,
+    pub(super) to: Arc<Replies>,
+}
+
+/// Leaves all answers, then wakes those that they are for.
+pub(super) fn answer(answers: impl IntoIterator<Item = (Reply, Answer)>) {
+    let mut cores: Vec<Arc<Replies>> = Vec::new();
+    for (Reply { sender, to }, answer) in answers {
+        to.left.lock().push((sender, answer));
+        // They are as few as cores.
+        if !cores.iter().any(|core| Arc::ptr_eq(core, &to)) {
+            cores.push(to);
+        }
+    }
+    cores.iter().for_each(|core| core.changed.notify_one());
+}

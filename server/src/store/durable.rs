@@ -1,0 +1,72 @@
+//! Files and directories that are there whole or not at all, whatever happens to the machine.
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    hash::{BuildHasher as _, RandomState},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// A file that is removed unless it was renamed.
+#[derive(Debug)]
+pub(super) struct Temporary(pub(super) PathBuf);
+impl Temporary {
+    /// A name beside `path` that nobody else has: `.NAME.….tmp`.
+    pub(super) fn beside(path: &Path) -> io::Result<Temporary> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("is not the name of a file"))?;
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        let random = RandomState::new().hash_one(0) as u32;
+        hidden.push(format!(".{}-{random:x}.tmp", std::process::id()));
+        Ok(Temporary(path.with_file_name(hidden)))
+    }
+}
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Puts what is synced in its place; from then on it is there.
+pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A file of these bytes.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with(path, |file| file.write_all(bytes))
+}
+
+/// A file of what `write` writes. After an error nothing is left.
+pub(super) fn write_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let new = Temporary::beside(path)?;
+    let mut file = File::create(&new.0)?;
+    write(&mut file)?;
+    file.sync_all()?;
+    rename(&new.0, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_at_once_write_no_mixture() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        let written = write_with(&path, |file| {
+            file.write_all(b"one, ")?;
+            write(&path, b"two")?;
+            assert_eq!(fs::read(&path)?, b"two");
+            file.write_all(b"whole")
+        });
+        written.expect("the first is written as well");
+        assert_eq!(fs::read(&path).expect("a file"), b"one, whole");
+        let failed = write_with(&path, |file| file.write_all(b"half").and(Err(io::Error::other("full"))));
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&path).expect("a file"), b"one, whole");
+        assert_eq!(fs::read_dir(dir.path()).expect("the directory").count(), 1, "nothing is left over");
+    }
+}

@@ -5,7 +5,8 @@ use crate::{
     servers::{self, Server},
 };
 use clap::Parser;
-use std::path::Path;
+use std::{env, path::Path};
+use tempfile::TempDir;
 
 /// One way of loading a larder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -33,6 +34,10 @@ pub(super) enum Load {
     ForwardedP16,
     /// GET, 16 at a time, of copies that redis-server tells the changes of
     CoherentP16,
+    /// PUT /v1/kv/{key} of keys that a disk store has
+    DiskPut,
+    /// GET /v1/kv/{key} of what only a disk store has
+    DiskGet,
 }
 
 /// A larder, ready for its load.
@@ -41,6 +46,8 @@ pub(super) struct Subject {
     pub(super) plan: Plan,
     /// Its source.
     _source: Option<Server>,
+    /// Its store.
+    _store: Option<TempDir>,
 }
 
 impl Subject {
@@ -56,6 +63,8 @@ struct Run {
 }
 
 const KEYS: &str = "100000";
+/// Of a disk store: more than it keeps in its memtables.
+const STORED: &str = "1000000";
 
 impl Load {
     /// What the generator does: the protocol's URL without host, and further options.
@@ -65,7 +74,8 @@ impl Load {
             Load::GetP16 | Load::MissesP16 | Load::CoherentP16 => ("redis://{}", &["--pipeline", "16"]),
             Load::SetP16 => ("redis://{}", &["--pipeline", "16", "--op", "set"]),
             Load::Mget => ("redis://{}", &["--op", "mget:10"]),
-            Load::HttpKv => ("http://{}/v1/kv/{key}", &[]),
+            Load::HttpKv | Load::DiskGet => ("http://{}/v1/kv/{key}", &[]),
+            Load::DiskPut => ("http://{}/v1/kv/{key}", &["--op", "set"]),
             Load::HttpLookup => ("http://{}/lookup?key={key}", &[]),
             Load::Http404 => ("http://{}/v1/kv/absent:{key}", &[]),
             Load::ForwardedP16 => ("redis://{}", &["--pipeline", "16", "--op", "HSET h:{key} f {value}"]),
@@ -85,13 +95,20 @@ impl Load {
         if let (Some(url), Some(more)) = (&url, more) {
             arguments.extend(["--source", url].iter().chain(more));
         }
+        let is_disk = matches!(self, Load::DiskPut | Load::DiskGet);
+        let store = is_disk.then(|| tempfile::tempdir_in(env::current_dir()?)).transpose()?;
+        let path = store.as_ref().map(|store| format!("disk:{}", store.path().display()));
+        if let Some(path) = &path {
+            arguments.extend(["--source", path, "--max-keys", "1"]);
+        }
         let server = servers::larder(larder, Some(core), &arguments)?;
         let (target, options) = self.options();
         let http = server.http.filter(|_| target.starts_with("http"));
         let target = target.replace("{}", &http.unwrap_or(server.address).to_string());
+        let keys = if is_disk { STORED } else { KEYS };
         let (client, duration) = (client_core.to_string(), format!("{seconds}s"));
         let common =
-            ["run", "--url", &target, "--keys", KEYS, "--connections", "50", "--pin", &client, "--duration", &duration];
+            ["run", "--url", &target, "--keys", keys, "--connections", "50", "--pin", &client, "--duration", &duration];
         let plan = Run::try_parse_from(common.iter().chain(options))?.args.plan()?;
         run::preload(&plan, url.as_deref().unwrap_or(&format!("redis://{}", server.address)))?;
         if self == Load::CoherentP16 {
@@ -100,6 +117,6 @@ impl Load {
             fill.keys.distribution = load::keys::Distribution::Sequential;
             load::run(&fill, &mut |_| {})?;
         }
-        Ok(Subject { larder: server, plan, _source: source })
+        Ok(Subject { larder: server, plan, _source: source, _store: store })
     }
 }

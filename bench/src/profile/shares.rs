@@ -3,7 +3,7 @@ use crate::report;
 use std::collections::BTreeMap;
 
 /// A name, and what a function's name holds that belongs to it. The first function from the leaf that is told by any counts, and of the names the first.
-const USER: [(&str, &[&str]); 10] = [
+const USER: [(&str, &[&str]); 11] = [
     (
         "allocate",
         &["malloc", "_int_free", "cfree", "realloc", "calloc", "unlink_chunk", "tcache", "alloc/src/alloc.rs"],
@@ -11,6 +11,7 @@ const USER: [(&str, &[&str]); 10] = [
     ("copy", &["memmove", "memcpy"]),
     ("clock", &["clock_gettime", "Timespec", "std/src/time.rs"]),
     ("look up", &["engine/src/"]),
+    ("store", &["server/src/store/", "fjall", "lsm-tree", "lsm_tree", "skiplist"]),
     ("parse", &["proto/resp/parse", "proto/resp/scan", "proto/resp/number", "proto/http/", "httparse"]),
     ("write replies", &["proto/output", "proto/resp/write", "http/answer", "itoa"]),
     ("hyper", &["hyper"]),
@@ -22,8 +23,24 @@ const USER: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// System calls, by what is in the kernel's part of a stack.
-const KERNEL: [(&str, &[&str]); 3] = [
+/// System calls, by what is in the kernel's part of a stack: the first that it has.
+const KERNEL: [(&str, &[&str]); 5] = [
+    (
+        "kernel: files",
+        &[
+            "ext4",
+            "xfs",
+            "btrfs",
+            "tmpfs",
+            "shmem",
+            "filemap",
+            "generic_perform_write",
+            "sys_pread",
+            "fsync",
+            "fdatasync",
+        ],
+    ),
+    ("kernel: wake threads", &["futex", "eventfd"]),
     ("kernel: send (and the peer's receiving, on the loopback)", &["sys_send", "sys_write", "sys_writev"]),
     ("kernel: receive", &["sys_recv", "sys_read"]),
     ("kernel: wait", &["epoll"]),
@@ -47,9 +64,8 @@ fn kind(stack: &str) -> &'static str {
     };
     let mut names = stack.rsplit(';');
     if stack.ends_with("_[k]") {
-        let kernel = || stack.split(';').filter(|name| name.ends_with("_[k]"));
-        // The outermost tells the call.
-        return kernel().find_map(|name| told(name, &KERNEL)).unwrap_or(KERNEL_OTHER);
+        let has = |part: &&str| stack.split(';').any(|name| name.ends_with("_[k]") && name.contains(*part));
+        return KERNEL.iter().find(|(_, parts)| parts.iter().any(has)).map_or(KERNEL_OTHER, |(kind, _)| *kind);
     }
     names.find_map(|name| told(name, &USER)).unwrap_or(OTHER)
 }

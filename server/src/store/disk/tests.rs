@@ -139,3 +139,31 @@ fn a_first_start_is_no_interrupted_one() {
     assert!(notes()[0].contains("was interrupted when it was made"));
     drop(marked);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn those_who_flush_and_compact_go_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let _store = open(dir.path(), SETTINGS);
+    let priorities = |name: &str| -> Vec<i32> {
+        let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+        let named = threads.filter(|thread| {
+            std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|comm| comm.trim().starts_with(name))
+        });
+        // proc(5): the 19th field; the second is the name, in brackets. A thread of another test may have gone.
+        let stats = named.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+        stats
+            .map(|stat| {
+                stat.rsplit(')')
+                    .next()
+                    .and_then(|rest| rest.split(' ').nth(17))
+                    .expect("a priority")
+                    .parse()
+                    .expect("a number")
+            })
+            .collect()
+    };
+    let (behind, others) = (priorities("fjall"), priorities("store-"));
+    assert!(!behind.is_empty() && !others.is_empty());
+    assert!(others.iter().all(|other| behind.iter().all(|behind| behind > other)), "{behind:?} {others:?}");
+}

@@ -381,7 +381,7 @@ fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let run = || {
         // On Linux a thread has a priority of its own, which those that it starts inherit. Without it they are as all others.
         #[cfg(target_os = "linux")]
-        let _ = rustix::process::setpriority_process(None, NICE);
+        let _ = rustix::process::nice(NICE);
         work()
     };
     std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))

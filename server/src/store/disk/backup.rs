@@ -16,6 +16,7 @@ use std::{
     io::{self, BufReader, BufWriter, Read, Write},
     ops::{Bound, ControlFlow},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -36,11 +37,11 @@ pub struct Copied {
 }
 
 impl Tree {
-    /// Writes the entries as they are now into a file, which must not exist.
+    /// Writes the entries as they are now into a file, which must not exist. There is none if it is told to `stop` meanwhile.
     ///
     /// # Errors
     /// A text that names the file or the store.
-    pub fn backup(&self, to: &Path) -> Result<Copied, String> {
+    pub fn backup(&self, to: &Path, stop: &AtomicBool) -> Result<Copied, String> {
         let failed = |error: io::Error| format!("{}: {error}", to.display());
         if to.exists() {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
@@ -54,6 +55,10 @@ impl Tree {
             let (mut chunk, mut failed) = (Vec::new(), Ok(()));
             let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
             unreadable = self.walk(all, clock::now(), |Walk { key, live }| {
+                if stop.load(Relaxed) {
+                    failed = Err(io::Error::other("the store is closed"));
+                    return ControlFlow::Break(());
+                }
                 let Some((value, expiry)) = live else {
                     return ControlFlow::Continue(());
                 };

@@ -50,7 +50,9 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         "stats" => stats(path("dir")),
         "compact" => compact(path("dir")),
         "backup" => open(path("dir"))
-            .and_then(|store| store.tree().backup(path("file"), &AtomicBool::new(false)))
+            .and_then(|store| {
+                store.tree().backup(path("file"), &AtomicBool::new(false)).map_err(|error| error.to_string())
+            })
             .map(|copied| show(&copied)),
         _ => {
             let name = matches.get_one::<String>("compression").expect("it has a default");

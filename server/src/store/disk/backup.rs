@@ -40,9 +40,9 @@ impl Tree {
     /// Writes the entries as they are now into a file, which must not exist. There is none if it is told to `stop` meanwhile.
     ///
     /// # Errors
-    /// A text that names the file or the store.
-    pub fn backup(&self, to: &Path, stop: &AtomicBool) -> Result<Copied, String> {
-        let failed = |error: io::Error| format!("{}: {error}", to.display());
+    /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file does.
+    pub fn backup(&self, to: &Path, stop: &AtomicBool) -> io::Result<Copied> {
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", to.display()));
         if to.exists() {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
@@ -85,7 +85,7 @@ impl Tree {
             out.write_all(&xxh3_64(&end).to_le_bytes())?;
             out.flush()
         });
-        unreadable?;
+        unreadable.map_err(io::Error::other)?;
         written.map_err(failed)?;
         copied.bytes = std::fs::metadata(to).map_err(failed)?.len();
         Ok(copied)

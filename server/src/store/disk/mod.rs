@@ -44,6 +44,7 @@ use damage::{Depth, Report};
 use dir::Dir;
 use parking_lot::Mutex;
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
@@ -198,21 +199,28 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         self.0.shared.stats()
     }
-    /// Writes all entries as they are now into a file, on a thread of its own. If the store is closed meanwhile it ends without one.
+    /// Writes all entries as they are now into a new file of `dir`, which is made if its parent is there, on a thread of its own.
+    /// If the store is closed meanwhile it ends without one.
     ///
     /// # Errors
-    /// The system has no thread.
-    pub fn backup(&self, to: PathBuf) -> Result<oneshot::Receiver<Result<backup::Copied, String>>, String> {
+    /// The system has no thread; then those of [`Tree::backup`].
+    pub fn backup(&self, dir: PathBuf, name: &str) -> io::Result<oneshot::Receiver<io::Result<backup::Copied>>> {
         let (reply, answer) = oneshot::channel();
-        let shared = self.0.shared.clone();
+        let (shared, to) = (self.0.shared.clone(), dir.join(name));
         let thread = std::thread::Builder::new().name("store-backup".to_string());
         let started = thread.spawn(move || {
+            let made = match std::fs::create_dir(&dir) {
+                Err(error) if !dir.is_dir() => {
+                    Err(io::Error::other(format!("{}: cannot be made: {error}", dir.display())))
+                }
+                _ => Ok(()),
+            };
             // Nobody may be waiting any more; the file is there all the same.
-            let _ = reply.send(shared.tree.backup(&to, &shared.closing));
+            let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing)));
         });
         let mut backups = self.0.backups.lock();
         backups.retain(|backup| !backup.is_finished());
-        backups.push(started.map_err(|error| format!("cannot start a thread: {error}"))?);
+        backups.push(started?);
         Ok(answer)
     }
     /// Has a reader's thread run this.

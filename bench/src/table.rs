@@ -5,7 +5,7 @@ use crate::{
     report::{self, Figure, Target, median},
 };
 use anyhow::{Context, bail, ensure};
-use larder::store::table::{BuildOptions, Input, Now, Position, Table, build};
+use larder::store::table::{BuildOptions, Decoder, Input, Now, Position, Table, build};
 use radix_trie::Trie;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -183,7 +183,8 @@ fn measure(name: &str, args: &Args, dir: &Path) -> anyhow::Result<Row> {
             let seconds = begun.elapsed().as_secs_f64();
             // As the server does at its start.
             table.check_all()?;
-            looked_up(name, args, before, seconds, |key| match table.get_now(key) {
+            let mut decoder = Decoder::default();
+            looked_up(name, args, before, seconds, |key| match table.get_now(key, &mut decoder) {
                 Now::Found(value) => Some(value.len()),
                 Now::Absent => None,
                 Now::Unknown => unreachable!("all of it was checked"),

@@ -3,7 +3,9 @@
 //! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a table could not be built.
 use crate::{
     config::{ConfigError, SourceUrl, parse_size, show_size},
-    store::table::{BuildOptions, Built, Duplicates, Format, Input, Position, Progress, Table, TableError, build},
+    store::table::{
+        BuildOptions, Built, Compression, Duplicates, Format, Input, Position, Progress, Table, TableError, build,
+    },
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::{
@@ -58,6 +60,13 @@ pub(super) fn command() -> Command {
                 .value_parser(["last", "error"])
                 .default_value("last")
                 .help("A key that comes twice: the last one counts, or the build ends"),
+        )
+        .arg(
+            Arg::new("compression")
+                .long("compression")
+                .value_name("NAME")
+                .value_parser(Compression::NAMES.map(|(name, _)| name))
+                .help("How values are kept [default: as in the table that is changed or copied, else none]"),
         )
         .arg(
             Arg::new("strict")
@@ -129,12 +138,15 @@ fn file<'m>(matches: &'m ArgMatches, name: &str) -> &'m Path {
     matches.get_one::<PathBuf>(name).expect("required")
 }
 
+/// What clap found among the names.
+fn named<T: Copy>(names: &[(&str, T)], wanted: &str) -> Option<T> {
+    names.iter().find(|(name, _)| *name == wanted).map(|(_, meant)| *meant)
+}
+
 fn run_build(matches: &ArgMatches) -> ExitCode {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let mut input = Input::of(file(matches, "input").to_owned());
-    if let Some((_, format)) =
-        text("format").and_then(|wanted| Format::NAMES.into_iter().find(|(name, _)| *name == wanted))
-    {
+    if let Some(format) = text("format").and_then(|wanted| named(&Format::NAMES, &wanted)) {
         input.format = format;
     }
     input.key = text("key").expect("it has a default");
@@ -147,6 +159,7 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
         strict: matches.get_flag("strict"),
         memory: usize::try_from(*matches.get_one::<u64>("memory").expect("it has a default")).unwrap_or(usize::MAX),
         seed: *matches.get_one("seed").expect("it has a default"),
+        compression: text("compression").and_then(|wanted| named(&Compression::NAMES, &wanted)),
         ..BuildOptions::of(input, file(matches, "output").to_owned())
     };
     let begun = Instant::now();
@@ -250,10 +263,14 @@ fn info(table: &Table) -> String {
     let (keys, values) = table.raw_bytes();
     let (file, index, entries) = (table.file_bytes(), table.index_bytes(), table.len());
     let each = |bytes: u64| bytes as f64 / entries.max(1) as f64;
+    let compression = match table.dictionary_bytes() {
+        0 => table.compression().name().to_owned(),
+        bytes => format!("{}, with a dictionary of {bytes} bytes", table.compression().name()),
+    };
     let origin = table.origin().map_or("no file".into(), |origin| format!("a file of {} bytes", origin.len));
     format!(
         "file:     {}\nformat:   1\nentries:  {entries}\nparts:    {}\nbytes:    {file} ({:.2} per entry)\nkeys:     {keys} ({:.2} per entry)\nvalues:   {values} ({:.2} per entry)\n\
-         index:    {index} ({:.2} per entry)\nmade of:  {origin}\n",
+         index:    {index} ({:.2} per entry)\ncompression: {compression}\nmade of:  {origin}\n",
         table.path().display(),
         table.parts(),
         each(file),
@@ -265,7 +282,7 @@ fn info(table: &Table) -> String {
 
 fn get(table: &Table, key: &[u8]) -> Result<(), String> {
     match table.get(key) {
-        Ok(Some(value)) => put_out(|out| out.write_all(value)),
+        Ok(Some(value)) => put_out(|out| out.write_all(&value)),
         Ok(None) => Err(format!("{}: no such key", key.escape_ascii())),
         Err(error) => Err(error.to_string()),
     }
@@ -285,7 +302,7 @@ fn dump(table: &Table, keys_only: bool) -> Result<(), String> {
             out.write_all(key)?;
             if !keys_only {
                 out.write_all(b" ")?;
-                out.write_all(value)?;
+                out.write_all(&value)?;
             }
             out.write_all(b"\n")?;
         }

@@ -63,6 +63,7 @@ pub fn begin(
         .take_while(|(key, _)| lengths.contains(&key.len()))
         .map(|(key, len)| (group.cache.key(key), len))
         .collect();
+    let _one_table = group.one_table();
     if row.len() > 1 {
         let keys = row.iter().map(|(key, _)| *key);
         match group.source.reads() {

@@ -135,6 +135,7 @@ pub(super) fn mget_each(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<F
     let keys = call.command.keys.of(call.args);
     reply.array(keys.len());
     let mut slots: Vec<Slot> = Vec::new();
+    let _one_table = group.one_table();
     for key in keys {
         let key = group.cache.key(key);
         if slots.is_empty() {

@@ -50,6 +50,7 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
     let group = call.group;
     let mut batch = Vec::new();
     let mut slots = Vec::with_capacity(keys.len());
+    let one_table = group.one_table();
     for key in &keys {
         call.check_key(key)?;
         call.note(Operation::Get, key);
@@ -61,6 +62,7 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
             Begun::Wait(wait) => Slot::Wait(wait),
         });
     }
+    drop(one_table);
     if !batch.is_empty() {
         group.source.fetch(&mut batch);
     }

@@ -41,7 +41,7 @@ pub use write::{Writes, Writing};
 
 use crate::{
     config::Coherence,
-    source::{Found, Looked, Reads, Source, SourceError, UNAVAILABLE},
+    source::{Found, Looked, OneTable, Reads, Source, SourceError, UNAVAILABLE},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Entry, Expiry, Fill, Key, Lead, Lookup, Millis, Outcome, Wait};
@@ -228,6 +228,15 @@ impl Group {
                 batch.push(Fetch::new(lead, self.policy));
                 Begun::Wait(wait)
             }
+        }
+    }
+
+    /// For reads that belong together, to be held while all of them are begun: in the map of a table they see one table, whichever
+    /// takes its place meanwhile. Other sources have nothing to hold.
+    pub fn one_table(&self) -> Option<OneTable<'_>> {
+        match self.source.reads() {
+            Reads::Table(table) => Some(table.one_table()),
+            Reads::Tier | Reads::Through => None,
         }
     }
 

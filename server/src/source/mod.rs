@@ -19,7 +19,7 @@ mod unasked;
 pub use health::SourceHealth;
 pub use local::{LocalStore, Page, Scan};
 pub use redis::{Commands, Known, Upstream};
-pub use table::{Looked, Reloaded, TableSource};
+pub use table::{Looked, OneTable, Reloaded, TableSource};
 pub use unasked::Unasked;
 
 use crate::{

@@ -310,6 +310,104 @@ fn a_new_table_takes_the_place_of_the_old_one_and_only_changes_are_told() {
 }
 
 #[test]
+fn what_is_read_together_is_of_one_table() {
+    let place = Place::new();
+    let text = |value: &str| (0..1000).map(|n| format!("key{n} {value}\n")).collect::<String>();
+    let path = place.table("x.ltab", &text("0"));
+    let larder = Larder::start(&["--source", &format!("table:{path}"), "--threads", "2"]);
+    // All of it is checked before it is served, which the first is not.
+    place.table("x.ltab", &text("1"));
+    assert_eq!(reload(&larder).0, 200);
+    let keys: Vec<_> = (0..1000).map(|n| format!("key{n}")).collect();
+    let body = format!("{{\"keys\":[\"{}\"]}}", keys.join("\",\""));
+    let mget = [&["MGET"], &keys.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat();
+    let over = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        let ends = Ends(&over);
+        let by_redis = scope.spawn(|| {
+            let (mut client, mut seen) = (larder.client(), std::collections::BTreeSet::new());
+            while !over.load(Relaxed) {
+                let Reply::Array(Some(mut values)) = client.command(&mget) else { panic!("a failed read") };
+                assert_eq!(values.len(), 1000);
+                values.dedup();
+                assert_eq!(values.len(), 1, "{values:?}");
+                seen.extend(values.pop().map(|value| format!("{value:?}")));
+            }
+            seen.len()
+        });
+        let by_http = scope.spawn(|| {
+            while !over.load(Relaxed) {
+                let (status, _, values) = larder.http(&format!(
+                    "POST /v1/mget HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                ));
+                let values: serde_json::Value = serde_json::from_slice(&values).unwrap();
+                let mut values = values["values"].as_array().expect("values").clone();
+                assert_eq!((status, values.len()), (200, 1000));
+                values.dedup();
+                assert_eq!(values.len(), 1, "{values:?}");
+            }
+        });
+        for swap in 2..40 {
+            place.table("x.ltab", &text(&swap.to_string()));
+            assert_eq!(reload(&larder).0, 200);
+        }
+        drop(ends);
+        by_http.join().unwrap();
+        by_redis.join().unwrap()
+    });
+    assert!(seen > 5, "{seen} of 39 tables");
+}
+
+#[test]
+fn compressed_tables_are_built_read_and_served() {
+    let place = Place::new();
+    let text: String = (0..20_000).map(|n| format!("key{n} {{\"id\":{n},\"city\":\"Winterthur\"}}\n")).collect();
+    let large = "again and ".repeat(20_000);
+    let data = place.write("x.data", &format!("{text}large {large}\n"));
+    let (plain, packed) = (place.name("plain.ltab"), place.name("x.ltab"));
+    done(&table(&["build", &data, "-o", &plain]));
+    done(&table(&["build", &data, "--compression", "zstd", "-o", &packed]));
+    assert!(done(&table(&["info", &plain])).contains("\ncompression: none\n"));
+    assert!(done(&table(&["info", &packed])).contains("\ncompression: zstd, with a dictionary of "));
+    let len = |path: &str| fs::metadata(path).unwrap().len();
+    assert!(len(&packed) * 2 < len(&plain), "{} of {}", len(&packed), len(&plain));
+    assert_eq!(done(&table(&["get", &packed, "key77"])), r#"{"id":77,"city":"Winterthur"}"#);
+    assert_eq!(done(&table(&["verify", &packed])), format!("{packed}: 20001 entries, sound\n"));
+    let dumped = |path| {
+        let dumped = table(&["dump", path]);
+        let mut lines: Vec<_> = done(&dumped).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert!(dumped(&packed) == dumped(&plain));
+    // Changes keep it; a line that is bad ends a strict build.
+    let changes = place.write("changes.data", "key77 changed\n");
+    let next = place.name("next.ltab");
+    let strict = place.write("strict.data", "bad\n");
+    assert_eq!(table(&["build", &strict, "--strict", "--compression", "zstd", "-o", &next]).status.code(), Some(3));
+    done(&table(&["build", &changes, "--base", &packed, "-o", &next]));
+    assert!(done(&table(&["info", &next])).contains("\ncompression: zstd"));
+    let larder = Larder::start(&["--source", &format!("table:{packed}"), "--threads", "1"]);
+    let mut client = larder.client();
+    for n in (0..20_000).step_by(371) {
+        let value = format!(r#"{{"id":{n},"city":"Winterthur"}}"#);
+        assert_eq!(get(&larder, &format!("/?key=key{n}")), (200, value.clone()));
+        assert_eq!(client.command(&["GET", &format!("key{n}")]), Reply::Bulk(Some(value.into_bytes())));
+    }
+    assert_eq!(get(&larder, "/?key=large"), (200, large));
+    assert_eq!(get(&larder, "/?key=none").0, 404);
+    // Those who track are told of what changed, and of nothing else.
+    let mut tracks = connect(larder.redis);
+    tracks.write_all(b"HELLO 3\r\nCLIENT TRACKING ON\r\nMGET key76 key77 large\r\nPING tracked\r\n").unwrap();
+    skip_until(&mut tracks, b"$7\r\ntracked\r\n");
+    fs::rename(&next, &packed).unwrap();
+    assert_eq!(reload(&larder), (200, r#"{"entries":20001,"changed":1}"#.to_owned()));
+    expect(&mut tracks, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$5\r\nkey77\r\n");
+    assert_eq!(get(&larder, "/?key=key77"), (200, "changed".to_owned()));
+}
+
+#[test]
 fn a_reload_of_what_is_no_table_is_refused() {
     let larder = Larder::start(&[]);
     let (status, said) = reload(&larder);

@@ -236,7 +236,7 @@ fn find_changes(old: &Arc<Table>, new: &Arc<Table>, to: &mpsc::Sender<Vec<Bytes>
     };
     for entry in old.entries(Position::default()) {
         let (key, value) = entry?;
-        if new.get(key)? != Some(value) && !found(old, key) {
+        if new.get(key)?.as_deref() != Some(&*value) && !found(old, key) {
             return Ok(());
         }
     }

@@ -22,13 +22,14 @@ use super::{Found, Limits, Local, LocalStore, Page, Reads, Scan, Source, SourceE
 use crate::{
     clock,
     read::Fetch,
-    store::table::{Now, Table, TableError},
+    store::table::{Decoder, Now, Table, TableError},
 };
 use bytes::Bytes;
 use keeper::{Shared, announce};
 use larder_engine::{Entry, Millis, Outside};
 use std::{
-    cell::RefCell,
+    borrow::Cow,
+    cell::{Cell, RefCell},
     rc::Rc,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -58,12 +59,25 @@ pub enum Looked<R, F> {
     Unknown(F),
 }
 
+/// As long as it lives, a core's looks are into one table, so that what is read together is of one time. It does not outlive the core's turn: nothing
+/// is awaited with it.
+pub struct OneTable<'s>(&'s Cell<bool>);
+impl Drop for OneTable<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
 /// One core's handle on the table.
 pub struct TableSource {
     shared: Arc<Shared>,
     limits: Limits,
     /// The latest, as far as this core has seen.
     served: Rc<RefCell<Arc<Served>>>,
+    /// Reads go on with what this core has seen; see [`OneTable`].
+    pinned: Cell<bool>,
+    /// For compressed values.
+    decoder: RefCell<Decoder>,
     /// Threads that may wait for the disk on behalf of this core.
     waiting: Arc<Semaphore>,
 }
@@ -90,19 +104,41 @@ impl TableSource {
                 served.replace(next);
             }
         });
-        TableSource { limits: setup.limits, shared, served, waiting: Arc::new(Semaphore::new(WAITING)) }
+        TableSource {
+            limits: setup.limits,
+            shared,
+            served,
+            pinned: Cell::new(false),
+            decoder: RefCell::default(),
+            waiting: Arc::new(Semaphore::new(WAITING)),
+        }
+    }
+
+    /// Takes the latest table if this core has not seen it yet.
+    #[inline]
+    fn catch_up(&self) {
+        let seen = self.served.borrow().generation;
+        if seen != self.shared.generation.load(Ordering::Acquire) {
+            self.served.replace(self.shared.served.borrow().clone());
+        }
+    }
+
+    /// The latest table, for all looks as long as this lives.
+    #[inline]
+    pub(crate) fn one_table(&self) -> OneTable<'_> {
+        self.catch_up();
+        self.pinned.set(true);
+        OneTable(&self.pinned)
     }
 
     /// Reads a key in the map, or gives `read` back if that cannot be done without waiting.
     #[inline]
     pub(crate) fn look<R, F: FnOnce(Entry<'_>) -> R>(&self, key: &[u8], read: F) -> Looked<R, F> {
-        let mut served = self.served.borrow();
-        if served.generation != self.shared.generation.load(Ordering::Acquire) {
-            drop(served);
-            self.served.replace(self.shared.served.borrow().clone());
-            served = self.served.borrow();
+        if !self.pinned.get() {
+            self.catch_up();
         }
-        match served.table.get_now(key) {
+        let served = self.served.borrow();
+        match served.table.get_now(key, &mut self.decoder.borrow_mut()) {
             Now::Found(value) if value.len() < LARGE => Looked::Found(served.about.inline(key, value, read)),
             Now::Found(value) => Looked::Found(served.about.large(key, served.table.share(value), read)),
             Now::Absent => Looked::Absent,
@@ -154,8 +190,12 @@ async fn wait_for<T: Send + 'static>(
 }
 
 /// A value as the rest of the server takes it.
-fn found(table: &Arc<Table>, value: &[u8]) -> Found {
-    let value = if value.len() < LARGE { Bytes::copy_from_slice(value) } else { table.share(value) };
+fn found(table: &Arc<Table>, value: Cow<'_, [u8]>) -> Found {
+    let value = match value {
+        Cow::Owned(value) => value.into(),
+        Cow::Borrowed(value) if value.len() < LARGE => Bytes::copy_from_slice(value),
+        Cow::Borrowed(value) => table.share(value),
+    };
     Found { value, expiry: None }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     store::table::{Position, Table, TableError},
 };
 use bytes::Bytes;
-use std::ops::Bound;
+use std::{borrow::Cow, ops::Bound};
 
 /// Entries that one page looks at.
 const PAGE: usize = 10_000;
@@ -44,7 +44,7 @@ pub(super) fn page(served: &Served, scan: &Scan) -> Result<Page, TableError> {
         let Some(entry) = entries.next() else { return Ok(page) };
         let (key, value) = entry?;
         if within(key) {
-            let value = if scan.keys_only { &[] } else { value };
+            let value = if scan.keys_only { Cow::default() } else { value };
             bytes += key.len() + value.len();
             page.entries.push((Bytes::copy_from_slice(key), found(table, value)));
         }

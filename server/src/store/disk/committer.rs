@@ -1,6 +1,7 @@
 //! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers everybody.
 use super::{
-    MAX_KEY, Replies, Shared, Tree, format,
+    MAX_KEY, Replies, Shared, Tree,
+    format::{self, Encoder},
     pressure::Brake,
     replies::{Answer, Reply, answer},
     stats::Counts,
@@ -154,6 +155,7 @@ pub(super) fn run(shared: &Shared) {
     let died = Died(shared);
     let sync = shared.settings.durability == Durability::Always;
     let mut brake = Brake::default();
+    let mut encoder = Encoder::default();
     let mut ops = Vec::new();
     while shared.writes.take(&mut ops) {
         let bytes = ops.iter().map(|op| op.bytes).sum();
@@ -168,7 +170,7 @@ pub(super) fn run(shared: &Shared) {
         if sync {
             Counts::add(&shared.counts.syncs, 1);
         }
-        commit(shared, &mut ops, sync);
+        commit(shared, &mut ops, &mut encoder, sync);
         shared.writes.release(bytes);
     }
     std::mem::forget(died);
@@ -184,12 +186,13 @@ impl Drop for Died<'_> {
     }
 }
 
-fn commit(shared: &Shared, ops: &mut Vec<Op>, sync: bool) {
+fn commit(shared: &Shared, ops: &mut Vec<Op>, encoder: &mut Encoder, sync: bool) {
     if let Some(reason) = shared.poison.reason() {
         return answer(ops.drain(..).map(|op| (op.reply, Err(WriteError::Refused(reason.clone())))));
     }
     let is_clear = matches!(ops.as_slice(), [Op { change: Change::Clear, .. }]);
-    let mut batch = Batch { tree: &shared.tree, now: clock::now(), writes: HashMap::with_capacity(ops.len()) };
+    let writes = HashMap::with_capacity(ops.len());
+    let mut batch = Batch { tree: &shared.tree, now: clock::now(), encoder, writes };
     // A key that cannot be read ends its own write only.
     let mut add = |change| batch.add(change).map_err(|error| WriteError::Refused(error.into()));
     let answers: Vec<(Reply, Answer)> = ops.drain(..).map(|op| (op.reply, add(op.change))).collect();
@@ -211,6 +214,7 @@ fn commit(shared: &Shared, ops: &mut Vec<Op>, sync: bool) {
 struct Batch<'a> {
     tree: &'a Tree,
     now: Millis,
+    encoder: &'a mut Encoder,
     /// What it makes of keys: the latest change counts, for all of a batch have one sequence number in fjall.
     writes: HashMap<Bytes, Option<Bytes>>,
 }
@@ -220,13 +224,13 @@ impl Batch<'_> {
         match change {
             Change::Put(key, value, expiry) => {
                 let existed = self.live(&key)?.is_some();
-                self.writes.insert(key, Some(format::encode(&value, expiry)));
+                self.write(&key, Some((&value, expiry)));
                 Ok(existed)
             }
             Change::Delete(key) => {
                 let existed = self.live(&key)?.is_some();
                 if existed {
-                    self.writes.insert(key, None);
+                    self.write(&key, None);
                 }
                 Ok(existed)
             }
@@ -236,17 +240,21 @@ impl Batch<'_> {
                 };
                 let (value, _) = format::decode(stored).ok_or("the entry is damaged")?;
                 let live = expiry.is_none_or(|at| at > self.now);
-                self.writes.insert(key, live.then(|| format::encode(&value, expiry)));
+                self.write(&key, live.then_some((&value, expiry)));
                 Ok(true)
             }
             Change::Apply(entries) => {
                 for (key, to) in entries {
-                    self.writes.insert(key, to.map(|(value, expiry)| format::encode(&value, expiry)));
+                    self.write(&key, to.as_ref().map(|(value, expiry)| (value, *expiry)));
                 }
                 Ok(true)
             }
             Change::Clear => Ok(true),
         }
+    }
+    fn write(&mut self, key: &[u8], to: Option<(&Bytes, Option<Millis>)>) {
+        let entry = to.map(|(value, expiry)| self.encoder.entry(value, expiry));
+        self.writes.insert(self.encoder.key(key), entry);
     }
     fn live(&self, key: &Bytes) -> Result<Option<Bytes>, String> {
         let stored = match self.writes.get(key) {

@@ -5,34 +5,60 @@
 //!  0x11  expiry (8, LE, ms)  value  absent from that moment on (milliseconds since the Unix epoch)
 //! ```
 //! The high half of the first byte is the version of this format. Anything else is damage, or a later Larder's.
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use larder_engine::Millis;
 
 const PLAIN: u8 = 0x10;
 const EXPIRING: u8 = 0x11;
 
-/// As it is stored.
-pub(super) fn encode(value: &[u8], expiry: Option<Millis>) -> Bytes {
-    let mut out = Vec::with_capacity(1 + 8 + value.len());
-    match expiry {
-        None => out.push(PLAIN),
-        Some(at) => {
-            out.push(EXPIRING);
-            out.extend_from_slice(&at.to_le_bytes());
-        }
+/// Memory for keys and entries on their way into a memtable, many to an allocation. A memtable is freed by a thread of its own; with an
+/// allocation for each of them, that one and those who allocate would wait for each other half a million times.
+#[derive(Debug, Default)]
+pub(super) struct Encoder(BytesMut);
+
+/// An allocation; what would take a good part of one gets its own.
+const CHUNK: usize = 64 << 10;
+const LARGE: usize = CHUNK / 8;
+
+impl Encoder {
+    pub(super) fn key(&mut self, key: &[u8]) -> Bytes {
+        self.write(key.len(), |out| out.put_slice(key))
     }
-    out.extend_from_slice(value);
-    out.into()
+    /// An entry as it is stored.
+    pub(super) fn entry(&mut self, value: &[u8], expiry: Option<Millis>) -> Bytes {
+        self.write(1 + 8 + value.len(), |out| {
+            match expiry {
+                None => out.put_u8(PLAIN),
+                Some(at) => {
+                    out.put_u8(EXPIRING);
+                    out.put_u64_le(at);
+                }
+            }
+            out.put_slice(value);
+        })
+    }
+    fn write(&mut self, bytes: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+        if bytes > LARGE {
+            let mut own = BytesMut::with_capacity(bytes);
+            write(&mut own);
+            return own.freeze();
+        }
+        if self.0.capacity() < bytes {
+            self.0 = BytesMut::with_capacity(CHUNK);
+        }
+        write(&mut self.0);
+        self.0.split().freeze()
+    }
 }
 
-/// The value and its expiry; `None`: this was not written by [`encode`].
+/// The value and its expiry; `None`: this was not written by an [`Encoder`].
 pub(super) fn decode(mut stored: Bytes) -> Option<(Bytes, Option<Millis>)> {
     let expiry = expiry(&stored)?;
     stored.advance(if expiry.is_some() { 9 } else { 1 });
     Some((stored, expiry))
 }
 
-/// When it expires; the outer `None`: this was not written by [`encode`].
+/// When it expires; the outer `None`: this was not written by an [`Encoder`].
 pub(super) fn expiry(stored: &[u8]) -> Option<Option<Millis>> {
     match stored.split_first()? {
         (&PLAIN, _) => Some(None),
@@ -51,6 +77,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn encode(value: &[u8], expiry: Option<Millis>) -> Bytes {
+        Encoder::default().entry(value, expiry)
+    }
+
     #[test]
     fn the_bytes_are_as_documented() {
         assert_eq!(&encode(b"v", None)[..], b"\x10v");
@@ -66,6 +96,17 @@ mod tests {
         #[test]
         fn what_is_written_reads_back(value: Vec<u8>, expiry: Option<u64>) {
             prop_assert_eq!(decode(encode(&value, expiry)), Some((Bytes::from(value), expiry)));
+        }
+
+        #[test]
+        fn what_shares_memory_stays_apart(values in prop::collection::vec((0..2 * LARGE, any::<u8>(), any::<Option<u64>>()), 0..100)) {
+            let values: Vec<_> = values.into_iter().map(|(length, byte, expiry)| (vec![byte; length], expiry)).collect();
+            let mut encoder = Encoder::default();
+            let written: Vec<_> = values.iter().map(|(value, expiry)| (encoder.key(value), encoder.entry(value, *expiry))).collect();
+            for ((value, expiry), (key, entry)) in values.into_iter().zip(written) {
+                prop_assert_eq!(&key[..], &value[..]);
+                prop_assert_eq!(decode(entry), Some((Bytes::from(value), expiry)));
+            }
         }
     }
 }

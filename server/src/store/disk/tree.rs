@@ -54,15 +54,23 @@ pub struct Tree {
     path: PathBuf,
     /// The journal that was synced last.
     journal: Mutex<Option<(PathBuf, File)>>,
-    /// Memtables that were sealed, until nobody else has them.
-    retired: Mutex<Vec<Retired>>,
+    retired: Mutex<Retired>,
     writes: AtomicU64,
     expired: Arc<AtomicU64>,
     db: Database,
 }
 
-/// A handle on a memtable, whose type fjall does not name.
-pub(super) type Retired = Arc<dyn Send + Sync>;
+/// What fjall has done with or soon will. Whoever drops the last handle frees half a million nodes, or deletes files; fjall would do it
+/// with all readers and writers locked out.
+#[derive(Default)]
+struct Retired {
+    /// Sealed memtables.
+    memtables: Vec<Arc<dyn Send + Sync>>,
+    /// Lists of tables, the last of which is in use: of which keyspace, and its number there.
+    versions: Vec<((u64, u64), Garbage)>,
+}
+/// Something to be dropped, whose type fjall does not name.
+pub(super) type Garbage = Box<dyn Send + Sync>;
 
 /// The keyspace in use and its number: a cleared one is replaced by the next.
 #[derive(Clone)]
@@ -252,14 +260,24 @@ impl Tree {
         let memtable = keyspace.tree.active_memtable();
         if memtable.size() > bytes && keyspace.tree.sealed_memtable_count() < 3 {
             keyspace.rotate_memtable().map_err(|error| self.error(&error))?;
-            self.retired.lock().push(memtable);
+            self.retired.lock().memtables.push(memtable);
         }
         Ok(())
     }
-    /// Memtables that only wait to be freed. Whoever drops the last handle frees half a million nodes: that must not be fjall, which does
-    /// it with all readers and writers locked out.
-    pub(super) fn take_retired(&self) -> Vec<Retired> {
-        self.retired.lock().extract_if(.., |memtable| Arc::strong_count(memtable) == 1).collect()
+    /// What nobody else has any more: to be dropped where nobody waits for it.
+    pub(super) fn take_retired(&self) -> Vec<Garbage> {
+        let Entries { number, keyspace } = self.entries.read().clone();
+        let mut retired = self.retired.lock();
+        let Retired { memtables, versions } = &mut *retired;
+        let version = keyspace.tree.current_version();
+        let id = (number, version.id());
+        if versions.last().is_none_or(|(last, _)| *last != id) {
+            versions.push((id, Box::new(version)));
+        }
+        let unused = if keyspace.tree.version_free_list_len() == 0 { versions.len() - 1 } else { 0 };
+        let versions = versions.drain(..unused).map(|(_, version)| version);
+        let memtables = memtables.extract_if(.., |memtable| Arc::strong_count(memtable) == 1);
+        versions.chain(memtables.map(|memtable| Box::new(memtable) as Garbage)).collect()
     }
     /// Have fjall's own threads failed?
     pub(super) fn probe(&self) -> Result<(), String> {

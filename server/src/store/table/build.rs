@@ -4,13 +4,14 @@
 //! other is sorted by hash, rid of duplicates, indexed and written: it is in memory alone.
 use super::{
     MAX_KEY, MAX_VALUE, Origin, Table, TableError,
+    frames::{Compression, Encoder, Sample},
     index::Hash,
-    input::{Input, Line},
+    input::{Format, Input, Line},
     spill::{PARTITION_BITS, Record, Spill},
     walk::Position,
     write::{Item, Writer},
 };
-use std::path::PathBuf;
+use std::{collections::VecDeque, path::PathBuf};
 
 /// A part has up to about so many entries: few enough to be built in the processor's cache, many enough that the
 /// directory stays small.
@@ -47,6 +48,8 @@ pub struct BuildOptions {
     pub memory: usize,
     /// Of the hash. Any will do; another one where keys were chosen to collide under it.
     pub seed: u64,
+    /// How values are kept; `None`: as in the table that it is made of, and as they are if it is made of none.
+    pub compression: Option<Compression>,
 }
 
 impl BuildOptions {
@@ -64,6 +67,7 @@ impl BuildOptions {
             strict: false,
             memory: BuildOptions::MEMORY,
             seed: 0,
+            compression: None,
         }
     }
 }
@@ -103,12 +107,34 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
     spill.end()?;
     let records = spill.records();
     let part_bits = records.div_ceil(PART_ENTRIES).max(1).next_power_of_two().ilog2();
-    let mut writer = Writer::create(&options.output, part_bits, options.seed, origin)?;
     let unit_bits = part_bits.min(PARTITION_BITS);
     let (partitions, parts) = (1usize << (PARTITION_BITS - unit_bits), 1usize << (part_bits - unit_bits));
+    let mut units = (0..1usize << unit_bits).map(|unit| spill.take(unit * partitions..(unit + 1) * partitions));
+    // Units that were looked at already.
+    let mut ahead = VecDeque::new();
+    let encoder = match compression(options)? {
+        Compression::None => None,
+        Compression::Zstd => {
+            // Hashes are random: the first by hash are as good as any, and the same ones whatever the memory.
+            let mut sample = Sample::default();
+            while !sample.is_full()
+                && let Some(pieces) = units.next().transpose()?
+            {
+                let places = sorted(&pieces, options.seed);
+                let items = distinct(&pieces, &places, options.duplicates, &mut Built::default())?;
+                items.iter().for_each(|item| sample.push(item.value));
+                ahead.push_back(pieces);
+            }
+            Some(Encoder::new(&sample)?)
+        }
+    };
+    let mut writer = Writer::create(&options.output, part_bits, options.seed, origin, encoder)?;
     let mut seen = 0;
     for unit in 0..1usize << unit_bits {
-        let pieces = spill.take(unit * partitions..(unit + 1) * partitions)?;
+        let pieces = match ahead.pop_front() {
+            Some(pieces) => pieces,
+            None => units.next().expect("as many as are counted")?,
+        };
         let places = sorted(&pieces, options.seed);
         seen += places.len() as u64;
         let items = distinct(&pieces, &places, options.duplicates, &mut built)?;
@@ -126,6 +152,16 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
     Ok(built)
 }
 
+/// What was asked for, else what the table that this one is made of has.
+fn compression(options: &BuildOptions) -> Result<Compression, TableError> {
+    let input = (options.input.format == Format::Table).then_some(&options.input.path);
+    match (options.compression, options.base.as_ref().or(input)) {
+        (Some(wanted), _) => Ok(wanted),
+        (None, Some(table)) => Ok(Table::open(table)?.compression()),
+        (None, None) => Ok(Compression::None),
+    }
+}
+
 /// Reads everything that the table is made of.
 fn read_all(
     options: &BuildOptions,
@@ -138,7 +174,7 @@ fn read_all(
         let base = Table::open(base)?;
         for entry in base.entries(Position::default()) {
             let (key, value) = entry?;
-            push(Record { line: 0, key, value: Some(value) })?;
+            push(Record { line: 0, key, value: Some(&value) })?;
         }
     }
     let removals = options.remove.as_ref().map(|path| Input::keys(path.clone()));

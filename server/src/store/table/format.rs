@@ -1,5 +1,8 @@
 //! The bytes of a table that say where everything is; docs/formats/table.md describes all of them.
-use super::TableError;
+use super::{
+    TableError,
+    frames::{Compression, MAX_DICTIONARY, MAX_FRAME},
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How a table begins. The first byte is no text, the line ends show a transfer that changed them.
@@ -47,6 +50,11 @@ pub(super) struct Header {
     pub(super) tail_sum: u64,
     /// All 0: the input was no file.
     pub(super) origin: Origin,
+    pub(super) compression: Compression,
+    /// Bytes of the dictionary, with which the tail ends.
+    pub(super) dictionary: u32,
+    /// Bytes that values of one frame have together at most.
+    pub(super) frame: u32,
 }
 
 impl Header {
@@ -54,7 +62,7 @@ impl Header {
         let mut bytes = Vec::with_capacity(HEADER);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&0u32.to_le_bytes());
+        bytes.extend_from_slice(&(self.compression as u32).to_le_bytes());
         for number in [self.entries, self.seed, self.key_bytes, self.value_bytes, self.body, self.tail] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
@@ -63,6 +71,8 @@ impl Header {
         for number in [self.tail_sum, self.origin.len, self.origin.modified] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
+        bytes.extend_from_slice(&self.dictionary.to_le_bytes());
+        bytes.extend_from_slice(&self.frame.to_le_bytes());
         bytes.resize(HEADER_SUM, 0);
         bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
         bytes
@@ -85,9 +95,11 @@ impl Header {
         if u64_at(header, HEADER_SUM) != xxh3_64(&header[..HEADER_SUM]) {
             return damaged("its checksum does not match".into());
         }
-        if u32_at(header, 12) != 0 {
-            return damaged("the values are compressed, which this larder cannot read".into());
-        }
+        let compression = match u32_at(header, 12) {
+            0 => Compression::None,
+            1 => Compression::Zstd,
+            other => return damaged(format!("values in compression {other}, which this larder cannot read")),
+        };
         if u32_at(header, 68) != CHUNK_BITS {
             return damaged(format!(
                 "checksums over chunks of 2^{} bytes, which this larder cannot read",
@@ -104,6 +116,9 @@ impl Header {
             part_bits: u32_at(header, 64),
             tail_sum: u64_at(header, 72),
             origin: Origin { len: u64_at(header, 80), modified: u64_at(header, 88) },
+            compression,
+            dictionary: u32_at(header, 96),
+            frame: u32_at(header, 100),
         };
         let wanted = (HEADER as u64).checked_add(header.body).and_then(|sum| sum.checked_add(header.tail));
         if wanted != Some(bytes.len() as u64) {
@@ -113,16 +128,29 @@ impl Header {
                 bytes.len()
             ));
         }
+        let (dictionary, frame) = (header.dictionary as usize, header.frame as usize);
+        if dictionary > MAX_DICTIONARY || frame > MAX_FRAME {
+            return damaged(format!("a dictionary of {dictionary} bytes and frames of {frame}, which are too large"));
+        }
         let tail = (PART as u64) << header.part_bits.min(MAX_PART_BITS);
-        if header.part_bits > MAX_PART_BITS || header.tail != tail + 8 * header.body.div_ceil(CHUNK as u64) {
+        let tail = tail + 8 * header.body.div_ceil(CHUNK as u64) + dictionary as u64;
+        if header.part_bits > MAX_PART_BITS || header.tail != tail {
             return damaged("its numbers contradict one another".into());
         }
         Ok(header)
     }
 
-    /// Where the tail (directory, checksums) begins.
+    /// Where the tail (directory, checksums, dictionary) begins.
     pub(super) fn tail_at(&self) -> usize {
         HEADER + self.body as usize
+    }
+    /// Where the checksums begin.
+    pub(super) fn sums_at(&self) -> usize {
+        self.tail_at() + (PART << self.part_bits)
+    }
+    /// Where the dictionary begins.
+    pub(super) fn dictionary_at(&self) -> usize {
+        self.tail_at() + self.tail as usize - self.dictionary as usize
     }
 }
 
@@ -200,6 +228,11 @@ pub(super) fn width_for(greatest: usize) -> usize {
         0x100..=0xffff => 2,
         _ => 4,
     }
+}
+
+/// Bytes that the length of each frame of a block takes: a frame may have more than any of its values, but not 64 KiB.
+pub(super) fn frame_width(width: usize) -> usize {
+    width.max(2)
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -132,7 +132,7 @@ impl Input {
         let table = Table::open(&self.path)?;
         for (number, entry) in (1..).zip(table.entries(Position::default())) {
             let (key, value) = entry?;
-            sink(number, Ok(Line { key, value: Some(value) }))?;
+            sink(number, Ok(Line { key, value: Some(&value) }))?;
             if number % LOOK == 0 {
                 progress(Progress::Reading(number, Some(table.len())));
             }

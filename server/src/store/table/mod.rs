@@ -12,8 +12,11 @@
 //! - A file is never changed in place. A table is written beside its name and renamed when it is durable, so a name
 //!   leads to a whole table or to the one before; who has the old one open keeps it.
 //! - The bytes are the same on every machine (docs/formats/table.md).
+mod block;
 mod build;
+mod chunks;
 mod format;
+mod frames;
 mod index;
 mod input;
 mod read;
@@ -25,6 +28,7 @@ mod write;
 
 pub use build::{BuildOptions, Built, Duplicates, Progress, build};
 pub use format::Origin;
+pub use frames::{Compression, Decoder};
 pub use input::{Format, Input};
 pub use read::{Now, Table};
 pub use walk::{Entries, Position};

@@ -2,8 +2,10 @@
 use super::{
     Table, TableError,
     format::{BLOCK, Part},
+    frames::Decoder,
     index::Hash,
 };
+use std::borrow::Cow;
 
 /// How far a walk has come: a part, and how many of its entries were seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -47,32 +49,30 @@ impl Table {
 
     /// All entries from a position on, in the order of the file. After an error comes nothing.
     pub fn entries(&self, from: Position) -> Entries<'_> {
-        Entries { table: self, at: from, failed: false }
+        Entries { table: self, at: from, failed: false, decoder: Decoder::default() }
     }
 
-    /// Checks everything: every chunk's checksum, every block's length, and that every key is found where it is.
+    /// Checks everything: every chunk's checksum, every block's length, every value's, and that every key is found where it is.
     ///
     /// # Errors
     /// [`TableError::Damaged`] names the first place at fault.
     pub fn verify(&self) -> Result<(), TableError> {
         self.check_all()?;
         let (mut keys, mut values) = (0, 0);
+        let mut decoder = Decoder::default();
         for (number, part) in self.parts.iter().enumerate() {
             let damaged =
                 |section, at: usize, what: String| Err(TableError::damaged(section, at as u64, what).of(self.path()));
             for block in 0..part.blocks() {
-                let (places, lengths) = self.block_lens(part, block)?;
+                let (places, lengths) = self.checking(|table| table.block_ends(part, block))?;
                 if places != lengths {
-                    return damaged(
-                        "block",
-                        part.blocks_at(),
-                        format!("block {block} has {places} bytes, its entries {lengths}"),
-                    );
+                    return damaged("block", lengths, format!("block {block} of part {number} ends at byte {places}"));
                 }
                 for entry in block * BLOCK..(block * BLOCK + BLOCK).min(part.entries as usize) {
-                    let (key, value) = self.entry_at(part, entry)?;
+                    let (key, stored) = self.checking(|table| table.entry(part, entry))?;
+                    let value = self.value(&stored, &mut decoder)?;
                     (keys, values) = (keys + key.len() as u64, values + value.len() as u64);
-                    if self.slot_of(key)? != Some((number, entry)) {
+                    if self.checking(|table| table.slot(key))? != Some((number, entry)) {
                         return damaged(
                             "index",
                             part.begin as usize,
@@ -96,6 +96,7 @@ pub struct Entries<'t> {
     table: &'t Table,
     at: Position,
     failed: bool,
+    decoder: Decoder,
 }
 
 impl Entries<'_> {
@@ -115,13 +116,16 @@ impl Entries<'_> {
 }
 
 impl<'t> Iterator for Entries<'t> {
-    type Item = Result<(&'t [u8], &'t [u8]), TableError>;
+    type Item = Result<(&'t [u8], Cow<'t, [u8]>), TableError>;
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed {
             return None;
         }
         let part = self.part()?;
-        let found = self.table.entry_at(&part, self.at.entry);
+        let (table, at) = (self.table, self.at.entry);
+        let found = table
+            .checking(|table| table.entry(&part, at))
+            .and_then(|(key, stored)| Ok((key, table.value(&stored, &mut self.decoder)?)));
         self.at.entry += 1;
         self.failed = found.is_err();
         Some(found)

@@ -1,7 +1,8 @@
 //! Writing a table's file: parts one after the other, then directory, checksums and, last of all, the header.
 use super::{
     TableError,
-    format::{BLOCK, CHUNK, HEADER, Header, Origin, PLACE, Part, width_for},
+    format::{BLOCK, CHUNK, HEADER, Header, Origin, PLACE, Part, frame_width, width_for},
+    frames::{Compression, Encoder, FRAME},
     index::{self, Hash},
 };
 use crate::store::durable::{self, Temporary};
@@ -26,11 +27,21 @@ pub(super) struct Writer {
     path: PathBuf,
     directory: Vec<Part>,
     header: Header,
+    /// Where values are compressed.
+    encoder: Option<Encoder>,
+    /// The blocks of a part.
+    blocks: Vec<u8>,
 }
 
 impl Writer {
     /// Begins a table at `path`, with 2 to `part_bits` parts.
-    pub(super) fn create(path: &Path, part_bits: u32, seed: u64, origin: Origin) -> Result<Writer, TableError> {
+    pub(super) fn create(
+        path: &Path,
+        part_bits: u32,
+        seed: u64,
+        origin: Origin,
+        encoder: Option<Encoder>,
+    ) -> Result<Writer, TableError> {
         let temporary = Temporary::beside(path).map_err(|error| TableError::io(path, error))?;
         let mut body = Body {
             file: File::create(&temporary.0).map_err(|error| TableError::io(&temporary.0, error))?,
@@ -40,9 +51,25 @@ impl Writer {
             len: 0,
         };
         body.file.write_all(&[0; HEADER]).map_err(|error| body.failed(error))?;
-        let header =
-            Header { entries: 0, seed, key_bytes: 0, value_bytes: 0, body: 0, tail: 0, part_bits, tail_sum: 0, origin };
-        Ok(Writer { body, path: path.to_owned(), directory: Vec::new(), header })
+        let (compression, dictionary, frame) = match &encoder {
+            None => (Compression::None, 0, 0),
+            Some(encoder) => (Compression::Zstd, encoder.dictionary.len() as u32, FRAME as u32),
+        };
+        let header = Header {
+            entries: 0,
+            seed,
+            key_bytes: 0,
+            value_bytes: 0,
+            body: 0,
+            tail: 0,
+            part_bits,
+            tail_sum: 0,
+            origin,
+            compression,
+            dictionary,
+            frame,
+        };
+        Ok(Writer { body, path: path.to_owned(), directory: Vec::new(), header, encoder, blocks: Vec::new() })
     }
 
     /// Adds the next part: its entries, of distinct keys, in ascending order of their hashes.
@@ -59,32 +86,22 @@ impl Writer {
         for moved in &index.moved {
             self.body.put(&moved.to_le_bytes())?;
         }
-        let blocks = || order.chunks(BLOCK).map(|block| block.iter().map(|&item| &items[item as usize]));
-        let mut place = 0u64;
-        self.body.put(&place.to_le_bytes()[..PLACE])?;
-        for block in blocks() {
-            let count = block.len();
-            let width = block.clone().map(|item| width_for(item.key.len().max(item.value.len()))).max().unwrap_or(1);
-            place += block.map(|item| item.key.len() + item.value.len()).sum::<usize>() as u64;
-            place += (1 + 2 * width * count) as u64;
+        // The places of the blocks come before them.
+        self.blocks.clear();
+        self.body.put(&[0; PLACE])?;
+        for block in order.chunks(BLOCK) {
+            let block: Vec<_> = block.iter().map(|&item| &items[item as usize]).collect();
+            put_block(&block, &mut self.blocks, self.encoder.as_mut())?;
+            let place = self.blocks.len() as u64;
             if place >> (8 * PLACE) != 0 {
                 return Err(TableError::Input("the entries of a part have more than 1 TiB".into()));
             }
             self.body.put(&place.to_le_bytes()[..PLACE])?;
         }
-        for block in blocks() {
-            let width = block.clone().map(|item| width_for(item.key.len().max(item.value.len()))).max().unwrap_or(1);
-            self.body.put(&[width as u8])?;
-            for item in block.clone() {
-                self.body.put(&(item.key.len() as u32).to_le_bytes()[..width])?;
-                self.body.put(&(item.value.len() as u32).to_le_bytes()[..width])?;
-            }
-            for item in block {
-                self.body.put(item.key)?;
-                self.body.put(item.value)?;
-                self.header.key_bytes += item.key.len() as u64;
-                self.header.value_bytes += item.value.len() as u64;
-            }
+        self.body.put(&self.blocks)?;
+        for item in items {
+            self.header.key_bytes += item.key.len() as u64;
+            self.header.value_bytes += item.value.len() as u64;
         }
         self.header.entries += items.len() as u64;
         self.directory.push(Part {
@@ -105,6 +122,7 @@ impl Writer {
         let mut tail = Vec::new();
         self.directory.iter().for_each(|part| part.write(&mut tail));
         self.body.sums.iter().for_each(|sum| tail.extend_from_slice(&sum.to_le_bytes()));
+        tail.extend(self.encoder.iter().flat_map(|encoder| &encoder.dictionary));
         self.header.body = self.body.len;
         self.header.tail = tail.len() as u64;
         self.header.tail_sum = xxh3_64(&tail);
@@ -119,6 +137,31 @@ impl Writer {
         end().map_err(|error: io::Error| TableError::io(&self.path, error))?;
         Ok(())
     }
+}
+
+/// Appends a block of these entries.
+fn put_block(block: &[&Item<'_>], out: &mut Vec<u8>, encoder: Option<&mut Encoder>) -> Result<(), TableError> {
+    let width = block.iter().map(|item| width_for(item.key.len().max(item.value.len()))).max().unwrap_or(1);
+    let put_len = |len: usize, width: usize, out: &mut Vec<u8>| out.extend_from_slice(&len.to_le_bytes()[..width]);
+    out.push(width as u8);
+    for item in block {
+        put_len(item.key.len(), width, out);
+        put_len(item.value.len(), width, out);
+    }
+    let Some(encoder) = encoder else {
+        for item in block {
+            out.extend_from_slice(item.key);
+            out.extend_from_slice(item.value);
+        }
+        return Ok(());
+    };
+    block.iter().for_each(|item| out.extend_from_slice(item.key));
+    let values: Vec<_> = block.iter().map(|item| item.value).collect();
+    let (mut frames, mut lens) = (Vec::new(), Vec::new());
+    encoder.put(&values, &mut frames, &mut lens)?;
+    lens.into_iter().for_each(|len| put_len(len, frame_width(width), out));
+    out.append(&mut frames);
+    Ok(())
 }
 
 /// The body as it grows, and the checksums of its chunks.

@@ -10,6 +10,7 @@ use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::atomic::AtomicBool,
 };
 
 /// `store` and its commands.
@@ -48,7 +49,11 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         "verify" => verify(path("dir")),
         "stats" => stats(path("dir")),
         "compact" => compact(path("dir")),
-        "backup" => open(path("dir")).and_then(|store| store.tree().backup(path("file"))).map(|copied| show(&copied)),
+        "backup" => open(path("dir"))
+            .and_then(|store| {
+                store.tree().backup(path("file"), &AtomicBool::new(false)).map_err(|error| error.to_string())
+            })
+            .map(|copied| show(&copied)),
         _ => {
             let name = matches.get_one::<String>("compression").expect("it has a default");
             let settings = StoreSettings { compression: Compression::from_name(name), ..StoreSettings::DEFAULT };

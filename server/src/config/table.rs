@@ -559,7 +559,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Path,
         optional: true,
         example: "/var/lib/larder",
-        help: "Directory for what outlives the process: backups of disk stores (`POST /v1/store/backup`).",
+        help: "Directory for what outlives the process: backups of disk stores (`POST /v1/store/backup`). Made when it is needed, if its parent is there.",
         ..ROW
     },
     Setting {

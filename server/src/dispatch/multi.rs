@@ -54,7 +54,7 @@ impl Queue {
         }
         self.commands.push((command, first..self.parts.len()));
     }
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> + Clone {
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&'static Command, Args<'_>)> + Clone {
         self.commands.iter().map(|(command, parts)| (*command, Args::new(&self.bytes, &self.parts[parts.clone()])))
     }
 }

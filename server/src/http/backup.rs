@@ -4,8 +4,9 @@ use super::{
     body::Body,
     problem::{Kind, Problem},
 };
-use crate::{proto::http::target, source::SourceError};
+use crate::proto::http::target;
 use http::Response;
+use std::io;
 
 /// Answers when the file is there and synced: `{"file","entries","bytes"}`. It goes on if the client does not wait.
 pub(super) async fn backup(context: &Context, query: &[u8]) -> Result<Response<Body>, Problem> {
@@ -25,10 +26,12 @@ pub(super) async fn backup(context: &Context, query: &[u8]) -> Result<Response<B
     let Some(dir) = &app.settings.data_dir else {
         return Err(bad("there is no directory for backups: set data-dir".to_string()));
     };
-    let failed = |error: String| Problem::source(&SourceError::Unavailable(error.into()));
-    let file = dir.join(&*name);
-    let copied = store.backup(file.clone()).map_err(failed)?.await;
-    let copied = copied.unwrap_or_else(|_| Err("the backup ended without an answer".to_string())).map_err(failed)?;
-    let told = serde_json::json!({"file": file, "entries": copied.entries, "bytes": copied.bytes});
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Problem::of(Kind::BackupExists, error.to_string()),
+        _ => Problem::of(Kind::BackupFailed, format!("{error} (setting `data-dir`: {})", dir.display())),
+    };
+    let copied = store.backup(dir.clone(), &name).map_err(failed)?.await;
+    let copied = copied.unwrap_or_else(|_| Err(io::Error::other("it ended without an answer"))).map_err(failed)?;
+    let told = serde_json::json!({"file": dir.join(&*name), "entries": copied.entries, "bytes": copied.bytes});
     Ok(answer::json(Body::full(told.to_string())))
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 /// What went wrong, as a client can tell it apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
+    BackupExists,
+    BackupFailed,
     BadBody,
     BadKey,
     BadParameter,
@@ -38,6 +40,8 @@ impl Kind {
     fn describe(self) -> (&'static str, &'static str, StatusCode) {
         use StatusCode as S;
         match self {
+            Kind::BackupExists => ("backup-exists", "There is a file of that name", S::CONFLICT),
+            Kind::BackupFailed => ("backup-failed", "The backup failed", S::INTERNAL_SERVER_ERROR),
             Kind::BadBody => ("bad-body", "The body cannot be read", S::BAD_REQUEST),
             Kind::BadKey => ("bad-key", "The key cannot be read", S::BAD_REQUEST),
             Kind::BadParameter => ("bad-parameter", "A parameter cannot be read", S::BAD_REQUEST),

@@ -461,7 +461,6 @@ fn a_backup_restores_to_the_same_and_damage_in_it_is_named() {
 fn a_backup_of_a_running_server_is_of_one_moment() {
     let scratch = tempfile::tempdir().unwrap();
     let (dir, data, copy) = (scratch.path().join("store"), scratch.path().join("data"), scratch.path().join("copy"));
-    std::fs::create_dir(&data).unwrap();
     let server = Server::start(&dir, &["--durability=os", "--data-dir", data.to_str().unwrap()], None);
     let mut writers: Vec<Writer> = (0..4).map(Writer::new).collect();
     let stop = Arc::new(AtomicBool::new(false));
@@ -482,7 +481,7 @@ fn a_backup_of_a_running_server_is_of_one_moment() {
         assert!(status == 200 && told["entries"].as_u64() > Some(0), "{status} {told}");
     });
     for (path, expected) in [
-        ("/v1/store/backup?name=first.larder", 503),
+        ("/v1/store/backup?name=first.larder", 409),
         ("/v1/store/backup?name=../x", 400),
         ("/v1/store/backup?name=.x", 400),
         ("/v1/store/backup", 400),
@@ -492,6 +491,14 @@ fn a_backup_of_a_running_server_is_of_one_moment() {
         assert_eq!(status, expected, "{path}: {}", String::from_utf8_lossy(&body));
     }
     assert_eq!(std::fs::read_dir(&data).unwrap().count(), 1);
+    let away = scratch.path().join("away");
+    std::fs::rename(&data, &away).unwrap();
+    std::fs::write(&data, "no directory").unwrap();
+    let (status, body) = ask("/v1/store/backup?name=second.larder");
+    let text = String::from_utf8_lossy(&body);
+    assert!(status == 500 && text.contains("`data-dir`") && text.contains(data.to_str().unwrap()), "{status} {text}");
+    std::fs::remove_file(&data).unwrap();
+    std::fs::rename(&away, &data).unwrap();
     let (done, text) =
         larder(&["store", "restore", data.join("first.larder").to_str().unwrap(), copy.to_str().unwrap()]);
     assert!(done, "{text}");

@@ -11,7 +11,9 @@
 //!
 //! Invariants:
 //! - Nothing is answered before the store has taken it, as durably as it promises.
-//! - If the store refuses, none of the commands that went together has changed anything, and all of them answer the error.
+//! - If the store refuses, none of the commands that went together has changed anything, and all of them answer the error. EXEC
+//!   goes in parts if commands on the keyspace are in it: what was answered before the part that fails stands, and what comes
+//!   after it is not begun and answers the same error.
 mod batch;
 mod cursors;
 mod keyspace;
@@ -93,22 +95,21 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     call.reply.array(queue.len());
     let mut close = false;
     let mut commands = queue.iter().peekable();
-    while commands.peek().is_some() {
+    while commands.len() > 0 {
+        let (before, mark) = (commands.len(), call.reply.output().mark());
         // Those between two that concern the keyspace change the store together.
         let keyed: Vec<(&'static Command, Args<'_>)> =
             std::iter::from_fn(|| commands.next_if(|(command, _)| !is_keyspace(command))).collect();
-        let mut scratch = Scratch::load(group, wanted(keyed.iter().copied())).await?;
-        for (command, args) in keyed {
-            let flow = call.nested(command, args, |call| match command.run {
-                Run::Local(function) => function(call),
-                Run::Transaction(around) => multi::step(call, around),
-                _ => scratch.run(call),
-            });
-            close |= matches!(flow, Flow::Close);
-        }
-        let changes = scratch.changes();
-        if !changes.is_empty() {
-            group.commit(&held, changes, call.session.actor()).await?;
+        match together(call, &held, &keyed).await {
+            Ok(closes) => close |= closes,
+            Err(error) if before == queue.len() => return Err(error.into()),
+            Err(error) => {
+                call.reply.output().truncate(mark);
+                call.session.counters.redis_errors.add(before as u64);
+                let fault = Fault::from(error);
+                (0..before).for_each(|_| fault.reply(&mut call.reply));
+                break;
+            }
         }
         if let Some((command, args)) = commands.next() {
             let mut inner = call.within(command, args);
@@ -120,6 +121,30 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
         }
     }
     Ok(if close { Flow::Close } else { Flow::Done })
+}
+
+/// Runs commands of a transaction, and has the store take what they change. Says whether the connection is to be closed.
+async fn together(
+    call: &mut Call<'_>,
+    held: &Rc<Held>,
+    commands: &[(&'static Command, Args<'_>)],
+) -> Result<bool, SourceError> {
+    let group = call.group();
+    let mut scratch = Scratch::load(group, wanted(commands.iter().copied())).await?;
+    let mut close = false;
+    for &(command, args) in commands {
+        let flow = call.nested(command, args, |call| match command.run {
+            Run::Local(function) => function(call),
+            Run::Transaction(around) => multi::step(call, around),
+            _ => scratch.run(call),
+        });
+        close |= matches!(flow, Flow::Close);
+    }
+    let changes = scratch.changes();
+    if !changes.is_empty() {
+        group.commit(held, changes, call.session.actor()).await?;
+    }
+    Ok(close)
 }
 
 /// MGET, of which the tier has not all: nobody writes meanwhile.

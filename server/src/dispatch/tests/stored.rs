@@ -112,6 +112,30 @@ fn what_the_store_refuses_has_not_happened() {
 }
 
 #[test]
+fn a_transaction_answers_what_it_did_before_the_store_failed() {
+    let store = MemoryStore::default();
+    let server = server(&store);
+    runtime().block_on(async {
+        let mut client = server.client();
+        for command in ["MULTI", "SET a 1", "INCR a", "SCAN 0", "SET b 2", "GET a", "DBSIZE", "SET c 3"] {
+            client.ask(command).await;
+        }
+        let fails = async {
+            // Once the first part is over.
+            while store.pages.load(Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+            *store.fails.lock() = Some(SourceError::Unavailable("disk full".into()));
+        };
+        let (answer, ()) = tokio::join!(client.ask("EXEC"), fails);
+        let failed = "-ERR source unavailable: disk full\r\n".repeat(4);
+        assert_eq!(answer, format!("*7\r\n+OK\r\n:2\r\n*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n{failed}"));
+        *store.fails.lock() = None;
+        assert_eq!(client.ask("MGET a b c").await, "*3\r\n$1\r\n2\r\n$-1\r\n$-1\r\n");
+    });
+}
+
+#[test]
 fn an_overwrite_does_not_read() {
     let store = MemoryStore::default();
     let server = server(&store);

@@ -19,6 +19,7 @@ use std::{
     io::{self, BufReader, BufWriter, Read, Write},
     ops::{Bound, ControlFlow},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -39,12 +40,12 @@ pub struct Copied {
 }
 
 impl Tree {
-    /// Writes the entries as they are now into a file, which must not exist.
+    /// Writes the entries as they are now into a file, which must not exist. There is none if it is told to `stop` meanwhile.
     ///
     /// # Errors
-    /// A text that names the file or the store.
-    pub fn backup(&self, to: &Path) -> Result<Copied, String> {
-        let failed = |error: io::Error| format!("{}: {error}", to.display());
+    /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file does.
+    pub fn backup(&self, to: &Path, stop: &AtomicBool) -> io::Result<Copied> {
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", to.display()));
         if to.exists() {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
@@ -57,6 +58,10 @@ impl Tree {
             let (mut chunk, mut encoder, mut failed) = (Vec::new(), Encoder::default(), Ok(()));
             let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
             unreadable = self.walk(all, clock::now(), |Walk { key, live }| {
+                if stop.load(Relaxed) {
+                    failed = Err(io::Error::other("the store is closed"));
+                    return ControlFlow::Break(());
+                }
                 let Some((value, expiry)) = live else {
                     return ControlFlow::Continue(());
                 };
@@ -83,7 +88,7 @@ impl Tree {
             out.write_all(&xxh3_64(&end).to_le_bytes())?;
             out.flush()
         });
-        unreadable?;
+        unreadable.map_err(io::Error::other)?;
         written.map_err(failed)?;
         copied.bytes = std::fs::metadata(to).map_err(failed)?.len();
         Ok(copied)

@@ -42,9 +42,14 @@ pub use tree::{Range, Tree, Walk};
 use crate::config::StoreSettings;
 use damage::{Depth, Report};
 use dir::Dir;
+use parking_lot::Mutex;
 use std::{
+    io,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread::JoinHandle,
 };
 use tokio::sync::oneshot;
@@ -59,6 +64,7 @@ pub struct Store(Arc<Owner>);
 struct Owner {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    backups: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A store opened for the command line: without threads, and nobody writes.
@@ -124,6 +130,8 @@ struct Shared {
     upkeep: upkeep::Signal,
     counts: stats::Counts,
     poison: Poison,
+    /// Backups end.
+    closing: AtomicBool,
     tree: Tree,
     // Last: the directory is unlocked when nothing uses it any more.
     dir: Dir,
@@ -167,10 +175,11 @@ impl Store {
             upkeep: upkeep::Signal::default(),
             counts: stats::Counts::default(),
             poison: Poison { reason: OnceLock::new(), told },
+            closing: AtomicBool::new(false),
             tree,
             dir,
         });
-        let mut owner = Owner { shared, threads: Vec::new() };
+        let mut owner = Owner { shared, threads: Vec::new(), backups: Mutex::default() };
         for at in 0..settings.threads {
             owner.start(&format!("store-read-{at}"), readers::run)?;
         }
@@ -190,19 +199,29 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         self.0.shared.stats()
     }
-    /// Writes all entries as they are now into a file, on a thread of its own.
+    /// Writes all entries as they are now into a new file of `dir`, which is made if its parent is there, on a thread of its own.
+    /// If the store is closed meanwhile it ends without one.
     ///
     /// # Errors
-    /// The system has no thread.
-    pub fn backup(&self, to: PathBuf) -> Result<oneshot::Receiver<Result<backup::Copied, String>>, String> {
+    /// The system has no thread; then those of [`Tree::backup`].
+    pub fn backup(&self, dir: PathBuf, name: &str) -> io::Result<oneshot::Receiver<io::Result<backup::Copied>>> {
         let (reply, answer) = oneshot::channel();
-        let store = self.clone();
+        let (shared, to) = (self.0.shared.clone(), dir.join(name));
         let thread = std::thread::Builder::new().name("store-backup".to_string());
         let started = thread.spawn(move || {
+            let made = match std::fs::create_dir(&dir) {
+                Err(error) if !dir.is_dir() => {
+                    Err(io::Error::other(format!("{}: cannot be made: {error}", dir.display())))
+                }
+                _ => Ok(()),
+            };
             // Nobody may be waiting any more; the file is there all the same.
-            let _ = reply.send(store.0.shared.tree.backup(&to));
+            let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing)));
         });
-        started.map(|_| answer).map_err(|error| format!("cannot start a thread: {error}"))
+        let mut backups = self.0.backups.lock();
+        backups.retain(|backup| !backup.is_finished());
+        backups.push(started?);
+        Ok(answer)
     }
     /// Has a reader's thread run this.
     pub fn read(&self, work: impl FnOnce(&Tree) + Send + 'static) {
@@ -236,12 +255,16 @@ impl Owner {
 }
 impl Drop for Owner {
     fn drop(&mut self) {
+        self.shared.closing.store(true, Relaxed);
         self.shared.reads.stop();
         self.shared.writes.stop();
         // The committer first: what it has taken is synced by the upkeep's last round, so that one is stopped after it.
         let upkeep = self.threads.pop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
+        }
+        for backup in self.backups.get_mut().drain(..) {
+            let _ = backup.join();
         }
         self.shared.upkeep.stop();
         if let Some(upkeep) = upkeep {

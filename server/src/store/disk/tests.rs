@@ -57,6 +57,26 @@ fn compaction_drops_what_has_expired_and_brings_nothing_older_back() {
 }
 
 #[test]
+fn a_backup_ends_when_the_store_is_closed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, copies) = (dir.path().join("store"), dir.path().join("copies"));
+    std::fs::create_dir(&copies).expect("a directory");
+    let store = open(&path, SETTINGS);
+    write_all(&store, (0..50_000).map(|number| Change::Put(key(number), Bytes::from_static(&[b'v'; 1000]), None)));
+    let mut answer = store.backup(copies.clone(), "copy").expect("begun");
+    // It is under way, and has 50 MB before it.
+    while copies.read_dir().expect("the directory").count() == 0 {
+        std::thread::yield_now();
+    }
+    drop(store);
+    let ended = answer.try_recv().expect("it has ended");
+    assert!(ended.as_ref().is_err_and(|error| error.to_string().ends_with("copy: the store is closed")), "{ended:?}");
+    assert_eq!(copies.read_dir().expect("the directory").count(), 0, "nothing is left over");
+    assert!(path.join("closed").exists());
+    assert_eq!(Offline::open(&path, SETTINGS).expect("not locked").tree().count(), Ok(50_000));
+}
+
+#[test]
 fn a_clear_that_was_interrupted_has_not_happened() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path(), SETTINGS);

@@ -372,9 +372,9 @@ fn options(settings: &StoreSettings) -> KeyspaceCreateOptions {
         .max_memtable_size(u64::MAX)
 }
 
-/// How much less the threads that flush and compact get than those that answer, where there are not cores enough for all
-/// (nice(2): about a tenth). If they fall behind for that, writers are slowed ([`pressure`](super::pressure)).
-const NICE: i32 = 10;
+/// How far the threads that flush and compact stand behind those that answer, where there are not cores enough for all: nice(2), as far as
+/// it goes. If they fall behind for that, writers are slowed ([`pressure`](super::pressure)).
+const NICE: i32 = 19;
 
 /// Runs `work` on a thread that lets others go first, and so do the threads that it starts.
 fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {

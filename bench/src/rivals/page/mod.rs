@@ -253,6 +253,17 @@ impl<'a> Page<'a> {
         if ratio.is_finite() { format!("{ratio:.2}{mark}") } else { "–".to_owned() }
     }
 
+    /// A row's first cells: the server, its CPU time and throughput with Larder's as one, then both as measured.
+    fn costs(&self, key: Key, server: &str) -> Vec<String> {
+        vec![
+            server.to_owned(),
+            self.ratio(key, server, Figure::Cpu),
+            self.ratio(key, server, Figure::Rate),
+            self.absolute(key, server, Figure::Cpu),
+            self.absolute(key, server, Figure::Rate),
+        ]
+    }
+
     fn absolute(&self, key: Key, server: &str, figure: Figure) -> String {
         match self.cells.cell(key, server) {
             None => "–".to_owned(),

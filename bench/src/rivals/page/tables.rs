@@ -43,16 +43,7 @@ impl Page<'_> {
                 continue;
             }
             self.line(&format!("### {title}\n\n{note}\n"));
-            let row = |server: &String| {
-                vec![
-                    server.clone(),
-                    self.ratio(key, server, Figure::Cpu),
-                    self.ratio(key, server, Figure::Rate),
-                    self.absolute(key, server, Figure::Cpu),
-                    self.absolute(key, server, Figure::Rate),
-                ]
-            };
-            let rows: Vec<_> = servers.iter().map(row).collect();
+            let rows: Vec<_> = servers.iter().map(|server| self.costs(key, server)).collect();
             self.table(&words(&["", "CPU", "throughput", "CPU, µs", "requests/s"]), &rows);
         }
     }
@@ -265,15 +256,9 @@ impl Page<'_> {
             let Some(&key) = keys.iter().find(|key| key.load == load) else { continue };
             let row = |(server, cell): &(String, Cell)| {
                 let mean = 30.0 * 1e3 / cell.per_second.median;
-                vec![
-                    server.clone(),
-                    self.ratio(key, server, Figure::Cpu),
-                    self.ratio(key, server, Figure::Rate),
-                    self.absolute(key, server, Figure::Cpu),
-                    self.absolute(key, server, Figure::Rate),
-                    milliseconds(mean),
-                    milliseconds(cell.max_ms.median),
-                ]
+                let mut row = self.costs(key, server);
+                row.extend([milliseconds(mean), milliseconds(cell.max_ms.median)]);
+                row
             };
             let rows: Vec<_> = self.cells.at(key).iter().map(row).collect();
             self.table(&words(&[name, "CPU", "throughput", "CPU, µs", "requests/s", "mean, ms", "max, ms"]), &rows);

@@ -1,7 +1,9 @@
 //! `disk:DIR`: the durable store of this machine ([`store::disk`](crate::store::disk)) as a source.
 //!
-//! A miss crosses to a reader's thread, which finishes the flight itself; a write crosses to the committer and is awaited. What takes
-//! longer than `source-timeout` fails on the core, whatever the disk does; writes, where they are awaited ([`LocalStore::patience`]).
+//! A miss crosses to a reader's thread, which finishes the flight itself; a write crosses to the committer and is awaited. What is to
+//! cross waits until the core has gone through the tasks that were ready, and crosses together: the wake-up of a thread costs
+//! more than a look into the store. What takes longer than `source-timeout` fails on the core, whatever the disk does; writes,
+//! where they are awaited ([`LocalStore::patience`]).
 use super::{
     Found, Limits, Local, LocalStore, Page, Scan, Source, SourceError, SourceHealth,
     health::{Stand, Standing},
@@ -9,7 +11,7 @@ use super::{
 use crate::{
     clock,
     read::Fetch,
-    store::disk::{Change, Range, Replies, Store, Tree, Walk, WriteError},
+    store::disk::{Change, Range, Replies, Store, Tree, Walk, Work, WriteError, Written},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -17,6 +19,7 @@ use parking_lot::Mutex;
 use std::{
     cell::RefCell,
     collections::VecDeque,
+    mem,
     ops::ControlFlow,
     path::Path,
     rc::Rc,
@@ -76,27 +79,70 @@ const PAGE_KEYS: usize = 10_000;
 
 /// One core's handle on the store.
 pub(super) struct DiskSource {
-    setup: DiskSetup,
-    /// Batches under way, by their deadline. The task that watches over them runs while there are any.
-    under_way: Rc<RefCell<VecDeque<(Instant, Batch)>>>,
-    /// Answers to writes come here, and this task hands them on.
-    replies: Arc<Replies>,
-    deliver: JoinHandle<()>,
+    core: Rc<Core>,
+    crossing: JoinHandle<()>,
 }
 impl Drop for DiskSource {
     fn drop(&mut self) {
-        self.deliver.abort();
+        self.crossing.abort();
     }
 }
 
 impl DiskSource {
     pub(super) fn new(setup: DiskSetup) -> DiskSource {
-        let replies = Arc::new(Replies::default());
-        let deliver = tokio::task::spawn_local(replies.clone().deliver());
-        DiskSource { setup, under_way: Rc::default(), replies, deliver }
+        let core = Rc::new(Core {
+            setup,
+            fetches: RefCell::default(),
+            writes: RefCell::default(),
+            replies: Arc::default(),
+            under_way: RefCell::default(),
+        });
+        DiskSource { crossing: tokio::task::spawn_local(core.clone().cross()), core }
+    }
+}
+
+struct Core {
+    setup: DiskSetup,
+    /// To be fetched.
+    fetches: RefCell<VecDeque<Fetch>>,
+    /// To be written.
+    writes: RefCell<Vec<Written>>,
+    /// Answers to writes come here.
+    replies: Arc<Replies>,
+    /// Batches under way, by their deadline. The task that watches over them runs while there are any.
+    under_way: RefCell<VecDeque<(Instant, Batch)>>,
+}
+
+impl Core {
+    /// Hands over what is to cross, and hands on the answers, for ever. Woken by the first that comes, it runs behind the tasks that are
+    /// ready then.
+    async fn cross(self: Rc<Core>) {
+        loop {
+            self.replies.changed().await;
+            let writes = mem::take(&mut *self.writes.borrow_mut());
+            if !writes.is_empty() {
+                self.setup.store.write(writes, &self.replies);
+            }
+            self.start();
+            self.replies.deliver();
+        }
     }
 
-    fn start(&self, fetches: VecDeque<Fetch>) {
+    /// Has the readers fetch, each a part.
+    fn start(self: &Rc<Core>) {
+        let mut fetches = self.fetches.borrow_mut();
+        let job = fetches.len().div_ceil(self.setup.limits.store.threads).min(JOB);
+        let mut jobs = Vec::new();
+        while !fetches.is_empty() {
+            let part = job.min(fetches.len());
+            jobs.push(self.job(fetches.drain(..part).collect()));
+        }
+        if !jobs.is_empty() {
+            self.setup.store.read(jobs);
+        }
+    }
+
+    fn job(self: &Rc<Core>, fetches: VecDeque<Fetch>) -> Work {
         let begun = Instant::now();
         let batch: Batch = Arc::new(Mutex::new(fetches));
         let watched = {
@@ -105,10 +151,10 @@ impl DiskSource {
             under_way.len() > 1
         };
         if !watched {
-            tokio::task::spawn_local(watch(self.under_way.clone(), self.setup.clone()));
+            tokio::task::spawn_local(watch(self.clone()));
         }
         let health = self.setup.health.clone();
-        self.setup.store.read(move |tree| {
+        Box::new(move |tree| {
             let mut key = Vec::new();
             loop {
                 // Looked up without the lock, so that the core can fail a fetch that the disk does not answer.
@@ -127,22 +173,23 @@ impl DiskSource {
                 health.finished(answer.is_err(), begun.elapsed());
                 fetch.finish(answer, clock::now());
             }
-        });
+        })
     }
 
     /// Has a reader run this; a thread that dies or takes too long is an error.
     async fn read<T: Send + 'static>(
         &self,
         within: Duration,
-        work: impl FnOnce(&Tree) -> Result<T, String> + Send + 'static,
+        asked: impl FnOnce(&Tree) -> Result<T, String> + Send + 'static,
     ) -> Result<T, SourceError> {
         let (reply, answer) = oneshot::channel();
-        self.setup.store.read(move |tree| {
+        let work: Work = Box::new(move |tree| {
             // Whoever asked may have gone meanwhile: nothing is read for nobody.
             if !reply.is_closed() {
-                let _ = reply.send(work(tree));
+                let _ = reply.send(asked(tree));
             }
         });
+        self.setup.store.read([work]);
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => answer.map_err(unavailable),
             Ok(Err(_)) => Err(self.setup.unavailable("a read ended without an answer")),
@@ -152,7 +199,9 @@ impl DiskSource {
 
     /// However long it takes: see [`LocalStore::apply`].
     async fn write(&self, change: Change) -> Result<bool, SourceError> {
-        let answer = self.setup.store.write(change, &self.replies).map_err(write_error)?;
+        let (reply, answer) = oneshot::channel();
+        self.writes.borrow_mut().push((change, reply));
+        self.replies.wake();
         match answer.await {
             Ok(answer) => answer.map_err(write_error),
             Err(_) => Err(self.setup.lost("the store was closed")),
@@ -161,11 +210,12 @@ impl DiskSource {
 }
 
 /// Fails the fetches whose time is over, as long as any are under way.
-async fn watch(under_way: Rc<RefCell<VecDeque<(Instant, Batch)>>>, setup: DiskSetup) {
+async fn watch(core: Rc<Core>) {
+    let setup = &core.setup;
     loop {
         tokio::time::sleep(SWEEP).await;
         let now = Instant::now();
-        let mut under_way = under_way.borrow_mut();
+        let mut under_way = core.under_way.borrow_mut();
         while let Some((deadline, batch)) = under_way.front() {
             let mut fetches = batch.lock();
             if !fetches.is_empty() && *deadline > now {
@@ -201,15 +251,10 @@ fn into_found((value, expiry): (Bytes, Option<Millis>)) -> Found {
 
 impl Source for DiskSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        self.setup.health.admit(batch, self.setup.limits.max_in_flight);
-        let mut fetches = batch.drain(..);
-        loop {
-            let job: VecDeque<Fetch> = fetches.by_ref().take(JOB).collect();
-            if job.is_empty() {
-                return;
-            }
-            self.start(job);
-        }
+        let setup = &self.core.setup;
+        setup.health.admit(batch, setup.limits.max_in_flight);
+        self.core.fetches.borrow_mut().extend(batch.drain(..));
+        self.core.replies.wake();
     }
     fn put<'a>(
         &'a self,
@@ -218,18 +263,18 @@ impl Source for DiskSource {
         expiry: Option<Millis>,
     ) -> Local<'a, Result<bool, SourceError>> {
         let change = Change::Put(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value), expiry);
-        Box::pin(self.write(change))
+        Box::pin(self.core.write(change))
     }
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
         let change = Change::Delete(Bytes::copy_from_slice(key));
-        Box::pin(self.write(change))
+        Box::pin(self.core.write(change))
     }
     fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
         let change = Change::Expire(Bytes::copy_from_slice(key), expiry);
-        Box::pin(self.write(change))
+        Box::pin(self.core.write(change))
     }
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {
-        let poisoned = self.setup.store.poisoned();
+        let poisoned = self.core.setup.store.poisoned();
         Box::pin(std::future::ready(poisoned.map_or(Ok(()), |reason| Err(SourceError::Unavailable(reason)))))
     }
     fn as_local(&self) -> Option<&dyn LocalStore> {
@@ -244,24 +289,24 @@ impl LocalStore for DiskSource {
             let found = tree.get_many(&keys, clock::now())?;
             Ok(found.into_iter().map(|found| found.map(into_found)).collect())
         };
-        Box::pin(self.read(self.setup.limits.timeout, work))
+        Box::pin(self.core.read(self.core.setup.limits.timeout, work))
     }
     fn apply(&self, changes: Vec<(Bytes, Option<Found>)>) -> Local<'_, Result<(), SourceError>> {
         let entries = changes.into_iter().map(|(key, to)| (key, to.map(|Found { value, expiry }| (value, expiry))));
         let change = Change::Apply(entries.collect());
-        Box::pin(async move { self.write(change).await.map(drop) })
+        Box::pin(async move { self.core.write(change).await.map(drop) })
     }
     fn scan(&self, scan: Scan) -> Local<'_, Result<Page, SourceError>> {
-        Box::pin(self.read(self.setup.limits.slow_timeout, move |tree| page(tree, scan)))
+        Box::pin(self.core.read(self.core.setup.limits.slow_timeout, move |tree| page(tree, scan)))
     }
     fn count(&self) -> Local<'_, Result<u64, SourceError>> {
-        Box::pin(self.read(self.setup.limits.slow_timeout, Tree::count))
+        Box::pin(self.core.read(self.core.setup.limits.slow_timeout, Tree::count))
     }
     fn clear(&self) -> Local<'_, Result<(), SourceError>> {
-        Box::pin(async move { self.write(Change::Clear).await.map(drop) })
+        Box::pin(async move { self.core.write(Change::Clear).await.map(drop) })
     }
     fn patience(&self, slow: bool) -> Duration {
-        self.setup.limits.patience(slow)
+        self.core.setup.limits.patience(slow)
     }
 }
 

@@ -3,7 +3,7 @@ use super::{
     MAX_KEY, Replies, Shared, Tree,
     format::{self, Encoder},
     pressure::Brake,
-    replies::{Answer, Reply, answer},
+    replies::{Answer, Reply, Sender, answer},
     stats::Counts,
 };
 use crate::{clock, config::Durability};
@@ -14,7 +14,6 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
 };
-use tokio::sync::oneshot;
 
 /// What to write.
 #[derive(Debug)]
@@ -30,16 +29,19 @@ pub enum Change {
     /// Deletes everything. The answer means nothing.
     Clear,
 }
+/// A change, and who waits for its answer.
+pub type Written = (Change, Sender);
 /// A key, with its value and expiry or (to delete it) nothing.
 pub type Entry = (Bytes, Option<(Bytes, Option<Millis>)>);
 
 impl Change {
-    fn keys(&self) -> Box<dyn Iterator<Item = &Bytes> + '_> {
-        match self {
-            Change::Put(key, ..) | Change::Delete(key) | Change::Expire(key, _) => Box::new(std::iter::once(key)),
-            Change::Apply(entries) => Box::new(entries.iter().map(|(key, _)| key)),
-            Change::Clear => Box::new(std::iter::empty()),
-        }
+    fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        let (one, several) = match self {
+            Change::Put(key, ..) | Change::Delete(key) | Change::Expire(key, _) => (Some(key), &[][..]),
+            Change::Apply(entries) => (None, &entries[..]),
+            Change::Clear => (None, &[][..]),
+        };
+        one.into_iter().chain(several.iter().map(|(key, _)| key))
     }
     /// About what it needs in memory and on disk.
     fn bytes(&self) -> usize {
@@ -81,38 +83,41 @@ struct Op {
     bytes: usize,
     reply: Reply,
 }
+impl State {
+    fn refusal(&self, change: &Change, bytes: usize, max_bytes: usize) -> Option<WriteError> {
+        if let Some(key) = change.keys().find(|key| key.len() > MAX_KEY) {
+            let text = format!("ERR a key of {} bytes is longer than a disk store takes ({MAX_KEY})", key.len());
+            return Some(WriteError::Invalid(text.into()));
+        }
+        if self.bytes > 0 && self.bytes + bytes > max_bytes {
+            let text = format!("more than {max_bytes} bytes of writes wait for the disk (store-max-waiting)");
+            return Some(WriteError::Refused(text.into()));
+        }
+        self.stopped.then(|| WriteError::Refused("the disk store has been closed".into()))
+    }
+}
 
 /// A batch ends with the write that brings it to this size: larger ones would make those behind wait for little gain.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_OPS: usize = 4096;
 
 impl Queue {
-    pub(super) fn push(
-        &self,
-        change: Change,
-        to: &Arc<Replies>,
-        max_bytes: usize,
-    ) -> Result<oneshot::Receiver<Answer>, WriteError> {
-        if let Some(key) = change.keys().find(|key| key.len() > MAX_KEY) {
-            let text = format!("ERR a key of {} bytes is longer than a disk store takes ({MAX_KEY})", key.len());
-            return Err(WriteError::Invalid(text.into()));
-        }
-        let bytes = change.bytes();
-        let (sender, answer) = oneshot::channel();
-        let reply = Reply { sender, to: to.clone() };
+    /// Takes changes over, or answers those that it cannot take.
+    pub(super) fn push(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<Replies>, max_bytes: usize) {
         let mut state = self.state.lock();
-        if state.bytes > 0 && state.bytes + bytes > max_bytes {
-            let text = format!("more than {max_bytes} bytes of writes wait for the disk (store-max-waiting)");
-            return Err(WriteError::Refused(text.into()));
+        for (change, sender) in changes {
+            let bytes = change.bytes();
+            match state.refusal(&change, bytes, max_bytes) {
+                None => {
+                    state.bytes += bytes;
+                    state.ops.push_back(Op { change, bytes, reply: Reply { sender, to: to.clone() } });
+                }
+                // Nobody may be waiting any more.
+                Some(refusal) => drop(sender.send(Err(refusal))),
+            }
         }
-        if state.stopped {
-            return Err(WriteError::Refused("the disk store has been closed".into()));
-        }
-        state.bytes += bytes;
-        state.ops.push_back(Op { change, bytes, reply });
         drop(state);
         self.changed.notify_one();
-        Ok(answer)
     }
     /// What waits is still written.
     pub(super) fn stop(&self) {

@@ -34,8 +34,9 @@ mod tests;
 mod tree;
 mod upkeep;
 
-pub use committer::{Change, Entry, WriteError};
-pub use replies::Replies;
+pub use committer::{Change, Entry, WriteError, Written};
+pub use readers::Work;
+pub use replies::{Replies, Sender};
 pub use stats::{LEVELS, StoreStats, TreeStats};
 pub use tree::{Range, Tree, Walk};
 
@@ -223,25 +224,22 @@ impl Store {
         backups.push(started?);
         Ok(answer)
     }
-    /// Has a reader's thread run this.
-    pub fn read(&self, work: impl FnOnce(&Tree) + Send + 'static) {
-        self.0.shared.reads.push(Box::new(work));
+    /// Has readers' threads run these.
+    pub fn read(&self, work: impl IntoIterator<Item = Work>) {
+        self.0.shared.reads.push(work);
     }
-    /// Hands a change to the committer, whose answer comes by way of `to` when it is as durable as promised: whether there was an
-    /// entry. The answer of a thread that died is none.
-    ///
-    /// # Errors
-    /// [`WriteError::Refused`]: poisoned, or too much waits already.
-    pub fn write(
-        &self,
-        change: Change,
-        to: &Arc<Replies>,
-    ) -> Result<oneshot::Receiver<Result<bool, WriteError>>, WriteError> {
+    /// Hands changes to the committer, in their order. The answers come by way of `to` when they are as durable as promised: whether
+    /// there was an entry; at once, if it does not take a change ([`WriteError::Refused`]: poisoned, or too much waits already). The
+    /// answer of a thread that died is none.
+    pub fn write(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<Replies>) {
         let shared = &self.0.shared;
-        if let Some(reason) = shared.poison.reason() {
-            return Err(WriteError::Refused(reason));
+        match shared.poison.reason() {
+            None => shared.writes.push(changes, to, shared.settings.max_waiting),
+            // Nobody may be waiting any more.
+            Some(reason) => changes.into_iter().for_each(|(_, sender)| {
+                let _ = sender.send(Err(WriteError::Refused(reason.clone())));
+            }),
         }
-        shared.writes.push(change, to, shared.settings.max_waiting)
     }
 }
 

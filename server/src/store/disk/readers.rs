@@ -4,7 +4,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 
 /// What a reader is to do; it answers by itself.
-pub(super) type Work = Box<dyn FnOnce(&Tree) + Send>;
+pub type Work = Box<dyn FnOnce(&Tree) + Send>;
 
 /// First come, first served. Its length is bounded by who pushes (`source-max-in-flight`).
 #[derive(Default)]
@@ -19,8 +19,8 @@ struct State {
 }
 
 impl Queue {
-    pub(super) fn push(&self, work: Work) {
-        self.state.lock().work.push_back(work);
+    pub(super) fn push(&self, work: impl IntoIterator<Item = Work>) {
+        self.state.lock().work.extend(work);
         self.changed.notify_one();
     }
     /// What waits is still done.
@@ -28,12 +28,17 @@ impl Queue {
         self.state.lock().stopped = true;
         self.changed.notify_all();
     }
-    /// `None`: stopped.
+    /// `None`: stopped. Who leaves work behind wakes another, so that a core that brings much wakes only one.
     fn pop(&self) -> Option<Work> {
         let mut state = self.state.lock();
         loop {
             match state.work.pop_front() {
-                Some(work) => return Some(work),
+                Some(work) => {
+                    if !state.work.is_empty() {
+                        self.changed.notify_one();
+                    }
+                    return Some(work);
+                }
                 None if state.stopped => return None,
                 None => self.changed.wait(&mut state),
             }

@@ -6,7 +6,8 @@ use std::{mem, sync::Arc};
 use tokio::sync::{Notify, oneshot};
 
 pub(super) type Answer = Result<bool, WriteError>;
-type Sender = oneshot::Sender<Answer>;
+/// To whoever waits for a change.
+pub type Sender = oneshot::Sender<Answer>;
 
 /// Where one core's answers are left for it.
 #[derive(Debug, Default)]
@@ -15,16 +16,21 @@ pub struct Replies {
     changed: Notify,
 }
 impl Replies {
-    /// Hands on what is left here, for ever: a task of the core whose answers they are.
-    pub async fn deliver(self: Arc<Replies>) {
-        loop {
-            self.changed.notified().await;
-            // Taken before they are sent: the lock is not held while tasks are woken.
-            let left = mem::take(&mut *self.left.lock());
-            for (sender, answer) in left {
-                // Nobody may be waiting any more.
-                let _ = sender.send(answer);
-            }
+    /// Until answers have come, or [`wake`](Replies::wake).
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+    /// Wakes who waits for that.
+    pub fn wake(&self) {
+        self.changed.notify_one();
+    }
+    /// Hands on what is left here.
+    pub fn deliver(&self) {
+        // Taken before they are sent: the lock is not held while tasks are woken.
+        let left = mem::take(&mut *self.left.lock());
+        for (sender, answer) in left {
+            // Nobody may be waiting any more.
+            let _ = sender.send(answer);
         }
     }
 }
@@ -45,5 +51,5 @@ pub(super) fn answer(answers: impl IntoIterator<Item = (Reply, Answer)>) {
             cores.push(to);
         }
     }
-    cores.iter().for_each(|core| core.changed.notify_one());
+    cores.iter().for_each(|core| core.wake());
 }

@@ -16,9 +16,20 @@ fn key(number: u32) -> Bytes {
 fn write_all(store: &Store, changes: impl IntoIterator<Item = Change>) {
     let core = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let replies = Arc::new(Replies::default());
-    core.spawn(replies.clone().deliver());
-    let write = |change| store.write(change, &replies).expect("there is room");
-    let answers: Vec<_> = changes.into_iter().map(write).collect();
+    let (writes, answers): (Vec<_>, Vec<_>) = changes
+        .into_iter()
+        .map(|change| {
+            let (reply, answer) = oneshot::channel();
+            ((change, reply), answer)
+        })
+        .unzip();
+    store.write(writes, &replies);
+    core.spawn(async move {
+        loop {
+            replies.changed().await;
+            replies.deliver();
+        }
+    });
     core.block_on(async {
         for answer in answers {
             answer.await.expect("an answer").expect("written");

@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
     sync::{Arc, OnceLock},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// So many that writers of different keys seldom meet, even if each waits for the disk.
 const STRIPES: usize = 1024;
@@ -68,7 +68,7 @@ impl Group {
         // One order for all: nobody waits in a circle.
         stripes.sort_unstable();
         stripes.dedup();
-        self.in_time(false, SourceError::Unavailable, self.hold_stripes(stripes)).await
+        self.hold_stripes(false, stripes).await
     }
 
     /// Holds all keys there are and could be.
@@ -76,17 +76,36 @@ impl Group {
     /// # Errors
     /// As [`hold`](Group::hold).
     pub async fn hold_all(&self) -> Result<Rc<Held>, SourceError> {
-        self.in_time(true, SourceError::Unavailable, self.hold_stripes((0..STRIPES as u16).collect())).await
+        self.hold_stripes(true, (0..STRIPES as u16).collect()).await
     }
 
-    async fn hold_stripes(&self, stripes: Vec<u16>) -> Result<Rc<Held>, SourceError> {
+    async fn hold_stripes(&self, slow: bool, stripes: Vec<u16>) -> Result<Rc<Held>, SourceError> {
         // Whoever goes away while he waits lets go of what he has so far.
         let mut held = Held { writes: self.writes.clone(), stripes: Vec::with_capacity(stripes.len()) };
-        for stripe in stripes {
-            let permit = self.writes.locks.stripes()[usize::from(stripe)].acquire().await;
-            permit.expect("nobody closes it").forget();
-            held.stripes.push(stripe);
+        // Seldom does anybody wait: then a timer would be most of it.
+        let free = stripes.iter().take_while(|stripe| held.take(**stripe)).count();
+        if free < stripes.len() {
+            self.in_time(slow, SourceError::Unavailable, held.wait_for(&stripes[free..])).await?;
         }
         Ok(Rc::new(held))
+    }
+}
+
+impl Held {
+    /// False: somebody else has it.
+    fn take(&mut self, stripe: u16) -> bool {
+        let taken = self.writes.locks.stripes()[usize::from(stripe)].try_acquire().map(SemaphorePermit::forget).is_ok();
+        if taken {
+            self.stripes.push(stripe);
+        }
+        taken
+    }
+    async fn wait_for(&mut self, stripes: &[u16]) -> Result<(), SourceError> {
+        for stripe in stripes {
+            let permit = self.writes.locks.stripes()[usize::from(*stripe)].acquire().await;
+            permit.expect("nobody closes it").forget();
+            self.stripes.push(*stripe);
+        }
+        Ok(())
     }
 }

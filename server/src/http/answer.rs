@@ -1,8 +1,8 @@
 //! What reading one key answers, for the four routes that do: `/v1/kv/{key}`, `/lookup?key=`, `/?key=` and `/v0/entity?id=`.
 //!
-//! A hit is worded twice, once as bytes straight into the output ([`Reading::write_hit`], the fast path) and once as a
+//! What the tier holds is worded twice, once as bytes straight into the output ([`Reading::write_held`], the fast path) and once as a
 //! response for hyper ([`Reading::found`]); the names, order and values of the headers are the same, and hyper adds
-//! `content-length` and `date` at the end as [`end_head`] does. Everything that is not a hit is a response on both paths.
+//! `content-length` and `date` at the end as [`end_head`] does. Everything else is a response on both paths.
 use super::{
     body::{Body, Writer},
     problem::{self, Kind, Problem},
@@ -63,12 +63,16 @@ impl About {
         About { fetched: true, ..About::hit(entry, now) }
     }
 
+    fn status(self) -> &'static [u8] {
+        if self.fetched { FETCHED } else { HIT }
+    }
+
     /// Adds the headers, as a 200 and a 304 carry them.
     pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64) {
         headers.insert(header::ETAG, tag(self.version, instance));
         headers.insert(header::AGE, self.age.into());
         let mut status = Vec::with_capacity(48);
-        status.put(if self.fetched { FETCHED } else { HIT });
+        status.put(self.status());
         if let Some(left) = self.left {
             let mut max_age = Vec::with_capacity(28);
             max_age.put(b"max-age=");
@@ -112,36 +116,36 @@ impl Reading {
         }
     }
 
-    /// Writes a whole response for a hit, from inside the engine's lookup. Gives the value back if it is so large that it
+    /// Writes a whole response for what the tier holds, from inside the engine's lookup. Gives the value back if it is so large that it
     /// must not be encoded under the shard's lock; nothing is written then.
     #[inline]
-    pub(super) fn write_hit(
+    pub(super) fn write_held(
         self,
         out: &mut Output,
         entry: &Entry<'_>,
-        now: Millis,
+        about: About,
         instance: u64,
         date: &[u8; Date::LEN],
     ) -> Option<Bytes> {
         let value = entry.value.as_bytes();
         match self {
             Reading::Kv => {
-                let about = About::hit(entry, now);
                 out.reserve(ROOM + value.len());
                 out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\netag: ");
                 etag::write(out, about.version ^ instance);
                 out.put(b"\r\nage: ");
                 out.put_number(about.age);
-                match about.left {
-                    Some(left) => {
-                        let mut left_text = itoa::Buffer::new();
-                        let left = left_text.format(left).as_bytes();
-                        out.put(b"\r\ncache-control: max-age=");
-                        out.put(left);
-                        out.put(b"\r\ncache-status: larder; hit; ttl=");
-                        out.put(left);
-                    }
-                    None => out.put(b"\r\ncache-status: larder; hit"),
+                let mut left = itoa::Buffer::new();
+                let left = about.left.map(|seconds| left.format(seconds).as_bytes());
+                if let Some(left) = left {
+                    out.put(b"\r\ncache-control: max-age=");
+                    out.put(left);
+                }
+                out.put(b"\r\ncache-status: ");
+                out.put(about.status());
+                if let Some(left) = left {
+                    out.put(b"; ttl=");
+                    out.put(left);
                 }
                 end_head(out, value.len(), date);
                 put_value(out, &entry.value);
@@ -301,6 +305,7 @@ pub(super) fn json(document: Body) -> Response<Body> {
 /// section 7.1) because its length is not known.
 pub(super) fn write_head(out: &mut Output, response: &Response<Body>, date: &[u8; Date::LEN]) -> bool {
     let status = response.status();
+    out.reserve(ROOM);
     out.put(b"HTTP/1.1 ");
     out.put(status.as_str().as_bytes());
     out.put(b" ");

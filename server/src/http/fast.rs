@@ -5,7 +5,7 @@
 //! that have to wait for the source keep their places in the order of answers and leave as one batch.
 use super::{
     Buffers, Context, INPUT, LINGER,
-    answer::{self, Reading},
+    answer::{self, About, Reading},
     body::Body,
     kv::{self, Read},
     problem::Problem,
@@ -22,12 +22,12 @@ use crate::{
         },
         output::Output,
     },
-    read::{Begun, Fetch},
+    read::{Begun, Fetch, Group},
     source::SourceError,
     telemetry::Operation,
 };
 use bytes::Bytes;
-use http::Response;
+use http::{Response, StatusCode};
 use larder_engine::{Millis, Wait};
 use std::{
     future::poll_fn,
@@ -351,7 +351,7 @@ impl Fast<'_> {
         let instance = worker.app.instance;
         worker.app.telemetry.tap.note(worker.id, Operation::Get, key);
         let found = group.begin(group.cache.key(key), now, &mut self.batch, |entry| {
-            reading.write_hit(output, &entry, now, instance, date)
+            reading.write_held(output, &entry, About::hit(&entry, now), instance, date)
         });
         let answer = match found {
             Begun::Hit(None) => {
@@ -378,22 +378,27 @@ impl Fast<'_> {
             let Waiting { reading, key, answer, begun, mut after } = waiting;
             // The source keeps its own deadline.
             self.watch.allow(None);
-            let read = match answer {
-                Answer::Large(value) => Read::Found(None, value),
-                Answer::Wait(wait) => kv::fetched(&worker.groups[0], &key, wait).await,
+            let response = match answer {
+                Answer::Large(value) => Some(reading.found(&key, value, None, worker.app.instance)),
+                Answer::Wait(wait) => {
+                    let ended = Group::end(wait).await;
+                    self.fetched(reading, &key, ended)
+                }
                 Answer::Write(task) => {
                     let lost = |_| Err(Problem::source(&SourceError::Lost("write abandoned".into())));
-                    let response = task.await.unwrap_or_else(lost).unwrap_or_else(Problem::into_response);
-                    self.answered(response, begun, &mut after).await?;
-                    continue;
+                    Some(task.await.unwrap_or_else(lost).unwrap_or_else(Problem::into_response))
                 }
             };
-            let response = match read {
-                Read::Found(about, value) => reading.found(&key, value, about, worker.app.instance),
-                Read::Absent => reading.absent(&key),
-                Read::Failed(error) => reading.failed(Some(&key), Problem::source(&error)),
-            };
-            self.answered(response, begun, &mut after).await?;
+            let status = response.as_ref().map_or(StatusCode::OK, Response::status);
+            worker.counters.http_answered(status.as_u16());
+            if let Some(response) = response {
+                self.send(response).await?;
+            }
+            worker.counters.http_seconds.record(begun.elapsed());
+            self.output.append(&mut after);
+            if self.output.len() > ENOUGH {
+                self.flush().await?;
+            }
         }
         self.flush().await?;
         self.watch.allow(match self.state {
@@ -403,14 +408,30 @@ impl Fast<'_> {
         Ok(())
     }
 
-    /// Sends an answer that was waited for, and what comes after it.
-    async fn answered(&mut self, response: Response<Body>, begun: Instant, after: &mut Output) -> io::Result<()> {
-        let counters = self.context.worker.counters.clone();
-        counters.http_answered(response.status().as_u16());
-        self.send(response).await?;
-        counters.http_seconds.record(begun.elapsed());
-        self.output.append(after);
-        Ok(())
+    /// The answer to a read that was fetched; `None`: it is in the output.
+    fn fetched(
+        &mut self,
+        reading: Reading,
+        key: &[u8],
+        ended: Result<Option<Bytes>, SourceError>,
+    ) -> Option<Response<Body>> {
+        let worker = &self.context.worker;
+        let (group, instance, now) = (&worker.groups[0], worker.app.instance, clock::now());
+        if let Ok(Some(_)) = ended {
+            let mut buffers = worker.http.buffers.borrow_mut();
+            let date = buffers.date.at(now);
+            let written = group.cache.tier().peek(group.cache.key(key), now, |entry| {
+                reading.write_held(&mut self.output, &entry, About::fetched(&entry, now), instance, date).is_none()
+            });
+            if written == Some(true) {
+                return None;
+            }
+        }
+        Some(match kv::fetched(group, key, ended) {
+            Read::Found(about, value) => reading.found(key, value, about, instance),
+            Read::Absent => reading.absent(key),
+            Read::Failed(error) => reading.failed(Some(key), Problem::source(&error)),
+        })
     }
 
     /// Appends a response to the output, sending as it grows.

@@ -16,7 +16,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use larder_engine::{Entry, Millis, Stored, Wait};
+use larder_engine::{Entry, Millis, Stored};
 use std::{borrow::Cow, time::Duration};
 
 impl Call<'_> {
@@ -134,13 +134,13 @@ async fn read(group: &Group, key: &[u8], now: Millis) -> Read {
     match begun {
         Begun::Hit(found) => found,
         Begun::Absent => Read::Absent,
-        Begun::Wait(wait) => fetched(group, key, wait).await,
+        Begun::Wait(wait) => fetched(group, key, Group::end(wait).await),
     }
 }
 
-/// What a fetch that was begun came to. If the tier now holds the key, it says more about it than the source did.
-pub(super) async fn fetched(group: &Group, key: &[u8], wait: Wait) -> Read {
-    match Group::end(wait).await {
+/// What a fetch came to. If the tier now holds the key, it says more about it than the source did.
+pub(super) fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, SourceError>) -> Read {
+    match ended {
         Ok(Some(value)) => {
             let now = clock::now();
             let look = |entry: Entry<'_>| Read::Found(Some(About::fetched(&entry, now)), entry.value.to_bytes());

@@ -30,10 +30,10 @@ use std::{
 
 /// Mixed load on larder while its source is killed and restarted; checks every reply
 ///
-/// Starts redis-server with 100,000 read-only keys (about 60 MB), and the larder binary with it as source and a memory bound of half that,
-/// so that there are always hits, misses, fills and evictions. Connections over the Redis protocol read hot keys, cold keys and keys of
-/// their own (singly and 16 in a pipeline), set and delete their own; others read over HTTP (/lookup and /v1/kv/). Every --up seconds
-/// redis-server is killed (SIGKILL), and --down seconds later restarted.
+/// Starts redis-server with 100,000 read-only keys (about 60 MB), and the larder binary with it as source, a `ttl` longer than any outage and
+/// a memory bound of half that, so that there are always hits, misses, fills and evictions. Connections over the Redis protocol read hot
+/// keys, cold keys and keys of their own (singly and 16 in a pipeline), set and delete their own; others read over HTTP (/lookup and
+/// /v1/kv/). Every --up seconds redis-server is killed (SIGKILL), and --down seconds later restarted.
 ///
 /// Values carry their key, a sequence number and a checksum. Checked: no reply belongs to another key, is damaged, is older than the
 /// connection's last acknowledged write or newer than its last attempt; no read-only key is absent; errors come only while the source
@@ -110,7 +110,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     load_source(&redis, args.timeout)?;
     let url = format!("redis://{}", redis.address);
     let bound = args.max_memory.as_u64().to_string();
-    let mut larder = servers::larder(&args.larder, None, &["--source", &url, "--max-memory", &bound])?;
+    // With a lifetime, and only so, copies may be served while the source cannot be asked: longer than the run.
+    let options = ["--source", &url, "--max-memory", &bound, "--ttl", "1d"];
+    let mut larder = servers::larder(&args.larder, None, &options)?;
     let http = larder.http.context("larder's ready line names no HTTP address")?;
     let source = Source::new(args.recovery);
     let mut watch = Watch::new(args);

@@ -185,7 +185,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "memory|usage" -3 [READONLY] (2 2 1) "4.0.0" Tier(object::memory_usage), "Returns the bytes that a key and its value occupy";
     "role" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "2.8.12" Local(server::role), "Says that this is no replica";
     "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Commands that took long, which are not recorded";
-    "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::empty), "Returns an empty list";
+    "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::slow_log), "Returns an empty list";
     "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "slowlog|len" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
     "slowlog|reset" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";

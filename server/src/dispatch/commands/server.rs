@@ -43,7 +43,15 @@ pub(in crate::dispatch) fn nothing_to_do(call: &mut Call<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// SLOWLOG GET, LATENCY LATEST, LATENCY HISTORY: nothing is recorded.
+/// SLOWLOG GET [count]
+pub(in crate::dispatch) fn slow_log(call: &mut Call<'_>) -> Done {
+    if call.args.len() > 2 && !integer(call.arg(2)).is_ok_and(|count| count >= -1) {
+        return Err(Fault::Said("ERR count should be greater than or equal to -1"));
+    }
+    empty(call)
+}
+
+/// LATENCY LATEST, LATENCY HISTORY: nothing is recorded.
 pub(in crate::dispatch) fn empty(call: &mut Call<'_>) -> Done {
     call.reply.array(0);
     Ok(Flow::Done)

@@ -147,6 +147,7 @@ const COMMANDS: &[&str] = &[
     "CLUSTER INFO",
     "UNWATCH",
     "SLOWLOG BAD",
+    "SLOWLOG GET I",
     "ROLE",
 ];
 

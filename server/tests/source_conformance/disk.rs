@@ -310,16 +310,24 @@ fn too_many_fetches_and_too_many_writes_fail_at_once() {
         let store = StoreSettings { max_waiting: 1 << 20, ..StoreSettings::DEFAULT };
         let limits = Limits { store, timeout: Duration::from_secs(20), ..LIMITS };
         let group = open(&url(dir.path()), limits, Policy::default());
-        // All are handed over before the first answer is looked at.
-        let large = vec![1; 300 << 10];
-        let puts: Vec<_> = (0..200u8).map(|at| [at]).collect();
-        let mut puts: Vec<_> = puts.iter().map(|key| group.source.put(key, &large, None)).collect();
+        let mut puts: Vec<_> = (0..200u8)
+            .map(|at| {
+                let found = Found { value: vec![1; 300 << 10].into(), expiry: None };
+                local(&group).apply(vec![(bytes([at]), Some(found))])
+            })
+            .collect();
+        // All are begun before the first is waited for.
         let mut answers = Vec::new();
-        let polled = std::future::poll_fn(|context| {
-            answers.extend(puts.iter_mut().map(|put| put.as_mut().poll(context)));
+        std::future::poll_fn(|context| {
+            for put in &mut puts {
+                assert!(put.as_mut().poll(context).is_pending());
+            }
             std::task::Poll::Ready(())
-        });
-        polled.await;
+        })
+        .await;
+        for put in puts {
+            answers.push(put.await);
+        }
         let refused = format!("{answers:?}");
         assert!(
             refused.contains("more than 1048576 bytes of writes wait for the disk (store-max-waiting)"),

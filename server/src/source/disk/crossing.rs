@@ -6,7 +6,7 @@ use super::{DiskSetup, into_found};
 use crate::{
     clock,
     read::Fetch,
-    source::{Found, SourceError},
+    source::{Found, SourceError, SourceHealth},
     store::disk::{Change, Replies, Tree, Work, WriteError, Written},
 };
 use parking_lot::Mutex;
@@ -25,37 +25,55 @@ type Answer = Result<Option<Found>, SourceError>;
 
 /// Keys of one job of a reader, at most.
 const JOB: usize = 16;
-/// How often fetches are looked at whose time may be over.
+/// How often reads are looked at whose time may be over.
 const SWEEP: Duration = Duration::from_millis(20);
-/// Fetches that readers have the keys of. A reader answers a job's in their order; the core fails those whose time is over.
-#[derive(Default)]
-struct Jobs {
+/// Who asks for a key.
+enum Asked {
+    Fetch(Fetch),
+    /// Is there an entry?
+    Existence(oneshot::Sender<Result<bool, SourceError>>),
+}
+impl Asked {
+    fn answer(self, answer: Answer, took: Duration, health: &SourceHealth) {
+        match self {
+            Asked::Fetch(fetch) => {
+                health.finished(answer.is_err(), took);
+                fetch.finish(answer, clock::now());
+            }
+            // Nobody may be waiting any more.
+            Asked::Existence(reply) => drop(reply.send(answer.map(|found| found.is_some()))),
+        }
+    }
+}
+
+/// Those who asked for keys that readers have. A reader answers a job's in their order; the core fails those whose time is over.
+struct Jobs<A> {
     /// Of the first; the others' follow.
     number: u64,
-    /// When they began, and what they wait for.
-    jobs: VecDeque<(Instant, VecDeque<Fetch>)>,
+    /// When they began, and who waits.
+    jobs: VecDeque<(Instant, VecDeque<A>)>,
 }
-impl Jobs {
-    fn begin(&mut self, fetches: VecDeque<Fetch>) -> u64 {
-        self.jobs.push_back((Instant::now(), fetches));
+impl<A> Jobs<A> {
+    fn begin(&mut self, now: Instant, asked: VecDeque<A>) -> u64 {
+        self.jobs.push_back((now, asked));
         self.number + self.jobs.len() as u64 - 1
     }
-    /// The next fetch of a job, and when it began; `None`: its time was over.
-    fn answered(&mut self, job: u64) -> Option<(Instant, Fetch)> {
-        let (begun, fetches) = self.jobs.get_mut(job.checked_sub(self.number)? as usize)?;
-        let next = fetches.pop_front().map(|fetch| (*begun, fetch));
+    /// The next of a job, and when it began; `None`: its time was over.
+    fn answered(&mut self, job: u64) -> Option<(Instant, A)> {
+        let (begun, waiting) = self.jobs.get_mut(job.checked_sub(self.number)? as usize)?;
+        let next = waiting.pop_front().map(|asked| (*begun, asked));
         self.forget_done();
         next
     }
-    /// Those that began before.
-    fn late(&mut self, begun: Instant) -> Vec<Fetch> {
+    /// Those that began by then.
+    fn late(&mut self, begun: Instant) -> Vec<A> {
         let late = self.jobs.iter_mut().take_while(|(at, _)| *at <= begun);
-        let late = late.flat_map(|(_, fetches)| fetches.drain(..)).collect();
+        let late = late.flat_map(|(_, waiting)| waiting.drain(..)).collect();
         self.forget_done();
         late
     }
     fn forget_done(&mut self) {
-        while self.jobs.front().is_some_and(|(_, fetches)| fetches.is_empty()) {
+        while self.jobs.front().is_some_and(|(_, waiting)| waiting.is_empty()) {
             self.jobs.pop_front();
             self.number += 1;
         }
@@ -65,15 +83,15 @@ impl Jobs {
 /// One core's side of the way between it and the store's threads.
 pub(super) struct Crossing {
     pub(super) setup: DiskSetup,
-    /// To be fetched.
-    fetches: RefCell<VecDeque<Fetch>>,
+    /// To be read.
+    asked: RefCell<Vec<(Box<[u8]>, Asked)>>,
     /// To be written.
     writes: RefCell<Vec<Written>>,
     /// Answers to writes come here.
     replies: Arc<Replies>,
-    /// Answers to fetches, with their jobs' numbers. They wake the core if they find nothing here.
-    fetched: Arc<Mutex<Vec<(u64, Answer)>>>,
-    jobs: RefCell<Jobs>,
+    /// What was found, with its job's number. It wakes the core if it finds nothing here.
+    found: Arc<Mutex<Vec<(u64, Answer)>>>,
+    jobs: RefCell<Jobs<Asked>>,
     /// Cloned by each write that is under way.
     writing: Rc<()>,
     /// The task that watches over them runs.
@@ -84,11 +102,11 @@ impl Crossing {
     pub(super) fn new(setup: DiskSetup) -> Crossing {
         Crossing {
             setup,
-            fetches: RefCell::default(),
+            asked: RefCell::default(),
             writes: RefCell::default(),
             replies: Arc::default(),
-            fetched: Arc::default(),
-            jobs: RefCell::default(),
+            found: Arc::default(),
+            jobs: RefCell::new(Jobs { number: 0, jobs: VecDeque::new() }),
             writing: Rc::default(),
             watched: Cell::new(false),
         }
@@ -105,12 +123,11 @@ impl Crossing {
             }
             self.start();
             self.replies.deliver();
-            let fetched = mem::take(&mut *self.fetched.lock());
-            for (job, answer) in fetched {
-                let answered = self.jobs.borrow_mut().answered(job);
-                if let Some((begun, fetch)) = answered {
-                    self.setup.health.finished(answer.is_err(), begun.elapsed());
-                    fetch.finish(answer, clock::now());
+            let found = mem::take(&mut *self.found.lock());
+            for (job, answer) in found {
+                let asked = self.jobs.borrow_mut().answered(job);
+                if let Some((begun, asked)) = asked {
+                    asked.answer(answer, begun.elapsed(), &self.setup.health);
                 }
             }
         }
@@ -118,37 +135,42 @@ impl Crossing {
 
     /// Begins fetches with the next crossing.
     pub(super) fn fetch(&self, fetches: impl Iterator<Item = Fetch>) {
-        self.fetches.borrow_mut().extend(fetches);
+        self.asked.borrow_mut().extend(fetches.map(|fetch| (fetch.key().into(), Asked::Fetch(fetch))));
         self.replies.wake();
     }
-
-    /// Has the readers fetch, each a part.
-    fn start(self: &Rc<Crossing>) {
-        let mut fetches = self.fetches.borrow_mut();
-        let job = fetches.len().div_ceil(self.setup.limits.store.threads).min(JOB);
-        let mut jobs = Vec::new();
-        while !fetches.is_empty() {
-            let part = job.min(fetches.len());
-            jobs.push(self.job(fetches.drain(..part).collect()));
-        }
-        if !jobs.is_empty() {
-            self.setup.store.read(jobs);
-        }
+    /// Is there an entry?
+    pub(super) async fn exists(&self, key: &[u8]) -> Result<bool, SourceError> {
+        let (reply, answer) = oneshot::channel();
+        self.asked.borrow_mut().push((key.into(), Asked::Existence(reply)));
+        self.replies.wake();
+        answer.await.unwrap_or_else(|_| Err(self.setup.unavailable("the store was closed")))
     }
 
-    fn job(self: &Rc<Crossing>, fetches: VecDeque<Fetch>) -> Work {
-        let keys: Vec<Box<[u8]>> = fetches.iter().map(|fetch| fetch.key().into()).collect();
-        let job = self.jobs.borrow_mut().begin(fetches);
+    /// Has the readers read, each a part.
+    fn start(self: &Rc<Crossing>) {
+        let mut asked = self.asked.borrow_mut();
+        if asked.is_empty() {
+            return;
+        }
+        let part = asked.len().div_ceil(self.setup.limits.store.threads).min(JOB);
+        let mut asked = asked.drain(..);
+        let jobs: Vec<Work> = (0..asked.len().div_ceil(part)).map(|_| self.job(asked.by_ref().take(part))).collect();
+        self.setup.store.read(jobs);
         self.watch();
-        let (fetched, replies) = (self.fetched.clone(), self.replies.clone());
+    }
+
+    fn job(&self, asked: impl Iterator<Item = (Box<[u8]>, Asked)>) -> Work {
+        let (keys, asked): (Vec<Box<[u8]>>, VecDeque<Asked>) = asked.unzip();
+        let job = self.jobs.borrow_mut().begin(Instant::now(), asked);
+        let (left, replies) = (self.found.clone(), self.replies.clone());
         Box::new(move |tree| {
             for key in keys {
                 let found = tree.get(&key, clock::now());
                 let answer = found.map(|found| found.map(into_found)).map_err(unavailable);
                 let first = {
-                    let mut fetched = fetched.lock();
-                    fetched.push((job, answer));
-                    fetched.len() == 1
+                    let mut left = left.lock();
+                    left.push((job, answer));
+                    left.len() == 1
                 };
                 if first {
                     replies.wake();
@@ -185,7 +207,7 @@ impl Crossing {
     }
 
     /// However long it takes: see [`LocalStore::apply`].
-    pub(super) async fn write(self: &Rc<Crossing>, change: Change) -> Result<bool, SourceError> {
+    pub(super) async fn write(self: &Rc<Crossing>, change: Change) -> Result<(), SourceError> {
         let (reply, answer) = oneshot::channel();
         self.writes.borrow_mut().push((change, reply));
         self.replies.wake();
@@ -198,7 +220,7 @@ impl Crossing {
     }
 }
 
-/// Fails the fetches whose time is over, as long as any are under way. Writes have time limits elsewhere, but while this sleeps there is a
+/// Fails the reads whose time is over, as long as any are under way. Writes have time limits elsewhere, but while this sleeps there is a
 /// timer sooner than theirs: the runtime makes a system call for each that is to be the soonest.
 async fn watch(crossing: Rc<Crossing>) {
     let setup = &crossing.setup;
@@ -206,9 +228,8 @@ async fn watch(crossing: Rc<Crossing>) {
         tokio::time::sleep(SWEEP).await;
         let within = setup.limits.timeout;
         let late = Instant::now().checked_sub(within).map(|begun| crossing.jobs.borrow_mut().late(begun));
-        for fetch in late.into_iter().flatten() {
-            setup.health.finished(true, within);
-            fetch.finish(Err(setup.late(within)), clock::now());
+        for asked in late.into_iter().flatten() {
+            asked.answer(Err(setup.late(within)), within, &setup.health);
         }
         if crossing.jobs.borrow().jobs.is_empty() && Rc::strong_count(&crossing.writing) == 1 {
             crossing.watched.set(false);
@@ -225,5 +246,40 @@ fn write_error(error: WriteError) -> SourceError {
         WriteError::Refused(text) => SourceError::Unavailable(text),
         WriteError::Invalid(text) => SourceError::Refused(text),
         WriteError::Lost(text) => SourceError::Lost(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(of: &[&[u8]], now: Instant) -> Jobs<u8> {
+        let mut jobs = Jobs { number: 7, jobs: VecDeque::new() };
+        for (at, job) in of.iter().enumerate() {
+            assert_eq!(jobs.begin(now + SWEEP * at as u32, job.iter().copied().collect()), 7 + at as u64);
+        }
+        jobs
+    }
+
+    #[test]
+    fn answers_find_what_they_are_for() {
+        let now = Instant::now();
+        let mut jobs = jobs(&[&[1, 2], &[3, 4], &[5]], now);
+        let mut answered = |job| jobs.answered(job).map(|(_, fetch)| fetch);
+        let got: Vec<_> = [8, 7, 9, 7, 8].into_iter().map(&mut answered).collect();
+        assert_eq!(got, [3, 1, 5, 2, 4].map(Some));
+        assert_eq!((jobs.number, jobs.jobs.len()), (10, 0), "forgotten once done");
+        assert_eq!(jobs.begin(now, VecDeque::from([6])), 10);
+    }
+
+    #[test]
+    fn an_answer_after_its_time_is_for_nobody() {
+        let now = Instant::now();
+        let mut jobs = jobs(&[&[1, 2], &[3]], now);
+        assert_eq!(jobs.answered(7), Some((now, 1)));
+        assert_eq!(jobs.late(now), [2]);
+        assert_eq!(jobs.answered(7), None);
+        assert_eq!(jobs.answered(8), Some((now + SWEEP, 3)));
+        assert!(jobs.late(now + SWEEP).is_empty());
     }
 }

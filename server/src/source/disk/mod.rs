@@ -1,6 +1,7 @@
 //! `disk:DIR`: the durable store of this machine ([`store::disk`](crate::store::disk)) as a source.
 //!
-//! A miss crosses to a reader's thread, a write to the committer, and the answers come back ([`crossing`]). What takes longer than
+//! A read crosses to a reader's thread, a write to the committer, and the answers come back ([`crossing`]). A write that is to say whether there
+//! was an entry reads first: whoever writes a key holds it ([`Held`](crate::read::Held)), so that is still so when it is written. What takes longer than
 //! `source-timeout` fails on the core, whatever the disk does; writes, where they are awaited ([`LocalStore::patience`]).
 mod crossing;
 
@@ -78,6 +79,9 @@ impl DiskSource {
         let crossing = Rc::new(Crossing::new(setup));
         DiskSource { task: tokio::task::spawn_local(crossing.clone().run()), crossing }
     }
+    fn change(&self, key: &[u8], to: Option<Found>) -> Local<'_, Result<(), SourceError>> {
+        self.apply(vec![(Bytes::copy_from_slice(key), to)])
+    }
 }
 
 fn into_found((value, expiry): (Bytes, Option<Millis>)) -> Found {
@@ -96,16 +100,27 @@ impl Source for DiskSource {
         value: &'a [u8],
         expiry: Option<Millis>,
     ) -> Local<'a, Result<bool, SourceError>> {
-        let change = Change::Put(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value), expiry);
-        Box::pin(self.crossing.write(change))
+        Box::pin(async move {
+            let replaced = self.crossing.exists(key).await?;
+            self.change(key, Some(Found { value: Bytes::copy_from_slice(value), expiry })).await?;
+            Ok(replaced)
+        })
     }
     fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
-        let change = Change::Delete(Bytes::copy_from_slice(key));
-        Box::pin(self.crossing.write(change))
+        Box::pin(async move {
+            let existed = self.crossing.exists(key).await?;
+            if existed {
+                self.change(key, None).await?;
+            }
+            Ok(existed)
+        })
     }
     fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
-        let change = Change::Expire(Bytes::copy_from_slice(key), expiry);
-        Box::pin(self.crossing.write(change))
+        Box::pin(async move {
+            let Some(Found { value, .. }) = self.get_many(&[key]).await?.pop().flatten() else { return Ok(false) };
+            self.change(key, Some(Found { value, expiry })).await?;
+            Ok(true)
+        })
     }
     fn ping(&self) -> Local<'_, Result<(), SourceError>> {
         let poisoned = self.crossing.setup.store.poisoned();
@@ -128,7 +143,7 @@ impl LocalStore for DiskSource {
     fn apply(&self, changes: Vec<(Bytes, Option<Found>)>) -> Local<'_, Result<(), SourceError>> {
         let entries = changes.into_iter().map(|(key, to)| (key, to.map(|Found { value, expiry }| (value, expiry))));
         let change = Change::Apply(entries.collect());
-        Box::pin(async move { self.crossing.write(change).await.map(drop) })
+        Box::pin(self.crossing.write(change))
     }
     fn scan(&self, scan: Scan) -> Local<'_, Result<Page, SourceError>> {
         Box::pin(self.crossing.read(self.crossing.setup.limits.slow_timeout, move |tree| page(tree, scan)))
@@ -137,7 +152,7 @@ impl LocalStore for DiskSource {
         Box::pin(self.crossing.read(self.crossing.setup.limits.slow_timeout, Tree::count))
     }
     fn clear(&self) -> Local<'_, Result<(), SourceError>> {
-        Box::pin(async move { self.crossing.write(Change::Clear).await.map(drop) })
+        Box::pin(self.crossing.write(Change::Clear))
     }
     fn patience(&self, slow: bool) -> Duration {
         self.crossing.setup.limits.patience(slow)

@@ -1,12 +1,12 @@
 //! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers everybody.
 use super::{
-    MAX_KEY, Replies, Shared, Tree,
-    format::{self, Encoder},
+    MAX_KEY, Replies, Shared,
+    format::Encoder,
     pressure::Brake,
-    replies::{Answer, Reply, Sender, answer},
+    replies::{Reply, Sender, answer},
     stats::Counts,
 };
-use crate::{clock, config::Durability};
+use crate::config::Durability;
 use bytes::Bytes;
 use larder_engine::Millis;
 use parking_lot::{Condvar, Mutex};
@@ -18,15 +18,9 @@ use std::{
 /// What to write.
 #[derive(Debug)]
 pub enum Change {
-    /// Stores a value. The answer: did it replace one?
-    Put(Bytes, Bytes, Option<Millis>),
-    /// Deletes. The answer: was there one?
-    Delete(Bytes),
-    /// Changes when it expires. The answer: is it there?
-    Expire(Bytes, Option<Millis>),
-    /// Stores, or with `None` deletes, all of these or none. The answer means nothing.
+    /// Stores, or with `None` deletes, all of these or none.
     Apply(Vec<Entry>),
-    /// Deletes everything. The answer means nothing.
+    /// Deletes everything.
     Clear,
 }
 /// A change, and who waits for its answer.
@@ -35,23 +29,17 @@ pub type Written = (Change, Sender);
 pub type Entry = (Bytes, Option<(Bytes, Option<Millis>)>);
 
 impl Change {
-    fn keys(&self) -> impl Iterator<Item = &Bytes> {
-        let (one, several) = match self {
-            Change::Put(key, ..) | Change::Delete(key) | Change::Expire(key, _) => (Some(key), &[][..]),
-            Change::Apply(entries) => (None, &entries[..]),
-            Change::Clear => (None, &[][..]),
-        };
-        one.into_iter().chain(several.iter().map(|(key, _)| key))
+    fn entries(&self) -> &[Entry] {
+        match self {
+            Change::Apply(entries) => entries,
+            Change::Clear => &[],
+        }
     }
     /// About what it needs in memory and on disk.
     fn bytes(&self) -> usize {
         const EACH: usize = 64;
-        let values: usize = match self {
-            Change::Put(_, value, _) => value.len(),
-            Change::Apply(entries) => entries.iter().flat_map(|(_, to)| to).map(|(value, _)| value.len()).sum(),
-            Change::Delete(_) | Change::Expire(..) | Change::Clear => 0,
-        };
-        self.keys().map(|key| key.len() + EACH).sum::<usize>() + values
+        let value = |to: &Option<(Bytes, Option<Millis>)>| to.as_ref().map_or(0, |(value, _)| value.len());
+        self.entries().iter().map(|(key, to)| key.len() + value(to) + EACH).sum()
     }
 }
 
@@ -85,7 +73,7 @@ struct Op {
 }
 impl State {
     fn refusal(&self, change: &Change, bytes: usize, max_bytes: usize) -> Option<WriteError> {
-        if let Some(key) = change.keys().find(|key| key.len() > MAX_KEY) {
+        if let Some((key, _)) = change.entries().iter().find(|(key, _)| key.len() > MAX_KEY) {
             let text = format!("ERR a key of {} bytes is longer than a disk store takes ({MAX_KEY})", key.len());
             return Some(WriteError::Invalid(text.into()));
         }
@@ -196,76 +184,17 @@ fn commit(shared: &Shared, ops: &mut Vec<Op>, encoder: &mut Encoder, sync: bool)
         return answer(ops.drain(..).map(|op| (op.reply, Err(WriteError::Refused(reason.clone())))));
     }
     let is_clear = matches!(ops.as_slice(), [Op { change: Change::Clear, .. }]);
-    let writes = HashMap::with_capacity(ops.len());
-    let mut batch = Batch { tree: &shared.tree, now: clock::now(), encoder, writes };
-    // A key that cannot be read ends its own write only.
-    let mut add = |change| batch.add(change).map_err(|error| WriteError::Refused(error.into()));
-    let answers: Vec<(Reply, Answer)> = ops.drain(..).map(|op| (op.reply, add(op.change))).collect();
-    let written = match (is_clear, batch.writes.is_empty()) {
+    // The latest change of a key counts: all of a batch have one sequence number in fjall.
+    let mut writes = HashMap::with_capacity(ops.len());
+    for (key, to) in ops.iter().flat_map(|op| op.change.entries()) {
+        let entry = to.as_ref().map(|(value, expiry)| encoder.entry(value, *expiry));
+        writes.insert(encoder.key(key), entry);
+    }
+    let written = match (is_clear, writes.is_empty()) {
         (true, _) => shared.tree.clear(),
         (false, true) => Ok(()),
-        (false, false) => shared.tree.commit(batch.writes, sync),
+        (false, false) => shared.tree.commit(writes, sync),
     };
-    match written {
-        Ok(()) => answer(answers),
-        Err(error) => {
-            let lost = WriteError::Lost(shared.poison.set(shared.dir.path(), &error));
-            answer(answers.into_iter().map(|(reply, existed)| (reply, existed.and(Err(lost.clone())))));
-        }
-    }
-}
-
-/// A batch while it is put together. Nobody else writes, so what is read for it holds until it is written.
-struct Batch<'a> {
-    tree: &'a Tree,
-    now: Millis,
-    encoder: &'a mut Encoder,
-    /// What it makes of keys: the latest change counts, for all of a batch have one sequence number in fjall.
-    writes: HashMap<Bytes, Option<Bytes>>,
-}
-impl Batch<'_> {
-    /// Was there an entry?
-    fn add(&mut self, change: Change) -> Result<bool, String> {
-        match change {
-            Change::Put(key, value, expiry) => {
-                let existed = self.live(&key)?.is_some();
-                self.write(&key, Some((&value, expiry)));
-                Ok(existed)
-            }
-            Change::Delete(key) => {
-                let existed = self.live(&key)?.is_some();
-                if existed {
-                    self.write(&key, None);
-                }
-                Ok(existed)
-            }
-            Change::Expire(key, expiry) => {
-                let Some(stored) = self.live(&key)? else {
-                    return Ok(false);
-                };
-                let (value, _) = format::decode(stored).ok_or("the entry is damaged")?;
-                let live = expiry.is_none_or(|at| at > self.now);
-                self.write(&key, live.then_some((&value, expiry)));
-                Ok(true)
-            }
-            Change::Apply(entries) => {
-                for (key, to) in entries {
-                    self.write(&key, to.as_ref().map(|(value, expiry)| (value, *expiry)));
-                }
-                Ok(true)
-            }
-            Change::Clear => Ok(true),
-        }
-    }
-    fn write(&mut self, key: &[u8], to: Option<(&Bytes, Option<Millis>)>) {
-        let entry = to.map(|(value, expiry)| self.encoder.entry(value, expiry));
-        self.writes.insert(self.encoder.key(key), entry);
-    }
-    fn live(&self, key: &Bytes) -> Result<Option<Bytes>, String> {
-        let stored = match self.writes.get(key) {
-            Some(latest) => latest.clone(),
-            None => self.tree.get_stored(key)?,
-        };
-        Ok(stored.filter(|stored| format::is_live(stored, self.now)))
-    }
+    let written = written.map_err(|error| WriteError::Lost(shared.poison.set(shared.dir.path(), &error)));
+    answer(ops.drain(..).map(|op| (op.reply, written.clone())));
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  cores ── Work ───────► read queue ──► readers (store-threads) ──► answers on the reader's thread
-//!    └───── Op + reply ─► write queue ─► committer: takes all that waits, one batch, one sync ──► replies: a wake-up for each core
+//!    └─ Change + reply ─► write queue ─► committer: takes all that waits, one batch, one sync ──► replies: a wake-up for each core
 //!                                          │ slowed by pressure.rs when flushes or compactions fall behind
 //!                           upkeep: syncs (interval), rotates the memtable, looks whether fjall gave up
 //!  DIR/larder-store   what this directory is, and in which version     (dir.rs)
@@ -228,9 +228,8 @@ impl Store {
     pub fn read(&self, work: impl IntoIterator<Item = Work>) {
         self.0.shared.reads.push(work);
     }
-    /// Hands changes to the committer, in their order. The answers come by way of `to` when they are as durable as promised: whether
-    /// there was an entry; at once, if it does not take a change ([`WriteError::Refused`]: poisoned, or too much waits already). The
-    /// answer of a thread that died is none.
+    /// Hands changes to the committer, in their order. The answers come by way of `to` when they are as durable as promised; at once, if it does not take
+    /// a change ([`WriteError::Refused`]: poisoned, or too much waits already). The answer of a thread that died is none.
     pub fn write(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<Replies>) {
         let shared = &self.0.shared;
         match shared.poison.reason() {

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::{mem, sync::Arc};
 use tokio::sync::{Notify, oneshot};
 
-pub(super) type Answer = Result<bool, WriteError>;
+pub(super) type Answer = Result<(), WriteError>;
 /// To whoever waits for a change.
 pub type Sender = oneshot::Sender<Answer>;
 

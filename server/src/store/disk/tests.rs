@@ -1,6 +1,6 @@
 //! The store by itself: what the source suite and the crash tests do not see.
 use super::*;
-use crate::config::Durability;
+use crate::{clock, config::Durability};
 use bytes::Bytes;
 use std::{io::Write as _, time::Duration};
 
@@ -54,6 +54,27 @@ fn compaction_drops_what_has_expired_and_brings_nothing_older_back() {
     assert_eq!((store.tree().count(), store.tree().stats().expired), (Ok(100), 900));
     assert!(tables.len() == 1 && tables[0] < 8000, "{tables:?}");
     assert_eq!(store.tree().get_stored(&key(5)), Ok(None), "not even expired");
+}
+
+#[test]
+fn a_backup_has_what_is_live_as_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name| dir.path().join(name);
+    let store = open(&path("store"), SETTINGS);
+    let lifetimes = [None, Some(clock::now() + 1_000_000), Some(1)];
+    write_all(&store, (0..).zip(lifetimes).map(|(number, at)| Change::Put(key(number), Bytes::from_static(b"v"), at)));
+    drop(store);
+    let stored = |dir: &Path| {
+        let store = Offline::open(dir, SETTINGS).expect("a store");
+        [0, 1, 2].map(|number| store.tree().get_stored(&key(number)).expect("read"))
+    };
+    let before = stored(&path("store"));
+    let store = Offline::open(&path("store"), SETTINGS).expect("a store");
+    store.tree().backup(&path("copy"), &AtomicBool::new(false)).expect("copied");
+    backup::restore(&path("copy"), &path("restored"), &SETTINGS).expect("restored");
+    let [plain, expiring, expired] = before;
+    assert!(plain.is_some() && expiring.is_some() && expired.is_some());
+    assert_eq!(stored(&path("restored")), [plain, expiring, None]);
 }
 
 #[test]

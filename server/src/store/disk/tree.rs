@@ -41,6 +41,8 @@ pub struct Range {
 pub struct Walk {
     /// The key.
     pub key: Bytes,
+    /// As it is stored.
+    pub(super) stored: Bytes,
     /// Value and expiry; `None`: it has expired.
     pub live: Option<(Bytes, Option<Millis>)>,
 }
@@ -190,9 +192,9 @@ impl Tree {
         let mut found = self.db.snapshot().range::<Bytes, _>(&self.keyspace(), (range.start, range.end));
         let mut next = || if range.reverse { found.next_back() } else { found.next() };
         while let Some((key, stored)) = next().map(Guard::into_inner).transpose().map_err(|error| self.error(&error))? {
-            let key = Bytes::from(key);
-            let live = self.live(&key, Some(stored.into()), now)?;
-            if visit(Walk { key, live }).is_break() {
+            let (key, stored) = (Bytes::from(key), Bytes::from(stored));
+            let live = self.live(&key, Some(stored.clone()), now)?;
+            if visit(Walk { key, stored, live }).is_break() {
                 break;
             }
         }

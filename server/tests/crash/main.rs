@@ -514,3 +514,37 @@ fn a_backup_of_a_running_server_is_of_one_moment() {
     }
     assert!(later < taken, "{later} of {taken} writes came after the backup");
 }
+
+/// A store of 64 MB, so that a backup takes a while.
+fn filled_with_much(dir: &Path) {
+    let server = Server::start(dir, &["--durability=os"], None);
+    let mut http = Http::connect(server.port).unwrap();
+    for key in 0..64 {
+        assert_eq!(http.ask("PUT", &format!("/v1/kv/{key}"), &vec![key; 1_000_000]).unwrap().0, 201);
+    }
+    stop(server);
+}
+fn names(dir: &Path) -> Vec<String> {
+    // It is made with the first backup.
+    let entries = std::fs::read_dir(dir).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn of_several_backups_of_a_name_at_once_there_is_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_string();
+    filled_with_much(Path::new(&path("store")));
+    let server = Server::start(Path::new(&path("store")), &["--data-dir", &path("data")], None);
+    let ask = || Http::connect(server.admin).unwrap().ask("POST", "/v1/store/backup?name=copy", b"").unwrap();
+    let mut answers: Vec<(u16, Vec<u8>)> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    answers.sort();
+    let statuses: Vec<u16> = answers.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [200, 409, 409, 409], "{}", String::from_utf8_lossy(&answers[3].1));
+    assert_eq!(names(Path::new(&path("data"))), ["copy"]);
+    let (done, text) = larder(&["store", "restore", &path("data/copy"), &path("copy")]);
+    assert!(done && text.starts_with("64 entries, "), "{text}");
+}

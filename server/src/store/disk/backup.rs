@@ -40,7 +40,7 @@ impl Tree {
     /// Writes the entries as they are now into a file, which must not exist. There is none if it is told to `stop` meanwhile.
     ///
     /// # Errors
-    /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file does.
+    /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file does, or another was made meanwhile.
     pub fn backup(&self, to: &Path, stop: &AtomicBool) -> io::Result<Copied> {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", to.display()));
         if to.exists() {
@@ -48,7 +48,7 @@ impl Tree {
         }
         let mut copied = Copied::default();
         let mut unreadable = Ok(());
-        let written = durable::write_with(to, |file| {
+        let written = durable::write_new_with(to, |file| {
             let mut out = BufWriter::new(file);
             out.write_all(MAGIC)?;
             out.write_all(&VERSION.to_le_bytes())?;

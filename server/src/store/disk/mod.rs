@@ -64,7 +64,8 @@ pub struct Store(Arc<Owner>);
 struct Owner {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    backups: Mutex<Vec<JoinHandle<()>>>,
+    /// Which file they write.
+    backups: Mutex<Vec<(PathBuf, JoinHandle<()>)>>,
 }
 
 /// A store opened for the command line: without threads, and nobody writes.
@@ -203,11 +204,18 @@ impl Store {
     /// If the store is closed meanwhile it ends without one.
     ///
     /// # Errors
-    /// The system has no thread; then those of [`Tree::backup`].
+    /// The system has no thread, or the file is being written ([`AlreadyExists`](io::ErrorKind::AlreadyExists)); then those of [`Tree::backup`].
     pub fn backup(&self, dir: PathBuf, name: &str) -> io::Result<oneshot::Receiver<io::Result<backup::Copied>>> {
         let (reply, answer) = oneshot::channel();
         let (shared, to) = (self.0.shared.clone(), dir.join(name));
+        let mut backups = self.0.backups.lock();
+        backups.retain(|(_, backup)| !backup.is_finished());
+        if backups.iter().any(|(other, _)| *other == to) {
+            let text = format!("{}: is being written", to.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
         let thread = std::thread::Builder::new().name("store-backup".to_string());
+        let file = to.clone();
         let started = thread.spawn(move || {
             let made = match std::fs::create_dir(&dir) {
                 Err(error) if !dir.is_dir() => {
@@ -218,9 +226,7 @@ impl Store {
             // Nobody may be waiting any more; the file is there all the same.
             let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing)));
         });
-        let mut backups = self.0.backups.lock();
-        backups.retain(|backup| !backup.is_finished());
-        backups.push(started?);
+        backups.push((file, started?));
         Ok(answer)
     }
     /// Has a reader's thread run this.
@@ -263,7 +269,7 @@ impl Drop for Owner {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        for backup in self.backups.get_mut().drain(..) {
+        for (_, backup) in self.backups.get_mut().drain(..) {
             let _ = backup.join();
         }
         self.shared.upkeep.stop();

@@ -89,6 +89,8 @@ fn a_backup_ends_when_the_store_is_closed() {
     while copies.read_dir().expect("the directory").count() == 0 {
         std::thread::yield_now();
     }
+    let second = store.backup(copies.clone(), "copy").expect_err("not another");
+    assert!(second.kind() == io::ErrorKind::AlreadyExists && second.to_string().ends_with("copy: is being written"));
     drop(store);
     let ended = answer.try_recv().expect("it has ended");
     assert!(ended.as_ref().is_err_and(|error| error.to_string().ends_with("copy: the store is closed")), "{ended:?}");

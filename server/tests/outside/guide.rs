@@ -40,6 +40,10 @@ fn disk_store() {
     run("docs/disk-store.md");
 }
 #[test]
+fn disk_store_commands() {
+    run("docs/disk-store-commands.md");
+}
+#[test]
 fn tables() {
     let folder = tempfile::tempdir().unwrap();
     run_in("docs/tables.md", folder.path());

@@ -143,6 +143,13 @@ impl DiskSource {
                 let _ = reply.send(work(tree));
             }
         });
+        self.answered(within, answer).await
+    }
+    async fn answered<T>(
+        &self,
+        within: Duration,
+        answer: oneshot::Receiver<Result<T, String>>,
+    ) -> Result<T, SourceError> {
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => answer.map_err(unavailable),
             Ok(Err(_)) => Err(self.setup.unavailable("a read ended without an answer")),
@@ -255,7 +262,7 @@ impl LocalStore for DiskSource {
         Box::pin(self.read(self.setup.limits.slow_timeout, move |tree| page(tree, scan)))
     }
     fn count(&self) -> Local<'_, Result<u64, SourceError>> {
-        Box::pin(self.read(self.setup.limits.slow_timeout, Tree::count))
+        Box::pin(self.answered(self.setup.limits.slow_timeout, self.setup.store.count()))
     }
     fn clear(&self) -> Local<'_, Result<(), SourceError>> {
         Box::pin(async move { self.write(Change::Clear).await.map(drop) })

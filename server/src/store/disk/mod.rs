@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  cores ── Work ───────► read queue ──► readers (store-threads) ──► answers on the reader's thread
+//!    ├───── who counts ► scan queue ──► one thread: a count for all who wait (counting.rs)
 //!    └───── Op + reply ─► write queue ─► committer: takes all that waits, one batch, one sync ──► replies: a wake-up for each core
 //!                                          │ slowed by pressure.rs when flushes or compactions fall behind
 //!                           upkeep: syncs (interval), rotates the memtable, looks whether fjall gave up
@@ -20,6 +21,7 @@
 //! Lock order: a queue's lock is never held while fjall is called.
 pub mod backup;
 mod committer;
+mod counting;
 pub mod damage;
 mod dir;
 mod expiry;
@@ -127,6 +129,8 @@ fn close(tree: &Tree, dir: &Dir) -> Option<String> {
 struct Shared {
     settings: StoreSettings,
     reads: readers::Queue,
+    scans: readers::Queue,
+    counting: counting::Waiting,
     writes: committer::Queue,
     upkeep: upkeep::Signal,
     counts: stats::Counts,
@@ -172,6 +176,8 @@ impl Store {
         let shared = Arc::new(Shared {
             settings,
             reads: readers::Queue::default(),
+            scans: readers::Queue::default(),
+            counting: counting::Waiting::default(),
             writes: committer::Queue::default(),
             upkeep: upkeep::Signal::default(),
             counts: stats::Counts::default(),
@@ -184,6 +190,7 @@ impl Store {
         for at in 0..settings.threads {
             owner.start(&format!("store-read-{at}"), readers::run)?;
         }
+        owner.start("store-scan", readers::run_scans)?;
         owner.start("store-write", committer::run)?;
         owner.start("store-upkeep", upkeep::run)?;
         Ok(Store(Arc::new(owner)))
@@ -233,6 +240,12 @@ impl Store {
     pub fn read(&self, work: impl FnOnce(&Tree) + Send + 'static) {
         self.0.shared.reads.push(Box::new(work));
     }
+    /// Counts the entries, however many ask at once; nobody's reads wait for it. The answer of a thread that died is none.
+    pub fn count(&self) -> oneshot::Receiver<Result<u64, String>> {
+        let (answer, waiting) = (self.0.shared.counting.join(), self.0.shared.counting.clone());
+        self.0.shared.scans.push(Box::new(move |tree| waiting.count(tree)));
+        answer
+    }
     /// Hands a change to the committer, whose answer comes by way of `to` when it is as durable as promised: whether there was an
     /// entry. The answer of a thread that died is none.
     ///
@@ -263,6 +276,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.shared.closing.store(true, Relaxed);
         self.shared.reads.stop();
+        self.shared.scans.stop();
         self.shared.writes.stop();
         // The committer first: what it has taken is synced by the upkeep's last round, so that one is stopped after it.
         let upkeep = self.threads.pop();

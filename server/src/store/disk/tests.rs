@@ -57,6 +57,35 @@ fn compaction_drops_what_has_expired_and_brings_nothing_older_back() {
 }
 
 #[test]
+fn who_counts_shares_it_and_holds_no_reader_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), StoreSettings { threads: 1, ..SETTINGS });
+    let put = |number| write_all(&store, [Change::Put(key(number), Bytes::from_static(b"v"), None)]);
+    put(1);
+    let waiting = counting::Waiting::default();
+    let (first, second) = (waiting.join(), waiting.join());
+    waiting.count(&store.0.shared.tree);
+    put(2);
+    let later = waiting.join();
+    waiting.count(&store.0.shared.tree);
+    for (mut answer, count) in [(first, 1), (second, 1), (later, 2)] {
+        assert_eq!(answer.try_recv(), Ok(Ok(count)));
+    }
+    // A count that takes long.
+    let (go, told) = std::sync::mpsc::channel::<()>();
+    store.0.shared.scans.push(Box::new(move |_| told.recv().expect("told")));
+    let counts: Vec<_> = (0..10).map(|_| store.count()).collect();
+    put(3);
+    let (reply, answer) = std::sync::mpsc::channel();
+    store.read(move |tree| reply.send(tree.get_stored(&key(3))).expect("asked"));
+    assert!(answer.recv_timeout(Duration::from_secs(60)).expect("an answer").expect("read").is_some());
+    go.send(()).expect("it waits");
+    counts.into_iter().for_each(|count| assert_eq!(count.blocking_recv(), Ok(Ok(3))));
+    // Nobody wants to know any more.
+    assert_eq!(store.0.shared.tree.count_while(|| false), Ok(0));
+}
+
+#[test]
 fn a_backup_has_what_is_live_as_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name| dir.path().join(name);

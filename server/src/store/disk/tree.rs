@@ -206,13 +206,22 @@ impl Tree {
     /// # Errors
     /// As [`get`](Tree::get).
     pub fn count(&self) -> Result<u64, String> {
+        self.count_while(|| true)
+    }
+    /// The same as long as somebody wants to know.
+    pub(super) fn count_while(&self, is_wanted: impl Fn() -> bool) -> Result<u64, String> {
+        const STRIDE: u64 = 1024;
         let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
-        let mut count = 0;
+        let (mut seen, mut live) = (0, 0);
         self.walk(all, clock::now(), |walk| {
-            count += u64::from(walk.live.is_some());
+            if seen % STRIDE == 0 && !is_wanted() {
+                return ControlFlow::Break(());
+            }
+            seen += 1;
+            live += u64::from(walk.live.is_some());
             ControlFlow::Continue(())
         })?;
-        Ok(count)
+        Ok(live)
     }
 
     /// Writes (or with `None` deletes) all or nothing; on stable storage when it returns, if `sync`.

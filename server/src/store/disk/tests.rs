@@ -74,11 +74,12 @@ fn who_counts_shares_it_and_holds_no_reader_up() {
     // A count that takes long.
     let (go, told) = std::sync::mpsc::channel::<()>();
     store.0.shared.scans.push(Box::new(move |_| told.recv().expect("told")));
-    let counts: Vec<_> = (0..10).map(|_| store.count()).collect();
-    put(3);
+    let mut counts: Vec<_> = (0..10).map(|_| store.count()).collect();
     let (reply, answer) = std::sync::mpsc::channel();
-    store.read(move |tree| reply.send(tree.get_stored(&key(3))).expect("asked"));
+    store.read(move |tree| reply.send(tree.get_stored(&key(1))).expect("asked"));
     assert!(answer.recv_timeout(Duration::from_secs(60)).expect("an answer").expect("read").is_some());
+    assert!(counts.iter_mut().all(|count| count.try_recv().is_err()), "not by the reader");
+    put(3);
     go.send(()).expect("it waits");
     counts.into_iter().for_each(|count| assert_eq!(count.blocking_recv(), Ok(Ok(3))));
     // Nobody wants to know any more.

@@ -49,22 +49,29 @@ impl Group {
         self.cache.tier().peek(self.cache.key(key), clock::now(), found)
     }
 
-    /// Has the source make changes of keys that are held, all or none, and then the tier. They are on their way when this returns,
-    /// whatever becomes of the future. `actor` makes them (0: it does not matter), for who tracks.
+    /// Has the source make changes of keys that are held, if there are any, all or none, and then the tier. They are on their way when
+    /// this returns, whatever becomes of the future. `actor` makes them (0: it does not matter), for who tracks.
     pub fn commit(
         self: &Rc<Self>,
         held: &Rc<Held>,
         changes: Changes,
         actor: u64,
     ) -> impl Future<Output = Result<(), SourceError>> + 'static {
-        let (group, held) = (self.clone(), held.clone());
-        let task = tokio::task::spawn_local(async move {
-            let applied = group.local()?.apply(changes.clone()).await;
-            group.settle(&changes, &applied, actor);
-            drop(held);
-            applied
+        let (waiting, group, held) = (self.clone(), self.clone(), held.clone());
+        let task = (!changes.is_empty()).then(|| {
+            tokio::task::spawn_local(async move {
+                let applied = group.local()?.apply(changes.clone()).await;
+                group.settle(&changes, &applied, actor);
+                drop(held);
+                applied
+            })
         });
-        self.clone().done(false, task)
+        async move {
+            match task {
+                Some(task) => waiting.done(false, task).await,
+                None => Ok(()),
+            }
+        }
     }
 
     /// Waits for a change that goes on by itself, as long as clients wait.

@@ -30,7 +30,10 @@ impl Drop for Temporary {
 /// Puts what is synced in its place; from then on it is there.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    sync_folder(to)
+}
+fn sync_folder(of: &Path) -> io::Result<()> {
+    let folder = of.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
@@ -41,11 +44,23 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A file of what `write` writes. After an error nothing is left.
 pub(super) fn write_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    rename(&written(path, write)?.0, path)
+}
+/// The same where there is none yet: of several at once one is written, the others end with [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+pub(super) fn write_new_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let new = written(path, write)?;
+    match fs::hard_link(&new.0, path) {
+        // A file system without links: it is looked at least.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !path.exists() => rename(&new.0, path),
+        linked => linked.and_then(|()| sync_folder(path)),
+    }
+}
+fn written(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<Temporary> {
     let new = Temporary::beside(path)?;
     let mut file = File::create(&new.0)?;
     write(&mut file)?;
     file.sync_all()?;
-    rename(&new.0, path)
+    Ok(new)
 }
 
 #[cfg(test)]
@@ -64,9 +79,15 @@ mod tests {
         });
         written.expect("the first is written as well");
         assert_eq!(fs::read(&path).expect("a file"), b"one, whole");
+        let second = write_new_with(&dir.path().join("new"), |file| {
+            write_new_with(&dir.path().join("new"), |file| file.write_all(b"first"))?;
+            file.write_all(b"second")
+        });
+        assert_eq!(second.map_err(|error| error.kind()), Err(io::ErrorKind::AlreadyExists));
+        assert_eq!(fs::read(dir.path().join("new")).expect("a file"), b"first");
         let failed = write_with(&path, |file| file.write_all(b"half").and(Err(io::Error::other("full"))));
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).expect("a file"), b"one, whole");
-        assert_eq!(fs::read_dir(dir.path()).expect("the directory").count(), 1, "nothing is left over");
+        assert_eq!(fs::read_dir(dir.path()).expect("the directory").count(), 2, "nothing is left over");
     }
 }

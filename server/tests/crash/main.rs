@@ -514,3 +514,75 @@ fn a_backup_of_a_running_server_is_of_one_moment() {
     }
     assert!(later < taken, "{later} of {taken} writes came after the backup");
 }
+
+/// A store of 64 MB, so that a backup takes a while.
+fn filled_with_much(dir: &Path) {
+    let server = Server::start(dir, &["--durability=os"], None);
+    let mut http = Http::connect(server.port).unwrap();
+    for key in 0..64 {
+        assert_eq!(http.ask("PUT", &format!("/v1/kv/{key}"), &vec![key; 1_000_000]).unwrap().0, 201);
+    }
+    stop(server);
+}
+fn names(dir: &Path) -> Vec<String> {
+    std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn of_several_backups_of_a_name_at_once_there_is_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_string();
+    filled_with_much(Path::new(&path("store")));
+    let server = Server::start(Path::new(&path("store")), &["--data-dir", &path("data")], None);
+    let ask = || Http::connect(server.admin).unwrap().ask("POST", "/v1/store/backup?name=copy", b"").unwrap();
+    let mut answers: Vec<(u16, Vec<u8>)> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    answers.sort();
+    let statuses: Vec<u16> = answers.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [200, 409, 409, 409], "{}", String::from_utf8_lossy(&answers[3].1));
+    assert_eq!(names(Path::new(&path("data"))), ["copy"]);
+    let (done, text) = larder(&["store", "restore", &path("data/copy"), &path("copy")]);
+    assert!(done && text.starts_with("64 entries, "), "{text}");
+}
+
+#[test]
+fn a_backup_that_the_end_cuts_off_is_not_taken_for_a_whole_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_string();
+    let (store, data) = (path("store"), path("data"));
+    filled_with_much(Path::new(&store));
+    // With the first the process does not even take away what it has begun.
+    for (grace, is_cut) in [("0s", true), ("20ms", true), ("60s", false)] {
+        // It may be whole when the signal comes.
+        let is_seen = (0..20).any(|_| {
+            let _ = std::fs::remove_dir_all(&data);
+            std::fs::create_dir(&data).unwrap();
+            let server = Server::start(Path::new(&store), &["--data-dir", &data, "--grace", grace], None);
+            let mut http = Http::connect(server.admin).unwrap();
+            let asked = std::thread::spawn(move || http.ask("POST", "/v1/store/backup?name=copy", b""));
+            let begun = Instant::now();
+            while names(Path::new(&data)).is_empty() {
+                assert!(begun.elapsed() < PATIENCE);
+            }
+            stop(server);
+            assert!(begun.elapsed() < PATIENCE, "it ends with exit code 0, and within the grace time");
+            let answered = asked.join().unwrap().is_ok_and(|(status, _)| status == 200);
+            let left = names(Path::new(&data));
+            for name in &left {
+                let (done, text) = larder(&["store", "restore", &format!("{data}/{name}"), &path("copy")]);
+                assert!(done == (name == "copy") && (done || text.contains("is not whole")), "{name}: {text}");
+                let _ = std::fs::remove_dir_all(path("copy"));
+            }
+            let is_there = left.iter().any(|name| name == "copy");
+            assert!(is_there || !answered);
+            is_there != is_cut
+        });
+        assert!(is_seen, "{grace}");
+        let (whole, text) = larder(&["store", "verify", &store]);
+        assert!(whole && text.contains("no damage"), "{text}");
+        let (done, text) = larder(&["store", "stats", &store]);
+        assert!(done && text.contains("entries      64\n"), "{text}");
+    }
+}

@@ -4,6 +4,8 @@
 //! - `sh server` is started in the background, waited for until it is ready, and ended by the next one of its kind or at the end;
 //! - `text` is what the block before it prints; `…` stands for any text within a line.
 //!
+//! (Of `docs/cluster.md`, only what is said to Larder, and that is checked and not run.)
+//!
 //! The documented ports are replaced by free ones, and `/var/lib/larder` by a folder of its own. Everything else is as written.
 use crate::{
     common::{PATIENCE, Port, wait_until},
@@ -40,9 +42,27 @@ fn disk_store() {
     run("docs/disk-store.md");
 }
 #[test]
+fn disk_store_commands() {
+    run("docs/disk-store-commands.md");
+}
+#[test]
 fn tables() {
     let folder = tempfile::tempdir().unwrap();
     run_in("docs/tables.md", folder.path());
+}
+/// Its servers are on other machines, or take ports of their own (`tests/cluster` has such): what it says to Larder is checked only.
+#[test]
+fn cluster() {
+    let text = std::fs::read_to_string(root().join("docs/cluster.md")).unwrap();
+    let blocks = blocks(&text);
+    let lines = blocks.iter().filter(|block| block.kind == "sh").flat_map(|block| block.text.lines());
+    let serving: Vec<&str> = lines.filter_map(|line| line.strip_prefix("larder serve")).collect();
+    assert!(serving.len() >= 3, "{serving:?}");
+    for settings in serving {
+        let check = format!("{} config check{settings}", binary().display());
+        let output = Command::new("bash").args(["-c", &check]).output().unwrap();
+        assert!(output.status.success(), "{check}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::Path,
     process::Command,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
 };
 use tempfile::TempDir;
@@ -152,6 +153,54 @@ fn a_pipeline_sees_its_own_writes_in_order() {
     stream.read_exact(&mut got).unwrap();
     writing.join().unwrap();
     assert!(got == expected, "{}", got.escape_ascii());
+}
+
+/// Written faster than flushes and compactions can follow, at each of which fjall would stop all writers.
+#[test]
+fn writers_are_slowed_and_never_stopped() {
+    const WRITERS: u64 = 16;
+    const PIPELINE: u64 = 8;
+    let server = Server::start(&["--store-write-buffer=1MiB", "--durability=os"]);
+    let larder = &server.larder;
+    let metric = |name: &str| larder.metric(&format!("larder_store_{name}{{group=\"default\"}}"));
+    let stop = AtomicBool::new(false);
+    let write = &|writer: u64| {
+        let (mut client, mut written) = (larder.client(), 0);
+        while !stop.load(Relaxed) {
+            for number in written..written + PIPELINE {
+                // Another for each, and all over the keys, so that every table overlaps with every other.
+                let key = (number * WRITERS + writer).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+                client.send(&[&b"SET"[..], &key, &[b'v'; 10_000]]).unwrap();
+            }
+            (0..PIPELINE).for_each(|_| assert_eq!(client.read().unwrap(), Reply::ok()));
+            written += PIPELINE;
+        }
+        written
+    };
+    // How often in a row it was looked without a write since: what makes writers slow on a busy machine makes looking slow as well.
+    let watch = || {
+        let (mut taken, mut idle) = (0.0, 0);
+        wait_until("the writers to be slowed", || {
+            let (runs, sealed, now) = (metric("level0_runs"), metric("sealed_memtables"), metric("writes_total"));
+            assert!(runs < 30.0 && sealed < 4.0, "fjall stops all writers: {runs} runs, {sealed} memtables");
+            // Four times the buffer, and what comes in until somebody looks. Unslowed it grows on and on.
+            let memory = metric("memtable_bytes");
+            assert!(memory < 128e6, "{memory} bytes wait to be flushed");
+            idle = if now == taken { idle + 1 } else { 0 };
+            taken = now;
+            assert!(idle < 200, "nothing was written for {idle} looks");
+            metric("stalls_total") >= 50.0
+        });
+    };
+    let written: u64 = thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        let watched = scope.spawn(watch).join();
+        stop.store(true, Relaxed);
+        watched.unwrap();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    assert!(metric("stalled_seconds_total") > 0.0);
+    assert_eq!(ask(larder, "DBSIZE").int(), written as i64);
 }
 
 /// Chunks of an answer, one by one.

@@ -221,11 +221,7 @@ impl Batch {
                 Call { worker, session: &mut *session, command, args, now: scratch.now, nested: false, reply };
             call.answering(|call| scratch.run(call));
         }
-        let changes = scratch.changes();
-        match changes.is_empty() {
-            true => State::Over(Ok(())),
-            false => State::Storing(Box::pin(self.group.commit(held, changes, session.actor()))),
-        }
+        State::Storing(Box::pin(self.group.commit(held, scratch.changes(), session.actor())))
     }
 
     /// Writes the replies, once [`poll`](Batch::poll) was ready.

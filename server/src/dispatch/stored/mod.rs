@@ -58,10 +58,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
             let held = hold(group, &queue, &[]).await?;
             let mut scratch = Scratch::load(group, wanted(queue.iter())).await?;
             scratch.run(call)?;
-            let changes = scratch.changes();
-            if !changes.is_empty() {
-                group.commit(&held, changes, call.session.actor()).await?;
-            }
+            group.commit(&held, scratch.changes(), call.session.actor()).await?;
         }
     }
     Ok(Flow::Done)
@@ -140,10 +137,7 @@ async fn together(
         });
         close |= matches!(flow, Flow::Close);
     }
-    let changes = scratch.changes();
-    if !changes.is_empty() {
-        group.commit(held, changes, call.session.actor()).await?;
-    }
+    group.commit(held, scratch.changes(), call.session.actor()).await?;
     Ok(close)
 }
 

@@ -199,6 +199,13 @@ impl Crossing {
             }
         });
         self.setup.store.read([work]);
+        self.answered(within, answer).await
+    }
+    pub(super) async fn answered<T>(
+        &self,
+        within: Duration,
+        answer: oneshot::Receiver<Result<T, String>>,
+    ) -> Result<T, SourceError> {
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => answer.map_err(unavailable),
             Ok(Err(_)) => Err(self.setup.unavailable("a read ended without an answer")),

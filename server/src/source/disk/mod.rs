@@ -149,7 +149,8 @@ impl LocalStore for DiskSource {
         Box::pin(self.crossing.read(self.crossing.setup.limits.slow_timeout, move |tree| page(tree, scan)))
     }
     fn count(&self) -> Local<'_, Result<u64, SourceError>> {
-        Box::pin(self.crossing.read(self.crossing.setup.limits.slow_timeout, Tree::count))
+        let setup = &self.crossing.setup;
+        Box::pin(self.crossing.answered(setup.limits.slow_timeout, setup.store.count()))
     }
     fn clear(&self) -> Local<'_, Result<(), SourceError>> {
         Box::pin(self.crossing.write(Change::Clear))
@@ -163,7 +164,7 @@ fn page(tree: &Tree, scan: Scan) -> Result<Page, String> {
     let Scan { start, end, reverse, limit, max_bytes, keys_only } = scan;
     let mut page = Page::default();
     let (mut seen, mut bytes) = (0, 0);
-    tree.walk(Range { start, end, reverse }, clock::now(), |Walk { key, live }| {
+    tree.walk(Range { start, end, reverse }, clock::now(), |Walk { key, live, .. }| {
         seen += 1;
         if let Some((value, expiry)) = live {
             let value = if keys_only { Bytes::new() } else { value };

@@ -7,10 +7,7 @@
 //!  end:    0 (4), number of entries (8), xxh3 of all that (8)
 //! ```
 //! Numbers are little-endian. A file without its end was interrupted; it is written under another name until it is whole.
-use super::{
-    Dir, Range, Tree, Walk,
-    format::{self, Encoder},
-};
+use super::{Dir, Range, Tree, Walk, format};
 use crate::{clock, config::StoreSettings, store::durable};
 use bytes::Bytes;
 use std::{
@@ -43,7 +40,7 @@ impl Tree {
     /// Writes the entries as they are now into a file, which must not exist. There is none if it is told to `stop` meanwhile.
     ///
     /// # Errors
-    /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file does.
+    /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file does, or another was made meanwhile.
     pub fn backup(&self, to: &Path, stop: &AtomicBool) -> io::Result<Copied> {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", to.display()));
         if to.exists() {
@@ -51,25 +48,24 @@ impl Tree {
         }
         let mut copied = Copied::default();
         let mut unreadable = Ok(());
-        let written = durable::write_with(to, |file| {
+        let written = durable::write_new_with(to, |file| {
             let mut out = BufWriter::new(file);
             out.write_all(MAGIC)?;
             out.write_all(&VERSION.to_le_bytes())?;
-            let (mut chunk, mut encoder, mut failed) = (Vec::new(), Encoder::default(), Ok(()));
+            let (mut chunk, mut failed) = (Vec::new(), Ok(()));
             let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
-            unreadable = self.walk(all, clock::now(), |Walk { key, live }| {
+            unreadable = self.walk(all, clock::now(), |Walk { key, stored, live }| {
                 if stop.load(Relaxed) {
                     failed = Err(io::Error::other("the store is closed"));
                     return ControlFlow::Break(());
                 }
-                let Some((value, expiry)) = live else {
+                if live.is_none() {
                     return ControlFlow::Continue(());
-                };
-                let value = encoder.entry(&value, expiry);
+                }
                 chunk.extend_from_slice(&(key.len() as u16).to_le_bytes());
-                chunk.extend_from_slice(&(value.len() as u32).to_le_bytes());
+                chunk.extend_from_slice(&(stored.len() as u32).to_le_bytes());
                 chunk.extend_from_slice(&key);
-                chunk.extend_from_slice(&value);
+                chunk.extend_from_slice(&stored);
                 copied.entries += 1;
                 if chunk.len() >= CHUNK {
                     failed = write_chunk(&mut out, &mut chunk);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  cores ── Work ───────► read queue ──► readers (store-threads) ──► answers on the reader's thread
+//!    ├───── who counts ► scan queue ──► one thread: a count for all who wait (counting.rs)
 //!    └─ Change + reply ─► write queue ─► committer: takes all that waits, one batch, one sync ──► replies: a wake-up for each core
 //!                                          │ slowed by pressure.rs when flushes or compactions fall behind
 //!                           upkeep: syncs (interval), rotates the memtable, looks whether fjall gave up
@@ -20,6 +21,7 @@
 //! Lock order: a queue's lock is never held while fjall is called.
 pub mod backup;
 mod committer;
+mod counting;
 pub mod damage;
 mod dir;
 mod expiry;
@@ -65,7 +67,8 @@ pub struct Store(Arc<Owner>);
 struct Owner {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    backups: Mutex<Vec<JoinHandle<()>>>,
+    /// Which file they write.
+    backups: Mutex<Vec<(PathBuf, JoinHandle<()>)>>,
 }
 
 /// A store opened for the command line: without threads, and nobody writes.
@@ -127,6 +130,8 @@ fn close(tree: &Tree, dir: &Dir) -> Option<String> {
 struct Shared {
     settings: StoreSettings,
     reads: readers::Queue,
+    scans: readers::Queue,
+    counting: counting::Waiting,
     writes: committer::Queue,
     upkeep: upkeep::Signal,
     counts: stats::Counts,
@@ -172,6 +177,8 @@ impl Store {
         let shared = Arc::new(Shared {
             settings,
             reads: readers::Queue::default(),
+            scans: readers::Queue::default(),
+            counting: counting::Waiting::default(),
             writes: committer::Queue::default(),
             upkeep: upkeep::Signal::default(),
             counts: stats::Counts::default(),
@@ -184,6 +191,7 @@ impl Store {
         for at in 0..settings.threads {
             owner.start(&format!("store-read-{at}"), readers::run)?;
         }
+        owner.start("store-scan", readers::run_scans)?;
         owner.start("store-write", committer::run)?;
         owner.start("store-upkeep", upkeep::run)?;
         Ok(Store(Arc::new(owner)))
@@ -204,11 +212,18 @@ impl Store {
     /// If the store is closed meanwhile it ends without one.
     ///
     /// # Errors
-    /// The system has no thread; then those of [`Tree::backup`].
+    /// The system has no thread, or the file is being written ([`AlreadyExists`](io::ErrorKind::AlreadyExists)); then those of [`Tree::backup`].
     pub fn backup(&self, dir: PathBuf, name: &str) -> io::Result<oneshot::Receiver<io::Result<backup::Copied>>> {
         let (reply, answer) = oneshot::channel();
         let (shared, to) = (self.0.shared.clone(), dir.join(name));
+        let mut backups = self.0.backups.lock();
+        backups.retain(|(_, backup)| !backup.is_finished());
+        if backups.iter().any(|(other, _)| *other == to) {
+            let text = format!("{}: is being written", to.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
         let thread = std::thread::Builder::new().name("store-backup".to_string());
+        let file = to.clone();
         let started = thread.spawn(move || {
             let made = match std::fs::create_dir(&dir) {
                 Err(error) if !dir.is_dir() => {
@@ -219,14 +234,19 @@ impl Store {
             // Nobody may be waiting any more; the file is there all the same.
             let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing)));
         });
-        let mut backups = self.0.backups.lock();
-        backups.retain(|backup| !backup.is_finished());
-        backups.push(started?);
+        backups.push((file, started?));
         Ok(answer)
     }
     /// Has readers' threads run these.
     pub fn read(&self, work: impl IntoIterator<Item = Work>) {
         self.0.shared.reads.push(work);
+    }
+    /// Counts the entries, however many ask at once; nobody's reads wait for it. The answer of a thread that died is none.
+    pub fn count(&self) -> oneshot::Receiver<Result<u64, String>> {
+        let (answer, waiting) = (self.0.shared.counting.join(), self.0.shared.counting.clone());
+        let work: Work = Box::new(move |tree| waiting.count(tree));
+        self.0.shared.scans.push([work]);
+        answer
     }
     /// Hands changes to the committer, in their order. The answers come by way of `to` when they are as durable as promised; at once, if it does not take
     /// a change ([`WriteError::Refused`]: poisoned, or too much waits already). The answer of a thread that died is none.
@@ -254,13 +274,14 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.shared.closing.store(true, Relaxed);
         self.shared.reads.stop();
+        self.shared.scans.stop();
         self.shared.writes.stop();
         // The committer first: what it has taken is synced by the upkeep's last round, so that one is stopped after it.
         let upkeep = self.threads.pop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        for backup in self.backups.get_mut().drain(..) {
+        for (_, backup) in self.backups.get_mut().drain(..) {
             let _ = backup.join();
         }
         self.shared.upkeep.stop();

@@ -47,7 +47,14 @@ impl Queue {
 }
 
 pub(super) fn run(shared: &Shared) {
-    while let Some(work) = shared.reads.pop() {
+    work_off(&shared.reads, shared);
+}
+/// For what reads all entries.
+pub(super) fn run_scans(shared: &Shared) {
+    work_off(&shared.scans, shared);
+}
+fn work_off(queue: &Queue, shared: &Shared) {
+    while let Some(work) = queue.pop() {
         // Work that panics (in fjall, on damaged files) has not answered; its drop tells whoever waits. The thread goes on.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&shared.tree)));
         if done.is_err() {

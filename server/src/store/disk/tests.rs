@@ -1,6 +1,6 @@
 //! The store by itself: what the source suite and the crash tests do not see.
 use super::*;
-use crate::config::Durability;
+use crate::{clock, config::Durability};
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::{io::Write as _, time::Duration};
@@ -71,6 +71,59 @@ fn compaction_drops_what_has_expired_and_brings_nothing_older_back() {
 }
 
 #[test]
+fn who_counts_shares_it_and_holds_no_reader_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), StoreSettings { threads: 1, ..SETTINGS });
+    let put_one = |number| write_all(&store, [put(number, "v", None)]);
+    put_one(1);
+    let waiting = counting::Waiting::default();
+    let (first, second) = (waiting.join(), waiting.join());
+    waiting.count(&store.0.shared.tree);
+    put_one(2);
+    let later = waiting.join();
+    waiting.count(&store.0.shared.tree);
+    for (mut answer, count) in [(first, 1), (second, 1), (later, 2)] {
+        assert_eq!(answer.try_recv(), Ok(Ok(count)));
+    }
+    // A count that takes long.
+    let (go, told) = std::sync::mpsc::channel::<()>();
+    let held: Work = Box::new(move |_| told.recv().expect("told"));
+    store.0.shared.scans.push([held]);
+    let mut counts: Vec<_> = (0..10).map(|_| store.count()).collect();
+    let (reply, answer) = std::sync::mpsc::channel();
+    let look: Work = Box::new(move |tree| reply.send(tree.get_stored(&key(1))).expect("asked"));
+    store.read([look]);
+    assert!(answer.recv_timeout(Duration::from_secs(60)).expect("an answer").expect("read").is_some());
+    assert!(counts.iter_mut().all(|count| count.try_recv().is_err()), "not by the reader");
+    put_one(3);
+    go.send(()).expect("it waits");
+    counts.into_iter().for_each(|count| assert_eq!(count.blocking_recv(), Ok(Ok(3))));
+    // Nobody wants to know any more.
+    assert_eq!(store.0.shared.tree.count_while(|| false), Ok(0));
+}
+
+#[test]
+fn a_backup_has_what_is_live_as_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name| dir.path().join(name);
+    let store = open(&path("store"), SETTINGS);
+    let lifetimes = [None, Some(clock::now() + 1_000_000), Some(1)];
+    write_all(&store, (0..).zip(lifetimes).map(|(number, at)| put(number, "v", at)));
+    drop(store);
+    let stored = |dir: &Path| {
+        let store = Offline::open(dir, SETTINGS).expect("a store");
+        [0, 1, 2].map(|number| store.tree().get_stored(&key(number)).expect("read"))
+    };
+    let before = stored(&path("store"));
+    let store = Offline::open(&path("store"), SETTINGS).expect("a store");
+    store.tree().backup(&path("copy"), &AtomicBool::new(false)).expect("copied");
+    backup::restore(&path("copy"), &path("restored"), &SETTINGS).expect("restored");
+    let [plain, expiring, expired] = before;
+    assert!(plain.is_some() && expiring.is_some() && expired.is_some());
+    assert_eq!(stored(&path("restored")), [plain, expiring, None]);
+}
+
+#[test]
 fn a_backup_ends_when_the_store_is_closed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (path, copies) = (dir.path().join("store"), dir.path().join("copies"));
@@ -82,6 +135,8 @@ fn a_backup_ends_when_the_store_is_closed() {
     while copies.read_dir().expect("the directory").count() == 0 {
         std::thread::yield_now();
     }
+    let second = store.backup(copies.clone(), "copy").expect_err("not another");
+    assert!(second.kind() == io::ErrorKind::AlreadyExists && second.to_string().ends_with("copy: is being written"));
     drop(store);
     let ended = answer.try_recv().expect("it has ended");
     assert!(ended.as_ref().is_err_and(|error| error.to_string().ends_with("copy: the store is closed")), "{ended:?}");
@@ -110,6 +165,46 @@ fn a_clear_that_was_interrupted_has_not_happened() {
     write_all(&store, [Change::Clear, put(3, "v", None)]);
     drop(store);
     assert_eq!(Offline::open(dir.path(), SETTINGS).expect("a store").tree().count(), Ok(1));
+}
+
+/// fjall would drop such a keyspace without a word, and with another beside it the store would be opened.
+#[test]
+fn what_a_keyspace_lacks_is_missed_though_there_is_another() {
+    let (scratch, dir) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let keyspaces = database(dir.path()).join("keyspaces");
+    let refused_without = |part: &str| {
+        let (lost, away) = (keyspaces.join(part), scratch.path().join("away"));
+        std::fs::rename(&lost, &away).expect("taken away");
+        let missing = format!("{}/current: is missing", lost.display().to_string().trim_end_matches("/current"));
+        let error = Offline::open(dir.path(), SETTINGS).err();
+        assert!(error.as_ref().is_some_and(|error| error.contains(&missing)), "{part}: {error:?}");
+        let problems = damage::verify(dir.path()).expect("a store").problems;
+        assert!(problems.iter().any(|problem| problem.contains(&missing)), "{part}: {problems:?}");
+        std::fs::rename(&away, &lost).expect("put back");
+    };
+    let store = open(dir.path(), SETTINGS);
+    write_all(&store, [put(1, "v", None)]);
+    drop(store);
+    // A clear that died between the two.
+    Offline::open(dir.path(), SETTINGS).expect("a store").tree().begin_clear(1).expect("the next keyspace");
+    ["1", "1/current", "2", "2/current"].into_iter().for_each(refused_without);
+
+    let old = scratch.path().join("old");
+    let copied = std::process::Command::new("cp").arg("-r").args([&keyspaces.join("1"), &old]).status();
+    assert!(copied.expect("cp").success());
+    let store = open(dir.path(), SETTINGS);
+    write_all(&store, [Change::Clear, put(2, "v", None)]);
+    drop(store);
+    let left = std::fs::read_dir(&keyspaces).expect("keyspaces").map(|entry| entry.expect("an entry").file_name());
+    let new = left.max().expect("a keyspace").into_string().expect("a number");
+    // A clear that died before it had deleted the files of the old one, or when it had begun to.
+    std::fs::rename(&old, keyspaces.join("1")).expect("put back");
+    refused_without(&format!("{new}/current"));
+    std::fs::remove_file(keyspaces.join("1/current")).expect("removed");
+    refused_without(&format!("{new}/current"));
+    assert!(damage::verify(dir.path()).expect("a store").problems.is_empty());
+    assert_eq!(Offline::open(dir.path(), SETTINGS).expect("a store").tree().count(), Ok(1));
+    assert!(!keyspaces.join("1").exists());
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub struct Range {
 pub struct Walk {
     /// The key.
     pub key: Bytes,
+    /// As it is stored.
+    pub(super) stored: Bytes,
     /// Value and expiry; `None`: it has expired.
     pub live: Option<(Bytes, Option<Millis>)>,
 }
@@ -190,9 +192,9 @@ impl Tree {
         let mut found = self.db.snapshot().range::<Bytes, _>(&self.keyspace(), (range.start, range.end));
         let mut next = || if range.reverse { found.next_back() } else { found.next() };
         while let Some((key, stored)) = next().map(Guard::into_inner).transpose().map_err(|error| self.error(&error))? {
-            let key = Bytes::from(key);
-            let live = self.live(&key, Some(stored.into()), now)?;
-            if visit(Walk { key, live }).is_break() {
+            let (key, stored) = (Bytes::from(key), Bytes::from(stored));
+            let live = self.live(&key, Some(stored.clone()), now)?;
+            if visit(Walk { key, stored, live }).is_break() {
                 break;
             }
         }
@@ -204,13 +206,22 @@ impl Tree {
     /// # Errors
     /// As [`get`](Tree::get).
     pub fn count(&self) -> Result<u64, String> {
+        self.count_while(|| true)
+    }
+    /// The same as long as somebody wants to know.
+    pub(super) fn count_while(&self, is_wanted: impl Fn() -> bool) -> Result<u64, String> {
+        const STRIDE: u64 = 1024;
         let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
-        let mut count = 0;
+        let (mut seen, mut live) = (0, 0);
         self.walk(all, clock::now(), |walk| {
-            count += u64::from(walk.live.is_some());
+            if seen % STRIDE == 0 && !is_wanted() {
+                return ControlFlow::Break(());
+            }
+            seen += 1;
+            live += u64::from(walk.live.is_some());
             ControlFlow::Continue(())
         })?;
-        Ok(count)
+        Ok(live)
     }
 
     /// Writes (or with `None` deletes) all or nothing; on stable storage when it returns, if `sync`.

@@ -1,7 +1,7 @@
 //! `larder-bench store`: Larder's disk store beside fjall in process, on the same operations.
 use crate::{
     load::{
-        self, Client, Plan, Stop,
+        self, Client, Interrupt, Plan, Stop,
         keys::{Distribution, KeySpace, Names},
         ops::{Mix, Verb},
         target::Target,
@@ -157,6 +157,7 @@ fn through_larder(args: &Args, dir: &Path, out: &mut dyn Write) -> anyhow::Resul
             stop: Stop::After(args.duration),
             warm_up: Duration::ZERO,
             slice: run::slice(args.duration),
+            interrupt: Interrupt::default(),
             client,
         })
     };

@@ -3,7 +3,7 @@ use serde_json::Value;
 use std::{
     io::{Read, Write},
     net::TcpListener,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 fn larder_bench(arguments: &[&str]) -> Output {
@@ -161,4 +161,33 @@ fn rivals_are_compared_on_a_page_that_can_be_made_again() {
     std::fs::remove_file(&page).expect("it was there");
     assert!(larder_bench(&["rivals", "--render", "--out", out]).status.success());
     assert_eq!(read(), first);
+}
+
+/// Ctrl-C as timeout(1) sends it, twice: the result of what was measured comes all the same.
+#[test]
+fn an_interrupted_run_prints_its_result() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    let arguments = ["run", "--url", &url, "--op", "set", "--rate", "1000", "--duration", "1h", "--json"];
+    let program = Command::new(env!("CARGO_BIN_EXE_larder-bench")).args(arguments).stdout(Stdio::piped()).spawn();
+    let program = program.expect("the program starts");
+    let (mut stream, _) = listener.accept().expect("it connects");
+    let mut input = [0; 65536];
+    for request in 0.. {
+        let count = stream.read(&mut input).expect("requests");
+        if count == 0 {
+            break;
+        }
+        let replies = input[..count].iter().filter(|&&byte| byte == b'*').count();
+        stream.write_all(&b"+OK\r\n".repeat(replies)).expect("it listens");
+        if request == 20 {
+            for signal in ["-INT", "-TERM"] {
+                Command::new("kill").args([signal, &program.id().to_string()]).status().expect("kill(1)");
+            }
+        }
+    }
+    let rows = rows(&program.wait_with_output().expect("it ends"));
+    let row = rows.last().expect("a result");
+    assert_eq!((&row["interrupted"], &row["errors"]["closed"]), (&true.into(), &0.into()), "{row}");
+    assert!(row["requests"].as_u64() > Some(15) && row["duration_s"].as_f64() < Some(60.0), "{row}");
 }

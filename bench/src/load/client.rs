@@ -1,6 +1,24 @@
 //! The options of the generator itself, whatever it plays.
 use super::wire::Statuses;
+use anyhow::ensure;
 use std::time::Duration;
+
+/// The longest duration that an option takes: sums of several stay within what nanoseconds in 64 bits hold.
+pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Reads a duration.
+pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
+    let duration = humantime::parse_duration(text)?;
+    ensure!(duration <= LONGEST, "{text:?} is more than a year");
+    Ok(duration)
+}
+
+/// Reads a rate. The schedule has whole nanoseconds.
+pub(crate) fn rate(text: &str) -> anyhow::Result<f64> {
+    let rate: f64 = text.parse()?;
+    ensure!((1e-6..=1e9).contains(&rate), "{text} is not from 0.000001 to 1000000000 requests a second");
+    Ok(rate)
+}
 
 /// How the generator itself works.
 #[derive(Debug, Clone, clap::Args)]
@@ -15,7 +33,7 @@ pub(crate) struct Client {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) pipeline: usize,
     /// How long a reply, or connecting, may take
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) timeout: Duration,
     /// HTTP: a header for each request; may be repeated
     #[arg(long, value_name = "NAME: VALUE")]

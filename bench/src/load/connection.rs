@@ -46,6 +46,8 @@ pub(super) struct Shared {
     /// Requests in flight, and connections that are up, over all.
     pub(super) in_flight: usize,
     pub(super) up: usize,
+    /// Why a connection could not be made, the last time that the system said so.
+    pub(super) refused: Option<std::io::Error>,
     /// The schedule has begun; before, connections are made and nothing is sent.
     pub(super) started: bool,
 }
@@ -157,13 +159,14 @@ impl Connection {
                 self.state = State::Connecting;
                 self.blocked = true;
             }
-            Err(_) => self.failed(shared),
+            Err(error) => self.failed(Some(error), shared),
         }
     }
 
-    fn failed(&mut self, shared: &mut Shared) {
+    fn failed(&mut self, why: Option<std::io::Error>, shared: &mut Shared) {
         let now = shared.clock.now();
         shared.recorder.error(ErrorKind::Connect, now);
+        shared.refused = why.or(shared.refused.take());
         let backoff = (self.backoff * 2).clamp(BACKOFF.0, BACKOFF.1);
         *self = Connection { backoff, state: State::Down { retry: now + backoff }, ..Connection::new(self.token) };
     }
@@ -173,7 +176,7 @@ impl Connection {
         let timeout = shared.timeout.as_nanos() as u64;
         match self.state {
             State::Down { retry } if retry <= now => self.connect(shared),
-            State::Connecting | State::Greeting(_) if now > self.since + timeout => self.failed(shared),
+            State::Connecting | State::Greeting(_) if now > self.since + timeout => self.failed(None, shared),
             State::Up => {
                 let written = |flight: &InFlight| if flight.written == 0 { self.offered } else { flight.written };
                 if self.flight.front().is_some_and(|front| now > written(front) + timeout) {
@@ -189,7 +192,7 @@ impl Connection {
         if self.state == State::Connecting {
             let connected = self.stream.as_ref().map(TcpStream::take_error);
             if !matches!(connected, Some(Ok(None))) {
-                return self.failed(shared);
+                return self.failed(connected.and_then(Result::ok).flatten(), shared);
             }
             let (greeting, replies) = shared.generator.wire().greeting(&shared.target);
             self.output.extend_from_slice(&greeting);
@@ -197,7 +200,7 @@ impl Connection {
             self.blocked = false;
             let quiet = self.stream.as_ref().map(|stream| shared.poll.modify(stream, self.token, false));
             if !matches!(quiet, Some(Ok(()))) {
-                return self.failed(shared);
+                return self.failed(None, shared);
             }
             self.greeted(shared);
             return self.flush(shared);
@@ -211,7 +214,7 @@ impl Connection {
         {
             match self.state {
                 State::Up => self.lose(error, ErrorKind::Closed, shared),
-                _ => self.failed(shared),
+                _ => self.failed(None, shared),
             }
         }
     }

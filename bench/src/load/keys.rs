@@ -129,6 +129,25 @@ impl Names {
         }
     }
 
+    /// memcached ends a key at a blank, so that such a request would be taken for several.
+    pub(crate) fn check_for_memcache(&self) -> anyhow::Result<()> {
+        let check = |key: &[u8]| {
+            let shown = key.escape_ascii();
+            ensure!(key.len() <= 250, "memcached takes keys of up to 250 bytes, not {shown}");
+            ensure!(
+                !key.iter().any(|byte| *byte <= b' ' || *byte == 127),
+                "memcached takes no blank in a key: {shown}"
+            );
+            Ok(())
+        };
+        if let Names::Listed(keys) = self {
+            return keys.iter().try_for_each(|key| check(key));
+        }
+        let mut longest = Vec::new();
+        self.write(u64::MAX, &mut longest);
+        check(&longest)
+    }
+
     /// Appends the key of this number.
     pub(crate) fn write(&self, number: u64, out: &mut Vec<u8>) {
         match self {

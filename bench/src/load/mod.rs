@@ -15,6 +15,7 @@
 mod client;
 mod connection;
 mod generator;
+mod interrupt;
 pub(crate) mod keys;
 pub(crate) mod measure;
 pub(crate) mod ops;
@@ -29,13 +30,15 @@ pub(crate) mod wire;
 mod worker;
 mod zipf;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, duration, rate};
+pub(crate) use interrupt::Interrupt;
 
 use crate::{
     machine,
     trace::{Kind, Trace},
 };
 use anyhow::{Context, bail, ensure};
+use client::LONGEST;
 use connection::{Clock, Connection, Shared};
 use generator::{Generator, Op};
 use keys::{Draw, KeySpace};
@@ -84,6 +87,8 @@ pub(crate) struct Plan {
     pub(crate) played: Option<Played>,
     /// Length of a slice of the results.
     pub(crate) slice: Duration,
+    /// Ends it early.
+    pub(crate) interrupt: Interrupt,
     /// Connections, threads and so on.
     pub(crate) client: Client,
 }
@@ -129,7 +134,15 @@ impl Plan {
         ensure!(threads <= connections, "--threads {threads} is more than --connections {connections}");
         ensure!(self.keys.count > 0, "--keys is 0");
         if let Some(rate) = self.rate {
-            ensure!(rate > 0.0 && rate.is_finite(), "--rate {rate} is not above 0");
+            // Before a Duration is made of it, which would panic.
+            let seconds = match self.stop {
+                Stop::Requests(count) => count as f64 / rate,
+                Stop::After(duration) => duration.as_secs_f64(),
+            };
+            ensure!(
+                seconds <= LONGEST.as_secs_f64(),
+                "--requests at --rate {rate} take {seconds:.0} s, more than a year"
+            );
         }
         Ok(())
     }
@@ -207,10 +220,12 @@ impl Plan {
                 input: vec![0; 64 * 1024].into(),
                 in_flight: 0,
                 up: 0,
+                refused: None,
                 started: false,
             },
             warm_up,
             until: self.until(),
+            interrupt: self.interrupt.clone(),
             spin: self.client.spin,
         })
     }

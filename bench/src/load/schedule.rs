@@ -143,6 +143,15 @@ impl Schedule {
         }
     }
 
+    /// Ends it now: what is not due yet will not be.
+    pub(crate) fn cut(&mut self, now: u64) {
+        match &mut self.pace {
+            Pace::Closed { until, .. } => *until = now.min(*until),
+            Pace::Open { count, .. } => *count = self.noticed,
+            Pace::Replay(replay) => (replay.next, replay.rest) = (None, Box::new(std::iter::empty())),
+        }
+    }
+
     /// Has the last request's time come (or gone)?
     pub(crate) fn over(&self, now: u64) -> bool {
         match self.pace {
@@ -216,6 +225,26 @@ mod tests {
         assert!(schedule.over(7) && !schedule.ended(7));
         assert_eq!(schedule.take(100).map(|due| due.intended), Some(7));
         assert!(schedule.ended(7));
+    }
+
+    #[test]
+    fn a_schedule_that_is_cut_keeps_what_was_due() {
+        let mut open = Schedule::open(10.0, Duration::from_secs(10), 0, 1);
+        open.notice(350_000_000, |_| {});
+        open.cut(350_000_000);
+        assert!(open.over(350_000_000) && !open.ended(350_000_000));
+        assert_eq!(std::iter::from_fn(|| open.take(400_000_000)).count(), 4);
+        assert!(open.ended(400_000_000));
+        let mut closed = Schedule::new(Pace::Closed { until: u64::MAX, requests: 9, warm_up: 0 });
+        closed.cut(5);
+        assert!(closed.over(5) && closed.ended(5) && closed.take(5).is_none());
+        let op = Op { verb: 0, key: 1, size: None };
+        let trace = [(5, op), (7, op), (9, op)];
+        let mut replay = Schedule::new(Pace::Replay(Replay::new(Box::new(trace.into_iter()))));
+        replay.notice(6, |_| {});
+        replay.cut(6);
+        assert_eq!(replay.take(6).map(|due| due.intended), Some(5));
+        assert!(replay.over(6) && replay.ended(6));
     }
 
     /// Latency from the intended start shows a stall as arithmetic says, whatever the number of connections: played with a fake clock.

@@ -48,6 +48,7 @@ fn plan(url: &str, op: &str) -> Plan {
         warm_up: Duration::ZERO,
         played: None,
         slice: Duration::from_millis(100),
+        interrupt: Interrupt::default(),
         client: Client {
             threads: 1,
             connections: 1,
@@ -200,6 +201,41 @@ fn nobody_there_is_an_error_of_the_run() {
     drop(listener);
     let error = run(&impatient(100, plan(&url, "get")), &mut |_| {}).expect_err("refused");
     assert!(error.to_string().contains("0 of 1 connections"), "{error}");
+    assert!(error.to_string().contains("refused"), "it says why: {error}");
+}
+
+/// A server that is answering until it is gone: its address.
+fn dying(replies: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("connects");
+        drop(listener);
+        for _ in 0..replies {
+            let _ = stream.read(&mut [0; 100]);
+            let _ = stream.write_all(b"+OK\r\n");
+        }
+    });
+    url
+}
+
+#[test]
+fn a_run_by_count_ends_when_the_server_is_gone() {
+    let outcome = load(&impatient(100, Plan { stop: Stop::Requests(u64::MAX), ..plan(&dying(20), "set") }));
+    assert_eq!(outcome.total.counts.requests, 20);
+    assert!(errors(&outcome, ErrorKind::Connect) > 0);
+}
+
+#[test]
+fn an_interrupt_ends_a_run_and_keeps_its_result() {
+    for rate in [None, Some(1000.0)] {
+        let (url, stop) = (server(|stream| answer(stream, b"+OK\r\n", |_| {})), Stop::After(Duration::from_secs(3600)));
+        let plan = Plan { rate, stop, ..plan(&url, "set") };
+        let outcome = run(&plan, &mut |_| plan.interrupt.set()).expect("a result");
+        assert!(outcome.total.counts.requests > 50, "{:?}", outcome.total.counts);
+        assert_eq!(outcome.total.counts.all_errors(), 0);
+        assert!(outcome.duration < Duration::from_secs(5), "{:?}", outcome.duration);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //!                                                             └── take the replies <───┘
 //! ```
 use super::{
+    Interrupt,
     connection::{Clock, Connection, Shared},
     measure::{ErrorKind, Own, ThreadEnd},
 };
@@ -22,6 +23,7 @@ pub(super) struct Worker {
     /// Ends of the warm-up and of the schedule, ns since the start; the second is absent if the schedule ends by count.
     pub(super) warm_up: u64,
     pub(super) until: Option<u64>,
+    pub(super) interrupt: Interrupt,
     /// Poll instead of sleeping.
     pub(super) spin: bool,
 }
@@ -29,18 +31,20 @@ pub(super) struct Worker {
 impl Worker {
     /// Makes all connections.
     pub(super) fn establish(&mut self) -> anyhow::Result<()> {
-        let Worker { connections, shared, .. } = self;
+        let Worker { connections, shared, interrupt, .. } = self;
         connections.iter_mut().for_each(|connection| connection.connect(shared));
         let deadline = Instant::now() + shared.timeout;
         while !connections.iter().all(Connection::is_up) {
+            ensure!(!interrupt.is_set(), "interrupted before all connections were made");
             ensure!(
                 Instant::now() < deadline,
-                "cannot connect to {}: {} of {} connections are up after {:?}{}",
+                "cannot connect to {}: {} of {} connections are up after {:?}{}{}",
                 shared.target,
                 shared.up,
                 connections.len(),
                 shared.timeout,
-                shared.recorder.bad.map_or(String::new(), |why| format!("; it sent {why}"))
+                shared.recorder.bad.map_or(String::new(), |why| format!("; it sent {why}")),
+                shared.refused.as_ref().map_or(String::new(), |why| format!(": {why}"))
             );
             for event in 0..shared.poll.wait(TICK)? {
                 let (token, writable) = shared.poll.event(event);
@@ -57,11 +61,14 @@ impl Worker {
         std::thread::sleep(start.saturating_duration_since(Instant::now()));
         self.shared.clock = Clock(start);
         self.shared.started = true;
-        let Worker { connections, shared, warm_up, until, spin } = &mut self;
+        let Worker { connections, shared, warm_up, until, interrupt, spin } = &mut self;
         let mut own = Own::new(*spin);
         let mut usage = Usage::new(*warm_up);
         let (mut cursor, mut dirty, mut tick) = (0, Vec::new(), 0);
         let mut over = None;
+        // When the last connection was seen; without one a closed loop by count would not end.
+        let mut alive = 0;
+        let timeout = shared.timeout.as_nanos() as u64;
         loop {
             let now = shared.clock.now();
             shared.recorder.roll(now);
@@ -87,21 +94,32 @@ impl Worker {
                 connections.iter_mut().for_each(|connection| connection.tick(now, shared));
                 usage.begin(now)?;
                 tick = now + TICK;
+                if shared.up > 0 {
+                    alive = now;
+                }
+                let lost = until.is_none() && shared.schedule.next().is_none() && now > alive + timeout;
+                if lost && over.is_none() {
+                    eprintln!("larder-bench: {} is gone: not all requests could be sent", shared.target);
+                }
+                if over.is_none() && (lost || interrupt.is_set()) {
+                    shared.schedule.cut(now);
+                    *until = Some(until.map_or(now, |until| until.min(now)));
+                }
             }
             if shared.schedule.over(now) {
                 let over = *over.get_or_insert(now);
                 usage.end(now, &mut own)?;
                 let idle = shared.in_flight == 0 && shared.schedule.ended(now);
-                if idle || now > over + shared.timeout.as_nanos() as u64 {
+                if idle || now > over + timeout {
                     break;
                 }
             }
-            let timeout = match (*spin, shared.schedule.next()) {
+            let wait = match (*spin, shared.schedule.next()) {
                 (true, _) => 0,
                 // What is due already waits for a connection, which an event will tell of.
                 (_, next) => next.unwrap_or(u64::MAX).min(tick).saturating_sub(shared.clock.now()),
             };
-            for event in 0..shared.poll.wait(timeout)? {
+            for event in 0..shared.poll.wait(wait)? {
                 let (token, writable) = shared.poll.event(event);
                 connections[token].event(writable, shared);
                 // Written when all replies are read: a server that is woken once for several requests, and answers them in a row, costs both

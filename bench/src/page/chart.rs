@@ -54,9 +54,10 @@ impl Axis {
         Axis { low: 0.0, high: f64::from(count) * step, log: false, ticks, label }
     }
 
-    /// From the decade below `low` to the one above `high`; narrow ranges keep their ends.
+    /// From the decade below `low` to the one above `high`; narrow ranges keep their ends. Nothing to show has an infinite `low`.
     pub(crate) fn log(low: f64, high: f64, label: &'static str) -> Axis {
-        let (low, high) = (low.max(1e-6), high.max(low.max(1e-6) * 2.0));
+        let low = if low.is_finite() { low.max(1e-6) } else { 1.0 };
+        let high = high.max(low * 2.0);
         let units: &[f64] = if high / low > 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let all = (-7..12).flat_map(|decade| units.iter().map(move |unit| unit * 10f64.powi(decade)));
         let all: Vec<f64> = all.collect();

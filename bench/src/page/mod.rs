@@ -46,7 +46,7 @@ const STYLE: &str = "
 body { margin: 0 auto; max-width: 1080px; padding: 24px; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 24px; } h2 { font-size: 18px; margin: 32px 0 4px; } p { margin: 4px 0 12px; color: var(--faint); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th, td { padding: 4px 8px; text-align: right; border-bottom: 1px solid var(--grid); } th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 170px; }
+th, td { padding: 4px 6px; text-align: right; border-bottom: 1px solid var(--grid); } th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 170px; }
 .swatch { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 6px; } .bad { color: var(--bad); font-weight: 600; }
 .legend span { margin-right: 18px; white-space: nowrap; }
 ";
@@ -211,6 +211,5 @@ fn heat(run: &Summary) -> String {
     }
     let low = cells.iter().map(|cell| cell.y.0).fold(f64::INFINITY, f64::min);
     let high = cells.iter().map(|cell| cell.y.1).fold(0.0, f64::max);
-    let low = if low.is_finite() { low } else { 1.0 };
     chart::heat("Latency over time", &seconds(run.duration_s), &Axis::log(low, high, "ms"), &cells)
 }

@@ -1,6 +1,9 @@
 //! `larder-bench record`: takes the operations of a running Larder into a trace.
 use crate::{
-    load::target::{Protocol, Target},
+    load::{
+        Interrupt, duration,
+        target::{Protocol, Target},
+    },
     trace::{Kind, Operation, Writer},
     wire::Http,
 };
@@ -31,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     sample: f64,
     /// How long
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     duration: Duration,
 }
 
@@ -57,13 +60,17 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     // What another recorder may have left behind is none of ours.
     fetch()?;
-    let end = Instant::now() + args.duration;
-    while let Some(left) = end.checked_duration_since(Instant::now()) {
+    let (end, interrupt) = (Instant::now() + args.duration, Interrupt::watch()?);
+    let mut fetched = Ok(());
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|_| fetched.is_ok() && !interrupt.is_set())
+    {
         thread::sleep(PERIOD.min(left));
-        recording.add(&fetch()?)?;
+        fetched = fetch().and_then(|operations| recording.add(&operations));
     }
+    // What was recorded stays, also if Larder went away.
     let result = recording.finish()?;
-    crate::report::line(out, &result)
+    crate::report::line(out, &result)?;
+    fetched.context("the recording ended early")
 }
 
 /// A trace in the making.

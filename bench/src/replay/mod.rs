@@ -1,7 +1,7 @@
 //! `larder-bench replay`: plays recorded operations on schedule, against one server or two.
 use crate::{
     load::{
-        Client, Plan, Played, Stop,
+        Client, Interrupt, Plan, Played, Stop,
         keys::{Distribution, KeySpace, Names},
         target::Target,
         values::Sizes,
@@ -28,9 +28,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     against: Option<String>,
     /// How many times as fast as recorded
-    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    #[arg(long, value_name = "N", default_value_t = 1.0, allow_negative_numbers = true)]
     speed: f64,
-    /// How a key reads: text with {n}, {n:012} or {uuid}
+    /// How a key reads: text with n in braces as in the default, {n:012} or {uuid}
     #[arg(long, value_name = "PATTERN", default_value = "key:{n}")]
     key: String,
     /// Write every key of the trace once before, with values of this length
@@ -45,15 +45,20 @@ pub(crate) struct Args {
 /// Runs the program.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(args.speed > 0.0 && args.speed.is_finite(), "--speed {} is not above 0", args.speed);
+    args.output.check()?;
     let trace = Trace::new(&args.trace, Some(Format::Ops))?;
+    let interrupt = Interrupt::watch()?;
     let Some(against) = &args.against else {
-        let result = play(args, &args.url, &trace, args.output.name.clone())?;
+        let result = play(args, &args.url, &trace, args.output.name.clone(), &interrupt)?;
         return run::finish(&args.output, &result, &[], None, out);
     };
     // Two runs of one name are told apart by their servers.
     let name = |url: &str| args.output.name.as_ref().map(|name| format!("{name}: {url}"));
-    let first = play(args, &args.url, &trace, name(&args.url))?;
-    let second = play(args, against, &trace, name(against))?;
+    let first = play(args, &args.url, &trace, name(&args.url), &interrupt)?;
+    if first.interrupted {
+        return run::finish(&args.output, &first, &[], None, out);
+    }
+    let second = play(args, against, &trace, name(against), &interrupt)?;
     if !args.output.json {
         table::write(out, &first)?;
         writeln!(out)?;
@@ -64,7 +69,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     run::finish(&args.output, &first, &[second], Some(("against", object)), out)
 }
 
-fn play(args: &Args, url: &str, trace: &Trace, name: Option<String>) -> anyhow::Result<Summary> {
+fn play(args: &Args, url: &str, trace: &Trace, name: Option<String>, interrupt: &Interrupt) -> anyhow::Result<Summary> {
     let (mut count, mut keys, mut last, mut largest) = (0u64, 0, 0, 0);
     for operation in trace.operations()? {
         let operation = operation?;
@@ -86,6 +91,7 @@ fn play(args: &Args, url: &str, trace: &Trace, name: Option<String>) -> anyhow::
         warm_up: Duration::ZERO,
         played: None,
         slice: args.output.interval.unwrap_or_else(|| slice(length)),
+        interrupt: interrupt.clone(),
         client: args.client.clone(),
     };
     if let Some(sizes) = &args.preload {

@@ -1,13 +1,15 @@
 //! The options of `run`, and the plan that they make.
 use crate::load::{
-    Client, Plan, Stop,
+    Client, Interrupt, Plan, Stop, duration,
     keys::{Distribution, KeySpace, Names},
     ops::Workload,
-    target::Target,
+    rate,
+    target::{Protocol, Target},
     values::Sizes,
 };
+use crate::page;
 use anyhow::{Context, bail, ensure};
-use std::{path::Path, path::PathBuf, str::FromStr, time::Duration};
+use std::{fs::File, path::Path, path::PathBuf, str::FromStr, time::Duration};
 
 /// Loads a server on a fixed schedule and measures from each request's intended start
 ///
@@ -33,7 +35,7 @@ pub(crate) struct Args {
     /// Number of keys (default: 100000, or all of the file's)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: Option<u64>,
-    /// How a key reads: text with {n}, {n:012} or {uuid}; or @FILE, one key a line
+    /// How a key reads: text with n in braces as in the default, {n:012} or {uuid}; or @FILE, one key a line
     #[arg(long, value_name = "PATTERN", default_value = "key:{n}")]
     pub(crate) key: String,
     /// How keys are drawn: uniform, zipf:THETA, seq, single, hot:KEYS:REQUESTS (shares, such as hot:0.1:0.9), latest:THETA [default: uniform, or the workload's]
@@ -43,25 +45,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZES", default_value = "64")]
     pub(crate) value_size: Sizes,
     /// Requests per second on a fixed schedule (default: a closed loop)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = rate, allow_negative_numbers = true)]
     pub(crate) rate: Option<f64>,
     /// How long requests are sent
-    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
     pub(crate) duration: Duration,
     /// End after so many requests instead
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     pub(crate) requests: Option<u64>,
     /// Do the same for so long before, uncounted
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) warm_up: Duration,
     /// Write every key once before; through another URL if one is given
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
     pub(crate) preload: Option<String>,
     /// Find the knee: rate:1000..200000 raises the rate, connections:1..512 doubles the connections of a closed loop, a run of --duration each
-    #[arg(long, value_name = "WHAT:FROM..TO", requires = "slo")]
+    #[arg(long, value_name = "WHAT:FROM..TO", requires = "slo", conflicts_with_all = ["rate", "hdr_log"])]
     pub(crate) ramp: Option<Ramp>,
     /// What the 99th percentile of the latency may be: the ramp's measure
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "ramp")]
     pub(crate) slo: Option<Duration>,
     #[command(flatten)]
     pub(crate) client: Client,
@@ -88,7 +90,7 @@ pub(crate) struct Output {
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Length of a slice of the results over time (default: a hundredth of the run, from 100 ms to 1 s)
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
     /// What the run is called in results
     #[arg(long, value_name = "TEXT")]
@@ -104,6 +106,27 @@ pub(crate) enum Ramp {
     Connections(usize, usize),
 }
 
+impl Output {
+    /// Says before a run what would fail after it.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        for file in &self.compare {
+            page::read(file)?;
+        }
+        for path in [&self.save, &self.report].into_iter().flatten() {
+            let opened = File::options().append(true).create(true).open(path);
+            opened.with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the length of a slice.
+fn interval(text: &str) -> anyhow::Result<Duration> {
+    let interval = duration(text)?;
+    ensure!(interval >= Duration::from_millis(1), "{text:?} is less than 1ms");
+    Ok(interval)
+}
+
 impl FromStr for Ramp {
     type Err = anyhow::Error;
 
@@ -111,12 +134,12 @@ impl FromStr for Ramp {
         let (what, range) = text.split_once(':').with_context(|| format!("{text:?} has no colon"))?;
         let (from, to) = range.split_once("..").with_context(|| format!("{range:?} is no range FROM..TO"))?;
         let ramp = match what {
-            "rate" => Ramp::Rate(from.parse()?, to.parse()?),
+            "rate" => Ramp::Rate(rate(from)?, rate(to)?),
             "connections" => Ramp::Connections(from.parse()?, to.parse()?),
             _ => bail!("{what:?} is neither rate nor connections"),
         };
         let in_order = match ramp {
-            Ramp::Rate(from, to) => from > 0.0 && from <= to && to.is_finite(),
+            Ramp::Rate(from, to) => from <= to,
             Ramp::Connections(from, to) => from > 0 && from <= to,
         };
         ensure!(in_order, "{range:?} is no range from a number above 0 up to a larger one");
@@ -141,10 +164,21 @@ impl Args {
             !matches!(distribution, Distribution::Latest(_)) || names.count().is_none(),
             "--dist latest asks for inserted keys, which a file of keys does not name"
         );
+        let target = Target::parse(&self.url)?;
+        ensure!(target.protocol == Protocol::Http || self.client.header.is_empty(), "--header is for http:// only");
+        if target.protocol == Protocol::Memcache {
+            names.check_for_memcache()?;
+        }
+        if let Some(Ramp::Connections(..)) = self.ramp {
+            ensure!(
+                self.client.connections == 1,
+                "--ramp connections sets the connections itself: leave --connections out"
+            );
+        }
         let keys = self.keys.or(names.count()).unwrap_or(100_000);
         ensure!(names.count().is_none_or(|count| keys <= count), "--keys {keys} is more than the file of keys has");
         Ok(Plan {
-            target: Target::parse(&self.url)?,
+            target,
             mix: workload.mix,
             keys: KeySpace { count: keys, names, distribution },
             sizes: self.value_size.clone(),
@@ -156,6 +190,7 @@ impl Args {
                 .output
                 .interval
                 .unwrap_or_else(|| slice(self.requests.map_or(self.duration, |_| Duration::ZERO))),
+            interrupt: Interrupt::default(),
             client: self.client.clone(),
         })
     }
@@ -178,7 +213,8 @@ mod tests {
     }
 
     fn plan(options: &[&str]) -> anyhow::Result<Plan> {
-        let all = ["run", "--url", "redis://127.0.0.1:1"].iter().chain(options);
+        let url: &[&str] = if options.contains(&"--url") { &[] } else { &["--url", "redis://127.0.0.1:1"] };
+        let all = ["run"].iter().chain(url).chain(options);
         Program::try_parse_from(all)?.args.plan()
     }
 
@@ -208,5 +244,73 @@ mod tests {
             wrong.parse::<Ramp>().expect_err(wrong);
         }
         assert!(plan(&["--ramp", "rate:1..2"]).expect_err("no SLO").to_string().contains("--slo"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (options, word) in [
+            ("--rate 0", "0.000001"),
+            ("--rate -5", "0.000001"),
+            ("--rate nan", "0.000001"),
+            ("--rate inf", "0.000001"),
+            ("--rate 1e300", "0.000001"),
+            ("--duration 9000years", "a year"),
+            ("--warm-up 9000years", "a year"),
+            ("--timeout 9000years", "a year"),
+            ("--interval 0s", "1ms"),
+            ("--slo 1ms", "--ramp"),
+            ("--slo 1ms --ramp rate:1..2 --rate 5", "--rate"),
+            ("--slo 1ms --ramp rate:1..2 --hdr-log x", "--hdr-log"),
+            ("--slo 1ms --ramp rate:1..1e300", "0.000001"),
+            ("--slo 1ms --ramp connections:1..2 --connections 9", "leave --connections out"),
+            ("--header a:b", "http"),
+        ] {
+            let error = plan(&options.split(' ').collect::<Vec<_>>()).expect_err(options);
+            assert!(error.to_string().contains(word), "{options}: {error}");
+        }
+        let endless = plan(&["--rate", "0.001", "--requests", "1000000"]).expect("each by itself is fine");
+        let error = crate::load::run(&endless, &mut |_| {}).expect_err("together they are not");
+        assert!(error.to_string().contains("more than a year"), "{error}");
+    }
+
+    #[test]
+    fn memcached_keys_have_no_blanks() {
+        for (key, word) in [("a b{n}", "blank"), ("{n:064}{n:064}{n:064}{n:064}", "250")] {
+            let error = plan(&["--url", "memcache://127.0.0.1:1", "--key", key]).expect_err(key);
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        plan(&["--url", "memcache://127.0.0.1:1", "--key", "k:{n}:{uuid}"]).expect("a key of memcached");
+        plan(&["--key", "a b{n}"]).expect("a key of Redis");
+    }
+
+    #[test]
+    fn help_shows_the_patterns_whole() {
+        use clap::CommandFactory;
+        let help = Program::command().render_long_help().to_string();
+        assert!(!help.contains("text with \n"), "clap makes a line break of an n in braces");
+    }
+
+    #[test]
+    fn where_results_cannot_go_is_said_before_the_run() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let missing = dir.path().join("missing/file");
+        let output = Output {
+            json: true,
+            save: None,
+            report: Some(dir.path().join("page.html")),
+            compare: Vec::new(),
+            hdr_log: None,
+            interval: None,
+            name: None,
+        };
+        output.check().expect("it can be written");
+        for wrong in [
+            Output { save: Some(missing.clone()), ..output.clone() },
+            Output { report: Some(missing.clone()), ..output.clone() },
+            Output { compare: vec![missing.clone()], ..output.clone() },
+        ] {
+            let error = wrong.check().expect_err("there is no such directory");
+            assert!(error.to_string().contains("missing/file"), "{error}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The knee: the highest load at which the 99th percentile of the latency still meets a bound.
 use super::{Output, args::Ramp, measure, summary::Summary};
 use crate::load::Plan;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -18,11 +18,10 @@ pub(super) fn find(
     output: &Output,
 ) -> anyhow::Result<(Summary, (&'static str, Value))> {
     let mut search = Search { slo_ms: slo.as_secs_f64() * 1e3, runs: Vec::new() };
-    let quiet = Output { hdr_log: None, ..output.clone() };
     match ramp {
         Ramp::Rate(from, to) => search.rates(from, to, |rate| {
             let plan = Plan { rate: Some(rate), ..plan.clone() };
-            measure("run", &plan, &quiet)
+            step(&plan, output)
         })?,
         Ramp::Connections(from, to) => {
             let mut connections = from;
@@ -30,13 +29,18 @@ pub(super) fn find(
                 let mut plan = Plan { rate: None, ..plan.clone() };
                 plan.client.connections = connections;
                 plan.client.threads = plan.client.threads.min(connections);
-                let summary = measure("run", &plan, &quiet)?;
-                search.judge(summary);
+                search.judge(step(&plan, output)?);
                 connections *= 2;
             }
         }
     }
     search.result(slo)
+}
+
+fn step(plan: &Plan, output: &Output) -> anyhow::Result<Summary> {
+    let summary = measure("run", plan, output)?;
+    ensure!(!summary.interrupted, "interrupted before the knee was found");
+    Ok(summary)
 }
 
 struct Search {
@@ -48,10 +52,12 @@ impl Search {
     /// Keeps a run; does it meet the bound? Falling behind the schedule or any error is a failure whatever the percentile says.
     fn judge(&mut self, run: Summary) -> bool {
         let keeps_up = run.target_rate.is_none_or(|rate| run.throughput >= 0.99 * rate);
+        let rate = run.target_rate.unwrap_or(run.throughput);
         let met = run.latency_ms.p99 <= self.slo_ms && run.all_errors() == 0 && run.requests > 0 && keeps_up;
         eprintln!(
-            "{:>10.0}/s  {:>5} connections  p99 {:>9.3} ms  {}{}",
-            run.target_rate.unwrap_or(run.throughput),
+            "{:>10.*}/s  {:>5} connections  p99 {:>9.3} ms  {}{}",
+            if rate < 100.0 { 2 } else { 0 },
+            rate,
             run.connections,
             run.latency_ms.p99,
             if met { "met" } else { "not met" },

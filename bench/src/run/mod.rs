@@ -10,7 +10,7 @@ pub(crate) use args::{Args, Output, slice};
 
 use crate::{
     load::{
-        self, Client, Plan, Stop,
+        self, Client, Interrupt, Plan, Stop,
         keys::Distribution,
         measure::ErrorKind,
         ops::{Mix, Verb},
@@ -27,7 +27,8 @@ use summary::{Series, Summary};
 
 /// Runs the program.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let plan = args.plan()?;
+    let plan = Plan { interrupt: Interrupt::watch()?, ..args.plan()? };
+    args.output.check()?;
     if let Some(url) = &args.preload {
         preload(&plan, url)?;
     }
@@ -73,11 +74,11 @@ pub(crate) fn finish(
         }
         fields.insert(name.to_owned(), value);
     }
-    keep(output, &object, &[std::slice::from_ref(summary), others].concat())?;
     match output.json {
-        true => report::line(out, &object),
-        false => Ok(table::write(out, summary)?),
+        true => report::line(out, &object)?,
+        false => table::write(out, summary)?,
     }
+    keep(output, &object, &[std::slice::from_ref(summary), others].concat())
 }
 
 /// Writes the files that the options ask for.
@@ -109,6 +110,7 @@ pub(crate) fn preload(plan: &Plan, url: &str) -> anyhow::Result<()> {
     plan.keys.distribution = Distribution::Sequential;
     let counts = load::run(&plan, &mut |_| {})?.total.counts;
     let wrong: Vec<_> = ErrorKind::NAMES.iter().zip(counts.errors).filter(|(_, count)| *count > 0).collect();
+    ensure!(!plan.interrupt.is_set(), "interrupted before all keys were written");
     ensure!(wrong.is_empty(), "not all keys could be written to {}: {wrong:?}", plan.target);
     Ok(())
 }

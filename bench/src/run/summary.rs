@@ -90,6 +90,9 @@ pub(crate) struct Summary {
     pub(crate) latency_ms: Times,
     pub(crate) service_ms: Times,
     pub(crate) client_saturated: bool,
+    /// A signal ended it early.
+    #[serde(default)]
+    pub(crate) interrupted: bool,
     pub(crate) client: Client,
     pub(crate) found: u64,
     pub(crate) missing: u64,
@@ -158,6 +161,7 @@ impl Summary {
             latency_ms: Times::of(&outcome.total.latency),
             service_ms: Times::of(&outcome.total.service),
             client_saturated: outcome.own.saturated(),
+            interrupted: plan.interrupt.is_set(),
             client: Client {
                 cpu_s: rounded(cpu),
                 requests_per_cpu_s: if cpu > 0.0 { (counts.requests as f64 / cpu).round() } else { 0.0 },

@@ -24,6 +24,9 @@ pub(crate) fn write(out: &mut dyn Write, run: &Summary) -> io::Result<()> {
     writeln!(out, "{} ({connections})\n", run.name)?;
     writeln!(out, "{:<11}{:.1}/s ({target})", "throughput", run.throughput)?;
     writeln!(out, "{:<11}{} in {:.3} s", "requests", run.requests, run.duration_s)?;
+    if run.interrupted {
+        writeln!(out, "{:<11}early, by a signal", "ended")?;
+    }
     let errors: Vec<_> =
         run.errors.iter().filter(|(_, count)| **count > 0).map(|(kind, count)| format!("{count} {kind}")).collect();
     writeln!(out, "{:<11}{}", "errors", if errors.is_empty() { "none".to_owned() } else { errors.join(", ") })?;

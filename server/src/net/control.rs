@@ -29,6 +29,8 @@ const TICK: Duration = Duration::from_millis(100);
 const FORGET_EVERY: u32 = 10;
 /// Part of `grace` that is kept for dropping what is left, so that the process ends within it.
 const ABORT: Duration = Duration::from_millis(250);
+/// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process and to its group.
+const ONE_WISH: Duration = Duration::from_millis(200);
 
 /// Serves until a signal ends it; returns `Ok` once drained (or once `grace` is over). The ready line goes to standard
 /// output when all addresses are bound and every core has begun to connect to its sources.
@@ -129,7 +131,9 @@ async fn drain(
         };
         tokio::select! {
             biased;
-            number = signals.next() => return Err(RunError::SecondSignal(number)),
+            number = signals.next() => if start.elapsed() > ONE_WISH {
+                return Err(RunError::SecondSignal(number));
+            },
             _ = ended.recv() => left -= 1,
             () = sleep_until((start + next).into()) => match then {
                 Some(phase) => app.drain.advance(phase),

@@ -14,6 +14,10 @@ impl Temporary {
     /// A name beside `path` that nobody else has: `.NAME.….tmp`.
     pub(super) fn beside(path: &Path) -> io::Result<Temporary> {
         let name = path.file_name().ok_or_else(|| io::Error::other("is not the name of a file"))?;
+        // A rename would put a file in the place of a device: of /dev/null, if root asks for it.
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(io::Error::other("is there already, and is no regular file"));
+        }
         let mut hidden = OsString::from(".");
         hidden.push(name);
         let random = RandomState::new().hash_one(0) as u32;
@@ -89,5 +93,15 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).expect("a file"), b"one, whole");
         assert_eq!(fs::read_dir(dir.path()).expect("the directory").count(), 2, "nothing is left over");
+    }
+
+    #[test]
+    fn what_is_no_file_stays_what_it_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let error = write(&path, b"a file").expect_err("it is a socket");
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        std::os::unix::net::UnixStream::connect(&path).expect("the socket is still there");
     }
 }

@@ -12,7 +12,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 #[test]
@@ -90,6 +90,26 @@ fn what_does_not_end_is_cut_when_the_grace_time_is_over() {
     expect_end(&mut stream);
 }
 
+/// As timeout(1) sends them: to the process and to its group.
+#[test]
+fn two_signals_at_once_are_one() {
+    let redis = RedisServer::start();
+    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", "1m"]);
+    assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
+    redis.stop();
+    let mut stream = larder.stream();
+    stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
+    wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
+    larder.signal(Signal::TERM);
+    larder.signal(Signal::INT);
+    wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());
+    redis.cont();
+    let mut reply = [0; 5];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"$-1\r\n");
+    assert!(larder.wait().0.success());
+}
+
 #[test]
 fn a_second_signal_ends_the_process_at_once() {
     let redis = RedisServer::start();
@@ -100,7 +120,10 @@ fn a_second_signal_ends_the_process_at_once() {
     stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
     wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
     larder.signal(Signal::TERM);
+    let asked = Instant::now();
     wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());
+    // Within 200 ms it would be the same wish.
+    wait_until("a person's second thought", || asked.elapsed() > Duration::from_millis(250));
     larder.signal(Signal::TERM);
     let (status, took) = larder.wait();
     redis.cont();

@@ -150,6 +150,24 @@ fn a_bare_data_file_is_served() {
     let missing = command().arg(place.name("missing.data")).output().unwrap();
     let (code, said) = error(&missing);
     assert!(code == 2 && said.contains("missing.data: No such file"), "{code} {said}");
+    let unusable = command().arg(place.write("unusable.csv", "a,b\n")).output().unwrap();
+    let (code, said) = error(&unusable);
+    assert!(code == 2 && said.contains("no column `key`"), "{code} {said}");
+}
+
+#[test]
+fn what_a_build_needed_is_not_kept_while_its_table_is_served() {
+    let place = Place::new();
+    // Built in the same process, 40 MB of it stayed.
+    let value = "v".repeat(500);
+    let data = place.write("large.data", &(0..100_000).map(|n| format!("key{n} {value}\n")).collect::<String>());
+    let resident = || {
+        let larder = Larder::start(&[&data]);
+        assert_eq!(get(&larder, "/?key=key7"), (200, value.clone()));
+        larder.resident()
+    };
+    let (built, found) = (resident(), resident());
+    assert!(built < found + (10 << 20), "{built} after building, {found} else");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 use super::{Bench, MEMORY_MIB, TIMEOUT};
 use crate::{
     load::{
-        self, Client, Plan, Stop,
+        self, Client, Interrupt, Plan, Stop,
         keys::{KeySpace, Names},
         ops::Workload,
         target::Target,
@@ -188,6 +188,7 @@ fn plan(server: &Server, ask: &Ask, setting: &Setting, value_size: usize) -> any
         warm_up: Duration::ZERO,
         played: None,
         slice: Duration::from_secs(1),
+        interrupt: Interrupt::default(),
         client: Client {
             connections: 1,
             threads: 1,

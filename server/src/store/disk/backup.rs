@@ -44,7 +44,7 @@ impl Tree {
     pub fn backup(&self, to: &Path, stop: &AtomicBool) -> io::Result<Copied> {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", to.display()));
         if to.exists() {
-            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, "is there already")));
         }
         let mut copied = Copied::default();
         let mut unreadable = Ok(());
@@ -122,7 +122,8 @@ pub fn restore(from: &Path, dir: &Path, settings: &StoreSettings) -> Result<Copi
     if new.exists() {
         std::fs::remove_dir_all(&new).map_err(in_new)?;
     }
-    let store = Dir::lock(&new)?;
+    let half = Half(&new);
+    let store = Dir::lock(half.0)?;
     let tree = Tree::open(&store, settings)?;
     let copied = load(&mut file, &tree).map_err(|(at, what)| format!("{}: byte {at}: {what}", from.display()))?;
     tree.flush()?;
@@ -130,6 +131,14 @@ pub fn restore(from: &Path, dir: &Path, settings: &StoreSettings) -> Result<Copi
     let _ = std::fs::remove_dir(dir);
     durable::rename(&new, dir).map_err(in_new)?;
     Ok(copied)
+}
+
+/// A store that is removed unless it was renamed.
+struct Half<'a>(&'a Path);
+impl Drop for Half<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0);
+    }
 }
 
 type Damage = (u64, String);
@@ -156,6 +165,9 @@ fn load(file: &mut impl Read, tree: &Tree) -> Result<Copied, Damage> {
             let whole = end(number(&hash));
             if xxh3_64(&whole).to_le_bytes() != sealed[..] || number(&hash) != entries {
                 return Err((begin, "the end is damaged".to_string()));
+            }
+            if take(file, &mut at, 1).is_ok() {
+                return Err((at - 1, "there is more behind the end".to_string()));
             }
             return Ok(Copied { entries, bytes: at });
         }
@@ -193,7 +205,7 @@ fn take(file: &mut impl Read, at: &mut u64, length: usize) -> Result<Vec<u8>, Da
             *at += length as u64;
             Ok(bytes)
         }
-        Ok(_) => Err((*at, "the file ends here: it is not whole".to_string())),
+        Ok(n) => Err((*at + n as u64, "the file ends here: it is not whole".to_string())),
         Err(error) => Err((*at, error.to_string())),
     }
 }

@@ -101,6 +101,10 @@ pub struct Built {
 /// # Errors
 /// A file that cannot be read or written; a bad line (if [`strict`](BuildOptions::strict)) or a duplicate (if it is to be an error), with its number.
 pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Result<Built, TableError> {
+    if options.input.format != Format::Table && options.input.is_file(&options.output) {
+        let name = options.input.name();
+        return Err(TableError::Input(format!("{name}: is the input: the table needs a name of its own").into()));
+    }
     let mut built = Built::default();
     let mut spill = Spill::new(options.memory / 4 * 3, &options.output);
     let origin = read_all(options, &mut spill, &mut built, progress)?;

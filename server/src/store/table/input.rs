@@ -90,6 +90,11 @@ impl Input {
         self.path.to_string_lossy()
     }
 
+    /// Is it read from this file?
+    pub(super) fn is_file(&self, path: &Path) -> bool {
+        matches!((self.path.canonicalize(), path.canonicalize()), (Ok(input), Ok(path)) if input == path)
+    }
+
     /// What the file is now.
     ///
     /// # Errors
@@ -155,6 +160,8 @@ impl Input {
                 _ => {}
             }
             let line = line.strip_suffix(b"\n").unwrap_or(&line);
+            // What Windows programs begin UTF-8 with (a byte order mark) is no part of the first key.
+            let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if !line.is_empty() {
                 sink(number, line)?;

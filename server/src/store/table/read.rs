@@ -9,7 +9,7 @@ use super::{
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut};
 use parking_lot::Mutex;
-use std::{borrow::Cow, fs::File, ops::Range, path::Path, sync::Arc};
+use std::{borrow::Cow, fs::File, io, ops::Range, path::Path, sync::Arc};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A frame that has more is not decompressed where nothing may take long.
@@ -45,7 +45,11 @@ impl Table {
     /// [`TableError::Io`]; [`TableError::Damaged`] names the section at fault.
     pub fn open(path: &Path) -> Result<Table, TableError> {
         let file = File::open(path).map_err(|error| TableError::io(path, error))?;
-        let len = file.metadata().map_err(|error| TableError::io(path, error))?.len();
+        let found = file.metadata().map_err(|error| TableError::io(path, error))?;
+        if !found.is_file() {
+            return Err(TableError::io(path, io::Error::other("is no regular file")));
+        }
+        let len = found.len();
         if len < HEADER as u64 {
             return Err(
                 TableError::damaged("header", 0, format!("the file has {len} bytes, less than a header")).of(path)

@@ -251,6 +251,32 @@ fn text_is_split_at_the_first_blanks() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_key() {
+    let place = Place::new();
+    for (name, text) in [
+        ("x.data", "\u{feff}a 1\r\nb 2\r\n"),
+        ("x.jsonl", "\u{feff}{\"key\":\"a\",\"value\":1}\r\n{\"key\":\"b\",\"value\":2}\r\n"),
+        ("x.csv", "\u{feff}key,value\r\na,1\r\nb,2\r\n"),
+        ("x.tsv", "\u{feff}key\tvalue\r\na\t1\r\nb\t2\r\n"),
+    ] {
+        let (built, entries) = place.build(&place.options(name, text)).unwrap();
+        assert_eq!((entries, built.bad), (model(&[("a", "1"), ("b", "2")]), 0), "{name}");
+    }
+}
+
+#[test]
+fn the_input_is_not_overwritten_by_its_table() {
+    let place = Place::new();
+    let mut options = place.options("x.data", "a 1\n");
+    options.output = place.path("../").join(place.0.path().file_name().unwrap()).join("x.data");
+    let error = build(&options, &mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("is the input"), "{error}");
+    assert_eq!(std::fs::read(place.path("x.data")).unwrap(), b"a 1\n");
+    let error = Table::open(place.0.path()).unwrap_err().to_string();
+    assert!(error.contains("no regular file"), "{error}");
+}
+
+#[test]
 fn bad_lines_and_duplicates_can_be_errors() {
     let place = Place::new();
     let good = place.options("x.data", "a 1\nb 2\n");

@@ -199,9 +199,11 @@ pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigEr
     }
     eprintln!("larder: building {}", output.display());
     // In a process of its own: the allocator keeps what a build has freed (20 MB after a million entries), which serving has no use for.
-    let mut build = process::Command::new("/proc/self/exe");
-    build.args(["table", "build", "-o"]).arg(&output).arg("--").arg(data).stdin(process::Stdio::null());
-    match build.status() {
+    let build = |larder: PathBuf| {
+        let mut build = process::Command::new(larder);
+        build.args(["table", "build", "-o"]).arg(&output).arg("--").arg(data).stdin(process::Stdio::null()).status()
+    };
+    match std::env::current_exe().and_then(build) {
         Ok(status) if status.success() => Ok(Some(SourceUrl::Table(output))),
         // It has said why.
         Ok(_) => Err(ConfigError(vec![format!("{}: there is no table of it to serve", data.display())])),

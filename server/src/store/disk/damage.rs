@@ -5,7 +5,6 @@
 //! batch cannot be damaged unseen either.
 use super::{Dir, database, journal, journal::Journal};
 use crate::store::durable;
-use lsm_tree::{AbstractTree as _, Guard as _};
 use std::{
     collections::HashSet,
     fs::{self, File},
@@ -84,25 +83,24 @@ impl Report {
             self.problem(&version, "is not that of fjall 3");
         }
         self.journals(dir, &db)?;
-        // fjall's own keyspace says which of the others are in use. fjall deletes those that it does not name, and also those that it does
-        // if they lack their `current`; but it makes that before it names a keyspace, and forgets the name before it deletes it.
         let keyspaces = db.join("keyspaces");
-        let own = keyspaces.join("0");
-        let sound = self.problems.len();
-        self.keyspace(&own, Depth::All)?;
-        let is_other = |path: &PathBuf| *path != own;
-        let there: Vec<PathBuf> = sorted(&keyspaces)?.into_iter().filter(is_other).collect();
-        let in_use = match self.problems.len() == sound {
-            true => {
-                named(&own).map_err(at(&own))?.into_iter().map(|number| keyspaces.join(number.to_string())).collect()
-            }
-            false => there.iter().filter(|keyspace| keyspace.join("current").exists()).cloned().collect::<Vec<_>>(),
-        };
-        for keyspace in &in_use {
+        let (whole, lacking): (Vec<_>, Vec<_>) =
+            sorted(&keyspaces)?.into_iter().partition(|keyspace| keyspace.join("current").exists());
+        for keyspace in &whole {
             self.keyspace(keyspace, depth)?;
         }
-        for left in there.iter().filter(|keyspace| !in_use.contains(keyspace)) {
-            self.notes.push(format!("{}: was begun or deleted; it holds nothing", left.display()));
+        // fjall deletes what lacks it, as begun and not finished. Its own, 0, never is, nor are all others: a clear makes the new one
+        // before it takes the old one away.
+        let own = keyspaces.join("0");
+        if !whole.contains(&own) {
+            self.problem(&own.join("current"), "is missing");
+        }
+        let mut lacking = lacking.into_iter().filter(|keyspace| *keyspace != own);
+        if whole.iter().all(|keyspace| *keyspace == own) {
+            self.problem(&lacking.next().unwrap_or(keyspaces).join("current"), "is missing");
+        }
+        for keyspace in lacking {
+            self.notes.push(format!("{}: was begun or deleted; it holds nothing", keyspace.display()));
         }
         Ok(())
     }
@@ -155,10 +153,6 @@ impl Report {
 
     fn keyspace(&mut self, keyspace: &Path, depth: Depth) -> Result<(), Failed> {
         let current = keyspace.join("current");
-        if !current.exists() {
-            self.problem(&current, "is missing");
-            return Ok(());
-        }
         let text = self.read(&current)?;
         let (Some(version), Some(&hash), [_, _, ..]) =
             (text.first_chunk(), text.get(8..24).and_then(<[u8]>::first_chunk), &text[..])
@@ -200,20 +194,6 @@ impl Report {
         }
         Ok(())
     }
-}
-
-/// The numbers of the keyspaces in use, by what fjall's own says, which is known to be whole. Opening it deletes what it does not use any
-/// more, as fjall is about to do.
-fn named(own: &Path) -> io::Result<Vec<u64>> {
-    let failed = |error: lsm_tree::Error| io::Error::other(format!("cannot be read: {error:?}"));
-    let tree = lsm_tree::Config::new(own, Default::default(), Default::default()).open().map_err(failed)?;
-    // An `n` and the number, as a key, have the keyspace's name.
-    let keys = tree.prefix(b"n", lsm_tree::SeqNo::MAX, None).map(|entry| entry.key().map_err(failed));
-    keys.map(|key| {
-        let number = key?.strip_prefix(b"n").and_then(|number| number.try_into().ok()).map(u64::from_be_bytes);
-        number.ok_or_else(|| io::Error::other("has a name that cannot be read"))
-    })
-    .collect()
 }
 
 /// The tables that a version file names, with their checksums. The file itself is known to be whole.

@@ -167,46 +167,6 @@ fn a_clear_that_was_interrupted_has_not_happened() {
     assert_eq!(Offline::open(dir.path(), SETTINGS).expect("a store").tree().count(), Ok(1));
 }
 
-/// fjall would drop such a keyspace without a word, and with another beside it the store would be opened.
-#[test]
-fn what_a_keyspace_lacks_is_missed_though_there_is_another() {
-    let (scratch, dir) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let keyspaces = database(dir.path()).join("keyspaces");
-    let refused_without = |part: &str| {
-        let (lost, away) = (keyspaces.join(part), scratch.path().join("away"));
-        std::fs::rename(&lost, &away).expect("taken away");
-        let missing = format!("{}/current: is missing", lost.display().to_string().trim_end_matches("/current"));
-        let error = Offline::open(dir.path(), SETTINGS).err();
-        assert!(error.as_ref().is_some_and(|error| error.contains(&missing)), "{part}: {error:?}");
-        let problems = damage::verify(dir.path()).expect("a store").problems;
-        assert!(problems.iter().any(|problem| problem.contains(&missing)), "{part}: {problems:?}");
-        std::fs::rename(&away, &lost).expect("put back");
-    };
-    let store = open(dir.path(), SETTINGS);
-    write_all(&store, [put(1, "v", None)]);
-    drop(store);
-    // A clear that died between the two.
-    Offline::open(dir.path(), SETTINGS).expect("a store").tree().begin_clear(1).expect("the next keyspace");
-    ["1", "1/current", "2", "2/current"].into_iter().for_each(refused_without);
-
-    let old = scratch.path().join("old");
-    let copied = std::process::Command::new("cp").arg("-r").args([&keyspaces.join("1"), &old]).status();
-    assert!(copied.expect("cp").success());
-    let store = open(dir.path(), SETTINGS);
-    write_all(&store, [Change::Clear, put(2, "v", None)]);
-    drop(store);
-    let left = std::fs::read_dir(&keyspaces).expect("keyspaces").map(|entry| entry.expect("an entry").file_name());
-    let new = left.max().expect("a keyspace").into_string().expect("a number");
-    // A clear that died before it had deleted the files of the old one, or when it had begun to.
-    std::fs::rename(&old, keyspaces.join("1")).expect("put back");
-    refused_without(&format!("{new}/current"));
-    std::fs::remove_file(keyspaces.join("1/current")).expect("removed");
-    refused_without(&format!("{new}/current"));
-    assert!(damage::verify(dir.path()).expect("a store").problems.is_empty());
-    assert_eq!(Offline::open(dir.path(), SETTINGS).expect("a store").tree().count(), Ok(1));
-    assert!(!keyspaces.join("1").exists());
-}
-
 #[test]
 fn the_memtable_is_flushed_when_it_is_full() {
     let dir = tempfile::tempdir().expect("a directory");

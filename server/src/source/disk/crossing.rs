@@ -14,6 +14,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     mem,
+    panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -112,23 +113,31 @@ impl Crossing {
         }
     }
 
-    /// Hands over what is to cross, and hands on the answers, for ever. Woken by the first that comes, it runs behind the tasks that are
-    /// ready then.
+    /// Crosses whenever there is something to, for ever. Woken by the first that comes, it runs behind the tasks that are ready then.
     pub(super) async fn run(self: Rc<Crossing>) {
         loop {
             self.replies.changed().await;
-            let writes = mem::take(&mut *self.writes.borrow_mut());
-            if !writes.is_empty() {
-                self.setup.store.write(writes, &self.replies);
+            // What panics has not answered; the others' reads and writes go on.
+            let crossed = catch_unwind(AssertUnwindSafe(|| self.cross()));
+            if crossed.is_err() {
+                tracing::error!("an answer of disk store {} panicked", self.setup.store.dir().display());
             }
-            self.start();
-            self.replies.deliver();
-            let found = mem::take(&mut *self.found.lock());
-            for (job, answer) in found {
-                let asked = self.jobs.borrow_mut().answered(job);
-                if let Some((begun, asked)) = asked {
-                    asked.answer(answer, begun.elapsed(), &self.setup.health);
-                }
+        }
+    }
+
+    /// Hands over what is to cross, and hands on the answers.
+    fn cross(self: &Rc<Crossing>) {
+        let writes = mem::take(&mut *self.writes.borrow_mut());
+        if !writes.is_empty() {
+            self.setup.store.write(writes, &self.replies);
+        }
+        self.start();
+        self.replies.deliver();
+        let found = mem::take(&mut *self.found.lock());
+        for (job, answer) in found {
+            let asked = self.jobs.borrow_mut().answered(job);
+            if let Some((begun, asked)) = asked {
+                asked.answer(answer, begun.elapsed(), &self.setup.health);
             }
         }
     }

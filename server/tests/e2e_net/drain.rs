@@ -52,17 +52,23 @@ fn under_load_every_request_that_was_read_is_answered_and_the_exit_is_clean() {
     assert_eq!(larder.rest_of_stdout(), "", "the ready line is all that goes there");
 }
 
-#[test]
-fn a_read_that_waits_for_the_source_is_answered_before_the_end() {
-    let redis = RedisServer::start();
-    redis.command(&["SET", "key", "value"]);
-    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", "1m"]);
+/// A larder whose source has stopped answering, and a client that waits for `key` from there.
+fn held_up(redis: &RedisServer, grace: &str) -> (Larder, TcpStream) {
+    let larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", grace]);
     // Connected before it stops answering.
     assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
     redis.stop();
     let mut stream = larder.stream();
     stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
     wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
+    (larder, stream)
+}
+
+#[test]
+fn a_read_that_waits_for_the_source_is_answered_before_the_end() {
+    let redis = RedisServer::start();
+    redis.command(&["SET", "key", "value"]);
+    let (mut larder, mut stream) = held_up(&redis, "1m");
     larder.signal(Signal::TERM);
     // No new connections from here on.
     wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());
@@ -76,12 +82,7 @@ fn a_read_that_waits_for_the_source_is_answered_before_the_end() {
 #[test]
 fn what_does_not_end_is_cut_when_the_grace_time_is_over() {
     let redis = RedisServer::start();
-    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", "500ms"]);
-    assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
-    redis.stop();
-    let mut stream = larder.stream();
-    stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
-    wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
+    let (mut larder, mut stream) = held_up(&redis, "500ms");
     larder.signal(Signal::INT);
     let (status, took) = larder.wait();
     redis.cont();
@@ -94,12 +95,7 @@ fn what_does_not_end_is_cut_when_the_grace_time_is_over() {
 #[test]
 fn two_signals_at_once_are_one() {
     let redis = RedisServer::start();
-    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", "1m"]);
-    assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
-    redis.stop();
-    let mut stream = larder.stream();
-    stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
-    wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
+    let (mut larder, mut stream) = held_up(&redis, "1m");
     larder.signal(Signal::TERM);
     larder.signal(Signal::INT);
     wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());
@@ -113,12 +109,7 @@ fn two_signals_at_once_are_one() {
 #[test]
 fn a_second_signal_ends_the_process_at_once() {
     let redis = RedisServer::start();
-    let mut larder = Larder::start(&["--source", &redis.url(), "--source-timeout", "1m", "--grace", "1m"]);
-    assert_eq!(larder.client().command(&["GET", "other"]), Reply::nil());
-    redis.stop();
-    let mut stream = larder.stream();
-    stream.write_all(&encode(&[b"GET", b"key"])).unwrap();
-    wait_until("the fetch to begin", || larder.metric("larder_source_in_flight{group=\"default\"}") > 0.0);
+    let (mut larder, _stream) = held_up(&redis, "1m");
     larder.signal(Signal::TERM);
     let asked = Instant::now();
     wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());

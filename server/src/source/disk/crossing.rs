@@ -28,6 +28,7 @@ type Answer = Result<Option<Found>, SourceError>;
 const JOB: usize = 16;
 /// How often reads are looked at whose time may be over.
 const SWEEP: Duration = Duration::from_millis(20);
+
 /// Who asks for a key.
 enum Asked {
     Fetch(Fetch),

@@ -1,7 +1,7 @@
 //! The durable store (`disk:DIR`): an LSM tree (fjall) behind threads of its own, shared by all cores.
 //!
 //! ```text
-//!  cores ── Work ───────► read queue ──► readers (store-threads) ──► answers on the reader's thread
+//!  cores ── Work ───────► read queue ──► readers (store-threads) ──► each answers by itself
 //!    ├───── who counts ► scan queue ──► one thread: a count for all who wait (counting.rs)
 //!    └─ Change + reply ─► write queue ─► committer: takes all that waits, one batch, one sync ──► replies: a wake-up for each core
 //!                                          │ slowed by pressure.rs when flushes or compactions fall behind
@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Invariants:
-//! - Only the committer writes entries, so what it reads before a write is still so when it writes.
+//! - Only the committer writes entries, and it reads none. What was read for a write is still so when it is written because whoever
+//!   writes a key holds it ([`read::Held`](crate::read::Held)), which is not this room's business.
 //! - A write that failed in the middle poisons the store: it takes no more writes until it is opened again, for what reached the
 //!   disk is not known any more. Reads go on.
 //! - An entry that has expired is absent at once; compaction drops it ([`format`](mod@format)).

@@ -43,7 +43,7 @@ pub(in crate::dispatch) fn nothing_to_do(call: &mut Call<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// SLOWLOG GET [count]
+/// `SLOWLOG GET [count]`
 pub(in crate::dispatch) fn slow_log(call: &mut Call<'_>) -> Done {
     if call.args.len() > 2 && !integer(call.arg(2)).is_ok_and(|count| count >= -1) {
         return Err(Fault::Said("ERR count should be greater than or equal to -1"));

@@ -223,7 +223,7 @@ impl Crossing {
         }
     }
 
-    /// However long it takes: see [`LocalStore::apply`].
+    /// However long it takes: see [`LocalStore::apply`](super::LocalStore::apply).
     pub(super) async fn write(self: &Rc<Crossing>, change: Change) -> Result<(), SourceError> {
         let (reply, answer) = oneshot::channel();
         self.writes.borrow_mut().push((change, reply));

@@ -54,14 +54,13 @@ impl Together {
             Together::Stored(batch) => batch.join(call),
         }
     }
-    /// No more will join.
+    /// The turn in which they came is over: what travels sets out. A store's wait to be polled, and more may join until then.
     pub fn send(&mut self, worker: &Worker, session: &Session) {
-        match self {
-            Together::Relayed(relayed) => relayed.send(worker, session),
-            Together::Stored(batch) => batch.send(),
+        if let Together::Relayed(relayed) = self {
+            relayed.send(worker, session);
         }
     }
-    /// Ready once they are answered.
+    /// Ready once they are answered. Begins those that go to the store.
     pub fn poll(&mut self, worker: &Worker, session: &mut Session, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Together::Relayed(relayed) => relayed.poll(cx),

@@ -153,7 +153,7 @@ pub struct Batch {
     replies: Output,
 }
 enum State {
-    /// More may join.
+    /// More may join, up to a limit.
     Open,
     Loading(Local<'static, Result<(Rc<Held>, Scratch), SourceError>>),
     Storing(Local<'static, Result<(), SourceError>>),
@@ -166,7 +166,7 @@ impl Batch {
         Batch { group: group.clone(), queue: Queue::default(), state: State::Open, replies: Output::default() }
     }
     pub(in crate::dispatch) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open)
+        matches!(self.state, State::Open) && self.queue.len() < MOST && self.queue.size() < MOST_BYTES
     }
     pub(in crate::dispatch) fn bytes(&self) -> usize {
         self.queue.size()
@@ -177,25 +177,23 @@ impl Batch {
         if is_keyspace(call.command) {
             return Joined::Alone;
         }
-        if self.queue.len() >= MOST || self.queue.size() >= MOST_BYTES {
-            return Joined::Not;
-        }
         self.queue.push(call.command, call.args);
         Joined::Yes
     }
 
-    /// Closes it. Nothing happens before it is polled: those of one client are carried out one after the other.
-    pub(in crate::dispatch) fn send(&mut self) {
+    /// Nobody else may join from now on.
+    fn begin(&mut self) -> State {
         let group = self.group.clone();
         let wanted = wanted(self.queue.iter());
-        self.state = State::Loading(Box::pin(async move {
+        State::Loading(Box::pin(async move {
             let held = group.hold(wanted.iter().map(|wanted| &wanted.key)).await?;
             let scratch = Scratch::load(&group, wanted).await?;
             Ok((held, scratch))
-        }));
+        }))
     }
 
-    /// Ready once the store has taken what they changed.
+    /// Begins with what has joined, and is ready once the store has taken what they changed. Those of one client are carried out one after the
+    /// other, each with all that came while the one before it was under way.
     pub(in crate::dispatch) fn poll(
         &mut self,
         worker: &Worker,
@@ -204,7 +202,8 @@ impl Batch {
     ) -> Poll<()> {
         loop {
             self.state = match &mut self.state {
-                State::Open | State::Over(_) => return Poll::Ready(()),
+                State::Open => self.begin(),
+                State::Over(_) => return Poll::Ready(()),
                 State::Loading(loading) => match ready!(loading.as_mut().poll(cx)) {
                     Err(error) => State::Over(Err(error)),
                     Ok((held, scratch)) => self.carry_out(worker, session, &held, scratch),

@@ -3,12 +3,23 @@
 use super::support::{Client, Server, runtime, words};
 use crate::{
     clock,
+    net::redis::{
+        conn::{Conn, Step},
+        spare::Spare,
+    },
     proto::resp::{View, encode, view},
     source::{Found, SourceError, memory::MemoryStore},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config};
-use std::{collections::BTreeSet, rc::Rc, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::BTreeSet,
+    future::poll_fn,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+};
+use tokio::sync::Notify;
 
 fn server(store: &MemoryStore) -> Server {
     Server::with_source(&[], Rc::new(store.clone()))
@@ -76,6 +87,37 @@ async fn futures<F: Future<Output = ()>>(all: impl Iterator<Item = F>) {
         if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
+}
+
+#[test]
+fn what_comes_while_the_store_is_busy_goes_there_together() {
+    let store = MemoryStore::default();
+    let server = server(&store);
+    let (worker, spare) = (&server.worker, Spare::default());
+    let mut conn = server.conn();
+    // Each is read by itself, as from a client that sends one at a time without waiting.
+    let mut send = |conn: &mut Conn, number: usize| {
+        conn.input.feed(&encode(&[&b"INCRBY"[..], b"sum", number.to_string().as_bytes()]), &spare);
+        assert_eq!(conn.process(worker, &spare, clock::now()), Step::Input { more: 1 });
+    };
+    runtime().block_on(async {
+        let go_on = Arc::new(Notify::new());
+        *store.held.lock() = Some(go_on.clone());
+        send(&mut conn, 1);
+        while store.held.lock().is_some() {
+            poll_fn(|cx| Poll::Ready(assert!(conn.poll_waiting(worker, cx).is_pending()))).await;
+            tokio::task::yield_now().await;
+        }
+        (2..=300).for_each(|number| send(&mut conn, number));
+        go_on.notify_one();
+        while conn.is_waiting() {
+            poll_fn(|cx| conn.poll_waiting(worker, cx)).await;
+        }
+    });
+    let expected: String = (1..=300).map(|number| format!(":{}\r\n", number * (number + 1) / 2)).collect();
+    assert_eq!(String::from_utf8(conn.out.to_vec()).expect("text"), expected);
+    // The first, and the others 256 at a time.
+    assert_eq!(store.applied.load(Relaxed), 3);
 }
 
 #[test]

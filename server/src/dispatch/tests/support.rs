@@ -6,7 +6,7 @@ use crate::{
     config::Settings,
     dispatch::{self, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
     http,
-    net::drain::Drain,
+    net::{drain::Drain, redis::conn::Conn},
     proto::{
         output::Output,
         resp::{Limits, Parsed, Parser, Scanner, encode},
@@ -94,11 +94,17 @@ impl Server {
         Server { worker }
     }
 
-    pub(super) fn client(&self) -> Client<'_> {
+    fn listed(&self) -> Listed {
         let address = |port| ([127, 0, 0, 1], port).into();
         let waker = std::task::Waker::noop().clone();
-        let clients = &self.worker.app.clients;
-        let listed = clients.register(address(1), address(2), 0, clock::now(), waker);
+        self.worker.app.clients.register(address(1), address(2), 0, clock::now(), waker)
+    }
+    /// A connection with its pipeline, but for the socket.
+    pub(super) fn conn(&self) -> Conn {
+        Conn::new(&self.worker, self.listed().client.clone())
+    }
+    pub(super) fn client(&self) -> Client<'_> {
+        let listed = self.listed();
         Client {
             server: self,
             session: Session::new(&self.worker, listed.client.clone()),

@@ -254,13 +254,17 @@ impl Conn {
         let mut before = None;
         if let Some(Waiting { what: What::Together(together), after }) = self.queue.back_mut() {
             if together.is_open() && after.is_empty() {
-                return dispatch::join(worker, &mut self.session, &args, now, together);
+                let already = together.bytes();
+                let joined = dispatch::join(worker, &mut self.session, &args, now, together);
+                self.held += together.bytes() - already;
+                return joined;
             }
             before = Some(together.is_slow());
         }
         let mut together = Together::new(worker, &self.session, before);
         let joined = dispatch::join(worker, &mut self.session, &args, now, &mut together);
         if joined == Joined::Yes {
+            self.held += together.bytes();
             self.queue.push_back(Waiting { what: What::Together(together), after: Output::default() });
             self.session.hold(held);
         }
@@ -271,7 +275,6 @@ impl Conn {
     fn send_relayed(&mut self, worker: &Worker, already: usize) {
         for waiting in self.queue.range_mut(already..) {
             if let What::Together(together) = &mut waiting.what {
-                self.held += together.bytes();
                 together.send(worker, &self.session);
             }
         }

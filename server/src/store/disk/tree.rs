@@ -387,12 +387,17 @@ fn options(settings: &StoreSettings) -> KeyspaceCreateOptions {
 /// it goes. If they fall behind for that, writers are slowed ([`pressure`](super::pressure)).
 const NICE: i32 = 19;
 
-/// Runs `work` on a thread that lets others go first, and so do the threads that it starts.
+/// Lets others go before this thread, and before those that it starts.
+pub(super) fn go_behind() {
+    // On Linux a thread has a priority of its own, which those that it starts inherit. Without it they are as all others.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(NICE);
+}
+
+/// Runs `work` on a thread of its own that lets others go first.
 fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let run = || {
-        // On Linux a thread has a priority of its own, which those that it starts inherit. Without it they are as all others.
-        #[cfg(target_os = "linux")]
-        let _ = rustix::process::nice(NICE);
+        go_behind();
         work()
     };
     std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))

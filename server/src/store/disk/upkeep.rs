@@ -2,6 +2,7 @@
 use super::{
     Shared, close,
     stats::{Appearing, Counts},
+    tree::go_behind,
 };
 use crate::config::Durability;
 use parking_lot::{Condvar, Mutex};
@@ -55,8 +56,12 @@ pub(super) fn run(shared: &Shared) {
         check(shared, shared.tree.rotate_if_larger(shared.settings.write_buffer));
         let retired = shared.tree.take_retired();
         if !retired.is_empty() {
-            // Beside: it takes long enough to make a sync late. Without a thread they are freed here.
-            let _ = std::thread::Builder::new().name("store-free".to_string()).spawn(move || drop(retired));
+            // Beside and behind: it takes long enough to make a sync late, and to take a core from those who answer. Without a thread they are freed
+            // here.
+            let _ = std::thread::Builder::new().name("store-free".to_string()).spawn(move || {
+                go_behind();
+                drop(retired);
+            });
         }
         if looked.elapsed() >= LOOK {
             looked = Instant::now();

@@ -96,7 +96,7 @@ fn what_comes_while_the_store_is_busy_goes_there_together() {
     let (worker, spare) = (&server.worker, Spare::default());
     let mut conn = server.conn();
     // Each is read by itself, as from a client that sends one at a time without waiting.
-    let mut send = |conn: &mut Conn, number: usize| {
+    let send = |conn: &mut Conn, number: usize| {
         conn.input.feed(&encode(&[&b"INCRBY"[..], b"sum", number.to_string().as_bytes()]), &spare);
         assert_eq!(conn.process(worker, &spare, clock::now()), Step::Input { more: 1 });
     };
@@ -105,7 +105,8 @@ fn what_comes_while_the_store_is_busy_goes_there_together() {
         *store.held.lock() = Some(go_on.clone());
         send(&mut conn, 1);
         while store.held.lock().is_some() {
-            poll_fn(|cx| Poll::Ready(assert!(conn.poll_waiting(worker, cx).is_pending()))).await;
+            let progress = poll_fn(|cx| Poll::Ready(conn.poll_waiting(worker, cx))).await;
+            assert!(progress.is_pending());
             tokio::task::yield_now().await;
         }
         (2..=300).for_each(|number| send(&mut conn, number));

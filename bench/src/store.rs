@@ -21,10 +21,10 @@ use std::{
 
 /// Larder's disk store against fjall in process
 ///
-/// Loads --keys keys `1..N` with values of --value bytes into fjall, then writes and reads random ones for --seconds each, with one thread and
+/// Loads --keys keys `1..N` with values of --value bytes into fjall, then writes and reads random ones for --duration each, with one thread and
 /// with two. Then the same through larder: loads the keys over the Redis protocol, sends --rate PUT/s and GET/s of random keys
-/// over one HTTP connection on a fixed schedule (latency from the intended start) for --seconds each, and then as many writes and reads as --connections connections get answered
-/// in a closed loop, over HTTP and over the Redis protocol, with one request in flight on each and with 16. The memory tier is small (64 MiB), so that most
+/// over one connection on a fixed schedule (latency from the intended start) for --duration each, and then as many writes and reads as --connections connections get answered
+/// in a closed loop, over HTTP (`/v0/entity`) and over the Redis protocol, with one request in flight on each and with 16. The memory tier is small (64 MiB), so that most
 /// reads go to the store. Everything is written under --dir, and removed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -133,7 +133,9 @@ fn through_larder(args: &Args, dir: &Path, out: &mut dyn Write) -> anyhow::Resul
     let source = format!("disk:{}", dir.display());
     let options = ["--source", &source, "--max-memory", "64MiB", "--store-block-cache", "256MiB", "--threads", "2"];
     let server = servers::larder(&args.larder, None, &options)?;
-    let http = format!("http://{}", server.http.context("larder's ready line names no HTTP address")?);
+    // As fjall's, its `PUT` does not look for what was there before.
+    let entity = "/v0/entity?id={key}";
+    let http = format!("http://{}{entity}", server.http.context("larder's ready line names no HTTP address")?);
     let redis = format!("redis://{}", server.address);
     let client = |connections, pipeline| Client {
         connections,
@@ -169,11 +171,14 @@ fn through_larder(args: &Args, dir: &Path, out: &mut dyn Write) -> anyhow::Resul
     let begun = Instant::now();
     run::preload(&plan(&redis, Verb::Set, client(1, 1), None)?, "")?;
     eprintln!("loaded {} keys in {:?}", args.keys, begun.elapsed());
-    for (name, verb) in [("put", Verb::Set), ("get", Verb::Get)] {
-        let plan = plan(&http, verb, client(1, 64), Some(args.rate))?;
-        measure(&format!("larder, {name}, HTTP, 1 connection, open loop"), &plan)?;
+    let protocols = [("HTTP", &http), ("Redis", &redis)];
+    for (protocol, url) in protocols {
+        for (name, verb) in [("put", Verb::Set), ("get", Verb::Get)] {
+            let plan = plan(url, verb, client(1, 64), Some(args.rate))?;
+            measure(&format!("larder, {name}, {protocol}, 1 connection, open loop"), &plan)?;
+        }
     }
-    for (protocol, url) in [("HTTP", &http), ("Redis", &redis)] {
+    for (protocol, url) in protocols {
         for pipeline in [1, 16] {
             for (name, verb) in [("put", Verb::Set), ("get", Verb::Get)] {
                 let plan = plan(url, verb, client(args.connections, pipeline), None)?;

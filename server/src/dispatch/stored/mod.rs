@@ -5,8 +5,8 @@
 //!             (read::Held)       (copies, else the store)  (the table's functions)                  (LocalStore::apply)
 //! ```
 //!
-//! So a command's function is the same with and without a source. The commands of one client that come in one pipeline, and
-//! those of a transaction, go this way together: one change of the store for all of them. SCAN and its like ([`keyspace`]) ask the
+//! So a command's function is the same with and without a source. The commands of one client that come in one pipeline, or
+//! while those before them are under way, and those of a transaction, go this way together: one change of the store for all of them. SCAN and its like ([`keyspace`]) ask the
 //! store itself.
 //!
 //! Invariants:

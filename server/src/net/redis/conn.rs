@@ -5,7 +5,8 @@
 //! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
 //!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
 //!                          │        its fetches ─────► batch ─ end of `process` ─► source
-//!                          ├─ relay ────────────────► queue, with others: sent at the end of `process` ─► source, or store
+//!                          ├─ relay ────────────────► queue, with others: sent at the end of `process` ─► source,
+//!                          │                                or begun at the front of the queue ─► store
 //!                          └─ alone, behind ─► stops here until everything before it is answered
 //! ```
 use super::{input::Input, spare::Spare};

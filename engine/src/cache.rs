@@ -177,13 +177,24 @@ impl Cache {
     /// Has the processor fetch what reads of these keys will look at, so that they wait for memory together
     /// and not one after the other. Changes nothing; pays from two keys on.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = Key<'k>> + Clone) {
-        // Two rounds, because where the record is stands in the bucket.
-        for prefetch in [|shard: &Shard, hash| shard.index.prefetch(hash), Shard::prefetch_record] {
-            for key in keys.clone() {
-                if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {
-                    prefetch(&shard, key.hash);
-                }
-            }
+        keys.clone().for_each(|key| self.prefetch_bucket(key));
+        keys.for_each(|key| self.prefetch_record(key));
+    }
+
+    /// The first half of [`prefetch`](Cache::prefetch): the bucket, where it stands where the record is. For one key it pays if there is
+    /// something else to do before the second half and before the read.
+    #[inline]
+    pub fn prefetch_bucket(&self, key: Key<'_>) {
+        if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {
+            shard.prefetch_bucket(key.hash);
+        }
+    }
+
+    /// The second half: the record.
+    #[inline]
+    pub fn prefetch_record(&self, key: Key<'_>) {
+        if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {
+            shard.prefetch_record(key.hash);
         }
     }
 

@@ -237,6 +237,13 @@ impl Log {
         record
     }
 
+    /// Has the processor fetch where the first segments lie, which are all of a shard of a few MiB.
+    #[inline]
+    pub(crate) fn prefetch_segments(&self) {
+        prefetch_index(&self.segments, 0);
+        prefetch_index(&self.segments, 2);
+    }
+
     /// Has the processor fetch the record at a position: its first two cache lines, which are all of a small one.
     pub(crate) fn prefetch(&self, position: u32) {
         let (number, at) = self.split(position);

@@ -151,6 +151,13 @@ impl Shard {
         })
     }
 
+    /// Has the processor fetch the bucket that a read of `hash` looks at first, and where the shard's segments lie.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, hash: u64) {
+        self.index.prefetch(hash);
+        self.log.prefetch_segments();
+    }
+
     /// Has the processor fetch the record that a read of `hash` will most likely look at.
     pub(crate) fn prefetch_record(&self, hash: u64) {
         if let Some(position) = self.index.find(hash, Some) {

@@ -42,6 +42,16 @@ const GET: &Command = {
     &COMMANDS[row]
 };
 
+/// The key of the plain GET that `input` begins with, if reads look at the memory tier first.
+#[inline]
+pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
+    let group = &*worker.groups[0];
+    match group.source.reads() {
+        Reads::Table(_) => None,
+        Reads::Tier | Reads::Through => resp::gets_ahead(input).next().map(|(key, _)| group.cache.key(key)),
+    }
+}
+
 /// Begins the GETs that `input` begins with, until one has to wait or `out` has `enough` bytes; none if they are not plain: they would be
 /// throttled, recorded, or are of a client in a state that needs a look. Fetches that are needed are pushed to `batch`.
 pub fn begin(

@@ -22,7 +22,7 @@ use crate::{
     read::Fetch,
     source::SourceError,
 };
-use larder_engine::Millis;
+use larder_engine::{Key, Millis};
 use std::{
     collections::VecDeque,
     net::IpAddr,
@@ -109,6 +109,12 @@ impl Conn {
         }
     }
 
+    /// The key that a plain GET at the front of the input will look up in the memory tier.
+    #[inline]
+    pub fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
+        if self.parser.is_fresh() { dispatch::gets::first_key(worker, self.input.unread()) } else { None }
+    }
+
     /// Processes commands until the input is used up or something else stops it, then hands the misses over to the source as
     /// one batch. Does not wait and does not write: what is to be sent is in [`Conn::out`].
     pub fn process(&mut self, worker: &Worker, spare: &Spare, now: Millis) -> Step {
@@ -133,6 +139,9 @@ impl Conn {
                 let gets = self.begin_gets(worker, now, batch);
                 if gets > 0 {
                     begun += gets;
+                    if self.input.unread().is_empty() {
+                        return Step::Input { more: 1 };
+                    }
                     continue;
                 }
             }

@@ -181,7 +181,7 @@ impl Cache {
         keys.for_each(|key| self.prefetch_record(key));
     }
 
-    /// The first half of [`prefetch`](Cache::prefetch): the bucket, where it stands where the record is. For one key it pays if there is
+    /// The first half of [`prefetch`](Cache::prefetch): the bucket, which says where the record is. For one key it pays if there is
     /// something else to do before the second half and before the read.
     #[inline]
     pub fn prefetch_bucket(&self, key: Key<'_>) {

@@ -135,13 +135,13 @@ impl Conn {
             if self.is_full() {
                 return Step::Full;
             }
+            if self.input.unread().is_empty() {
+                return Step::Input { more: 1 };
+            }
             if paused.is_none() {
                 let gets = self.begin_gets(worker, now, batch);
                 if gets > 0 {
                     begun += gets;
-                    if self.input.unread().is_empty() {
-                        return Step::Input { more: 1 };
-                    }
                     continue;
                 }
             }

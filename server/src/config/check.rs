@@ -78,7 +78,20 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
                 .push(format!("tracking-prefixes of group {} mean nothing unless coherence is coherent", group.name));
         }
     }
+    warnings.extend(open_doors(&settings));
     Ok(Config { settings, scopes, warnings })
+}
+
+/// Listeners that serve everyone although `password` is set.
+fn open_doors(settings: &Settings) -> Option<String> {
+    settings.password.as_ref()?;
+    let http = settings.http.iter().map(|address| format!("http {address}"));
+    let admin = settings.admin.iter().map(|address| format!("admin {address}"));
+    let open: Vec<_> = http.chain(admin).collect();
+    if open.is_empty() {
+        return None;
+    }
+    Some(format!("password guards the Redis listeners only: every client that can reach {} is served", open.join(", ")))
 }
 
 fn scope(group: Option<&str>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> Scope {

@@ -204,7 +204,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Secret,
         optional: true,
         example: "correct horse",
-        help: "Password that Redis clients must give with AUTH or HELLO.",
+        help: "Password that Redis clients must give with AUTH or HELLO. It does not guard the HTTP and admin listeners; Larder warns at start if they are on.",
         ..ROW
     },
     Setting {

@@ -265,6 +265,17 @@ fn more_memory_than_there_is_warns() {
 }
 
 #[test]
+fn a_password_warns_of_the_listeners_that_it_does_not_guard() {
+    let warnings = |args: &[&str]| loaded(args, &[], "").warnings;
+    assert_eq!(
+        warnings(&["--password=x", "--http=127.0.0.1:1,[::1]:2"]),
+        ["password guards the Redis listeners only: every client that can reach \
+          http 127.0.0.1:1, http [::1]:2, admin 127.0.0.1:8081 is served"]
+    );
+    assert_eq!(warnings(&["--password=x", "--http=off", "--admin=off"]), [""; 0]);
+}
+
+#[test]
 fn coherence_and_its_prefixes() {
     let group = |args: &[&str]| loaded(args, &[], "").settings.groups[0].clone();
     assert_eq!(group(&[]).coherence, Coherence::Coherent);

@@ -230,9 +230,10 @@ impl Reading {
         if matches!(self, Reading::Kv | Reading::Entity) {
             return problem.into_response();
         }
-        // The clients of these routes know no other statuses.
+        // Clients of these routes know 400 for a request that cannot be served. 502 says that the source has refused it.
         let status = match problem.status() {
             status if status.is_client_error() => StatusCode::BAD_REQUEST,
+            StatusCode::BAD_GATEWAY => StatusCode::BAD_GATEWAY,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         let mut response = match self {

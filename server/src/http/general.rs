@@ -47,6 +47,7 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
     let header_timeout = context.worker.app.settings.header_timeout;
     // No HTTP/1 method begins like HTTP/2's preface (RFC 9113 section 3.4).
     let is_http2 = read.starts_with(b"PRI");
+    let app = context.worker.app.clone();
     let activity = Rc::new(Activity::new(&context, watch, is_http2, !read.is_empty()));
     let io = TokioIo::new(Io { stream, read: read.into(), activity: activity.clone() });
     let service = Service { context, activity: activity.clone() };
@@ -82,7 +83,7 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
     .await;
     let mut stream = connection.into_parts().io.into_inner().stream;
     match end {
-        End::Done => linger(&mut stream, LINGER).await,
+        End::Done => linger(&mut stream, &app.drain, LINGER).await,
         End::HeadTimeout => {
             let mut output = Output::default();
             let date = *Date::default().at(crate::clock::now());
@@ -91,7 +92,7 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
             let used = output.io_slices(&mut slices);
             // A socket without room for this much belongs to a client that does not listen.
             if stream.write_vectored(&slices[..used]).await.is_ok() {
-                linger(&mut stream, LINGER).await;
+                linger(&mut stream, &app.drain, LINGER).await;
             }
         }
         End::Dropped => {}

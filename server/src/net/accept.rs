@@ -60,7 +60,7 @@ pub(super) async fn accept(
         in_trouble = false;
         let Some(seat) = app.clients.admit(service == Service::Admin) else {
             app.telemetry.control().connections_refused.add(1);
-            refuse(stream, service, &refused);
+            refuse(stream, service, &app, &refused);
             continue;
         };
         let worker = seat.worker;
@@ -87,7 +87,7 @@ connection: close\r\n\
 {\"type\":\"/problems/too-many-connections\",\"title\":\"Too many connections\",\"status\":503,\"detail\":\"max number of clients reached (setting `max-connections`)\"}";
 
 /// Says why, then closes.
-fn refuse(mut stream: TcpStream, service: Service, refused: &Rc<Cell<usize>>) {
+fn refuse(mut stream: TcpStream, service: Service, app: &Arc<App>, refused: &Rc<Cell<usize>>) {
     let reason = match service {
         Service::Redis => NO_ROOM_REDIS,
         Service::Http | Service::Admin => NO_ROOM_HTTP,
@@ -96,10 +96,10 @@ fn refuse(mut stream: TcpStream, service: Service, refused: &Rc<Cell<usize>>) {
     let told = stream.write_all(reason).is_ok();
     if told && refused.get() < MAX_REFUSED {
         refused.set(refused.get() + 1);
-        let refused = refused.clone();
+        let (app, refused) = (app.clone(), refused.clone());
         tokio::task::spawn_local(async move {
             if let Ok(mut stream) = tokio::net::TcpStream::from_std(stream) {
-                linger(&mut stream, LINGER).await;
+                linger(&mut stream, &app.drain, LINGER).await;
             }
             refused.set(refused.get() - 1);
         });

@@ -144,22 +144,32 @@ async fn drain(
     Ok(())
 }
 
-/// The signals that end the process.
+/// The signals that end the process, and SIGHUP, which must not: supervisors and log rotation send it to mean "reload".
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
     fn new() -> io::Result<Signals> {
-        Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
-    /// The number of the next one.
+    /// The number of the next signal that ends the process.
     async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
+                _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
+                _ = self.hangup.recv() => {
+                    tracing::warn!("SIGHUP ignored: Larder does not reload its configuration; restart it to apply changes");
+                }
+            }
         }
     }
 }

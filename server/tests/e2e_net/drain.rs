@@ -121,3 +121,17 @@ fn a_second_signal_ends_the_process_at_once() {
     assert_eq!(status.code(), Some(128 + 15));
     assert!(took < Duration::from_secs(30), "{took:?}");
 }
+
+/// Supervisors and log rotation send SIGHUP to mean "reload". Its default action ends a process without a drain.
+#[test]
+fn a_hangup_is_logged_and_ignored() {
+    let mut larder = Larder::start(&[]);
+    let mut client = larder.client();
+    larder.signal(Signal::HUP);
+    larder.signal(Signal::HUP);
+    assert_eq!(client.command(&["PING"]), Reply::Simple("PONG".into()));
+    assert_eq!(larder.client().command(&["SET", "key", "value"]), Reply::ok());
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
+    assert!(larder.stderr().contains("SIGHUP ignored"));
+}

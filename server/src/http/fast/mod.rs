@@ -80,7 +80,7 @@ pub(super) async fn serve(context: &Rc<Context>, stream: TcpStream, watch: &Watc
                 let limit = context.worker.app.settings.header_timeout;
                 fast.send(answer::head_timeout(limit)).await.ok()?;
                 fast.flush().await.ok()?;
-                linger(&mut fast.stream, LINGER).await;
+                linger(&mut fast.stream, &context.worker.app.drain, LINGER).await;
                 return None;
             }
             Next::Close => return None,

@@ -156,6 +156,9 @@ fn a_source_that_is_down_fails_misses_and_spares_hits() {
         let refused = client.get("/v1/kv/list").await;
         assert_eq!((refused.status, refused.problem().as_str()), (502, "source-refused"));
         assert!(refused.text().contains("WRONGTYPE no string"));
+        let lookup = client.get("/lookup?key=list").await;
+        assert_eq!((lookup.status, lookup.text()), (502, r#"{"key": "list", "value": null, "status": 502}"#));
+        assert_eq!(client.get("/?key=list").await.status, 502);
         *fake.error.borrow_mut() = None;
         assert_eq!(client.get("/v1/kv/cold").await.status, 404);
     });

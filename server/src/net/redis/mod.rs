@@ -35,8 +35,6 @@ const PIECES: usize = 64;
 const WRITES: usize = 8;
 /// How long the client of a connection that we end may take to end its half.
 const LINGER: Duration = Duration::from_secs(1);
-/// The same when the whole process is waiting.
-const LINGER_DRAINING: Duration = Duration::from_millis(100);
 
 /// Serves a connection to its end.
 pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpStream, peer: SocketAddr) {
@@ -65,8 +63,7 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
     drop(listed);
     match end {
         End::Gone => {}
-        End::Ours if worker.app.drain.begun() => linger(&mut stream, LINGER_DRAINING).await,
-        End::Ours => linger(&mut stream, LINGER).await,
+        End::Ours => linger(&mut stream, &worker.app.drain, LINGER).await,
     }
 }
 

@@ -5,7 +5,9 @@ use crate::{
     report::{self, Figure, Target, median},
 };
 use anyhow::{Context, bail, ensure};
-use larder::store::table::{BuildOptions, Decoder, Input, Now, Position, Table, build};
+use larder_store::{
+    table::BuildOptions, table::Decoder, table::Input, table::Now, table::Position, table::Table, table::build,
+};
 use radix_trie::Trie;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -34,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
     /// Memory for the build
-    #[arg(long, default_value = "512MiB", value_parser = larder::config::parse_size)]
+    #[arg(long, default_value = "512MiB", value_parser = larder_units::parse_size)]
     memory: u64,
     /// Measure only these
     #[arg(long, value_delimiter = ',', default_value = "build,table,hash_map,radix_trie")]

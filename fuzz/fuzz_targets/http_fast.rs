@@ -1,10 +1,6 @@
 //! What the fast path takes for a plain request is one, whatever came before it on the connection and however it is cut.
 #![no_main]
-use larder::proto::http::{
-    etag::Tags,
-    head::{Front, Heads},
-    json, target,
-};
+use larder_proto::{http::etag::Tags, http::head::Front, http::head::Heads, http::json, http::target};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&[u8], &[u8], usize)| {

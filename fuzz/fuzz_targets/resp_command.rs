@@ -3,10 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use larder::proto::{
-    output::Output,
-    resp::{Limits, Parsed, Parser, ProtocolError, write_command},
-};
+use larder_proto::{output::Output, resp::Limits, resp::Parsed, resp::Parser, resp::ProtocolError, resp::write_command};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]

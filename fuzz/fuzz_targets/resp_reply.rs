@@ -3,7 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use larder::proto::resp::{Malformed, Scanner, Values, View, view};
+use larder_proto::{resp::Malformed, resp::Scanner, resp::Values, resp::View, resp::view};
 use libfuzzer_sys::fuzz_target;
 
 /// Longest reply that is accepted.

@@ -1,7 +1,7 @@
 //! Any bytes are a table or none: nothing panics, nothing is read outside of them. Half of the time their checksums are made right, so that what is behind them is
 //! looked at as well.
 #![no_main]
-use larder::store::table::{Decoder, Position, Table};
+use larder_store::{table::Decoder, table::Position, table::Table};
 use libfuzzer_sys::fuzz_target;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -2,13 +2,10 @@
 pub mod app;
 pub mod cli;
 pub mod clients;
-pub mod clock;
 pub mod config;
 pub mod dispatch;
 pub mod http;
 pub mod net;
-pub mod proto;
 pub mod read;
 pub mod source;
-pub mod store;
 pub mod telemetry;

@@ -7,17 +7,11 @@
 mod common;
 
 use larder::{
-    app::{App, Bound, Worker},
-    clients::Client,
-    clock,
-    config::Settings,
-    http,
-    net::redis::{
-        conn::{Conn, Step},
-        spare::Spare,
-    },
-    telemetry::Logs,
+    app::App, app::Bound, app::Worker, clients::Client, config::Settings, http, net::redis::conn::Conn,
+    net::redis::conn::Step, net::redis::spare::Spare, telemetry::Logs,
 };
+
+use larder_store::clock;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,

@@ -4,9 +4,11 @@
 mod http;
 mod redis;
 
-use crate::config::{SourceUrl, parse_duration};
+use crate::config::SourceUrl;
+
 use bytes::Bytes;
 use clap::{Arg, ArgMatches, Command};
+use larder_units::parse_duration;
 use std::{
     ffi::OsString,
     io::{self, Read as _, Write as _},

@@ -1,11 +1,9 @@
 //! `larder store …`: looks after a disk store that no server has open.
 //!
 //! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong usage.
-use crate::{
-    config::{Compression, StoreSettings, show_size},
-    store::disk::{LEVELS, Offline, backup, damage},
-};
 use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
+use larder_store::{disk::Compression, disk::LEVELS, disk::Offline, disk::StoreSettings, disk::backup, disk::damage};
+use larder_units::show_size;
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},

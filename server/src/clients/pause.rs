@@ -2,8 +2,8 @@
 //!
 //! A connection looks at it once for each batch of commands that it has read: what a core is working through when the pause is
 //! asked for is still carried out.
-use crate::clock;
 use larder_engine::Millis;
+use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},

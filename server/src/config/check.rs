@@ -1,12 +1,12 @@
 //! From text to [`Settings`]: every value read by its kind, defaults worked out, and what must fit together compared.
 use super::{
-    Coherence, Compression, ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings,
-    SourceUrl, StoreSettings,
+    Coherence, ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings, SourceUrl,
     raw::{Layer, Origin, Raw},
     table::{Fallback, Setting, TABLE},
-    units::show_size,
     value::{Value, is_off, parse},
 };
+use larder_store::disk::{Compression, StoreSettings};
+use larder_units::show_size;
 use std::{net::SocketAddr, time::Duration};
 
 /// One setting's effective value.

@@ -1,8 +1,6 @@
 //! `larder config docs`: the reference in `docs/reference/configuration.md`.
-use super::{
-    table::{Fallback, Kind, Section, Setting, TABLE},
-    units::{show_duration, show_size},
-};
+use super::table::{Fallback, Kind, Section, Setting, TABLE};
+use larder_units::{show_duration, show_size};
 use std::{fmt::Write as _, time::Duration};
 
 const INTRODUCTION: &str = "\

@@ -23,7 +23,6 @@ mod raw;
 mod settings;
 mod source_url;
 mod table;
-mod units;
 mod value;
 
 pub use check::{Config, Effective, Scope};
@@ -33,12 +32,9 @@ pub use machine::Machine;
 pub use nearest::nearest;
 pub use print::print;
 pub use raw::{Layer, Origin, RawValue};
-pub use settings::{
-    Coherence, Compression, Durability, GroupSettings, LogFormat, LogLevel, Rate, Secret, Settings, StoreSettings,
-};
+pub use settings::{Coherence, GroupSettings, LogFormat, LogLevel, Rate, Secret, Settings};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl, TlsUrl};
 pub use table::{Fallback, Kind, Section, Setting, TABLE};
-pub use units::{parse_duration, parse_size, show_duration, show_size};
 pub use value::Value;
 
 use std::{fmt, path::PathBuf};

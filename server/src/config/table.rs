@@ -1,8 +1,9 @@
 //! The table of settings: what feeds flags, environment, file, help, documentation and `config print`.
 //!
 //! To add a setting: a row here, a field in [`super::Settings`] and the line in `check.rs` that fills it. Tests fail until all three agree.
-use super::{Coherence, LogFormat, LogLevel, settings::Compression};
+use super::{Coherence, LogFormat, LogLevel};
 use Fallback::{Computed, Is, Off};
+use larder_store::disk::Compression;
 
 /// One setting. Its flag is `--name`, its file key `name`, its variable [`Setting::env`].
 #[derive(Debug)]

@@ -1,11 +1,12 @@
 //! One value of a setting: its text read as the table's kind says, and shown so that it reads back.
 use super::{
-    Durability, Machine, Secret, SourceUrl,
+    Machine, Secret, SourceUrl,
     address::parse_address,
     nearest,
     table::{Kind, Setting},
-    units::{parse_duration, parse_size, show_duration, show_size},
 };
+use larder_store::disk::Durability;
+use larder_units::{parse_duration, parse_size, show_duration, show_size};
 use std::{fmt, net::SocketAddr, time::Duration};
 
 /// A checked value.

@@ -14,14 +14,10 @@ use super::{
     tracking::{self, Redirect},
 };
 use crate::{
-    clients::Tracks,
-    proto::{
-        output::{Mark, Output},
-        resp::{Args, View, encode, view},
-    },
-    source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
+    clients::Tracks, source::ClientTracking, source::Pinned, source::RedisServer, source::Replies, source::SourceError,
     telemetry::Counters,
 };
+use larder_proto::{output::Mark, output::Output, resp::Args, resp::View, resp::encode, resp::view};
 use std::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},

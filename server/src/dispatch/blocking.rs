@@ -8,11 +8,8 @@ use super::{
     fault::{Fault, integer},
     relay,
 };
-use crate::{
-    clients::{Client, Waits},
-    proto::resp,
-    source::{Pinned, Replies, SourceError},
-};
+use crate::{clients::Client, clients::Waits, source::Pinned, source::Replies, source::SourceError};
+use larder_proto::resp;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// While it lives, others see that the client waits.

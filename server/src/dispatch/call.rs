@@ -4,12 +4,9 @@ use super::{
     fault::{Fault, TOO_LONG},
     session::Session,
 };
-use crate::{
-    app::Worker,
-    proto::resp::{Args, Reply},
-    read::Group,
-};
+use crate::{app::Worker, read::Group};
 use larder_engine::{Cache, Key, Millis, Tier};
+use larder_proto::{resp::Args, resp::Reply};
 use std::rc::Rc;
 
 /// Everything that a command's function needs.

@@ -5,8 +5,8 @@ use super::{
     fault::{Answer, Fault},
     table::{COMMANDS, INDEX},
 };
-use crate::proto::resp::Args;
 use larder_engine::Tier;
+use larder_proto::resp::Args;
 
 /// One row of the table.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! What comes unasked is written between the replies, in the words of the client's protocol.
 use super::session::Session;
-use crate::{clients::inbox::Message, proto::output::Output};
+use crate::clients::inbox::Message;
+use larder_proto::output::Output;
 
 /// Bytes due to a client beyond which its messages stay where they are: they are counted there.
 const ENOUGH: usize = 1 << 20;

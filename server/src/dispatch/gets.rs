@@ -8,16 +8,9 @@ use super::{
     session::Session,
     table::COMMANDS,
 };
-use crate::{
-    app::Worker,
-    proto::{
-        output::Output,
-        resp::{self, Reply},
-    },
-    read::{Begun, Fetch},
-    source::Reads,
-};
+use crate::{app::Worker, read::Begun, read::Fetch, source::Reads};
 use larder_engine::{Key, Millis};
+use larder_proto::{output::Output, resp, resp::Reply};
 use smallvec::SmallVec;
 
 /// Reads whose memory is fetched together: about as many as a core can have under way.

@@ -24,7 +24,6 @@ mod delivery;
 mod fault;
 mod forward;
 pub mod gets;
-pub(crate) mod glob;
 mod longdouble;
 mod multi;
 mod password;
@@ -52,21 +51,16 @@ pub use table::COMMANDS;
 pub use together::Together;
 pub use tracking::{Totals, Tracking};
 
-use crate::{
-    app::Worker,
-    clock,
-    proto::{
-        output::Output,
-        resp::{Args, Reply},
-    },
-    read::Fetch,
-    telemetry::Operation,
-};
+use crate::{app::Worker, read::Fetch, telemetry::Operation};
+
+use larder_store::clock;
+
 use call::Call;
 use command::{Run, Transaction};
 use fault::{Fault, NO_AUTH, NOT_IN_MULTI, c_str};
 use forward::{FORWARDED, is_forwarded};
 use larder_engine::Millis;
+use larder_proto::{output::Output, resp::Args, resp::Reply};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What came of a command.

@@ -8,8 +8,8 @@ use super::{
     pending,
     session::Session,
 };
-use crate::proto::resp::{Args, Reply};
 use larder_engine::{Cache, Key, Tier};
+use larder_proto::{resp::Args, resp::Reply};
 use std::{mem, ops::Range};
 
 /// Bytes of queued commands of one client, beyond a value of `max-value`.

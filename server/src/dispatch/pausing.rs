@@ -7,7 +7,8 @@ use super::{
     is_forwarded,
     session::Session,
 };
-use crate::{app::Worker, clients::pause::Paused, proto::resp::Args};
+use crate::{app::Worker, clients::pause::Paused};
+use larder_proto::resp::Args;
 
 /// `CLIENT PAUSE milliseconds [WRITE | ALL]`
 pub(super) fn pause(call: &mut Call<'_>) -> Result<Flow, Fault> {

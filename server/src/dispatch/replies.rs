@@ -8,12 +8,8 @@ use super::{
     pending::Pending,
     session::{Held, Session},
 };
-use crate::{
-    app::Worker,
-    proto::resp::Args,
-    read::{Begun, Fetch},
-    source::Keepable,
-};
+use crate::{app::Worker, read::Begun, read::Fetch, source::Keepable};
+use larder_proto::resp::Args;
 
 /// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
 fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {

@@ -6,7 +6,8 @@ use super::{
     session::Session,
     stored::Batch,
 };
-use crate::{app::Worker, proto::output::Output};
+use crate::app::Worker;
+use larder_proto::output::Output;
 use std::task::{Context, Poll};
 
 /// The commands, first put together, then on their way.

@@ -7,19 +7,11 @@ use super::{
     body::{Body, Writer},
     problem::{self, Kind, Problem},
 };
-use crate::{
-    config::show_duration,
-    proto::{
-        http::{
-            etag, json,
-            text::{Date, Sink},
-        },
-        output::Output,
-    },
-};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Millis, Value};
+use larder_proto::{http::etag, http::json, http::text::Date, http::text::Sink, output::Output};
+use larder_units::show_duration;
 use std::time::Duration;
 
 /// A route that reads one key.

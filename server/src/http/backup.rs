@@ -4,8 +4,8 @@ use super::{
     body::Body,
     problem::{Kind, Problem},
 };
-use crate::proto::http::target;
 use http::Response;
+use larder_proto::http::target;
 use std::io;
 
 /// Answers when the file is there and synced: `{"file","entries","bytes"}`. It goes on if the client does not wait.

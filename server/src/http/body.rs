@@ -1,12 +1,10 @@
 //! Response bodies: counted bytes, and values that are written as JSON or base64 while they are sent.
 use super::walk::Walk;
-use crate::{
-    proto::http::{json, text::Sink},
-    source::SourceError,
-};
+use crate::source::SourceError;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use larder_proto::{http::json, http::text::Sink};
 use std::{
     collections::VecDeque,
     pin::Pin,

@@ -5,12 +5,7 @@ use super::{
     router,
     watch::{Verdict, Watch},
 };
-use crate::{
-    net::linger::linger,
-    proto::{http::text::Date, output::Output},
-    source::SourceError,
-    telemetry::Counters,
-};
+use crate::{net::linger::linger, source::SourceError, telemetry::Counters};
 use bytes::{Buf, Bytes};
 use http::{Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
@@ -20,6 +15,7 @@ use hyper::{
     server::conn::{http1, http2},
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use larder_proto::{http::text::Date, output::Output};
 use std::{
     cell::Cell,
     convert::Infallible,
@@ -86,7 +82,7 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
         End::Done => linger(&mut stream, &app.drain, LINGER).await,
         End::HeadTimeout => {
             let mut output = Output::default();
-            let date = *Date::default().at(crate::clock::now());
+            let date = *Date::default().at(larder_store::clock::now());
             answer::write_whole(&mut output, answer::head_timeout(header_timeout), &date);
             let mut slices = [IoSlice::new(&[]); 2];
             let used = output.io_slices(&mut slices);

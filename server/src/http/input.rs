@@ -52,7 +52,7 @@ where
                     Kind::BodyTimeout,
                     format!(
                         "less than {SLOWEST} bytes a second came in after the first {} (setting `header-timeout`)",
-                        crate::config::show_duration(limit.patience)
+                        larder_units::show_duration(limit.patience)
                     ),
                 ));
             }

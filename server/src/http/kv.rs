@@ -5,18 +5,13 @@ use super::{
     problem::{Kind, Problem},
     router::Call,
 };
-use crate::{
-    clock,
-    config::parse_duration,
-    net::throttle::Throttled,
-    proto::http::{etag::Tags, target},
-    read::{Begun, Group},
-    source::SourceError,
-    telemetry::Operation,
-};
+use crate::{net::throttle::Throttled, read::Begun, read::Group, source::SourceError, telemetry::Operation};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Millis, Stored};
+use larder_proto::{http::etag::Tags, http::target};
+use larder_store::clock;
+use larder_units::parse_duration;
 use std::{borrow::Cow, time::Duration};
 
 impl Call<'_> {

@@ -6,15 +6,12 @@ use super::{
     problem::{Kind, Problem},
     router::Call,
 };
-use crate::{
-    proto::http::text::Sink,
-    read::{Begun, Group},
-    telemetry::Operation,
-};
+use crate::{read::Begun, read::Group, telemetry::Operation};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::Response;
 use larder_engine::Wait;
+use larder_proto::http::text::Sink;
 use serde::Deserialize;
 
 /// `{"keys":["a",{"base64":"/w=="}]}`

@@ -30,10 +30,9 @@ mod tests;
 mod walk;
 mod watch;
 
-use crate::{
-    app::Worker,
-    proto::{http::text::Date, output::Output},
-};
+use crate::app::Worker;
+
+use larder_proto::{http::text::Date, output::Output};
 use std::{cell::RefCell, net::SocketAddr, rc::Rc, time::Duration};
 use tokio::net::TcpStream;
 

@@ -5,15 +5,12 @@ use super::{
     problem::{Kind, Problem},
 };
 use crate::{
-    app::App,
-    config::LogLevel,
-    proto::http::target,
-    read::Group,
-    source::Reloaded,
-    store::disk::Store,
-    telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
+    app::App, config::LogLevel, read::Group, source::Reloaded, telemetry, telemetry::GroupSnapshot,
+    telemetry::Snapshot, telemetry::SourceSnapshot, telemetry::UnaskedSnapshot,
 };
 use http::{HeaderValue, Response, StatusCode, header};
+use larder_proto::http::target;
+use larder_store::disk::Store;
 
 /// `GET /healthz`: the process answers.
 pub(super) fn healthy() -> Response<Body> {

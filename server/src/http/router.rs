@@ -9,10 +9,12 @@ use super::{
     problem::{Kind, Problem},
     walk::{self, Wording},
 };
-use crate::{app::Worker, clock, net::throttle::Scope, proto::http::target, read::Group};
+use crate::{app::Worker, net::throttle::Scope, read::Group};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use larder_engine::Millis;
+use larder_proto::http::target;
+use larder_store::clock;
 use std::rc::Rc;
 
 /// One method of one path.

@@ -8,12 +8,11 @@ use super::{
     router::Call,
 };
 use crate::{
-    proto::http::{target, text::Sink},
-    read::Group,
-    source::{Found, Local, LocalStore, Page, Scan, SourceError},
+    read::Group, source::Found, source::Local, source::LocalStore, source::Page, source::Scan, source::SourceError,
 };
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
+use larder_proto::{http::target, http::text::Sink};
 use std::{
     future::poll_fn,
     ops::Bound::{Excluded, Included, Unbounded},

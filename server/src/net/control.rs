@@ -6,7 +6,8 @@ use super::{
     listen::{self, Service},
     ready, worker,
 };
-use crate::{app::App, clock, config::Settings, telemetry::Logs};
+use crate::{app::App, config::Settings, telemetry::Logs};
+use larder_store::clock;
 use std::{
     cell::Cell,
     io,

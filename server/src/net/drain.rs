@@ -1,6 +1,6 @@
 //! Shutdown as a value: one phase that only moves forward, and a future for those who wait for it.
-use crate::clock;
 use larder_engine::Millis;
+use larder_store::clock;
 use std::{sync::OnceLock, time::Duration};
 use tokio::sync::watch;
 

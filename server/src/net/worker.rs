@@ -6,11 +6,8 @@ use super::{
     listen::Service,
     redis::{self, spare::Spare},
 };
-use crate::{
-    app::{App, Worker, millis},
-    clients::{Client, Seat},
-    clock, http,
-};
+use crate::{app::App, app::Worker, app::millis, clients::Client, clients::Seat, http};
+use larder_store::clock;
 use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
     net::TcpStream,

@@ -1,8 +1,9 @@
 //! Writes that apply only if the entry is as the client last saw it (HTTP's `If-Match` and `If-None-Match`).
 use super::Group;
-use crate::{clock, source::SourceError};
+use crate::source::SourceError;
 use bytes::Bytes;
 use larder_engine::{Change, Condition, Expiry, Stored, Write};
+use larder_store::clock;
 use std::rc::Rc;
 
 /// The version of a value that the source has and the tier does not.

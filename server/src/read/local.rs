@@ -1,12 +1,10 @@
 //! Changes of several keys on a source that keeps its entries on this machine: the store first, then the tier, and all of them
 //! or none. Whoever changes keys [holds](Group::hold) them meanwhile.
 use super::{Group, held::Held};
-use crate::{
-    clock,
-    source::{Found, LocalStore, SourceError},
-};
+use crate::{source::Found, source::LocalStore, source::SourceError};
 use bytes::Bytes;
 use larder_engine::{Condition, Key, Write};
+use larder_store::clock;
 use std::{future::Future, rc::Rc, sync::Arc};
 use tokio::task::JoinHandle;
 

@@ -4,12 +4,9 @@
 //! A reply is derived from its key ([`larder_engine::Derived`]): whatever forgets the key forgets all replies, and one fence stops
 //! the fetches of all of them.
 use super::{Begun, Fetch, Group, Policy};
-use crate::{
-    config::Coherence,
-    proto::resp::Args,
-    source::{FoundReply, Keepable, KeyLife},
-};
+use crate::{config::Coherence, source::FoundReply, source::Keepable, source::KeyLife};
 use larder_engine::{Derived, Expiry, Fill, Lookup, Millis, Outcome};
+use larder_proto::resp::Args;
 
 /// Names up to this length are put together without an allocation.
 const SHORT: usize = 256;

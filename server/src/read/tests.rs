@@ -1,6 +1,7 @@
 use super::*;
-use crate::{clock, source::Local};
+use crate::source::Local;
 use larder_engine::{Config, Stored};
+use larder_store::clock;
 use proptest::prelude::*;
 use std::{
     cell::{Cell, RefCell},

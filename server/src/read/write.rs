@@ -4,13 +4,10 @@ use super::{
     held::{Locks, Sole},
     watched::Watched,
 };
-use crate::{
-    clock,
-    config::Coherence,
-    source::{Found, LocalStore, SourceError},
-};
+use crate::{config::Coherence, source::Found, source::LocalStore, source::SourceError};
 use bytes::Bytes;
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
+use larder_store::clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::HashMap, future::Future, rc::Rc};
 

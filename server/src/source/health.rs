@@ -1,10 +1,7 @@
 //! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
 use super::{SourceError, Watch};
-use crate::{
-    clock,
-    read::Fetch,
-    telemetry::{Distribution, Histogram},
-};
+use crate::{read::Fetch, telemetry::Distribution, telemetry::Histogram};
+use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
     sync::{

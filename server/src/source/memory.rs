@@ -1,8 +1,9 @@
 //! A [`LocalStore`] for unit tests: a map, whose answers take a turn of the runtime, and which fails when it is told to.
 use super::{Found, Local, LocalStore, Page, Scan, Source, SourceError};
-use crate::{clock, read::Fetch};
+use crate::read::Fetch;
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,

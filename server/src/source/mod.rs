@@ -22,15 +22,13 @@ pub use redis::{Commands, Known, Upstream};
 pub use table::{Looked, OneTable, Reloaded, TableSource};
 pub use unasked::Unasked;
 
-use crate::{
-    config::{Deployment, SourceUrl, StoreSettings},
-    proto::resp::Args,
-    read::Fetch,
-    store::disk::Store,
-    telemetry::TableSnapshot,
-};
+use crate::{config::Deployment, config::SourceUrl, read::Fetch, telemetry::TableSnapshot};
+
+use larder_store::{disk::Store, disk::StoreSettings};
+
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_proto::resp::Args;
 use std::{fmt, future::Future, ops::Range, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 
 /// What bounds a source.

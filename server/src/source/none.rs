@@ -9,7 +9,7 @@ pub struct NoneSource;
 
 impl Source for NoneSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let now = crate::clock::now();
+        let now = larder_store::clock::now();
         for fetch in batch.drain(..) {
             fetch.finish(Ok(None), now);
         }

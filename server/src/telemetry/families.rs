@@ -1,7 +1,7 @@
 //! The table of metrics.
 use super::{Distribution, Snapshot};
-use crate::store::disk::StoreStats;
 use Kind::{Counter, Gauge, Histogram, Info};
+use larder_store::disk::StoreStats;
 
 /// A metric: a name and a number for each set of labels.
 #[derive(Debug)]

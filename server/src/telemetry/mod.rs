@@ -27,8 +27,8 @@ pub use process::Process;
 pub use tap::{Operation, Tap};
 pub use text::text;
 
-use crate::store::disk::StoreStats;
 use larder_engine::Stats;
+use larder_store::disk::StoreStats;
 use parking_lot::Mutex;
 use std::{
     sync::Arc,

@@ -2,11 +2,10 @@
 use super::{Fixture, LIMITS, conformance, open, run, some};
 use bytes::Bytes;
 use larder::{
-    clock,
-    config::{Durability, SourceUrl, StoreSettings},
-    read::Policy,
-    source::{Found, Limits, LocalStore, Page, Scan, SourceError, SourceSetup},
+    config::SourceUrl, read::Policy, source::Found, source::Limits, source::LocalStore, source::Page, source::Scan,
+    source::SourceError, source::SourceSetup,
 };
+use larder_store::{clock, disk::Durability, disk::StoreSettings};
 use proptest::prelude::*;
 use std::{collections::BTreeMap, ops::Bound, path::Path, time::Duration};
 

@@ -4,12 +4,8 @@ use crate::{
     fake::{self, Answer, faked, values},
     fixture::{LIMITS, open, plain, reason, redis, redis_with, run, some, tcp},
 };
-use larder::{
-    clock,
-    config::{RedisUrl, SourceUrl},
-    read::Policy,
-    source::{Limits, SourceError},
-};
+use larder::{config::RedisUrl, config::SourceUrl, read::Policy, source::Limits, source::SourceError};
+use larder_store::clock;
 use std::{
     rc::Rc,
     sync::{

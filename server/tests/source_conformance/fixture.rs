@@ -1,12 +1,12 @@
 //! A group on a source, and what the tests ask of it.
 use crate::common::{PATIENCE, RedisServer};
 use larder::{
-    clock,
-    config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
-    read::{Begun, Group, Policy, watch},
-    source::{Limits, SourceError, SourceHealth, SourceSetup},
+    config::Coherence, config::Deployment, config::RedisAddress, config::RedisUrl, config::SourceUrl, read::Begun,
+    read::Group, read::Policy, read::watch, source::Limits, source::SourceError, source::SourceHealth,
+    source::SourceSetup,
 };
 use larder_engine::{Cache, Config};
+use larder_store::clock;
 use std::{
     future::Future,
     rc::Rc,
@@ -21,7 +21,7 @@ pub(crate) const LIMITS: Limits = Limits {
     connections: 1,
     max_value: 512 * 1024 * 1024,
     max_backlog: 32 << 20,
-    store: larder::config::StoreSettings::DEFAULT,
+    store: larder_store::disk::StoreSettings::DEFAULT,
 };
 
 /// Runs a test on a runtime like a worker's; what never ends fails.

@@ -10,11 +10,10 @@ mod redis_only;
 use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
-    clock,
-    config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsUrl},
-    read::Policy,
-    source::{Limits, SourceSetup},
+    config::Coherence, config::RedisAddress, config::RedisUrl, config::SourceUrl, config::TlsUrl, read::Policy,
+    source::Limits, source::SourceSetup,
 };
+use larder_store::clock;
 use std::path::PathBuf;
 
 /// What every source promises, seen through a group. `behind`: it keeps values apart from the memory tier.

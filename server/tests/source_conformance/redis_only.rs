@@ -3,13 +3,9 @@ use crate::{
     common::{Port, RedisServer, Reply},
     fixture::{LIMITS, plain, reason, redis, redis_with, run, some, tcp},
 };
-use larder::{
-    clock,
-    config::RedisUrl,
-    proto::resp,
-    read::Policy,
-    source::{Limits, SourceError},
-};
+use larder::{config::RedisUrl, read::Policy, source::Limits, source::SourceError};
+use larder_proto::resp;
+use larder_store::clock;
 
 #[test]
 fn origin_expiry_shortens_and_group_ttl_caps() {

@@ -1,10 +1,10 @@
 //! The client over HTTP/1.1: the native routes (docs/reference/http.md).
 use super::{Outcome, Request, put_out};
-use crate::config::show_duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use larder_units::show_duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use std::{future::Future, time::Duration};
 use tokio::{net::TcpStream, time};

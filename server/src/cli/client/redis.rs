@@ -1,10 +1,7 @@
 //! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
 use super::{MAX_VALUE, Outcome, Request, put_out};
-use crate::{
-    config::SourceUrl,
-    proto::resp::{View, encode, view},
-    source::{Limits, SourceSetup},
-};
+use crate::{config::SourceUrl, source::Limits, source::SourceSetup};
+use larder_proto::{resp::View, resp::encode, resp::view};
 use std::time::Duration;
 
 /// Sends the command and takes the reply.
@@ -16,7 +13,7 @@ pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout
         connections: 1,
         max_value: MAX_VALUE as usize,
         max_backlog: 0,
-        store: crate::config::StoreSettings::DEFAULT,
+        store: larder_store::disk::StoreSettings::DEFAULT,
     };
     let source = SourceSetup::new(url, limits)?.open(None, false);
     let relay = source.as_redis().ok_or("not a Redis server")?;

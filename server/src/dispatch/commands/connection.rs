@@ -6,7 +6,7 @@ use crate::dispatch::{
     fault::{Fault, SYNTAX},
     password,
 };
-use crate::proto::resp::parse_i64;
+use larder_proto::resp::parse_i64;
 
 /// The version of Redis whose commands and replies these are; clients choose features by it.
 pub(super) const REDIS_VERSION: &str = "7.4.0";

@@ -5,17 +5,11 @@
 //! address that it has. Any other type asks for an address, which only the setting `moving-endpoint` knows: without it such a client is told
 //! nothing (node-redis ends its process at a push without an address that it did not ask for).
 use crate::{
-    app::{App, Worker},
-    clients::{Client, Moves},
-    clock,
-    dispatch::{
-        Flow,
-        call::Call,
-        fault::{Fault, SYNTAX},
-        session::Session,
-    },
-    proto::{output::Output, resp::Reply},
+    app::App, app::Worker, clients::Client, clients::Moves, dispatch::Flow, dispatch::call::Call,
+    dispatch::fault::Fault, dispatch::fault::SYNTAX, dispatch::session::Session,
 };
+use larder_proto::{output::Output, resp::Reply};
+use larder_store::clock;
 
 /// The types that ask for an address. Which it is, is the operator's to say.
 const WITH_ADDRESS: [&[u8]; 4] = [b"internal-ip", b"internal-fqdn", b"external-ip", b"external-fqdn"];

@@ -1,13 +1,11 @@
 //! Counters: INCR and its relatives.
 use crate::{
-    dispatch::{
-        call::Call,
-        fault::{Answer, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
-        longdouble::LongDouble,
-    },
-    proto::resp::parse_i64,
+    dispatch::call::Call, dispatch::fault::Answer, dispatch::fault::DECREMENT_OVERFLOW, dispatch::fault::NOT_FINITE,
+    dispatch::fault::NOT_FLOAT, dispatch::fault::NOT_INTEGER, dispatch::fault::OVERFLOW, dispatch::fault::integer,
+    dispatch::longdouble::LongDouble,
 };
 use larder_engine::{Change, Entry, Expiry, Tier};
+use larder_proto::resp::parse_i64;
 
 /// INCR key
 pub(in crate::dispatch) fn incr(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {

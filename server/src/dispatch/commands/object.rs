@@ -1,12 +1,7 @@
 //! What an entry is made of: OBJECT, MEMORY USAGE.
-use crate::{
-    dispatch::{
-        call::Call,
-        fault::{Answer, SYNTAX, integer},
-    },
-    proto::resp::parse_i64,
-};
+use crate::{dispatch::call::Call, dispatch::fault::Answer, dispatch::fault::SYNTAX, dispatch::fault::integer};
 use larder_engine::Tier;
+use larder_proto::resp::parse_i64;
 
 /// Redis keeps strings up to this length in one allocation with their header.
 const EMBEDDED: usize = 44;

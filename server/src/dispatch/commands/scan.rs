@@ -1,13 +1,10 @@
 //! Walking through the keyspace: SCAN, KEYS, RANDOMKEY.
 use crate::{
-    dispatch::{
-        call::Call,
-        fault::{Answer, CURSOR, Fault, SYNTAX, integer},
-        glob,
-    },
-    proto::{output::Output, resp::Reply},
+    dispatch::call::Call, dispatch::fault::Answer, dispatch::fault::CURSOR, dispatch::fault::Fault,
+    dispatch::fault::SYNTAX, dispatch::fault::integer,
 };
 use larder_engine::Tier;
+use larder_proto::{glob, output::Output, resp::Reply};
 
 /// Entries that SCAN visits unless told otherwise.
 const COUNT: usize = 10;

@@ -1,12 +1,10 @@
 //! Values: SET and its relatives, GETEX, GETDEL, APPEND, ranges, MSET.
 use crate::{
-    dispatch::{
-        call::Call,
-        fault::{Answer, Fault, OFFSET, SYNTAX, integer},
-    },
-    proto::resp::Args,
+    dispatch::call::Call, dispatch::fault::Answer, dispatch::fault::Fault, dispatch::fault::OFFSET,
+    dispatch::fault::SYNTAX, dispatch::fault::integer,
 };
 use larder_engine::{Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
+use larder_proto::resp::Args;
 
 /// How a time argument is to be read.
 #[derive(Debug, Clone, Copy)]

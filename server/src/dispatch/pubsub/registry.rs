@@ -2,16 +2,10 @@
 //!
 //! A message is encoded once and posted to each subscriber's inbox under the registry's lock, so that all of them see
 //! messages in the same order. Lock order: this registry, an inbox.
-use crate::{
-    clients::{
-        Client,
-        inbox::{Backlog, Message},
-    },
-    dispatch::glob,
-    proto::{output::Output, resp::Reply},
-};
+use crate::{clients::Client, clients::inbox::Backlog, clients::inbox::Message};
 use bytes::Bytes;
 use indexmap::IndexMap;
+use larder_proto::{glob, output::Output, resp::Reply};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

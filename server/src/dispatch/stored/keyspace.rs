@@ -1,17 +1,12 @@
 //! SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHDB and FLUSHALL on the store itself: the memory tier has only a part of it.
 use super::{Call, Held};
 use crate::{
-    dispatch::{
-        commands::{
-            keys::flush_options,
-            scan::{Found, Walk},
-        },
-        fault::{Answer, Fault},
-        glob,
-    },
-    source::{LocalStore, Page, Scan, SourceError},
+    dispatch::commands::keys::flush_options, dispatch::commands::scan::Found, dispatch::commands::scan::Walk,
+    dispatch::fault::Answer, dispatch::fault::Fault, source::LocalStore, source::Page, source::Scan,
+    source::SourceError,
 };
 use bytes::Bytes;
+use larder_proto::glob;
 use std::{
     ops::Bound::{self, Excluded, Included, Unbounded},
     rc::Rc,

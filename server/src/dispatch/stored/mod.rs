@@ -29,13 +29,10 @@ use super::{
     multi::{self, Queue},
     pending,
 };
-use crate::{
-    clock,
-    proto::resp::Args,
-    read::{Changes, Group, Held},
-    source::{Found, SourceError},
-};
+use crate::{read::Changes, read::Group, read::Held, source::Found, source::SourceError};
 use batch::{Scratch, wanted};
+use larder_proto::resp::Args;
+use larder_store::clock;
 use std::{future::poll_fn, rc::Rc};
 
 /// Runs a command that goes alone: what concerns the keyspace, EXEC, WATCH, and what is not answered.

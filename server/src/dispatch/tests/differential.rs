@@ -1,10 +1,8 @@
 //! The same commands to a real redis-server and to us; the replies must be the same, byte for byte.
 use super::support::{Redis, Server, runtime, words};
-use crate::{
-    clock,
-    proto::resp::{View, parse_i64, view},
-    source::memory::MemoryStore,
-};
+use crate::source::memory::MemoryStore;
+use larder_proto::{resp::View, resp::parse_i64, resp::view};
+use larder_store::clock;
 use std::rc::Rc;
 
 /// Random numbers that a seed repeats (xorshift64*).
@@ -291,7 +289,7 @@ fn same_time(theirs: i64, ours: i64, unit: i64) -> bool {
     let near = theirs > 0 && ours > 0 && theirs.abs_diff(ours) <= 2000 / unit as u64;
     near || theirs > far && (far..=end + 1).contains(&ours)
 }
-fn sorted(values: crate::proto::resp::Values<'_>) -> Vec<Vec<u8>> {
+fn sorted(values: larder_proto::resp::Values<'_>) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> =
         values.filter_map(|v| if let View::Bulk(b) = v { Some(b.to_vec()) } else { None }).collect();
     all.sort_unstable();

@@ -3,10 +3,8 @@ use super::{
     relayed::with_redis,
     support::{Redis, words},
 };
-use crate::{
-    dispatch::forward::{FORWARDED, touched},
-    proto::resp::Args,
-};
+use crate::{dispatch::forward::FORWARDED, dispatch::forward::touched};
+use larder_proto::resp::Args;
 
 #[test]
 fn everything_else_is_redis_s_to_answer() {

@@ -1,10 +1,8 @@
 //! A row of plain GETs is answered as its commands are one by one.
 use super::support::Server;
-use crate::{
-    clock,
-    dispatch::gets::{self, Gets},
-    proto::{output::Output, resp::encode},
-};
+use crate::{dispatch::gets, dispatch::gets::Gets};
+use larder_proto::{output::Output, resp::encode};
+use larder_store::clock;
 
 /// What is begun of `input`, and answered, with room for `enough` bytes.
 fn begin(server: &Server, input: &[u8], enough: usize) -> (Gets, String) {

@@ -1,11 +1,9 @@
 //! Whole replies that are kept, in front of a real Redis: which, for how long, and what ends them.
 use super::support::{Client, Redis, Server};
 use crate::{
-    clock,
-    config::{Coherence, SourceUrl},
-    read::{Group, Policy, watch},
-    source::{Limits, SourceSetup},
+    config::Coherence, config::SourceUrl, read::Group, read::Policy, read::watch, source::Limits, source::SourceSetup,
 };
+use larder_store::clock;
 use std::{future::Future, rc::Rc, time::Duration};
 
 fn coherent() -> Policy {
@@ -30,7 +28,7 @@ fn with_workers<F: Future<Output = ()>>(
             connections: 1,
             max_value: 1 << 20,
             max_backlog: 32 << 20,
-            store: crate::config::StoreSettings::DEFAULT,
+            store: larder_store::disk::StoreSettings::DEFAULT,
         };
         let setup = SourceSetup::new(&url, limits).expect("a source");
         let first = Server::new(&[]);

@@ -18,7 +18,7 @@ fn setup(redis: &Redis) -> SourceSetup {
         connections: 1,
         max_value: 1 << 20,
         max_backlog: 32 << 20,
-        store: crate::config::StoreSettings::DEFAULT,
+        store: larder_store::disk::StoreSettings::DEFAULT,
     };
     SourceSetup::new(&url, limits).expect("nothing to check")
 }
@@ -40,7 +40,7 @@ pub(super) fn with_redis<F: Future<Output = ()>>(test: impl FnOnce(Redis, Server
 /// What the tier has of a key.
 fn copy(client: &Client<'_>, key: &str) -> Option<String> {
     let cache = &client.server.worker.groups[0].cache;
-    cache.tier().peek(cache.key(key.as_bytes()), crate::clock::now(), |entry| {
+    cache.tier().peek(cache.key(key.as_bytes()), larder_store::clock::now(), |entry| {
         String::from_utf8_lossy(entry.value.as_bytes()).into_owned()
     })
 }
@@ -93,8 +93,8 @@ fn writes_go_there_first() {
         assert_eq!(client.ask("SET a 2 EX 100 XX").await, "+OK\r\n");
         assert_eq!(copy(&client, "a").as_deref(), Some("2"));
         let cache = &server.worker.groups[0].cache;
-        let expiry = cache.tier().peek(cache.key(b"a"), crate::clock::now(), |entry| entry.expiry());
-        let left = expiry.flatten().expect("it expires") - crate::clock::now();
+        let expiry = cache.tier().peek(cache.key(b"a"), larder_store::clock::now(), |entry| entry.expiry());
+        let left = expiry.flatten().expect("it expires") - larder_store::clock::now();
         assert!((90_000..=100_000).contains(&left), "{left}");
         assert_eq!(client.ask("TTL a").await, ":100\r\n");
         // Refused: nothing changes.
@@ -289,7 +289,7 @@ fn what_was_read_at_the_source_leaves_no_older_copy_where_copies_are_coherent() 
                 [&["TTL a"][..], &["EXISTS b a"], &["MULTI", "GET a", "EXEC"], &["WATCH a", "GET a", "UNWATCH"]]
             {
                 let cache = &client.server.worker.groups[0].cache;
-                let stored = cache.tier().set(cache.key(b"a"), Write::new(b"0"), crate::clock::now());
+                let stored = cache.tier().set(cache.key(b"a"), Write::new(b"0"), larder_store::clock::now());
                 stored.expect("it fits");
                 for command in commands {
                     client.ask(command).await;

@@ -2,16 +2,13 @@
 //! walks, tracking.
 use super::support::{Client, Server, runtime, words};
 use crate::{
-    clock,
-    net::redis::{
-        conn::{Conn, Step},
-        spare::Spare,
-    },
-    proto::resp::{View, encode, view},
-    source::{Found, SourceError, memory::MemoryStore},
+    net::redis::conn::Conn, net::redis::conn::Step, net::redis::spare::Spare, source::Found, source::SourceError,
+    source::memory::MemoryStore,
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config};
+use larder_proto::{resp::View, resp::encode, resp::view};
+use larder_store::clock;
 use std::{
     collections::BTreeSet,
     future::poll_fn,

@@ -1,12 +1,12 @@
 //! Tracking by Larder itself in front of a source that announces changes but cannot track for each client.
 use super::support::{Server, words};
 use crate::{
-    proto::resp::Args,
-    read::Fetch,
-    source::{ClientTracking, Commands, Found, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError},
+    read::Fetch, source::ClientTracking, source::Commands, source::Found, source::Local, source::Pinned,
+    source::RedisServer, source::Relay, source::Replies, source::Source, source::SourceError,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_proto::resp::Args;
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
 /// Has a number under every key, one more each time, and changes it behind the back of the first fetch.

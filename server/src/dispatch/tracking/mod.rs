@@ -20,8 +20,9 @@ use super::{
     forward, pending,
     session::Session,
 };
-use crate::{clients::Client, proto::resp::Args, source::RedisServer};
+use crate::{clients::Client, source::RedisServer};
 use larder_engine::{Listening, Tier};
+use larder_proto::resp::Args;
 use std::sync::Arc;
 use table::Mode;
 

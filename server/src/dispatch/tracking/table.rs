@@ -10,10 +10,10 @@ use crate::clients::{
     Client, Tracks,
     inbox::{Backlog, Message},
 };
-use crate::proto::resp::encode;
 use bytes::Bytes;
 use indexmap::IndexMap;
 use larder_engine::Listener;
+use larder_proto::resp::encode;
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap},

@@ -13,23 +13,12 @@ use super::{
     problem::Problem,
     watch::{Verdict, Watch},
 };
-use crate::{
-    clock,
-    net::{linger::linger, throttle::Scope},
-    proto::{
-        http::{
-            head::{Front, Heads},
-            target,
-            text::Date,
-        },
-        output::Output,
-    },
-    read::{Begun, Fetch},
-    telemetry::Operation,
-};
+use crate::{net::linger::linger, net::throttle::Scope, read::Begun, read::Fetch, telemetry::Operation};
 use bytes::Bytes;
 use http::Response;
 use larder_engine::{Millis, Wait};
+use larder_proto::{http::head::Front, http::head::Heads, http::target, http::text::Date, output::Output};
+use larder_store::clock;
 use std::{
     future::poll_fn,
     io,

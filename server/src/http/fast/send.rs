@@ -1,20 +1,13 @@
 //! Answers that were waited for, and sending.
 use super::{Answer, ENOUGH, Fast, State, Waiting};
 use crate::{
-    clock,
-    http::{
-        answer::{self, About, Reading},
-        body::Body,
-        kv::{self, Read},
-        problem::Problem,
-        watch::Verdict,
-    },
-    proto::output::Output,
-    read::Group,
-    source::SourceError,
+    http::answer, http::answer::About, http::answer::Reading, http::body::Body, http::kv, http::kv::Read,
+    http::problem::Problem, http::watch::Verdict, read::Group, source::SourceError,
 };
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use larder_proto::output::Output;
+use larder_store::clock;
 use std::{
     future::poll_fn,
     io::{self, IoSlice},

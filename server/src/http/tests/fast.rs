@@ -19,10 +19,10 @@ fn sample() -> Server {
     server.set(b"wild", &[7, 34, 255, 92].repeat(600 << 10));
     let cache = &server.worker.groups[0].cache;
     let write = larder_engine::Write {
-        expiry: larder_engine::Expiry::At(crate::clock::now() + 100_000),
+        expiry: larder_engine::Expiry::At(larder_store::clock::now() + 100_000),
         ..larder_engine::Write::new(b"mortal")
     };
-    cache.tier().set(cache.key(b"e"), write, crate::clock::now()).expect("it fits");
+    cache.tier().set(cache.key(b"e"), write, larder_store::clock::now()).expect("it fits");
     server
 }
 

@@ -1,12 +1,9 @@
 //! Reads and writes with a source behind the group.
 use super::support::{Server, run};
-use crate::{
-    clock,
-    read::Fetch,
-    source::{Found, Local, Source, SourceError},
-};
+use crate::{read::Fetch, source::Found, source::Local, source::Source, source::SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_store::clock;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,

@@ -72,7 +72,7 @@ impl Server {
 
     pub(super) fn set(&self, key: &[u8], value: &[u8]) {
         let cache = &self.worker.groups[0].cache;
-        let stored = cache.tier().set(cache.key(key), Write::new(value), crate::clock::now());
+        let stored = cache.tier().set(cache.key(key), Write::new(value), larder_store::clock::now());
         stored.expect("it fits");
     }
 

@@ -10,8 +10,9 @@ pub mod input;
 pub mod spare;
 
 use super::linger::linger;
-use crate::{app::Worker, clients::Closing, clock, source::Local};
+use crate::{app::Worker, clients::Closing, source::Local};
 use conn::{Conn, Step};
+use larder_store::clock;
 use spare::Spare;
 use std::{
     future::{Future, poll_fn},

@@ -1,5 +1,6 @@
 //! Buffers that a worker lends to whichever of its connections is being served, so that idle connections hold none.
-use crate::{proto::output::Output, read::Fetch};
+use crate::read::Fetch;
+use larder_proto::output::Output;
 use std::{cell::RefCell, mem};
 
 /// Capacity of the lent input buffer: what one read takes at most from a client that sends small commands.

@@ -3,12 +3,8 @@
 //! What is to cross waits until the core has gone through the tasks that were ready, and crosses together; answers gather until the core comes for
 //! them. To wake a thread costs more than a look into the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups when each crossed alone, and 0.1 so.
 use super::{DiskSetup, into_found};
-use crate::{
-    clock,
-    read::Fetch,
-    source::{Found, SourceError, SourceHealth},
-    store::disk::{Change, Replies, Tree, Work, WriteError, Written},
-};
+use crate::{read::Fetch, source::Found, source::SourceError, source::SourceHealth};
+use larder_store::{clock, disk::Change, disk::Replies, disk::Tree, disk::Work, disk::WriteError, disk::Written};
 use parking_lot::Mutex;
 use std::{
     cell::{Cell, RefCell},

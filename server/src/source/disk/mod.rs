@@ -1,4 +1,4 @@
-//! `disk:DIR`: the durable store of this machine ([`store::disk`](crate::store::disk)) as a source.
+//! `disk:DIR`: the durable store of this machine ([`store::disk`](larder_store::disk)) as a source.
 //!
 //! A read crosses to a reader's thread, a write to the committer, and the answers come back ([`crossing`]). A write that is to say whether there
 //! was an entry reads first: whoever writes a key holds it ([`Held`](crate::read::Held)), so that is still so when it is written. What takes longer than
@@ -9,14 +9,11 @@ use super::{
     Found, Limits, Local, LocalStore, Page, Scan, Source, SourceError, SourceHealth,
     health::{Stand, Standing},
 };
-use crate::{
-    clock,
-    read::Fetch,
-    store::disk::{Change, Range, Store, Tree, Walk},
-};
+use crate::read::Fetch;
 use bytes::Bytes;
 use crossing::Crossing;
 use larder_engine::Millis;
+use larder_store::{clock, disk::Change, disk::Range, disk::Store, disk::Tree, disk::Walk};
 use parking_lot::Mutex;
 use std::{ops::ControlFlow, path::Path, rc::Rc, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;

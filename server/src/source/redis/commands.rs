@@ -8,11 +8,9 @@ use super::{
     replies::{is_fickle, may_be_kept},
     specs::{Spec, text_of, values},
 };
-use crate::{
-    proto::resp::{Args, Malformed, View, view},
-    source::Keepable,
-};
+use crate::source::Keepable;
 use foldhash::fast::RandomState;
+use larder_proto::{resp::Args, resp::Malformed, resp::View, resp::view};
 use std::collections::HashMap;
 
 /// Longest name that is looked up, `parent|sub` included.

@@ -1,8 +1,8 @@
 //! What is said first on a connection: who we are, which protocol, which database.
 use super::{Settings, connect::Stream};
-use crate::proto::resp::{self, Scanner, View, view};
 use crate::source::Watch;
 use bytes::{Buf, BytesMut};
+use larder_proto::{resp, resp::Scanner, resp::View, resp::view};
 use std::{io, sync::Arc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -23,15 +23,12 @@ use super::{
     sentinel::Master,
 };
 use crate::{
-    clock,
-    proto::output::Output,
-    read::Fetch,
-    source::{
-        Replies, SourceError, Unasked,
-        health::{Stand, Standing, Vouching},
-    },
+    read::Fetch, source::Replies, source::SourceError, source::Unasked, source::health::Stand,
+    source::health::Standing, source::health::Vouching,
 };
 use bytes::Bytes;
+use larder_proto::output::Output;
+use larder_store::clock;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,

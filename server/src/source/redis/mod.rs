@@ -40,15 +40,13 @@ pub use commands::{Commands, Known, Upstream};
 pub(super) use settings::Settings;
 
 use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
-use crate::{
-    proto::resp::{self, Args},
-    read::Fetch,
-};
+use crate::read::Fetch;
 use bytes::Bytes;
 use cluster::Elsewhere;
 use handshake::Hello;
 use homes::AtHome;
 use larder_engine::Millis;
+use larder_proto::{resp, resp::Args};
 use link::Link;
 use request::{Answer, UNTIL_PONG};
 use sentinel::Sentinels;

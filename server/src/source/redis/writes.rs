@@ -1,12 +1,10 @@
 //! Our own writes, as Redis commands.
 use super::{accepted, positive};
-use crate::{
-    clock,
-    proto::resp::encode,
-    source::{Local, Relay, SourceError},
-};
+use crate::{source::Local, source::Relay, source::SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_proto::resp::encode;
+use larder_store::clock;
 
 /// See [`Source::put`](crate::source::Source::put).
 pub(super) fn put<'a>(

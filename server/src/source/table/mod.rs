@@ -1,4 +1,4 @@
-//! `table:FILE`: an immutable table ([`store::table`](crate::store::table)), answered from its memory map.
+//! `table:FILE`: an immutable table ([`store::table`](larder_store::table)), answered from its memory map.
 //!
 //! ```text
 //! read ─► look: in the map, on the core ─┬─ there, or not ─► answered, nothing passes through the memory tier
@@ -19,14 +19,11 @@ pub use keeper::Reloaded;
 pub(super) use keeper::TableSetup;
 
 use super::{Found, Limits, Local, LocalStore, Page, Reads, Scan, Source, SourceError, Watch};
-use crate::{
-    clock,
-    read::Fetch,
-    store::table::{Decoder, Now, Table, TableError},
-};
+use crate::read::Fetch;
 use bytes::Bytes;
 use keeper::{Shared, announce};
 use larder_engine::{Entry, Millis, Outside};
+use larder_store::{clock, table::Decoder, table::Now, table::Table, table::TableError};
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},

@@ -7,20 +7,15 @@ use super::{
     slots::{SLOTS, slot},
 };
 use crate::{
-    clock,
-    config::RedisAddress,
-    proto::resp::{View, encode, view},
-    source::{
-        Found, FoundReply, KeyLife, Local, Relay, SourceError,
-        redis::{
-            refusal,
-            request::{Answer, NO_EXPIRY, Waiting, timed_out, too_large},
-            unexpected,
-        },
-    },
+    config::RedisAddress, source::Found, source::FoundReply, source::KeyLife, source::Local, source::Relay,
+    source::SourceError, source::redis::refusal, source::redis::request::Answer, source::redis::request::NO_EXPIRY,
+    source::redis::request::Waiting, source::redis::request::timed_out, source::redis::request::too_large,
+    source::redis::unexpected,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_proto::{resp::View, resp::encode, resp::view};
+use larder_store::clock;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 

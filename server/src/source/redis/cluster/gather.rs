@@ -1,7 +1,7 @@
 //! One reply out of those of several nodes, by the policies that the server's table of commands names
 //! (<https://redis.io/docs/latest/develop/reference/command-tips/#response_policy>).
-use crate::proto::resp::{View, view};
 use bytes::Bytes;
+use larder_proto::{resp::View, resp::view};
 
 /// How.
 #[derive(Debug, Clone, PartialEq, Eq)]

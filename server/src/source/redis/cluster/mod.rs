@@ -24,15 +24,12 @@ mod watcher;
 
 use super::{RedisSource, Settings, request::Waiting, writes};
 use crate::{
-    config::{Deployment, RedisAddress, RedisUrl},
-    proto::resp::Args,
-    read::Fetch,
-    source::{
-        ClientTracking, Commands, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
-        SourceHealth, Watch,
-    },
+    config::Deployment, config::RedisAddress, config::RedisUrl, read::Fetch, source::ClientTracking, source::Commands,
+    source::Keepable, source::Limits, source::Local, source::Pinned, source::RedisServer, source::Relay,
+    source::Replies, source::Source, source::SourceError, source::SourceHealth, source::Watch,
 };
 use bytes::Bytes;
+use larder_proto::resp::Args;
 use map::{Map, Shard};
 use parking_lot::Mutex;
 use plan::To;

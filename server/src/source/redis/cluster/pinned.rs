@@ -5,11 +5,9 @@ use super::{
     plan::{Part, Plan, To, place},
     slots::slot,
 };
-use crate::{
-    proto::resp::{Args, encode},
-    source::{Local, Pinned, Relay, Replies, SourceError, Unasked},
-};
+use crate::{source::Local, source::Pinned, source::Relay, source::Replies, source::SourceError, source::Unasked};
 use bytes::Bytes;
+use larder_proto::{resp::Args, resp::encode};
 use std::rc::Rc;
 
 /// What was pinned there. What may wait does so at the node, and goes elsewhere if it has to.

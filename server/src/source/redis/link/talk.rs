@@ -1,15 +1,11 @@
 //! A connection in use: requests are written, replies read, deadlines kept, silence questioned.
 use super::{Inner, timing::Alarm};
 use crate::{
-    proto::output::Output,
-    source::redis::{
-        connect::Stream,
-        handshake::reason,
-        pipeline::{CONFUSED, Pipeline},
-        request::{Call, Request},
-    },
+    source::redis::connect::Stream, source::redis::handshake::reason, source::redis::pipeline::CONFUSED,
+    source::redis::pipeline::Pipeline, source::redis::request::Call, source::redis::request::Request,
 };
 use bytes::{BufMut, Bytes, BytesMut};
+use larder_proto::output::Output;
 use std::{
     io::{self, IoSlice},
     pin::{Pin, pin},

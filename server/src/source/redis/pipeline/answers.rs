@@ -5,17 +5,12 @@ use super::{
     take,
 };
 use crate::{
-    proto::resp::{Malformed, parse_i64},
-    source::{
-        Found, FoundReply, KeyLife, SourceError,
-        redis::{
-            refusal,
-            request::{NO_EXPIRY, Waiting, too_large},
-        },
-    },
+    source::Found, source::FoundReply, source::KeyLife, source::SourceError, source::redis::refusal,
+    source::redis::request::NO_EXPIRY, source::redis::request::Waiting, source::redis::request::too_large,
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
+use larder_proto::{resp::Malformed, resp::parse_i64};
 
 pub(super) const QUEUED: &[u8] = b"+QUEUED\r\n";
 /// Longest line: an error's text.

@@ -1,18 +1,12 @@
 //! A batch of fetches: how it is encoded, and how far its replies have come.
 use super::{LINKED, Owed, Pipeline};
 use crate::{
-    clock,
-    proto::{output::Output, resp::Reply},
-    source::{
-        SourceError,
-        redis::{
-            cluster::slot,
-            request::{Request, Waiting},
-        },
-    },
+    source::SourceError, source::redis::cluster::slot, source::redis::request::Request, source::redis::request::Waiting,
 };
 use bytes::{Bytes, BytesMut};
 use larder_engine::Millis;
+use larder_proto::{output::Output, resp::Reply};
+use larder_store::clock;
 use std::collections::VecDeque;
 
 /// Fetches per transaction: enough to make MULTI and EXEC cheap, few enough that Redis serves others in between.

@@ -1,11 +1,10 @@
 use super::{answers::QUEUED, *};
 use crate::{
-    config::{Coherence, Deployment, RedisAddress, RedisUrl},
-    proto::output::Output,
-    read::{Fetch, Group, Policy, Writes, watch},
-    source::{Limits, Local, Source},
+    config::Coherence, config::Deployment, config::RedisAddress, config::RedisUrl, read::Fetch, read::Group,
+    read::Policy, read::Writes, read::watch, source::Limits, source::Local, source::Source,
 };
 use larder_engine::{Cache, Config, Wait};
+use larder_proto::output::Output;
 use proptest::prelude::*;
 use std::{
     future::Future,
@@ -73,7 +72,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         connections: 1,
         max_value: MAX_VALUE,
         max_backlog: 1 << 20,
-        store: crate::config::StoreSettings::DEFAULT,
+        store: larder_store::disk::StoreSettings::DEFAULT,
     };
     let settings = Settings::new(&url, limits, Arc::default()).expect("settings");
     settings.health.begin(count, 1000);

@@ -267,7 +267,7 @@ proptest! {
         byte: u8,
         cut: prop::sample::Index,
     ) {
-        let mut input: Vec<u8> = keys.iter().flat_map(|key| crate::proto::resp::encode(&[b"get", key.as_slice()])).collect();
+        let mut input: Vec<u8> = keys.iter().flat_map(|key| crate::resp::encode(&[b"get", key.as_slice()])).collect();
         let at = at.index(input.len());
         input[at] = byte;
         input.truncate(cut.index(input.len() + 1));

@@ -4,7 +4,7 @@
 //! journals have one per batch. What is written at a clean end of the process (`closed`) says where the journal ends, so that its last
 //! batch cannot be damaged unseen either.
 use super::{Dir, database, journal, journal::Journal};
-use crate::store::durable;
+use crate::durable;
 use std::{
     collections::HashSet,
     fs::{self, File},

@@ -1,10 +1,9 @@
 //! One thread that syncs at intervals, rotates the memtable when it is full, and looks whether fjall has given up.
 use super::{
-    Shared, close,
+    Durability, Shared, close,
     stats::{Appearing, Counts},
     tree::go_behind,
 };
-use crate::config::Durability;
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 

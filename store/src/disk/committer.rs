@@ -1,12 +1,11 @@
 //! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers everybody.
 use super::{
-    MAX_KEY, Replies, Shared,
+    Durability, MAX_KEY, Replies, Shared,
     format::Encoder,
     pressure::Brake,
     replies::{Reply, Sender, answer},
     stats::Counts,
 };
-use crate::config::Durability;
 use bytes::Bytes;
 use larder_engine::Millis;
 use parking_lot::{Condvar, Mutex};

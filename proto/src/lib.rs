@@ -7,6 +7,7 @@
 //!
 //! Invariants: nothing here reads a clock or a socket; no length that a peer names is allocated before it was checked
 //! against a limit; nothing here recurses on a peer's nesting.
+pub mod glob;
 pub mod http;
 pub mod output;
 pub mod resp;

@@ -5,7 +5,7 @@ use super::{
     frames::{Compression, Encoder, FRAME},
     index::{self, Hash},
 };
-use crate::store::durable::{self, Temporary};
+use crate::durable::{self, Temporary};
 use std::{
     fs::File,
     io::{self, Seek as _, SeekFrom, Write},

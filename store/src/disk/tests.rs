@@ -1,6 +1,7 @@
 //! The store by itself: what the source suite and the crash tests do not see.
+use super::Durability;
 use super::*;
-use crate::{clock, config::Durability};
+use crate::clock;
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::{io::Write as _, time::Duration};

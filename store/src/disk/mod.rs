@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Invariants:
-//! - Only the committer writes entries, and it reads none. What was read for a write is still so when it is written because whoever
-//!   writes a key holds it ([`read::Held`](crate::read::Held)), which is not this room's business.
+//! - Only the committer writes entries, and it reads none. What was read for a write is still so when it is written because the caller
+//!   holds the key's lock from that read until the write is done.
 //! - A write that failed in the middle poisons the store: it takes no more writes until it is opened again, for what reached the
 //!   disk is not known any more. Reads go on.
 //! - An entry that has expired is absent at once; compaction drops it ([`format`](mod@format)).
@@ -31,6 +31,7 @@ mod journal;
 mod pressure;
 mod readers;
 mod replies;
+mod settings;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -40,10 +41,10 @@ mod upkeep;
 pub use committer::{Change, Entry, WriteError, Written};
 pub use readers::Work;
 pub use replies::{Replies, Sender};
+pub use settings::{Compression, Durability, StoreSettings};
 pub use stats::{LEVELS, StoreStats, TreeStats};
 pub use tree::{Range, Tree, Walk};
 
-use crate::config::StoreSettings;
 use damage::{Depth, Report};
 use dir::Dir;
 use parking_lot::Mutex;

@@ -1,5 +1,5 @@
 //! Replies to a client, and commands to an upstream server.
-use crate::proto::output::{Output, SHARED_FROM};
+use crate::output::{Output, SHARED_FROM};
 use bytes::Bytes;
 use larder_engine::Value;
 
@@ -205,7 +205,7 @@ pub fn encode(parts: &[&[u8]]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::resp::{Limits, Parsed, Parser};
+    use crate::resp::{Limits, Parsed, Parser};
     use proptest::prelude::*;
 
     fn both(write: impl Fn(&mut Reply<'_>)) -> (String, String) {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use std::ops::Bound;
 
 /// Does the whole of `text` match?
-pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
+pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
     // Where to go on if what follows the last `*` does not match: (after the star, text it has taken so far).
     let mut retry: Option<(usize, usize)> = None;
@@ -32,7 +32,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
 }
 
 /// Where keys that can match begin and end, in the order of their bytes.
-pub(crate) fn range(pattern: Option<&[u8]>) -> (Bound<Bytes>, Bound<Bytes>) {
+pub fn range(pattern: Option<&[u8]>) -> (Bound<Bytes>, Bound<Bytes>) {
     let pattern = pattern.unwrap_or_default();
     let special = pattern.iter().position(|byte| b"*?[\\".contains(byte));
     match &pattern[..special.unwrap_or(pattern.len())] {
@@ -41,7 +41,7 @@ pub(crate) fn range(pattern: Option<&[u8]>) -> (Bound<Bytes>, Bound<Bytes>) {
     }
 }
 /// The end of the keys that begin with `prefix`.
-pub(crate) fn behind(prefix: &[u8]) -> Bound<Bytes> {
+pub fn behind(prefix: &[u8]) -> Bound<Bytes> {
     let mut end = prefix.to_vec();
     while end.pop_if(|last| *last == u8::MAX).is_some() {}
     match end.last_mut() {

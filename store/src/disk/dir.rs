@@ -1,6 +1,6 @@
 //! The store's directory: whose it is, what is in it, and how it is made so that a crash meanwhile leaves nothing half done.
 use super::database;
-use crate::store::durable;
+use crate::durable;
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},

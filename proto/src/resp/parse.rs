@@ -1,6 +1,6 @@
 //! Commands of a client: RESP arrays of bulk strings, and inline commands (a line of words, for people and `nc`).
 use super::number::parse_i64;
-use crate::proto::output::Output;
+use crate::output::Output;
 use std::ops::Range;
 
 /// Longest line: an inline command, or the header of an array or bulk string (`PROTO_INLINE_MAX_SIZE` in Redis).
@@ -116,7 +116,7 @@ pub struct Args<'a> {
 }
 impl<'a> Args<'a> {
     /// The parts `ranges` of `input`.
-    pub(crate) fn new(input: &'a [u8], ranges: &'a [Range<u32>]) -> Args<'a> {
+    pub fn new(input: &'a [u8], ranges: &'a [Range<u32>]) -> Args<'a> {
         Args { input, ranges }
     }
     /// Number of parts, the command's name included.

@@ -1,9 +1,6 @@
 //! fjall, and what the store makes of it: one keyspace of entries in [`mod@format`].
-use super::{LEVELS, MAX_KEY, TreeStats, damage, dir::Dir, expiry::DropExpired, format};
-use crate::{
-    clock,
-    config::{Compression, StoreSettings},
-};
+use super::{Compression, LEVELS, MAX_KEY, StoreSettings, TreeStats, damage, dir::Dir, expiry::DropExpired, format};
+use crate::clock;
 use bytes::Bytes;
 use fjall::{
     AbstractTree as _, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _,

@@ -19,9 +19,9 @@ impl Sink for Vec<u8> {
         self.extend_from_slice(bytes);
     }
 }
-impl Sink for crate::proto::output::Output {
+impl Sink for crate::output::Output {
     fn put(&mut self, bytes: &[u8]) {
-        crate::proto::output::Output::put(self, bytes);
+        crate::output::Output::put(self, bytes);
     }
 }
 

@@ -5,8 +5,8 @@ use crate::{
     dispatch::{Calls, Cursors, PubSub, Tracking},
     http,
     net::{RunError, drain::Drain, throttle::Throttle},
-    read::{Group, Policy, Writes, watch},
-    source::{Limits, SourceSetup},
+    read::{Group, Writes, watch},
+    source::{Limits, Policy, SourceSetup},
     telemetry::{Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;

@@ -8,7 +8,11 @@ use super::{
     session::Session,
     table::COMMANDS,
 };
-use crate::{app::Worker, read::Begun, read::Fetch, source::Reads};
+use crate::{
+    app::Worker,
+    read::Begun,
+    source::{Fetch, Reads},
+};
 use larder_engine::{Key, Millis};
 use larder_proto::{output::Output, resp, resp::Reply};
 use smallvec::SmallVec;

@@ -51,7 +51,7 @@ pub use table::COMMANDS;
 pub use together::Together;
 pub use tracking::{Totals, Tracking};
 
-use crate::{app::Worker, read::Fetch, telemetry::Operation};
+use crate::{app::Worker, source::Fetch, telemetry::Operation};
 
 use larder_store::clock;
 

@@ -1,6 +1,9 @@
 //! GET and MGET: reads that may wait for the source.
 use super::{Flow, call::Call, fault::Fault, session::Session};
-use crate::{read::Begun, read::Fetch, read::Group, source::Reads, source::SourceError};
+use crate::{
+    read::{Begun, Group},
+    source::{Fetch, Reads, SourceError},
+};
 use bytes::Bytes;
 use larder_engine::{Tier, Wait};
 use larder_proto::{output::Output, resp::Reply};

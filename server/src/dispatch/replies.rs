@@ -8,7 +8,11 @@ use super::{
     pending::Pending,
     session::{Held, Session},
 };
-use crate::{app::Worker, read::Begun, read::Fetch, source::Keepable};
+use crate::{
+    app::Worker,
+    read::Begun,
+    source::{Fetch, Keepable},
+};
 use larder_proto::resp::Args;
 
 /// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.

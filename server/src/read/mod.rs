@@ -35,51 +35,16 @@ mod write;
 pub use coherence::{Copies, watch};
 pub use held::Held;
 pub use local::Changes;
-pub use replies::Asked;
 pub use watched::Watch;
 pub use write::{Writes, Writing};
 
 use crate::{
     config::Coherence,
-    source::{Found, Looked, OneTable, Reads, Source, SourceError, UNAVAILABLE},
+    source::{Fetch, Looked, OneTable, Policy, Reads, Source, SourceError},
 };
 use bytes::Bytes;
-use larder_engine::{Cache, Entry, Expiry, Fill, Key, Lead, Lookup, Millis, Outcome, Wait};
+use larder_engine::{Cache, Entry, Key, Lookup, Millis, Outcome, Wait};
 use std::{rc::Rc, sync::Arc};
-
-/// How fills of a group are stored.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Policy {
-    /// Longest life of a fill, ms; the source's own expiry only shortens it. The group's cache is built with the same
-    /// value as its default lifetime, so that jitter applies to fills.
-    pub ttl: Option<u64>,
-    /// How long an absence is remembered, ms; `None`: not at all.
-    pub negative_ttl: Option<u64>,
-    /// What else bounds the age of a copy; without a source it means nothing.
-    pub coherence: Coherence,
-    /// Largest reply that is kept, bytes, its command included; 0: none is.
-    pub max_reply: usize,
-}
-impl Policy {
-    /// In mode `coherent`: may a copy that nobody vouches for any more be given while the source cannot be asked? A lifetime says
-    /// how old a copy may be; without one, none may.
-    fn serves_stale(&self) -> bool {
-        self.coherence == Coherence::Coherent && self.ttl.is_some()
-    }
-    /// Are there copies to give while the source is gone?
-    pub fn outlives_source(&self) -> bool {
-        self.coherence == Coherence::Ttl || self.serves_stale()
-    }
-    /// The expiry of a copy of something that itself expires at `own`: the earlier of that and the group's lifetime from now.
-    fn cap(&self, own: Option<Millis>, now: Millis) -> Expiry {
-        match (own, self.ttl) {
-            (Some(at), Some(ttl)) if at >= now.saturating_add(ttl) => Expiry::Default,
-            (Some(at), _) => Expiry::At(at),
-            (None, Some(_)) => Expiry::Default,
-            (None, None) => Expiry::Never,
-        }
-    }
-}
 
 /// One core's handle on a group.
 pub struct Group {
@@ -93,96 +58,6 @@ pub struct Group {
     pub policy: Policy,
     /// Writes on their way to the source (shared by all cores, one per group).
     pub writes: Arc<Writes>,
-}
-
-/// A fetch on its way: the flight's lead and how its result is stored. Dropped unfinished, it releases the waiters.
-#[derive(Debug)]
-pub struct Fetch {
-    lead: Lead,
-    policy: Policy,
-    vouched: bool,
-}
-impl Fetch {
-    fn new(lead: Lead, policy: Policy) -> Fetch {
-        Fetch { lead, policy, vouched: false }
-    }
-    /// See [`Lead::sent_through`].
-    pub fn sent_through(&self, queue: u32) {
-        self.lead.sent_through(queue);
-    }
-    /// The source will announce the next change of the key after its answer.
-    pub fn vouch(&mut self) {
-        self.vouched = true;
-    }
-    /// May its result be stored?
-    fn keep(&self) -> bool {
-        match self.policy.coherence {
-            Coherence::Coherent => self.vouched,
-            Coherence::Ttl => true,
-            Coherence::Off => false,
-        }
-    }
-    /// The key to fetch.
-    pub fn key(&self) -> &[u8] {
-        self.lead.key()
-    }
-    /// Ends the flight with what the source said at `now`. For a fetch of a reply only with an error; else see [`Fetch::finish_reply`].
-    pub fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis) {
-        // An error of the source's own is an answer, too: the client has seen what kind of value there is.
-        let said = !answer.as_ref().is_err_and(SourceError::is_unavailable);
-        if self.policy.coherence != Coherence::Ttl && said {
-            self.lead.overtake();
-        }
-        let answered = answer.is_ok();
-        let (outcome, fill) = match answer {
-            Ok(Some(found)) => {
-                // Expired on the way: the clients that wait may have it, the next one asks again.
-                let fill = match found.expiry {
-                    Some(at) if at <= now => Fill::Skip,
-                    own => Fill::Store(self.policy.cap(own, now)),
-                };
-                (Outcome::Value(found.value), fill)
-            }
-            Ok(None) => {
-                let fill = match self.policy.negative_ttl {
-                    Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl))),
-                    _ => Fill::Skip,
-                };
-                (Outcome::Absent, fill)
-            }
-            Err(error) => {
-                let stale = self.policy.serves_stale() && error.is_unavailable();
-                let outcome = match stale.then(|| self.lead.last_known(now)).flatten() {
-                    Some(Some(value)) => Outcome::Value(value),
-                    Some(None) => Outcome::Absent,
-                    None => Outcome::Failed(failure(error)),
-                };
-                (outcome, Fill::Skip)
-            }
-        };
-        let fill = if self.keep() { fill } else { Fill::Skip };
-        if answered && fill == Fill::Skip && self.policy.serves_stale() {
-            // A copy that is out of date must not be given to a client that has seen this.
-            self.lead.forget();
-        }
-        self.lead.finish(outcome, fill, now);
-    }
-}
-
-/// The engine carries an error to the waiters as text; this and [`error`] are its two ends. Redis's own errors begin with a
-/// code, so none is mistaken for [`UNAVAILABLE`].
-fn failure(error: SourceError) -> Arc<str> {
-    match error {
-        SourceError::Refused(text) => text,
-        // An unavailable one; no read is told that it is read-only.
-        unavailable => unavailable.to_string().into(),
-    }
-}
-fn error(text: Arc<str>) -> SourceError {
-    match text.strip_prefix(UNAVAILABLE) {
-        Some(reason) => SourceError::Unavailable(reason.into()),
-        None => SourceError::Refused(text),
-    }
 }
 
 /// How a read began.
@@ -256,7 +131,7 @@ impl Group {
         match outcome {
             Outcome::Value(value) => Ok(Some(value)),
             Outcome::Absent => Ok(None),
-            Outcome::Failed(text) => Err(error(text)),
+            Outcome::Failed(text) => Err(SourceError::of_outcome(text)),
             Outcome::Abandoned => Err(SourceError::Unavailable("fetch abandoned".into())),
         }
     }

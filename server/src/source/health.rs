@@ -1,6 +1,9 @@
 //! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
 use super::{SourceError, Watch};
-use crate::{read::Fetch, telemetry::Distribution, telemetry::Histogram};
+use crate::{
+    source::Fetch,
+    telemetry::{Distribution, Histogram},
+};
 use larder_store::clock;
 use parking_lot::Mutex;
 use std::{

@@ -1,6 +1,6 @@
 //! A [`LocalStore`] for unit tests: a map, whose answers take a turn of the runtime, and which fails when it is told to.
 use super::{Found, Local, LocalStore, Page, Scan, Source, SourceError};
-use crate::read::Fetch;
+use crate::source::Fetch;
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_store::clock;

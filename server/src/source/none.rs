@@ -1,6 +1,6 @@
 //! `none:`: nothing behind the memory tier, which is then the store itself.
 use super::{Local, Reads, Source, SourceError};
-use crate::read::Fetch;
+use crate::source::Fetch;
 use larder_engine::Millis;
 
 /// The source that has nothing and takes every write. Reads never ask it ([`Source::reads_through`] is false).

@@ -2,8 +2,8 @@
 use super::{Fixture, LIMITS, conformance, open, run, some};
 use bytes::Bytes;
 use larder::{
-    config::SourceUrl, read::Policy, source::Found, source::Limits, source::LocalStore, source::Page, source::Scan,
-    source::SourceError, source::SourceSetup,
+    config::SourceUrl,
+    source::{Found, Limits, LocalStore, Page, Policy, Scan, SourceError, SourceSetup},
 };
 use larder_store::{clock, disk::Durability, disk::StoreSettings};
 use proptest::prelude::*;

@@ -1,6 +1,9 @@
 //! A server that says what the test wants, where a real one cannot be made to.
 use crate::fixture::{Fixture, open, tcp};
-use larder::{config::SourceUrl, read::Policy, source::Limits};
+use larder::{
+    config::SourceUrl,
+    source::{Limits, Policy},
+};
 use std::{
     io::{Read, Write},
     net::TcpListener,

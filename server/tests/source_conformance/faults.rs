@@ -4,7 +4,10 @@ use crate::{
     fake::{self, Answer, faked, values},
     fixture::{LIMITS, open, plain, reason, redis, redis_with, run, some, tcp},
 };
-use larder::{config::RedisUrl, config::SourceUrl, read::Policy, source::Limits, source::SourceError};
+use larder::{
+    config::{RedisUrl, SourceUrl},
+    source::{Limits, Policy, SourceError},
+};
 use larder_store::clock;
 use std::{
     rc::Rc,

@@ -1,9 +1,9 @@
 //! A group on a source, and what the tests ask of it.
 use crate::common::{PATIENCE, RedisServer};
 use larder::{
-    config::Coherence, config::Deployment, config::RedisAddress, config::RedisUrl, config::SourceUrl, read::Begun,
-    read::Group, read::Policy, read::watch, source::Limits, source::SourceError, source::SourceHealth,
-    source::SourceSetup,
+    config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
+    read::{Begun, Group, watch},
+    source::{Limits, Policy, SourceError, SourceHealth, SourceSetup},
 };
 use larder_engine::{Cache, Config};
 use larder_store::clock;

@@ -10,8 +10,8 @@ mod redis_only;
 use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
-    config::Coherence, config::RedisAddress, config::RedisUrl, config::SourceUrl, config::TlsUrl, read::Policy,
-    source::Limits, source::SourceSetup,
+    config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsUrl},
+    source::{Limits, Policy, SourceSetup},
 };
 use larder_store::clock;
 use std::path::PathBuf;

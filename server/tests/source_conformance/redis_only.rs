@@ -3,7 +3,10 @@ use crate::{
     common::{Port, RedisServer, Reply},
     fixture::{LIMITS, plain, reason, redis, redis_with, run, some, tcp},
 };
-use larder::{config::RedisUrl, read::Policy, source::Limits, source::SourceError};
+use larder::{
+    config::RedisUrl,
+    source::{Limits, Policy, SourceError},
+};
 use larder_proto::resp;
 use larder_store::clock;
 

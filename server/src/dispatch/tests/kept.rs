@@ -1,7 +1,9 @@
 //! Whole replies that are kept, in front of a real Redis: which, for how long, and what ends them.
 use super::support::{Client, Redis, Server};
 use crate::{
-    config::Coherence, config::SourceUrl, read::Group, read::Policy, read::watch, source::Limits, source::SourceSetup,
+    config::{Coherence, SourceUrl},
+    read::{Group, watch},
+    source::{Limits, Policy, SourceSetup},
 };
 use larder_store::clock;
 use std::{future::Future, rc::Rc, time::Duration};

@@ -2,8 +2,8 @@
 use super::support::{Client, Redis, Server};
 use crate::{
     config::{Coherence, SourceUrl},
-    read::{Group, Policy},
-    source::{Limits, SourceSetup},
+    read::Group,
+    source::{Limits, Policy, SourceSetup},
 };
 use larder_engine::Write;
 use std::{future::Future, rc::Rc, time::Duration};

@@ -1,10 +1,14 @@
 //! A worker without sockets, clients of it, and a real redis-server to compare with.
 use crate::{
-    app::App, app::Bound, app::Worker, clients::Clients, clients::Listed, clients::inbox::Backlog,
-    clients::pause::Pause, config::Settings, dispatch, dispatch::Calls, dispatch::Cursors, dispatch::Flow,
-    dispatch::Joined, dispatch::PubSub, dispatch::Session, dispatch::Together, dispatch::Tracking, http,
-    net::drain::Drain, net::redis::conn::Conn, read::Group, read::Policy, source::Source, source::none::NoneSource,
-    telemetry::Logs, telemetry::Telemetry,
+    app::{App, Bound, Worker},
+    clients::{Clients, Listed, inbox::Backlog, pause::Pause},
+    config::Settings,
+    dispatch::{self, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
+    http,
+    net::{drain::Drain, redis::conn::Conn},
+    read::Group,
+    source::{Policy, Source, none::NoneSource},
+    telemetry::{Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
 use larder_proto::{output::Output, resp::Limits, resp::Parsed, resp::Parser, resp::Scanner, resp::encode};

@@ -1,8 +1,7 @@
 //! Tracking by Larder itself in front of a source that announces changes but cannot track for each client.
 use super::support::{Server, words};
-use crate::{
-    read::Fetch, source::ClientTracking, source::Commands, source::Found, source::Local, source::Pinned,
-    source::RedisServer, source::Relay, source::Replies, source::Source, source::SourceError,
+use crate::source::{
+    ClientTracking, Commands, Fetch, Found, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
 };
 use bytes::Bytes;
 use larder_engine::Millis;

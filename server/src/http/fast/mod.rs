@@ -13,7 +13,12 @@ use super::{
     problem::Problem,
     watch::{Verdict, Watch},
 };
-use crate::{net::linger::linger, net::throttle::Scope, read::Begun, read::Fetch, telemetry::Operation};
+use crate::{
+    net::{linger::linger, throttle::Scope},
+    read::Begun,
+    source::Fetch,
+    telemetry::Operation,
+};
 use bytes::Bytes;
 use http::Response;
 use larder_engine::{Millis, Wait};

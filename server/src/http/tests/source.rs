@@ -1,6 +1,6 @@
 //! Reads and writes with a source behind the group.
 use super::support::{Server, run};
-use crate::{read::Fetch, source::Found, source::Local, source::Source, source::SourceError};
+use crate::source::{Fetch, Found, Local, Source, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_store::clock;

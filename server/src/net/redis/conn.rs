@@ -11,9 +11,11 @@
 //! ```
 use super::{input::Input, spare::Spare};
 use crate::{
-    app::Worker, clients::Client, dispatch, dispatch::Flow, dispatch::Held, dispatch::Joined, dispatch::Pending,
-    dispatch::Session, dispatch::Together, net::throttle::Scope, net::throttle::Throttled, read::Fetch,
-    source::SourceError,
+    app::Worker,
+    clients::Client,
+    dispatch::{self, Flow, Held, Joined, Pending, Session, Together},
+    net::throttle::{Scope, Throttled},
+    source::{Fetch, SourceError},
 };
 use larder_engine::{Key, Millis};
 use larder_proto::{output::Output, resp::Limits, resp::Parsed, resp::Parser};

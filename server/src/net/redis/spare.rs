@@ -1,5 +1,5 @@
 //! Buffers that a worker lends to whichever of its connections is being served, so that idle connections hold none.
-use crate::read::Fetch;
+use crate::source::Fetch;
 use larder_proto::output::Output;
 use std::{cell::RefCell, mem};
 

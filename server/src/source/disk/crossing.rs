@@ -3,7 +3,7 @@
 //! What is to cross waits until the core has gone through the tasks that were ready, and crosses together; answers gather until the core comes for
 //! them. To wake a thread costs more than a look into the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups when each crossed alone, and 0.1 so.
 use super::{DiskSetup, into_found};
-use crate::{read::Fetch, source::Found, source::SourceError, source::SourceHealth};
+use crate::source::{Fetch, Found, SourceError, SourceHealth};
 use larder_store::{clock, disk::Change, disk::Replies, disk::Tree, disk::Work, disk::WriteError, disk::Written};
 use parking_lot::Mutex;
 use std::{

@@ -1,7 +1,7 @@
 //! `disk:DIR`: the durable store of this machine ([`store::disk`](larder_store::disk)) as a source.
 //!
 //! A read crosses to a reader's thread, a write to the committer, and the answers come back ([`crossing`]). A write that is to say whether there
-//! was an entry reads first: whoever writes a key holds it ([`Held`](crate::read::Held)), so that is still so when it is written. What takes longer than
+//! was an entry reads first: whoever writes a key holds its lock, so that is still so when it is written. What takes longer than
 //! `source-timeout` fails on the core, whatever the disk does; writes, where they are awaited ([`LocalStore::patience`]).
 mod crossing;
 
@@ -9,7 +9,7 @@ use super::{
     Found, Limits, Local, LocalStore, Page, Scan, Source, SourceError, SourceHealth,
     health::{Stand, Standing},
 };
-use crate::read::Fetch;
+use crate::source::Fetch;
 use bytes::Bytes;
 use crossing::Crossing;
 use larder_engine::Millis;

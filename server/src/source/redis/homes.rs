@@ -4,7 +4,7 @@
 //! announcement of that still be on its way. With one connection to a key its replies stay in order. What a miss pays for it is a word to
 //! another core.
 use super::{Link, Settings};
-use crate::read::Fetch;
+use crate::source::Fetch;
 use parking_lot::Mutex;
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

@@ -22,9 +22,9 @@ use super::{
     request::{Answer, Call, Request, Waiting, fail, timed_out},
     sentinel::Master,
 };
-use crate::{
-    read::Fetch, source::Replies, source::SourceError, source::Unasked, source::health::Stand,
-    source::health::Standing, source::health::Vouching,
+use crate::source::{
+    Fetch, Replies, SourceError, Unasked,
+    health::{Stand, Standing, Vouching},
 };
 use bytes::Bytes;
 use larder_proto::output::Output;

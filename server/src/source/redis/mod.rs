@@ -40,7 +40,7 @@ pub use commands::{Commands, Known, Upstream};
 pub(super) use settings::Settings;
 
 use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
-use crate::read::Fetch;
+use crate::source::Fetch;
 use bytes::Bytes;
 use cluster::Elsewhere;
 use handshake::Hello;
@@ -124,8 +124,8 @@ impl RedisSource {
     }
     /// Takes over fetches that were admitted.
     fn send(&self, batch: &mut Vec<Fetch>) {
-        if batch.iter().any(|fetch| fetch.asked().is_some()) {
-            for fetch in batch.extract_if(.., |fetch| fetch.asked().is_some()) {
+        if batch.iter().any(|fetch| fetch.reply_name().is_some()) {
+            for fetch in batch.extract_if(.., |fetch| fetch.reply_name().is_some()) {
                 self.home.send(fetch, &self.links);
             }
         }

@@ -1,9 +1,6 @@
 //! What waits for the source's answer: fetches, and commands that go through verbatim.
 use super::cluster::Elsewhere;
-use crate::{
-    read::Fetch,
-    source::{Found, FoundReply, Limits, Replies, SourceError, SourceHealth},
-};
+use crate::source::{Fetch, Found, FoundReply, Limits, Replies, SourceError, SourceHealth};
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::{rc::Weak, sync::Arc, time::Duration};

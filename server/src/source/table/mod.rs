@@ -19,7 +19,7 @@ pub use keeper::Reloaded;
 pub(super) use keeper::TableSetup;
 
 use super::{Found, Limits, Local, LocalStore, Page, Reads, Scan, Source, SourceError, Watch};
-use crate::read::Fetch;
+use crate::source::Fetch;
 use bytes::Bytes;
 use keeper::{Shared, announce};
 use larder_engine::{Entry, Millis, Outside};

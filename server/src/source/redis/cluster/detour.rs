@@ -153,7 +153,7 @@ impl Core {
             let limits = &self.setup.settings.limits;
             answer.unwrap_or_else(|_| Err(SourceError::Unavailable(timed_out(limits.timeout, limits))))
         };
-        if let Some(asked) = fetch.asked() {
+        if let Some(asked) = fetch.reply_name() {
             let way = Way { lane: Lane::Shared, resp3: asked.resp3 };
             let commands = encode(&asked.parts().collect::<Vec<_>>()).into();
             let part = Part { commands, count: 1, to: To::Slot(slot(fetch.key())) };

@@ -24,9 +24,11 @@ mod watcher;
 
 use super::{RedisSource, Settings, request::Waiting, writes};
 use crate::{
-    config::Deployment, config::RedisAddress, config::RedisUrl, read::Fetch, source::ClientTracking, source::Commands,
-    source::Keepable, source::Limits, source::Local, source::Pinned, source::RedisServer, source::Relay,
-    source::Replies, source::Source, source::SourceError, source::SourceHealth, source::Watch,
+    config::{Deployment, RedisAddress, RedisUrl},
+    source::{
+        ClientTracking, Commands, Fetch, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source,
+        SourceError, SourceHealth, Watch,
+    },
 };
 use bytes::Bytes;
 use larder_proto::resp::Args;

@@ -77,7 +77,7 @@ pub(super) enum Stage {
 
 /// The protocol in which a whole reply is to be fetched, and whether under a guard; `None` for a value.
 fn form(waiting: &Waiting) -> Option<(bool, bool)> {
-    waiting.fetch.asked().map(|asked| (asked.resp3, asked.unless_fields_expire))
+    waiting.fetch.reply_name().map(|asked| (asked.resp3, asked.unless_fields_expire))
 }
 
 /// From `INFO keyspace`: may fields of hashes expire in this database? Redis counts such hashes as `subexpiry`, Valkey as
@@ -143,7 +143,7 @@ impl Pipeline {
         let mut next = Some(first);
         while let Some(waiting) = next.take() {
             let key = waiting.fetch.key();
-            match waiting.fetch.asked() {
+            match waiting.fetch.reply_name() {
                 None => {
                     out.put(b"*2\r\n$3\r\nGET\r\n");
                     Reply::new(out, false).bulk(key);

@@ -1,7 +1,8 @@
 use super::{answers::QUEUED, *};
 use crate::{
-    config::Coherence, config::Deployment, config::RedisAddress, config::RedisUrl, read::Fetch, read::Group,
-    read::Policy, read::Writes, read::watch, source::Limits, source::Local, source::Source,
+    config::{Coherence, Deployment, RedisAddress, RedisUrl},
+    read::{Group, Writes, watch},
+    source::{Fetch, Limits, Local, Policy, Source},
 };
 use larder_engine::{Cache, Config, Wait};
 use larder_proto::output::Output;

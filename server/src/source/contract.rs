@@ -1,0 +1,204 @@
+//! The contract between `read` and a source: what is asked, what is answered, and what a source that is a Redis server can do besides.
+use super::{
+    error::SourceError, fetch::Fetch, local::LocalStore, raw_replies::Replies, redis::Commands, table::TableSource,
+    unasked::Unasked,
+};
+use bytes::Bytes;
+use larder_engine::Millis;
+use larder_proto::resp::Args;
+use std::{future::Future, pin::Pin, rc::Rc, sync::Arc};
+
+/// Who is told what changed at a source. Called on the core that hears of it; returns when nothing older is served any more.
+pub trait Invalidations {
+    /// The key has changed, or may have.
+    fn key(&self, key: &[u8]);
+    /// Any key may have.
+    fn all(&self);
+    /// Changes are not announced any more.
+    fn lost(&self);
+    /// Could anybody have a copy of anything? If not, changes need not be found out.
+    fn are_wanted(&self) -> bool {
+        true
+    }
+}
+
+/// Whether a key is vouched for.
+pub type VouchesFor = dyn Fn(&[u8]) -> bool;
+
+/// Changes of which keys a source is to announce, and to whom.
+#[derive(Clone)]
+pub struct Watch {
+    /// None: those that were fetched. Else those that begin with one of these, and no others are vouched for.
+    pub prefixes: Arc<[Box<[u8]>]>,
+    /// If given, no other keys are vouched for.
+    pub only: Option<Rc<VouchesFor>>,
+    /// Who is told.
+    pub to: Rc<dyn Invalidations>,
+}
+impl Watch {
+    /// Are changes of this key announced?
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        (self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| key.starts_with(prefix)))
+            && self.only.as_ref().is_none_or(|only| only(key))
+    }
+}
+
+/// A future that stays on its core.
+pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A value found at the source.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The value.
+    pub value: Bytes,
+    /// When the source says that it expires; read together with the value.
+    pub expiry: Option<Millis>,
+}
+
+/// The whole reply to a command, and how long its key lives; read together.
+#[derive(Debug, Clone)]
+pub struct FoundReply {
+    /// Byte for byte, in the protocol that was asked for; it may be an error.
+    pub reply: Bytes,
+    /// How long the key lives.
+    pub key: KeyLife,
+}
+impl FoundReply {
+    /// Is it an error?
+    pub fn is_error(&self) -> bool {
+        matches!(self.reply.first(), Some(b'-' | b'!') | None)
+    }
+}
+
+/// A command whose whole reply can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepable {
+    /// Which of its parts is the one key that it reads.
+    pub key: usize,
+    /// Only as long as no fields of hashes expire by themselves, for then the reply may change unannounced.
+    pub unless_fields_expire: bool,
+}
+
+/// How long a key lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyLife {
+    /// It does not exist.
+    Absent,
+    /// Until then.
+    Until(Millis),
+    /// It does not expire.
+    Unbounded,
+}
+
+/// One core's connection to a source. Not `Send`: each worker builds its own.
+///
+/// Contract: `fetch` never blocks and finishes every fetch within the deadline (`source-timeout`) whatever happens, in batches where
+/// the source can; writes return only when the source has taken or refused them.
+pub trait Source {
+    /// Takes a batch of fetches over; each is finished with what the source said.
+    fn fetch(&self, batch: &mut Vec<Fetch>);
+    /// Stores a value; true if it replaced one.
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> Local<'a, Result<bool, SourceError>>;
+    /// Deletes; true if there was something.
+    fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>>;
+    /// Changes the expiry (`None`: never); true if the key exists.
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>>;
+    /// Is it there? (for readiness)
+    fn ping(&self) -> Local<'_, Result<(), SourceError>>;
+    /// The source as a Redis server, for commands that go through verbatim.
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
+        None
+    }
+    /// The source as a store of this machine, for walks and changes of several keys.
+    fn as_local(&self) -> Option<&dyn LocalStore> {
+        None
+    }
+    /// Where reads look first.
+    fn reads(&self) -> Reads<'_> {
+        Reads::Through
+    }
+    /// `false` for `none:`: a miss is an absence, no flight is begun.
+    fn reads_through(&self) -> bool {
+        !matches!(self.reads(), Reads::Tier)
+    }
+}
+
+/// Where reads look.
+#[derive(Clone, Copy)]
+pub enum Reads<'s> {
+    /// In the memory tier, which is all there is.
+    Tier,
+    /// In the memory tier, then they are fetched.
+    Through,
+    /// In the table's memory map; what it cannot say without waiting is fetched.
+    Table(&'s TableSource),
+}
+
+/// Takes whole Redis commands.
+pub trait Relay {
+    /// Sends already encoded commands (`count` of them, RESP arrays) in one write and returns their raw replies (RESP3 if
+    /// `resp3`, else RESP2). They are queued when this returns, behind all that was relayed before in the same protocol, whatever
+    /// becomes of the future.
+    fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
+    /// The same for commands of which one at least may keep the server busy for long, with `source-slow-timeout`. They have a shared
+    /// connection apart: nothing of what was relayed before or after otherwise is in order with them.
+    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
+}
+
+/// A source that is a Redis server: what is [relayed](Relay) goes over connections that all clients of the core share.
+pub trait RedisServer: Relay {
+    /// The server's table of commands, if it has been asked for.
+    fn known_commands(&self) -> Option<Arc<Commands>>;
+    /// The same; asks for it when it is needed first, and again after a reconnect.
+    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
+    /// If the whole reply to this command can be fetched and kept, in this protocol: what is to be known for it.
+    /// Never waits; says `None` as long as the server's table of commands has not been asked for.
+    fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
+        None
+    }
+    /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING); `args` is the command that it
+    /// is wanted for.
+    fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
+    /// Does a connection's number (CLIENT ID) name one connection? Not where there are several servers.
+    fn has_numbers(&self) -> bool {
+        true
+    }
+    /// Who keeps track of what a client that has asked for it (CLIENT TRACKING) reads.
+    fn client_tracking(&self) -> ClientTracking {
+        ClientTracking::Server
+    }
+    /// The database of the URL.
+    fn database(&self) -> u32;
+}
+
+/// Who keeps track of what clients read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientTracking {
+    /// The server, on a connection of the client's own.
+    Server,
+    /// Larder: every change is announced to it, and it tells its clients.
+    Larder,
+    /// Nobody can.
+    Nobody,
+}
+
+/// A connection to a Redis server that is one client's alone, and what is [relayed](Relay) goes over it. Once lost it stays lost, for
+/// the state that it was there for is gone.
+pub trait Pinned: Relay {
+    /// Sends one encoded command that may take any time (BLPOP), and waits as long as it takes. It is queued when this returns.
+    fn relay_patiently(&self, command: Bytes) -> Local<'static, Result<Replies, SourceError>>;
+    /// Sends one command, of which it is not known how many replies it has: until the answer to a `PING` behind it
+    /// (`marked`), or one.
+    fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
+    /// What the server says unasked.
+    fn unasked(&self) -> &Unasked;
+    /// A HELLO that was relayed has changed its protocol.
+    fn note_protocol(&mut self, resp3: bool);
+    /// Gives it back. The caller knows that it is as new; one that is dropped instead is closed.
+    fn release(self: Box<Self>);
+}

@@ -1,0 +1,49 @@
+//! Raw replies of a Redis server.
+use bytes::Bytes;
+use std::ops::Range;
+
+/// Raw replies, in the order of their commands.
+#[derive(Debug, Default)]
+pub struct Replies {
+    pub(super) bytes: Bytes,
+    /// Where each ends.
+    pub(super) ends: Vec<usize>,
+}
+impl Replies {
+    /// All of them, as they came.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+    /// Each by itself.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|at| &self[at])
+    }
+    /// The last; empty if there is none.
+    pub fn last(&self) -> Bytes {
+        self.bytes.slice(self.begin(self.ends.len().saturating_sub(1))..)
+    }
+    /// Some of them.
+    pub(crate) fn part(&self, which: Range<usize>) -> Replies {
+        let (begin, end) = (self.begin(which.start), self.begin(which.end));
+        Replies { bytes: self.bytes.slice(begin..end), ends: self.ends[which].iter().map(|end| end - begin).collect() }
+    }
+    fn begin(&self, at: usize) -> usize {
+        at.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+}
+impl FromIterator<Bytes> for Replies {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(replies: I) -> Replies {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for reply in replies {
+            bytes.extend_from_slice(&reply);
+            ends.push(bytes.len());
+        }
+        Replies { bytes: bytes.into(), ends }
+    }
+}
+impl std::ops::Index<usize> for Replies {
+    type Output = [u8];
+    fn index(&self, at: usize) -> &[u8] {
+        &self.bytes[self.begin(at)..self.ends[at]]
+    }
+}

@@ -1,7 +1,11 @@
 //! The machine under the measurement: cores, CPU time and resident memory, from Linux's `/proc` (proc(5)).
 use anyhow::{Context, bail, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::{fs, process::Child, process::Command, time::Duration};
+use std::{
+    fs,
+    process::{Child, Command},
+    time::Duration,
+};
 
 /// A process to look at.
 #[derive(Debug, Clone, Copy)]

@@ -6,8 +6,8 @@ use crate::{
         ops::{Mix, Verb},
         target::Target,
     },
-    report, run,
-    run::summary::Summary,
+    report,
+    run::{self, summary::Summary},
     servers,
 };
 use anyhow::{Context, ensure};

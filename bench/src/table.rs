@@ -5,9 +5,7 @@ use crate::{
     report::{self, Figure, Target, median},
 };
 use anyhow::{Context, bail, ensure};
-use larder_store::{
-    table::BuildOptions, table::Decoder, table::Input, table::Now, table::Position, table::Table, table::build,
-};
+use larder_store::table::{BuildOptions, Decoder, Input, Now, Position, Table, build};
 use radix_trie::Trie;
 use serde::{Deserialize, Serialize};
 use std::{

@@ -1,13 +1,11 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
-    clients::{Clients, inbox::Backlog, pause::Pause},
+    clients::{Clients, Cursors, PubSub, Tracking, inbox::Backlog},
     config::{Coherence, GroupSettings, Settings, SourceUrl},
-    dispatch::{Calls, Cursors, PubSub, Tracking},
-    http,
-    net::{RunError, drain::Drain, throttle::Throttle},
+    lifecycle::{RunError, drain::Drain, pause::Pause, throttle::Throttle},
     read::{Group, Writes, watch},
     source::{Limits, Policy, SourceSetup},
-    telemetry::{Counters, Logs, Telemetry},
+    telemetry::{Calls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
 use std::{
@@ -75,17 +73,21 @@ pub struct Worker {
     pub groups: Vec<Rc<Group>>,
     /// This core's counters (single writer).
     pub counters: Arc<Counters>,
-    /// What its HTTP connections share.
-    pub http: http::PerWorker,
 }
 
 impl App {
-    /// Builds what the cores share. Nothing connects or runs yet. `bound` is where the process listens, and at most `connections`
-    /// clients are served at a time.
+    /// Builds what the cores share. Nothing connects or runs yet. `bound` is where the process listens, at most `connections`
+    /// clients are served at a time, and calls of so many `commands` are counted.
     ///
     /// # Errors
     /// [`RunError::Source`]: a source names a file or host that cannot be used.
-    pub fn new(settings: Settings, logs: Logs, bound: Bound, connections: usize) -> Result<App, RunError> {
+    pub fn new(
+        settings: Settings,
+        logs: Logs,
+        bound: Bound,
+        connections: usize,
+        commands: usize,
+    ) -> Result<App, RunError> {
         let backlog = Arc::new(Backlog::new(settings.max_backlog));
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
         let caches: Vec<_> = settings.groups.iter().map(cache).collect();
@@ -106,7 +108,7 @@ impl App {
             throttle: Throttle::new(&settings),
             pause: Pause::default(),
             drain: Drain::default(),
-            calls: Calls::new(settings.threads),
+            calls: Calls::new(settings.threads, commands),
             cursors: Cursors::default(),
             instance: RandomState::new().hash_one(0),
             settings,
@@ -177,7 +179,7 @@ impl Worker {
                 })
             })
             .collect();
-        Worker { id, groups, counters: app.telemetry.worker(id).clone(), http: http::PerWorker::default(), app }
+        Worker { id, groups, counters: app.telemetry.worker(id).clone(), app }
     }
 }
 

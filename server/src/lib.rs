@@ -5,6 +5,7 @@ pub mod clients;
 pub mod config;
 pub mod dispatch;
 pub mod http;
+pub mod lifecycle;
 pub mod net;
 pub mod read;
 pub mod source;

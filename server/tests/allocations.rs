@@ -7,8 +7,15 @@
 mod common;
 
 use larder::{
-    app::App, app::Bound, app::Worker, clients::Client, config::Settings, http, net::redis::conn::Conn,
-    net::redis::conn::Step, net::redis::spare::Spare, telemetry::Logs,
+    app::{App, Bound, Worker},
+    clients::Client,
+    config::Settings,
+    http,
+    net::redis::{
+        conn::{Conn, Step},
+        spare::Spare,
+    },
+    telemetry::Logs,
 };
 
 use larder_store::clock;
@@ -76,7 +83,8 @@ fn exchange(conn: &mut Conn, worker: &Worker, spare: &Spare, input: &[u8]) -> us
 #[test]
 fn a_redis_hit_allocates_nothing() {
     let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
-    let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 10).unwrap());
+    let app =
+        Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::dispatch::COMMANDS.len()).unwrap());
     let worker = Worker::new(0, app);
     let spare = Spare::default();
     let address = ([127, 0, 0, 1], 1).into();
@@ -130,8 +138,16 @@ fn a_kept_reply_allocates_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
     runtime.block_on(async {
         let args = ["--threads", "1", "--max-memory", "64MiB", "--source", &redis.url()];
-        let app =
-            Arc::new(App::new(Settings::from_args(&args).unwrap(), Logs::default(), Bound::default(), 10).unwrap());
+        let app = Arc::new(
+            App::new(
+                Settings::from_args(&args).unwrap(),
+                Logs::default(),
+                Bound::default(),
+                10,
+                larder::dispatch::COMMANDS.len(),
+            )
+            .unwrap(),
+        );
         let worker = Worker::new(0, app);
         worker.groups[0].read(b"ready", clock::now()).await.expect("it is connected");
         worker.groups[0].source.as_redis().unwrap().commands().await.expect("it shows its commands");
@@ -171,7 +187,9 @@ fn an_http_hit_allocates_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
     runtime.block_on(async {
         let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
-        let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 10).unwrap());
+        let app = Arc::new(
+            App::new(settings, Logs::default(), Bound::default(), 10, larder::dispatch::COMMANDS.len()).unwrap(),
+        );
         let worker = Rc::new(Worker::new(0, app));
         let cache = worker.groups[0].cache.clone();
         for (key, len) in [("key", 64), ("large", 48 << 10)] {
@@ -182,7 +200,7 @@ fn an_http_hit_allocates_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        tokio::task::spawn_local(http::serve_connection(worker, stream, peer, http::Role::Native));
+        tokio::task::spawn_local(http::serve_connection(worker, Rc::default(), stream, peer, http::Role::Native));
 
         let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
         let cases = [

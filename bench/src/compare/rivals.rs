@@ -6,7 +6,10 @@ use crate::{
     wire::{Http, Resp},
 };
 use anyhow::{Context, ensure};
-use std::{path::Path, path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Keys as redis-benchmark asks for them, all with the same value.
 const KEYS: u64 = 100_000;

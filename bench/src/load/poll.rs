@@ -7,7 +7,10 @@ use rustix::{
         epoll::{self, CreateFlags, Event, EventData, EventFlags},
     },
 };
-use std::{num::NonZeroU64, os::fd::AsFd, os::fd::OwnedFd};
+use std::{
+    num::NonZeroU64,
+    os::fd::{AsFd, OwnedFd},
+};
 
 /// What to wait for, and what happened.
 pub(crate) struct Poll {

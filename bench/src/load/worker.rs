@@ -11,7 +11,10 @@ use super::{
     measure::{ErrorKind, Own, ThreadEnd},
 };
 use anyhow::{Context, bail, ensure};
-use std::{fs, time::Duration, time::Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 /// How often late replies and lost connections are looked for, ns.
 const TICK: u64 = 10_000_000;

@@ -6,7 +6,11 @@ pub(crate) mod tests;
 use crate::run::summary::{Moment, Summary, Times};
 use anyhow::{Context, ensure};
 use chart::{Axis, Cell, Line, colour, escape, plain};
-use std::{collections::BTreeMap, fmt::Write, path::Path, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 /// Makes a page that compares saved results
 ///

@@ -5,7 +5,10 @@ use crate::{
     servers::{self, Server},
 };
 use anyhow::Context;
-use std::{path::Path, path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Keys of the HTTP loads; nginx keeps as many files open.
 pub(super) const HTTP_KEYS: u64 = 1_000;

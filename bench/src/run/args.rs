@@ -9,7 +9,12 @@ use crate::load::{
 };
 use crate::page;
 use anyhow::{Context, bail, ensure};
-use std::{fs::File, path::Path, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 /// Loads a server on a fixed schedule and measures from each request's intended start
 ///

@@ -20,8 +20,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::{Child, ExitStatus},
-    process::{Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 use tempfile::TempDir;

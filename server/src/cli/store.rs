@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong usage.
 use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
-use larder_store::{disk::Compression, disk::LEVELS, disk::Offline, disk::StoreSettings, disk::backup, disk::damage};
+use larder_store::disk::{Compression, LEVELS, Offline, StoreSettings, backup, damage};
 use larder_units::show_size;
 use std::{
     fmt::Write as _,

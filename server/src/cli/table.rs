@@ -1,11 +1,10 @@
 //! `larder table build|info|get|verify|dump`: tables without a server; and the table of `larder serve DATA`.
 //!
 //! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a table could not be built.
-use crate::{config::ConfigError, config::SourceUrl};
+use crate::config::{ConfigError, SourceUrl};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use larder_store::{
-    table::BuildOptions, table::Built, table::Compression, table::Duplicates, table::Format, table::Input,
-    table::Position, table::Progress, table::Table, table::TableError, table::build,
+use larder_store::table::{
+    BuildOptions, Built, Compression, Duplicates, Format, Input, Position, Progress, Table, TableError, build,
 };
 use larder_units::{parse_size, show_size};
 use std::{

@@ -3,10 +3,16 @@
 //! A connection belongs to one worker, which alone writes to its [`Client`] (except for [`Client::close`]). Each worker has
 //! its own map of clients, locked only when a connection opens or closes or when somebody lists them.
 //!
-//! No sockets in here: `net` serves them, and `dispatch` has the commands. What is told to a client unasked is in [`inbox`], what
-//! keeps clients waiting in [`pause`].
+//! No sockets in here: `net` serves them, and `dispatch` has the commands. Push messages for a client are in [`inbox`], who has subscribed
+//! in [`pubsub`], who may hold copies of which keys in [`tracking`], and open SCAN cursors in [`Cursors`].
+mod cursors;
 pub mod inbox;
-pub mod pause;
+pub(crate) mod pubsub;
+pub(crate) mod tracking;
+
+pub use cursors::Cursors;
+pub use pubsub::PubSub;
+pub use tracking::{Totals, Tracking};
 
 use inbox::{Backlog, Inbox, Message, Posted};
 use larder_engine::Millis;

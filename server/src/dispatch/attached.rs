@@ -14,10 +14,14 @@ use super::{
     tracking::{self, Redirect},
 };
 use crate::{
-    clients::Tracks, source::ClientTracking, source::Pinned, source::RedisServer, source::Replies, source::SourceError,
+    clients::Tracks,
+    source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
     telemetry::Counters,
 };
-use larder_proto::{output::Mark, output::Output, resp::Args, resp::View, resp::encode, resp::view};
+use larder_proto::{
+    output::{Mark, Output},
+    resp::{Args, View, encode, view},
+};
 use std::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},

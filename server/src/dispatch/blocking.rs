@@ -8,7 +8,10 @@ use super::{
     fault::{Fault, integer},
     relay,
 };
-use crate::{clients::Client, clients::Waits, source::Pinned, source::Replies, source::SourceError};
+use crate::{
+    clients::{Client, Waits},
+    source::{Pinned, Replies, SourceError},
+};
 use larder_proto::resp;
 use std::sync::atomic::Ordering::Relaxed;
 

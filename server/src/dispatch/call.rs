@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{app::Worker, read::Group};
 use larder_engine::{Cache, Key, Millis, Tier};
-use larder_proto::{resp::Args, resp::Reply};
+use larder_proto::resp::{Args, Reply};
 use std::rc::Rc;
 
 /// Everything that a command's function needs.

@@ -1,7 +1,7 @@
 //! Why a command failed: the error replies, in the words of Redis, because clients parse them.
 use crate::source::SourceError;
 use larder_engine::TooLarge;
-use larder_proto::{resp::Reply, resp::parse_i64};
+use larder_proto::resp::{Reply, parse_i64};
 
 /// An error reply: a code in capitals and words.
 #[derive(Debug)]

@@ -1,7 +1,10 @@
 //! Commands that Larder does not know: a Redis source may. They are sent on as they came; which keys they touch, the source's own
 //! table of commands says.
 use super::command::{Command, Flags, Keys, Run};
-use crate::{app::Worker, source::Commands, source::Known};
+use crate::{
+    app::Worker,
+    source::{Commands, Known},
+};
 use larder_proto::resp::Args;
 
 /// Stands for each of them.

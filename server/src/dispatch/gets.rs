@@ -14,7 +14,10 @@ use crate::{
     source::{Fetch, Reads},
 };
 use larder_engine::{Key, Millis};
-use larder_proto::{output::Output, resp, resp::Reply};
+use larder_proto::{
+    output::Output,
+    resp::{self, Reply},
+};
 use smallvec::SmallVec;
 
 /// Reads whose memory is fetched together: about as many as a core can have under way.

@@ -17,7 +17,6 @@
 mod attached;
 mod blocking;
 mod call;
-mod calls;
 mod command;
 mod commands;
 mod delivery;
@@ -39,17 +38,14 @@ mod table;
 mod together;
 mod tracking;
 
-pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pausing::waits as waits_for_pause;
 pub use pending::Pending;
-pub use pubsub::PubSub;
 pub use relayed::{Joined, Relayed};
 pub use session::{Held, Session};
-pub use stored::{Batch, Cursors};
+pub use stored::Batch;
 pub use table::COMMANDS;
 pub use together::Together;
-pub use tracking::{Totals, Tracking};
 
 use crate::{app::Worker, source::Fetch, telemetry::Operation};
 
@@ -60,7 +56,10 @@ use command::{Run, Transaction};
 use fault::{Fault, NO_AUTH, NOT_IN_MULTI, c_str};
 use forward::{FORWARDED, is_forwarded};
 use larder_engine::Millis;
-use larder_proto::{output::Output, resp::Args, resp::Reply};
+use larder_proto::{
+    output::Output,
+    resp::{Args, Reply},
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What came of a command.
@@ -371,7 +370,7 @@ fn count_calls(worker: &Worker, session: &Session, command: &Command, calls: u64
     worker.counters.redis_commands.add(calls);
     // Those that are forwarded are the source's to count.
     if !matches!(command.run, Run::Forward) {
-        worker.app.calls.count(worker.id, command, calls);
+        worker.app.calls.count(worker.id, command.index, calls);
         session.client.command.store(command.index, Relaxed);
     }
 }

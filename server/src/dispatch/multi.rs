@@ -9,7 +9,7 @@ use super::{
     session::Session,
 };
 use larder_engine::{Cache, Key, Tier};
-use larder_proto::{resp::Args, resp::Reply};
+use larder_proto::resp::{Args, Reply};
 use std::{mem, ops::Range};
 
 /// Bytes of queued commands of one client, beyond a value of `max-value`.

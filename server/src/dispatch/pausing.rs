@@ -7,7 +7,7 @@ use super::{
     is_forwarded,
     session::Session,
 };
-use crate::{app::Worker, clients::pause::Paused};
+use crate::{app::Worker, lifecycle::pause::Paused};
 use larder_proto::resp::Args;
 
 /// `CLIENT PAUSE milliseconds [WRITE | ALL]`

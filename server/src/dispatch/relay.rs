@@ -11,12 +11,16 @@ use super::{
     session::{Held, Session},
 };
 use crate::{
-    app::Worker, read::Writing, source::RedisServer, source::Relay, source::Replies, source::SourceError,
-    source::UNAVAILABLE,
+    app::Worker,
+    read::Writing,
+    source::{RedisServer, Relay, Replies, SourceError, UNAVAILABLE},
 };
 use bytes::Bytes;
 use larder_engine::{Key, Tier};
-use larder_proto::{output::Output, resp::Args, resp::View, resp::view, resp::write_command};
+use larder_proto::{
+    output::Output,
+    resp::{Args, View, view, write_command},
+};
 use larder_store::clock;
 
 /// Answers from the tier if the command reads one string and the tier has a copy of it, or if it concerns no entry.

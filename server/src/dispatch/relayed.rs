@@ -4,12 +4,17 @@
 //! the source: so its commands take effect in the order in which it sent them, though they travel on several connections.
 use super::{call::Call, command::Run, commands::strings, fault::Fault, forward, relay, session::Session};
 use crate::{
-    app::Worker, config::Coherence, read::Group, source::Local, source::RedisServer, source::Replies,
-    source::SourceError,
+    app::Worker,
+    config::Coherence,
+    read::Group,
+    source::{Local, RedisServer, Replies, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_proto::{output::Output, resp::Reply, resp::write_command};
+use larder_proto::{
+    output::Output,
+    resp::{Reply, write_command},
+};
 use larder_store::clock;
 use std::{
     mem,

@@ -10,7 +10,13 @@ use super::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Millis, Value};
-use larder_proto::{http::etag, http::json, http::text::Date, http::text::Sink, output::Output};
+use larder_proto::{
+    http::{
+        etag, json,
+        text::{Date, Sink},
+    },
+    output::Output,
+};
 use larder_units::show_duration;
 use std::time::Duration;
 

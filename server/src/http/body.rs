@@ -4,7 +4,7 @@ use crate::source::SourceError;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use larder_proto::{http::json, http::text::Sink};
+use larder_proto::http::{json, text::Sink};
 use std::{
     collections::VecDeque,
     pin::Pin,

@@ -5,7 +5,7 @@ use super::{
     router,
     watch::{Verdict, Watch},
 };
-use crate::{net::linger::linger, source::SourceError, telemetry::Counters};
+use crate::{lifecycle::linger::linger, source::SourceError, telemetry::Counters};
 use bytes::{Buf, Bytes};
 use http::{Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};

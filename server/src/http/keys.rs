@@ -9,7 +9,10 @@ use crate::source::Scan;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use larder_proto::{glob, http::target, http::text::Sink};
+use larder_proto::{
+    glob,
+    http::{target, text::Sink},
+};
 use std::ops::Bound;
 
 const USUAL_COUNT: usize = 100;

@@ -5,11 +5,16 @@ use super::{
     problem::{Kind, Problem},
     router::Call,
 };
-use crate::{net::throttle::Throttled, read::Begun, read::Group, source::SourceError, telemetry::Operation};
+use crate::{
+    lifecycle::throttle::Throttled,
+    read::{Begun, Group},
+    source::SourceError,
+    telemetry::Operation,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Millis, Stored};
-use larder_proto::{http::etag::Tags, http::target};
+use larder_proto::http::{etag::Tags, target};
 use larder_store::clock;
 use larder_units::parse_duration;
 use std::{borrow::Cow, time::Duration};

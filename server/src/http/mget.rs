@@ -6,7 +6,10 @@ use super::{
     problem::{Kind, Problem},
     router::Call,
 };
-use crate::{read::Begun, read::Group, telemetry::Operation};
+use crate::{
+    read::{Begun, Group},
+    telemetry::Operation,
+};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::Response;

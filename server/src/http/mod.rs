@@ -76,14 +76,21 @@ impl Default for Buffers {
 /// A connection's surroundings.
 struct Context {
     worker: Rc<Worker>,
+    http: Rc<PerWorker>,
     peer: SocketAddr,
     role: Role,
 }
 
 /// Serves one connection until the client, a limit or the drain ends it.
-pub async fn serve_connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, role: Role) {
-    let watch = Rc::new(watch::Watch::begin(&worker).await);
-    let context = Rc::new(Context { worker, peer, role });
+pub async fn serve_connection(
+    worker: Rc<Worker>,
+    http: Rc<PerWorker>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    role: Role,
+) {
+    let watch = Rc::new(watch::Watch::begin(&worker.app, &http).await);
+    let context = Rc::new(Context { worker, http, peer, role });
     // The admin listener has no hot routes.
     let handover = match role {
         Role::Native => fast::serve(&context, stream, &watch).await,

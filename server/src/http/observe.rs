@@ -5,8 +5,11 @@ use super::{
     problem::{Kind, Problem},
 };
 use crate::{
-    app::App, config::LogLevel, read::Group, source::Reloaded, telemetry, telemetry::GroupSnapshot,
-    telemetry::Snapshot, telemetry::SourceSnapshot, telemetry::UnaskedSnapshot,
+    app::App,
+    config::LogLevel,
+    read::Group,
+    source::Reloaded,
+    telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
 };
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_proto::http::target;

@@ -1,6 +1,6 @@
 //! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described in docs/reference/http.md.
 use super::body::Body;
-use crate::{net::throttle::Throttled, source::SourceError};
+use crate::{lifecycle::throttle::Throttled, source::SourceError};
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_proto::http::json;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use super::{
     problem::{Kind, Problem},
     walk::{self, Wording},
 };
-use crate::{app::Worker, net::throttle::Scope, read::Group};
+use crate::{app::Worker, lifecycle::throttle::Scope, read::Group};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use larder_engine::Millis;

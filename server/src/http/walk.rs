@@ -8,11 +8,12 @@ use super::{
     router::Call,
 };
 use crate::{
-    read::Group, source::Found, source::Local, source::LocalStore, source::Page, source::Scan, source::SourceError,
+    read::Group,
+    source::{Found, Local, LocalStore, Page, Scan, SourceError},
 };
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
-use larder_proto::{http::target, http::text::Sink};
+use larder_proto::http::{target, text::Sink};
 use std::{
     future::poll_fn,
     ops::Bound::{Excluded, Included, Unbounded},

@@ -2,13 +2,15 @@
 //!
 //! A busy connection only notes how long it may stay silent, in ticks; a task that runs while there are connections
 //! counts the ticks and wakes those whose time is over, who then look at [`Watch::verdict`].
-use crate::{app::Worker, net::drain::Phase};
+use super::PerWorker;
+use crate::{app::App, lifecycle::drain::Phase};
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
     pin::pin,
     rc::Rc,
+    sync::Arc,
     task::{Poll, Waker},
     time::Duration,
 };
@@ -34,7 +36,7 @@ struct Deadline {
 
 /// One connection's entry.
 pub(super) struct Watch {
-    worker: Rc<Worker>,
+    http: Rc<PerWorker>,
     deadline: Rc<Deadline>,
     index: usize,
 }
@@ -59,15 +61,15 @@ impl Watches {
 
 impl Watch {
     /// Watches the calling task's connection, without a deadline yet.
-    pub(super) async fn begin(worker: &Rc<Worker>) -> Watch {
+    pub(super) async fn begin(app: &Arc<App>, http: &Rc<PerWorker>) -> Watch {
         let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-        let watches = &worker.http.watches;
+        let watches = &http.watches;
         let deadline = Rc::new(Deadline { tick: Cell::new(u64::MAX), waker });
         let index = watches.connections.borrow_mut().insert(deadline.clone());
         if !watches.ticking.replace(true) {
-            tokio::task::spawn_local(tick(worker.clone()));
+            tokio::task::spawn_local(tick(app.clone(), http.clone()));
         }
-        Watch { worker: worker.clone(), deadline, index }
+        Watch { http: http.clone(), deadline, index }
     }
 
     /// The connection may wait this long from now (and up to a tick more); `None`: for ever.
@@ -75,14 +77,14 @@ impl Watch {
         let tick = time.map_or(u64::MAX, |time| {
             let ticks = time.as_millis().div_ceil(TICK.as_millis()) as u64;
             // The current tick is partly over.
-            self.worker.http.watches.ticks.get().saturating_add(ticks).saturating_add(1)
+            self.http.watches.ticks.get().saturating_add(ticks).saturating_add(1)
         });
         self.deadline.tick.set(tick);
     }
 
     /// What has become of the connection's time. An expiry is told before a drain.
     pub(super) fn verdict(&self) -> Verdict {
-        let watches = &self.worker.http.watches;
+        let watches = &self.http.watches;
         if self.deadline.tick.get() <= watches.ticks.get() {
             Verdict::Expired
         } else if watches.draining.get() {
@@ -94,15 +96,15 @@ impl Watch {
 }
 impl Drop for Watch {
     fn drop(&mut self) {
-        let gone = self.worker.http.watches.connections.borrow_mut().remove(self.index);
+        let gone = self.http.watches.connections.borrow_mut().remove(self.index);
         drop(gone);
     }
 }
 
 /// Counts ticks and wakes who is late, until no connection is left; the next one starts it again.
-async fn tick(worker: Rc<Worker>) {
-    let watches = &worker.http.watches;
-    let mut draining = pin!(worker.app.drain.reached(Phase::Draining));
+async fn tick(app: Arc<App>, http: Rc<PerWorker>) {
+    let watches = &http.watches;
+    let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut interval = interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

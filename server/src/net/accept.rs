@@ -1,7 +1,8 @@
 //! The acceptor: takes connections from every listener and hands each to the worker with the fewest open ones.
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
-use super::{linger::linger, listen::Service};
+use super::listen::Service;
+use crate::lifecycle::linger::linger;
 use crate::{app::App, clients::Seat};
 use std::{
     cell::Cell,

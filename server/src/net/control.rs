@@ -1,12 +1,16 @@
 //! The control thread: builds the process, accepts, keeps house, hears signals, drains.
 use super::{
-    RunError, accept,
-    drain::Phase,
-    files,
+    accept, files,
     listen::{self, Service},
     ready, worker,
 };
-use crate::{app::App, config::Settings, telemetry::Logs};
+use crate::{
+    app::App,
+    config::Settings,
+    dispatch,
+    lifecycle::{RunError, drain::Phase},
+    telemetry::Logs,
+};
 use larder_store::clock;
 use std::{
     cell::Cell,
@@ -48,7 +52,7 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
         );
     }
     let (listeners, bound) = listen::bind(&settings)?;
-    let app = Arc::new(App::new(settings, logs, bound, limit)?);
+    let app = Arc::new(App::new(settings, logs, bound, limit, dispatch::COMMANDS.len())?);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }

@@ -1,5 +1,5 @@
 //! Binding the listeners, before anything else is started: a taken port must stop the start, not a half-built process.
-use super::RunError;
+use crate::lifecycle::RunError;
 use crate::{app::Bound, config::Settings};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{

@@ -1,12 +1,15 @@
 //! The worker threads: one core each, with its own runtime, its own connections to the sources and its own clients.
 use super::{
-    RunError,
     accept::Arrival,
-    drain::Phase,
     listen::Service,
     redis::{self, spare::Spare},
 };
-use crate::{app::App, app::Worker, app::millis, clients::Client, clients::Seat, http};
+use crate::{
+    app::{App, Worker, millis},
+    clients::{Client, Seat},
+    http,
+    lifecycle::{RunError, drain::Phase},
+};
 use larder_store::clock;
 use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -78,7 +81,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     let app = worker.app.clone();
     // Every connection holds a sender: the receiver hears when the last is gone.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
-    let spare = Rc::new(Spare::default());
+    let shared = Shared { spare: Rc::default(), http: Rc::default() };
     tokio::task::spawn_local(close_idle(worker.clone()));
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut closing = pin!(app.drain.reached(Phase::Closing));
@@ -96,7 +99,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
                 });
             }
             arrival = arrivals.recv() => match arrival {
-                Some(arrival) => admit(&worker, &spare, arrival, alive.clone()),
+                Some(arrival) => admit(&worker, &shared, arrival, alive.clone()),
                 None => break,
             }
         }
@@ -114,8 +117,14 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     }
 }
 
+/// What the connections of one worker share, by protocol.
+struct Shared {
+    spare: Rc<Spare>,
+    http: Rc<http::PerWorker>,
+}
+
 /// Starts the task of a connection.
-fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::Sender<()>) {
+fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Sender<()>) {
     let Arrival { stream, peer, service, seat } = arrival;
     let stream = match prepare(stream, peer) {
         Ok(stream) => stream,
@@ -128,14 +137,14 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
         Service::Http | Service::Admin => counters.http_connections_opened.add(1),
     }
     let place = Place { worker: worker.clone(), service, _seat: seat, _alive: alive };
-    let spare = spare.clone();
+    let (spare, http) = (shared.spare.clone(), shared.http.clone());
     // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
     tokio::task::spawn_local(async move {
         let worker = place.worker.clone();
         match service {
             Service::Redis => redis::serve(worker, spare, stream, peer).await,
-            Service::Http => http::serve_connection(worker, stream, peer, http::Role::Native).await,
-            Service::Admin => http::serve_connection(worker, stream, peer, http::Role::Admin).await,
+            Service::Http => http::serve_connection(worker, http, stream, peer, http::Role::Native).await,
+            Service::Admin => http::serve_connection(worker, http, stream, peer, http::Role::Admin).await,
         }
         drop(place);
     });

@@ -1,7 +1,7 @@
 //! Changes of several keys on a source that keeps its entries on this machine: the store first, then the tier, and all of them
 //! or none. Whoever changes keys [holds](Group::hold) them meanwhile.
 use super::{Group, held::Held};
-use crate::{source::Found, source::LocalStore, source::SourceError};
+use crate::source::{Found, LocalStore, SourceError};
 use bytes::Bytes;
 use larder_engine::{Condition, Key, Write};
 use larder_store::clock;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::source::Local;
+use crate::source::{Found, Local, SourceError};
 use larder_engine::{Config, Stored};
 use larder_store::clock;
 use proptest::prelude::*;

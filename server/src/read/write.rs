@@ -4,7 +4,10 @@ use super::{
     held::{Locks, Sole},
     watched::Watched,
 };
-use crate::{config::Coherence, source::Found, source::LocalStore, source::SourceError};
+use crate::{
+    config::Coherence,
+    source::{Found, LocalStore, SourceError},
+};
 use bytes::Bytes;
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
 use larder_store::clock;

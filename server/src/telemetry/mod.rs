@@ -9,6 +9,7 @@
 //!
 //! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`FAMILIES`], which names it, explains it and
 //! reads it from a [`Snapshot`]; both outputs are made from that row, so they cannot disagree.
+mod calls;
 mod counters;
 mod families;
 mod histogram;
@@ -18,6 +19,7 @@ mod process;
 mod tap;
 mod text;
 
+pub use calls::Calls;
 pub use counters::{Counter, Counters, Sums};
 pub use families::{FAMILIES, Family, Kind, Labels, Sink};
 pub use histogram::{Distribution, Histogram};

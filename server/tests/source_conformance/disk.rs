@@ -5,7 +5,10 @@ use larder::{
     config::SourceUrl,
     source::{Found, Limits, LocalStore, Page, Policy, Scan, SourceError, SourceSetup},
 };
-use larder_store::{clock, disk::Durability, disk::StoreSettings};
+use larder_store::{
+    clock,
+    disk::{Durability, StoreSettings},
+};
 use proptest::prelude::*;
 use std::{collections::BTreeMap, ops::Bound, path::Path, time::Duration};
 

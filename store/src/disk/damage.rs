@@ -3,7 +3,10 @@
 //! Every byte that counts is under a checksum: `current` holds that of its version file `vN`, which holds that of each table file;
 //! journals have one per batch. What is written at a clean end of the process (`closed`) says where the journal ends, so that its last
 //! batch cannot be damaged unseen either.
-use super::{Dir, database, journal, journal::Journal};
+use super::{
+    Dir, database,
+    journal::{self, Journal},
+};
 use crate::durable;
 use std::{
     collections::HashSet,

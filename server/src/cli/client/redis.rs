@@ -1,7 +1,10 @@
 //! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
 use super::{MAX_VALUE, Outcome, Request, put_out};
-use crate::{config::SourceUrl, source::Limits, source::SourceSetup};
-use larder_proto::{resp::View, resp::encode, resp::view};
+use crate::{
+    config::SourceUrl,
+    source::{Limits, SourceSetup},
+};
+use larder_proto::resp::{View, encode, view};
 use std::time::Duration;
 
 /// Sends the command and takes the reply.

@@ -1,6 +1,13 @@
 //! CONFIG: Larder's settings under the names that Redis has for them, for clients and tools that ask. With a Redis source, those that
 //! are not [ours](is_ours) are Redis's to give and to change.
-use crate::{config::LogLevel, dispatch::Flow, dispatch::call::Call, dispatch::fault::Fault, dispatch::fault::SYNTAX};
+use crate::{
+    config::LogLevel,
+    dispatch::{
+        Flow,
+        call::Call,
+        fault::{Fault, SYNTAX},
+    },
+};
 use larder_proto::{glob, resp::Args};
 
 type Done = Result<Flow, Fault>;

@@ -1,7 +1,7 @@
 //! INFO: the state of the server in the sections and names that tools read.
 use super::{config::POLICY, connection::REDIS_VERSION};
 use crate::{
-    dispatch::{Flow, call::Call, fault::Fault},
+    dispatch::{COMMANDS, Flow, call::Call, fault::Fault},
     telemetry::Process,
 };
 use larder_engine::Stats;
@@ -158,7 +158,8 @@ fn cpu(info: &mut Info<'_, '_>) {
 
 fn commandstats(info: &mut Info<'_, '_>) {
     let app = &info.call.worker.app;
-    for (command, calls) in app.calls.sums().filter(|(_, calls)| *calls > 0) {
+    let called = COMMANDS.iter().map(|command| (command, app.calls.sum(command.index)));
+    for (command, calls) in called.filter(|(_, calls)| *calls > 0) {
         // Commands are counted, not timed.
         info.line(
             &format!("cmdstat_{}", command.name),

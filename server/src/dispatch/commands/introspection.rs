@@ -1,9 +1,11 @@
 //! COMMAND: the table of commands as clients and people read it; a Redis source has its own, which has more. And HELP of every command
 //! that has subcommands.
-use crate::{
-    dispatch::Flow, dispatch::call::Call, dispatch::command::Command, dispatch::command::Found,
-    dispatch::command::find_for, dispatch::fault::Answer, dispatch::fault::Fault, dispatch::fault::SYNTAX,
-    dispatch::table::COMMANDS,
+use crate::dispatch::{
+    Flow,
+    call::Call,
+    command::{Command, Found, find_for},
+    fault::{Answer, Fault, SYNTAX},
+    table::COMMANDS,
 };
 use larder_engine::Tier;
 use larder_proto::{glob, resp::Reply};

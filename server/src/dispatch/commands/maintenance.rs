@@ -5,8 +5,14 @@
 //! address that it has. Any other type asks for an address, which only the setting `moving-endpoint` knows: without it such a client is told
 //! nothing (node-redis ends its process at a push without an address that it did not ask for).
 use crate::{
-    app::App, app::Worker, clients::Client, clients::Moves, dispatch::Flow, dispatch::call::Call,
-    dispatch::fault::Fault, dispatch::fault::SYNTAX, dispatch::session::Session,
+    app::{App, Worker},
+    clients::{Client, Moves},
+    dispatch::{
+        Flow,
+        call::Call,
+        fault::{Fault, SYNTAX},
+        session::Session,
+    },
 };
 use larder_proto::{output::Output, resp::Reply};
 use larder_store::clock;

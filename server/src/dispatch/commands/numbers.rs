@@ -1,8 +1,8 @@
 //! Counters: INCR and its relatives.
-use crate::{
-    dispatch::call::Call, dispatch::fault::Answer, dispatch::fault::DECREMENT_OVERFLOW, dispatch::fault::NOT_FINITE,
-    dispatch::fault::NOT_FLOAT, dispatch::fault::NOT_INTEGER, dispatch::fault::OVERFLOW, dispatch::fault::integer,
-    dispatch::longdouble::LongDouble,
+use crate::dispatch::{
+    call::Call,
+    fault::{Answer, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
+    longdouble::LongDouble,
 };
 use larder_engine::{Change, Entry, Expiry, Tier};
 use larder_proto::resp::parse_i64;

@@ -1,5 +1,8 @@
 //! What an entry is made of: OBJECT, MEMORY USAGE.
-use crate::{dispatch::call::Call, dispatch::fault::Answer, dispatch::fault::SYNTAX, dispatch::fault::integer};
+use crate::dispatch::{
+    call::Call,
+    fault::{Answer, SYNTAX, integer},
+};
 use larder_engine::Tier;
 use larder_proto::resp::parse_i64;
 

@@ -1,7 +1,7 @@
 //! Walking through the keyspace: SCAN, KEYS, RANDOMKEY.
-use crate::{
-    dispatch::call::Call, dispatch::fault::Answer, dispatch::fault::CURSOR, dispatch::fault::Fault,
-    dispatch::fault::SYNTAX, dispatch::fault::integer,
+use crate::dispatch::{
+    call::Call,
+    fault::{Answer, CURSOR, Fault, SYNTAX, integer},
 };
 use larder_engine::Tier;
 use larder_proto::{glob, output::Output, resp::Reply};

@@ -1,7 +1,7 @@
 //! Values: SET and its relatives, GETEX, GETDEL, APPEND, ranges, MSET.
-use crate::{
-    dispatch::call::Call, dispatch::fault::Answer, dispatch::fault::Fault, dispatch::fault::OFFSET,
-    dispatch::fault::SYNTAX, dispatch::fault::integer,
+use crate::dispatch::{
+    call::Call,
+    fault::{Answer, Fault, OFFSET, SYNTAX, integer},
 };
 use larder_engine::{Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
 use larder_proto::resp::Args;

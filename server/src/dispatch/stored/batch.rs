@@ -1,12 +1,16 @@
 //! Keyed commands that change the store together: run on a scratch tier between what was and what is to be.
 use super::{Call, Changes, Command, Fault, Flags, Flow, Found, Group, Held, Queue, Run, SourceError, is_keyspace};
 use crate::{
-    app::Worker, dispatch::arity, dispatch::commands::strings, dispatch::pending, dispatch::relayed::Joined,
-    dispatch::session::Session, source::Local,
+    app::Worker,
+    dispatch::{arity, commands::strings, pending, relayed::Joined, session::Session},
+    source::Local,
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Condition, Expiry, Key, Millis, Stored, Write};
-use larder_proto::{output::Output, resp::Args, resp::Reply};
+use larder_proto::{
+    output::Output,
+    resp::{Args, Reply},
+};
 use larder_store::clock;
 use std::{
     rc::Rc,

@@ -1,9 +1,14 @@
 //! SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHDB and FLUSHALL on the store itself: the memory tier has only a part of it.
 use super::{Call, Held};
 use crate::{
-    dispatch::commands::keys::flush_options, dispatch::commands::scan::Found, dispatch::commands::scan::Walk,
-    dispatch::fault::Answer, dispatch::fault::Fault, source::LocalStore, source::Page, source::Scan,
-    source::SourceError,
+    dispatch::{
+        commands::{
+            keys::flush_options,
+            scan::{Found, Walk},
+        },
+        fault::{Answer, Fault},
+    },
+    source::{LocalStore, Page, Scan, SourceError},
 };
 use bytes::Bytes;
 use larder_proto::glob;

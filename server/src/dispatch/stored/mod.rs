@@ -15,11 +15,9 @@
 //!   goes in parts if commands on the keyspace are in it: what was answered before the part that fails stands, and what comes
 //!   after it is not begun and answers the same error.
 mod batch;
-mod cursors;
 mod keyspace;
 
 pub use batch::Batch;
-pub use cursors::Cursors;
 
 use super::{
     Flow,
@@ -29,7 +27,10 @@ use super::{
     multi::{self, Queue},
     pending,
 };
-use crate::{read::Changes, read::Group, read::Held, source::Found, source::SourceError};
+use crate::{
+    read::{Changes, Group, Held},
+    source::{Found, SourceError},
+};
 use batch::{Scratch, wanted};
 use larder_proto::resp::Args;
 use larder_store::clock;

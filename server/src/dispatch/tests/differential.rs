@@ -1,7 +1,7 @@
 //! The same commands to a real redis-server and to us; the replies must be the same, byte for byte.
 use super::support::{Redis, Server, runtime, words};
 use crate::source::memory::MemoryStore;
-use larder_proto::{resp::View, resp::parse_i64, resp::view};
+use larder_proto::resp::{View, parse_i64, view};
 use larder_store::clock;
 use std::rc::Rc;
 

@@ -3,7 +3,7 @@ use super::{
     relayed::with_redis,
     support::{Redis, words},
 };
-use crate::{dispatch::forward::FORWARDED, dispatch::forward::touched};
+use crate::dispatch::forward::{FORWARDED, touched};
 use larder_proto::resp::Args;
 
 #[test]

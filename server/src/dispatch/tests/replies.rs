@@ -1,6 +1,6 @@
 //! Answers that are our own, or that a real server cannot be asked for.
 use super::support::{Client, Server, words};
-use larder_proto::{resp::View, resp::view};
+use larder_proto::resp::{View, view};
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering::Relaxed},

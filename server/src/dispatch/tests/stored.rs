@@ -2,12 +2,15 @@
 //! walks, tracking.
 use super::support::{Client, Server, runtime, words};
 use crate::{
-    net::redis::conn::Conn, net::redis::conn::Step, net::redis::spare::Spare, source::Found, source::SourceError,
-    source::memory::MemoryStore,
+    net::redis::{
+        conn::{Conn, Step},
+        spare::Spare,
+    },
+    source::{Found, SourceError, memory::MemoryStore},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config};
-use larder_proto::{resp::View, resp::encode, resp::view};
+use larder_proto::resp::{View, encode, view};
 use larder_store::clock;
 use std::{
     collections::BTreeSet,

@@ -1,17 +1,20 @@
 //! A worker without sockets, clients of it, and a real redis-server to compare with.
 use crate::{
     app::{App, Bound, Worker},
-    clients::{Clients, Listed, inbox::Backlog, pause::Pause},
+    clients::{Clients, Cursors, Listed, PubSub, Tracking, inbox::Backlog},
     config::Settings,
-    dispatch::{self, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
-    http,
-    net::{drain::Drain, redis::conn::Conn},
+    dispatch::{self, Flow, Joined, Session, Together},
+    lifecycle::{drain::Drain, pause::Pause},
+    net::redis::conn::Conn,
     read::Group,
     source::{Policy, Source, none::NoneSource},
-    telemetry::{Logs, Telemetry},
+    telemetry::{Calls, Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
-use larder_proto::{output::Output, resp::Limits, resp::Parsed, resp::Parser, resp::Scanner, resp::encode};
+use larder_proto::{
+    output::Output,
+    resp::{Limits, Parsed, Parser, Scanner, encode},
+};
 use larder_store::clock;
 use std::{
     future::{Future, poll_fn},
@@ -70,7 +73,7 @@ impl Server {
             caches: vec![cache],
             sources: Vec::new(),
             writes: Vec::new(),
-            calls: Calls::new(1),
+            calls: Calls::new(1, dispatch::COMMANDS.len()),
             cursors: Cursors::default(),
             clients: Arc::new(Clients::new(1, 100)),
             throttle: None,
@@ -81,13 +84,7 @@ impl Server {
             telemetry,
         };
         let counters = app.telemetry.worker(0).clone();
-        let worker = Worker {
-            id: 0,
-            app: Arc::new(app),
-            groups: vec![Rc::new(group)],
-            counters,
-            http: http::PerWorker::default(),
-        };
+        let worker = Worker { id: 0, app: Arc::new(app), groups: vec![Rc::new(group)], counters };
         Server { worker }
     }
 

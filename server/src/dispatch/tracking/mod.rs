@@ -1,5 +1,5 @@
 //! CLIENT TRACKING where Larder itself knows what its clients have read: without a source, and with one that cannot give each
-//! client a connection of its own. What a client holds copies of is in the [table]; what it is told comes by its inbox.
+//! client a connection of its own. What a client holds copies of is in the [table](crate::clients::tracking); what it is told comes by its inbox.
 //!
 //! Invariants:
 //! - Between a client's read of a key and the next change of it, the client is in the table: both happen under the lock of the
@@ -7,10 +7,8 @@
 //! - Whoever changes a key is answered only when every client that must hear of it has that in its inbox.
 //! - What a client caused itself is told after the reply to its command: the inbox is looked into between commands only.
 mod redirect;
-mod table;
 
 pub(super) use redirect::{Redirect, is_broadcast, prepare};
-pub use table::{Totals, Tracking};
 
 use super::{
     Flow,
@@ -20,11 +18,13 @@ use super::{
     forward, pending,
     session::Session,
 };
-use crate::{clients::Client, source::RedisServer};
+use crate::{
+    clients::{Client, Tracking, tracking::Mode},
+    source::RedisServer,
+};
 use larder_engine::{Listening, Tier};
 use larder_proto::resp::Args;
 use std::sync::Arc;
-use table::Mode;
 
 /// A client that tracks, until it is dropped.
 pub(super) struct Tracker {

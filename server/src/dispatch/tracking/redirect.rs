@@ -9,11 +9,15 @@
 //!
 //! As with Redis itself, the invalidation and the reply of what it concerns travel on two connections: a client must expect either first.
 use crate::{
-    clients::Client, clients::inbox::Backlog, clients::inbox::Message, dispatch::call::Call, dispatch::fault::Fault,
-    dispatch::relay, source::Pinned,
+    clients::{
+        Client,
+        inbox::{Backlog, Message},
+    },
+    dispatch::{call::Call, fault::Fault, relay},
+    source::Pinned,
 };
 use bytes::Bytes;
-use larder_proto::{resp::Args, resp::View, resp::encode, resp::view};
+use larder_proto::resp::{Args, View, encode, view};
 use std::{future::poll_fn, sync::Arc, task::Poll};
 use tokio::task::AbortHandle;
 

@@ -14,7 +14,7 @@ use super::{
     watch::{Verdict, Watch},
 };
 use crate::{
-    net::{linger::linger, throttle::Scope},
+    lifecycle::{linger::linger, throttle::Scope},
     read::Begun,
     source::Fetch,
     telemetry::Operation,
@@ -22,7 +22,14 @@ use crate::{
 use bytes::Bytes;
 use http::Response;
 use larder_engine::{Millis, Wait};
-use larder_proto::{http::head::Front, http::head::Heads, http::target, http::text::Date, output::Output};
+use larder_proto::{
+    http::{
+        head::{Front, Heads},
+        target,
+        text::Date,
+    },
+    output::Output,
+};
 use larder_store::clock;
 use std::{
     future::poll_fn,
@@ -151,10 +158,10 @@ impl Fast<'_> {
             if !self.output.is_empty() {
                 ready!(self.poll_flush(cx))?;
             }
-            if self.state == State::Foreign || worker.http.watches.draining() && !self.input.is_empty() {
+            if self.state == State::Foreign || self.context.http.watches.draining() && !self.input.is_empty() {
                 return Poll::Ready(Ok(Next::Handover));
             }
-            let buffers = &mut *worker.http.buffers.borrow_mut();
+            let buffers = &mut *self.context.http.buffers.borrow_mut();
             // Whoever panicked here before us must not be heard by our client.
             buffers.output.clear();
             let kept = self.input.len();

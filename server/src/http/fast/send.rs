@@ -1,8 +1,15 @@
 //! Answers that were waited for, and sending.
 use super::{Answer, ENOUGH, Fast, State, Waiting};
 use crate::{
-    http::answer, http::answer::About, http::answer::Reading, http::body::Body, http::kv, http::kv::Read,
-    http::problem::Problem, http::watch::Verdict, read::Group, source::SourceError,
+    http::{
+        answer::{self, About, Reading},
+        body::Body,
+        kv::{self, Read},
+        problem::Problem,
+        watch::Verdict,
+    },
+    read::Group,
+    source::SourceError,
 };
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -69,7 +76,7 @@ impl Fast<'_> {
         let worker = &self.context.worker;
         let (group, instance, now) = (&worker.groups[0], worker.app.instance, clock::now());
         if let Ok(Some(_)) = ended {
-            let mut buffers = worker.http.buffers.borrow_mut();
+            let mut buffers = self.context.http.buffers.borrow_mut();
             let date = buffers.date.at(now);
             let written = group.cache.tier().peek(group.cache.key(key), now, |entry| {
                 reading.write_held(&mut self.output, &entry, About::fetched(&entry, now), instance, date).is_none()
@@ -87,9 +94,8 @@ impl Fast<'_> {
 
     /// Appends a response to the output, sending as it grows.
     pub(super) async fn send(&mut self, mut response: Response<Body>) -> io::Result<()> {
-        let worker = self.context.worker.clone();
         let chunked = {
-            let date = &mut worker.http.buffers.borrow_mut().date;
+            let date = &mut self.context.http.buffers.borrow_mut().date;
             answer::write_head(&mut self.output, &response, date.at(clock::now()))
         };
         while let Some(bytes) = response.body_mut().next() {

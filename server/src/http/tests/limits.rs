@@ -1,6 +1,6 @@
 //! Sizes, times, rates and the drain.
 use super::support::{Path, Server, run};
-use crate::{http::Role, net::drain::Phase};
+use crate::{http::Role, lifecycle::drain::Phase};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -127,7 +127,7 @@ fn a_client_that_does_not_read_is_given_up() {
             let mut client = server.connect_to(Role::Native, path).await;
             client.write("GET /v1/kv/large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(4)).await;
             // Four answers do not fit the socket's buffers; the server must not keep them, nor the connection.
-            while server.worker.http.watches.len() > 0 {
+            while server.http.watches.len() > 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             drop(client);
@@ -175,7 +175,7 @@ fn a_drain_closes_idle_connections_and_finishes_begun_requests() {
         let mut uploading = server.connect().await;
         uploading.write("PUT /v1/kv/b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nx").await;
         // Both are in the server's hands.
-        while server.worker.http.watches.len() < 4 || server.worker.http.watches.unlimited() == 0 {
+        while server.http.watches.len() < 4 || server.http.watches.unlimited() == 0 {
             tokio::task::yield_now().await;
         }
         server.worker.app.drain.advance(Phase::Draining);

@@ -35,6 +35,7 @@ pub(super) fn run<F: Future>(test: impl FnOnce() -> F) -> F::Output {
 
 pub(super) struct Server {
     pub(super) worker: Rc<Worker>,
+    pub(super) http: Rc<http::PerWorker>,
 }
 
 impl Server {
@@ -55,7 +56,8 @@ impl Server {
         let other = GroupSettings { name: "other".into(), max_memory: 1 << 20, ..default.clone() };
         default.ttl = source.as_ref().map(|_| Duration::from_secs(60));
         settings.groups.push(other);
-        let app = App::new(settings, Logs::default(), Bound::default(), 100).expect("no source to go wrong");
+        let app = App::new(settings, Logs::default(), Bound::default(), 100, crate::dispatch::COMMANDS.len())
+            .expect("no source to go wrong");
         let mut worker = Worker::new(0, Arc::new(app));
         if let Some(source) = source {
             let group = &worker.groups[0];
@@ -67,7 +69,7 @@ impl Server {
                 writes: group.writes.clone(),
             });
         }
-        Server { worker: Rc::new(worker) }
+        Server { worker: Rc::new(worker), http: Rc::default() }
     }
 
     pub(super) fn set(&self, key: &[u8], value: &[u8]) {
@@ -88,20 +90,20 @@ impl Server {
         for stream in [&client, &stream] {
             stream.set_nodelay(true).expect("a socket");
         }
-        let worker = self.worker.clone();
+        let (worker, http) = (self.worker.clone(), self.http.clone());
         tokio::task::spawn_local(async move {
             match path {
-                Path::Any => http::serve_connection(worker, stream, peer, role).await,
-                Path::General => serve_general(worker, stream, peer).await,
+                Path::Any => http::serve_connection(worker, http, stream, peer, role).await,
+                Path::General => serve_general(worker, http, stream, peer).await,
             }
         });
         Client { stream: client, read: Vec::new() }
     }
 }
 
-async fn serve_general(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
-    let watch = Rc::new(Watch::begin(&worker).await);
-    let context = Rc::new(Context { worker, peer, role: Role::Native });
+async fn serve_general(worker: Rc<Worker>, http: Rc<http::PerWorker>, stream: TcpStream, peer: SocketAddr) {
+    let watch = Rc::new(Watch::begin(&worker.app, &http).await);
+    let context = Rc::new(Context { worker, http, peer, role: Role::Native });
     general::serve(context, stream, Vec::new(), watch).await;
 }
 

@@ -14,11 +14,14 @@ use crate::{
     app::Worker,
     clients::Client,
     dispatch::{self, Flow, Held, Joined, Pending, Session, Together},
-    net::throttle::{Scope, Throttled},
+    lifecycle::throttle::{Scope, Throttled},
     source::{Fetch, SourceError},
 };
 use larder_engine::{Key, Millis};
-use larder_proto::{output::Output, resp::Limits, resp::Parsed, resp::Parser};
+use larder_proto::{
+    output::Output,
+    resp::{Limits, Parsed, Parser},
+};
 use std::{
     collections::VecDeque,
     net::IpAddr,

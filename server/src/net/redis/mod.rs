@@ -9,8 +9,7 @@ pub mod conn;
 pub mod input;
 pub mod spare;
 
-use super::linger::linger;
-use crate::{app::Worker, clients::Closing, source::Local};
+use crate::{app::Worker, clients::Closing, lifecycle::linger::linger, source::Local};
 use conn::{Conn, Step};
 use larder_store::clock;
 use spare::Spare;

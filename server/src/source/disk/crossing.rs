@@ -4,7 +4,10 @@
 //! them. To wake a thread costs more than a look into the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups when each crossed alone, and 0.1 so.
 use super::{DiskSetup, into_found};
 use crate::source::{Fetch, Found, SourceError, SourceHealth};
-use larder_store::{clock, disk::Change, disk::Replies, disk::Tree, disk::Work, disk::WriteError, disk::Written};
+use larder_store::{
+    clock,
+    disk::{Change, Replies, Tree, Work, WriteError, Written},
+};
 use parking_lot::Mutex;
 use std::{
     cell::{Cell, RefCell},

@@ -13,7 +13,10 @@ use crate::source::Fetch;
 use bytes::Bytes;
 use crossing::Crossing;
 use larder_engine::Millis;
-use larder_store::{clock, disk::Change, disk::Range, disk::Store, disk::Tree, disk::Walk};
+use larder_store::{
+    clock,
+    disk::{Change, Range, Store, Tree, Walk},
+};
 use parking_lot::Mutex;
 use std::{ops::ControlFlow, path::Path, rc::Rc, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;

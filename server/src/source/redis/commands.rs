@@ -10,7 +10,7 @@ use super::{
 };
 use crate::source::Keepable;
 use foldhash::fast::RandomState;
-use larder_proto::{resp::Args, resp::Malformed, resp::View, resp::view};
+use larder_proto::resp::{Args, Malformed, View, view};
 use std::collections::HashMap;
 
 /// Longest name that is looked up, `parent|sub` included.

@@ -2,7 +2,7 @@
 use super::{Settings, connect::Stream};
 use crate::source::Watch;
 use bytes::{Buf, BytesMut};
-use larder_proto::{resp, resp::Scanner, resp::View, resp::view};
+use larder_proto::resp::{self, Scanner, View, view};
 use std::{io, sync::Arc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -46,7 +46,7 @@ use cluster::Elsewhere;
 use handshake::Hello;
 use homes::AtHome;
 use larder_engine::Millis;
-use larder_proto::{resp, resp::Args};
+use larder_proto::resp::{self, Args};
 use link::Link;
 use request::{Answer, UNTIL_PONG};
 use sentinel::Sentinels;

@@ -7,11 +7,11 @@ use super::{
     cluster::Elsewhere,
     request::{Call, Request, UNTIL_PONG, Waiting, fail, timed_out},
 };
-use crate::{source::Found, source::Replies, source::SourceError, source::Unasked, source::Watch};
+use crate::source::{Found, Replies, SourceError, Unasked, Watch};
 use batch::{Batch, Stage};
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
-use larder_proto::{resp::Malformed, resp::Scanner, resp::View, resp::view};
+use larder_proto::resp::{Malformed, Scanner, View, view};
 use larder_store::clock;
 use std::{
     collections::VecDeque,

@@ -4,10 +4,10 @@
 //! they name and only if that says so itself (`ROLE`); when they name another, every connection ends and is made anew.
 use super::{Settings, link::Link};
 use crate::{
-    config::Deployment, config::RedisAddress, config::RedisUrl, config::SentinelUrl, source::Limits,
-    source::SourceHealth,
+    config::{Deployment, RedisAddress, RedisUrl, SentinelUrl},
+    source::{Limits, SourceHealth},
 };
-use larder_proto::{resp::View, resp::encode, resp::parse_i64, resp::view};
+use larder_proto::resp::{View, encode, parse_i64, view};
 use std::{
     io,
     sync::{

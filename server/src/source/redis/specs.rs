@@ -1,5 +1,5 @@
 //! Where a command's keys are, as the server's table says (<https://redis.io/docs/latest/develop/reference/key-specs/>), and how to read such tables.
-use larder_proto::{resp::Args, resp::Values, resp::View, resp::parse_i64};
+use larder_proto::resp::{Args, Values, View, parse_i64};
 
 /// Where some of a command's keys are: begin there, go on so.
 #[derive(Debug)]

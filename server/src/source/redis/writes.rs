@@ -1,6 +1,6 @@
 //! Our own writes, as Redis commands.
 use super::{accepted, positive};
-use crate::{source::Local, source::Relay, source::SourceError};
+use crate::source::{Local, Relay, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::encode;

@@ -1,9 +1,16 @@
 //! The keeper's thread: looks after a table's file, and puts a new one in the place of the old one.
 use super::Served;
-use crate::{config::Machine, source::Invalidations, source::Limits, source::SourceHealth, telemetry::TableSnapshot};
+use crate::{
+    config::Machine,
+    source::{Invalidations, Limits, SourceHealth},
+    telemetry::TableSnapshot,
+};
 use bytes::Bytes;
 use larder_engine::Outside;
-use larder_store::{clock, table::Position, table::Table, table::TableError};
+use larder_store::{
+    clock,
+    table::{Position, Table, TableError},
+};
 use parking_lot::Mutex;
 use std::{
     os::unix::fs::MetadataExt as _,

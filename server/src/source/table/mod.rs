@@ -23,7 +23,10 @@ use crate::source::Fetch;
 use bytes::Bytes;
 use keeper::{Shared, announce};
 use larder_engine::{Entry, Millis, Outside};
-use larder_store::{clock, table::Decoder, table::Now, table::Table, table::TableError};
+use larder_store::{
+    clock,
+    table::{Decoder, Now, Table, TableError},
+};
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},

@@ -1,8 +1,8 @@
 //! Walks through a table, page by page.
 use super::{Served, found};
-use crate::{source::Page, source::Scan};
+use crate::source::{Page, Scan};
 use bytes::Bytes;
-use larder_store::{table::Position, table::Table, table::TableError};
+use larder_store::table::{Position, Table, TableError};
 use std::{borrow::Cow, ops::Bound};
 
 /// Entries that one page looks at.

@@ -7,14 +7,19 @@ use super::{
     slots::{SLOTS, slot},
 };
 use crate::{
-    config::RedisAddress, source::Found, source::FoundReply, source::KeyLife, source::Local, source::Relay,
-    source::SourceError, source::redis::refusal, source::redis::request::Answer, source::redis::request::NO_EXPIRY,
-    source::redis::request::Waiting, source::redis::request::timed_out, source::redis::request::too_large,
-    source::redis::unexpected,
+    config::RedisAddress,
+    source::{
+        Found, FoundReply, KeyLife, Local, Relay, SourceError,
+        redis::{
+            refusal,
+            request::{Answer, NO_EXPIRY, Waiting, timed_out, too_large},
+            unexpected,
+        },
+    },
 };
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_proto::{resp::View, resp::encode, resp::view};
+use larder_proto::resp::{View, encode, view};
 use larder_store::clock;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};

@@ -1,7 +1,7 @@
 //! One reply out of those of several nodes, by the policies that the server's table of commands names
 //! (<https://redis.io/docs/latest/develop/reference/command-tips/#response_policy>).
 use bytes::Bytes;
-use larder_proto::{resp::View, resp::view};
+use larder_proto::resp::{View, view};
 
 /// How.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use super::{
     plan::{Part, Plan, To, place},
     slots::slot,
 };
-use crate::{source::Local, source::Pinned, source::Relay, source::Replies, source::SourceError, source::Unasked};
+use crate::source::{Local, Pinned, Relay, Replies, SourceError, Unasked};
 use bytes::Bytes;
-use larder_proto::{resp::Args, resp::encode};
+use larder_proto::resp::{Args, encode};
 use std::rc::Rc;
 
 /// What was pinned there. What may wait does so at the node, and goes elsewhere if it has to.

@@ -8,11 +8,15 @@ use super::{
     slots::{SLOTS, slot},
     tips::Spread,
 };
-use crate::{config::RedisAddress, source::Replies, source::redis::Commands, source::redis::request::Answer};
-use bytes::Bytes;
-use larder_proto::{
-    resp::Args, resp::Limits, resp::Parsed, resp::Parser, resp::View, resp::encode, resp::parse_u64, resp::view,
+use crate::{
+    config::RedisAddress,
+    source::{
+        Replies,
+        redis::{Commands, request::Answer},
+    },
 };
+use bytes::Bytes;
+use larder_proto::resp::{Args, Limits, Parsed, Parser, View, encode, parse_u64, view};
 use std::{collections::HashMap, iter};
 
 /// What goes to one node as it is: a command, or a transaction.

@@ -1,7 +1,13 @@
 //! Keeps the map: asks nodes for what they know, every second and as soon as the map is in doubt.
 use super::{ClusterSetup, Core, map::Map, nodes};
-use crate::{config::RedisAddress, source::Local, source::redis::link::Link, source::redis::request::Answer};
-use larder_proto::{resp::View, resp::encode, resp::view};
+use crate::{
+    config::RedisAddress,
+    source::{
+        Local,
+        redis::{link::Link, request::Answer},
+    },
+};
+use larder_proto::resp::{View, encode, view};
 use std::{
     collections::HashMap,
     rc::{Rc, Weak},

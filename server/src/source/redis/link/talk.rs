@@ -1,8 +1,10 @@
 //! A connection in use: requests are written, replies read, deadlines kept, silence questioned.
 use super::{Inner, timing::Alarm};
-use crate::{
-    source::redis::connect::Stream, source::redis::handshake::reason, source::redis::pipeline::CONFUSED,
-    source::redis::pipeline::Pipeline, source::redis::request::Call, source::redis::request::Request,
+use crate::source::redis::{
+    connect::Stream,
+    handshake::reason,
+    pipeline::{CONFUSED, Pipeline},
+    request::{Call, Request},
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use larder_proto::output::Output;

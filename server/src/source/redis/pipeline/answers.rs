@@ -4,13 +4,16 @@ use super::{
     batch::{Batch, Stage, fields_expire},
     take,
 };
-use crate::{
-    source::Found, source::FoundReply, source::KeyLife, source::SourceError, source::redis::refusal,
-    source::redis::request::NO_EXPIRY, source::redis::request::Waiting, source::redis::request::too_large,
+use crate::source::{
+    Found, FoundReply, KeyLife, SourceError,
+    redis::{
+        refusal,
+        request::{NO_EXPIRY, Waiting, too_large},
+    },
 };
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
-use larder_proto::{resp::Malformed, resp::parse_i64};
+use larder_proto::resp::{Malformed, parse_i64};
 
 pub(super) const QUEUED: &[u8] = b"+QUEUED\r\n";
 /// Longest line: an error's text.

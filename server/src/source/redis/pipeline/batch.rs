@@ -1,7 +1,11 @@
 //! A batch of fetches: how it is encoded, and how far its replies have come.
 use super::{LINKED, Owed, Pipeline};
-use crate::{
-    source::SourceError, source::redis::cluster::slot, source::redis::request::Request, source::redis::request::Waiting,
+use crate::source::{
+    SourceError,
+    redis::{
+        cluster::slot,
+        request::{Request, Waiting},
+    },
 };
 use bytes::{Bytes, BytesMut};
 use larder_engine::Millis;

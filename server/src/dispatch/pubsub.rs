@@ -4,14 +4,9 @@
 //! - A confirmation stands where its command stands. Messages come by the inbox, behind it; what was published before an
 //!   UNSUBSCRIBE stands before its confirmation.
 //! - A subscription ends with its client.
-mod registry;
-
-pub use registry::PubSub;
-
 use super::{Flow, call::Call, command::Command, fault::Fault};
-use crate::clients::Client;
+use crate::clients::{Client, PubSub, pubsub::Kind};
 use indexmap::IndexSet;
-use registry::Kind;
 use std::sync::Arc;
 
 /// What a client has subscribed to, until it is dropped.

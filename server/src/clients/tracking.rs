@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Lock order: the tier's shards, this table, an inbox or what is known about a client.
-use crate::clients::{
+use super::{
     Client, Tracks,
     inbox::{Backlog, Message},
 };
@@ -61,9 +61,9 @@ struct Tracker {
 
 /// What a client asked of CLIENT TRACKING that the table must know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Mode {
-    pub(super) bcast: bool,
-    pub(super) noloop: bool,
+pub(crate) struct Mode {
+    pub(crate) bcast: bool,
+    pub(crate) noloop: bool,
 }
 
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Tracking {
     }
 
     /// A client begins to track, or tracks otherwise from now on, the prefixes in addition.
-    pub(super) fn add<'a>(
+    pub(crate) fn add<'a>(
         &self,
         client: &Arc<Client>,
         mode: Mode,
@@ -128,7 +128,7 @@ impl Tracking {
     }
 
     /// A client tracks no more.
-    pub(super) fn remove<'a>(&self, id: u64, prefixes: impl Iterator<Item = &'a [u8]>) {
+    pub(crate) fn remove<'a>(&self, id: u64, prefixes: impl Iterator<Item = &'a [u8]>) {
         let mut table = self.table.lock();
         for name in prefixes {
             let Some(prefix) = table.prefixes.get_mut(name) else { continue };
@@ -148,7 +148,7 @@ impl Tracking {
 
     /// A client has read these keys. To be called under the locks that it read them under, or before it reads them if it is told what
     /// comes of that only behind the reply.
-    pub(super) fn remember<'a>(&self, id: u64, keys: impl Iterator<Item = &'a [u8]>) {
+    pub(crate) fn remember<'a>(&self, id: u64, keys: impl Iterator<Item = &'a [u8]>) {
         let mut table = self.table.lock();
         for key in keys {
             table.remember(id, key);

@@ -2,7 +2,10 @@
 //!
 //! A message is encoded once and posted to each subscriber's inbox under the registry's lock, so that all of them see
 //! messages in the same order. Lock order: this registry, an inbox.
-use crate::{clients::Client, clients::inbox::Backlog, clients::inbox::Message};
+use super::{
+    Client,
+    inbox::{Backlog, Message},
+};
 use bytes::Bytes;
 use indexmap::IndexMap;
 use larder_proto::{glob, output::Output, resp::Reply};
@@ -11,7 +14,7 @@ use std::sync::Arc;
 
 /// What can be subscribed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Channel,
     Pattern,
     Shard,
@@ -42,12 +45,12 @@ impl PubSub {
         std::array::from_fn(|kind| topics[kind].len())
     }
 
-    pub(super) fn subscribe(&self, kind: Kind, topic: &[u8], client: &Arc<Client>) {
+    pub(crate) fn subscribe(&self, kind: Kind, topic: &[u8], client: &Arc<Client>) {
         let topics = &mut self.topics.lock()[kind as usize];
         topics.entry(topic.into()).or_default().insert(client.id, client.clone());
     }
 
-    pub(super) fn unsubscribe<'a>(&self, kind: Kind, topics: impl Iterator<Item = &'a [u8]>, client: u64) {
+    pub(crate) fn unsubscribe<'a>(&self, kind: Kind, topics: impl Iterator<Item = &'a [u8]>, client: u64) {
         let of_kind = &mut self.topics.lock()[kind as usize];
         for topic in topics {
             let Some(subscribers) = of_kind.get_mut(topic) else { continue };
@@ -63,7 +66,7 @@ impl PubSub {
     }
 
     /// Posts a message to all subscribers of a channel, and gives how often.
-    pub(super) fn publish(&self, kind: Kind, channel: &[u8], message: &[u8]) -> usize {
+    pub(crate) fn publish(&self, kind: Kind, channel: &[u8], message: &[u8]) -> usize {
         let topics = self.topics.lock();
         let post = |subscribers: &Subscribers, parts: &[&[u8]]| {
             let frame = push(parts);
@@ -83,14 +86,14 @@ impl PubSub {
     }
 
     /// Channels with subscribers whose names match, or all of them.
-    pub(super) fn channels(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+    pub(crate) fn channels(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let topics = self.topics.lock();
         let matches = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
         topics[kind as usize].keys().filter(|name| matches(name)).cloned().collect()
     }
 
     /// How many have subscribed to a channel.
-    pub(super) fn subscribers(&self, kind: Kind, channel: &[u8]) -> usize {
+    pub(crate) fn subscribers(&self, kind: Kind, channel: &[u8]) -> usize {
         self.topics.lock()[kind as usize].get(channel).map_or(0, Subscribers::len)
     }
 }

@@ -43,12 +43,12 @@ impl Default for Cursors {
 
 impl Cursors {
     /// Where this cursor's walk goes on: behind this key.
-    pub(super) fn place(&self, cursor: u64) -> Option<Bytes> {
+    pub(crate) fn place(&self, cursor: u64) -> Option<Bytes> {
         self.0.lock().places.get(&cursor).map(|place| place.key.clone())
     }
 
     /// A cursor for what comes behind a key, for the walk that came here from cursor `before`.
-    pub(super) fn keep(&self, key: Bytes, before: u64) -> u64 {
+    pub(crate) fn keep(&self, key: Bytes, before: u64) -> u64 {
         let kept = &mut *self.0.lock();
         // Who uses a cursor has received it: the one before is done with.
         if let Some(before) = kept.places.get(&before).map(|place| place.before) {

@@ -1,0 +1,12 @@
+//! The life of the process, as every room sees it: how far it is on its way out, who has to wait, and how much each client may ask.
+//!
+//! Invariants:
+//! - The drain's phase only moves forward.
+//! - Nothing here knows a protocol or a source.
+pub mod drain;
+pub mod error;
+pub(crate) mod linger;
+pub mod pause;
+pub mod throttle;
+
+pub use error::RunError;

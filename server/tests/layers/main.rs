@@ -1,0 +1,58 @@
+//! The layers of the workspace: crates, rooms and files import only downwards.
+//!
+//! - A crate's room (a folder or file directly below `src`) imports only rooms that [`ROOMS`] lists before it.
+//! - Inside a crate no circle of imports has more than two files. A folder's `mod.rs` counts as a file: it says what the room is for
+//!   and re-exports; what its files share has a file of its own.
+//!
+//! Imports are read from the syntax tree, so that neither a comment nor a string counts, and tests (`#[cfg(test)]`) do not.
+mod imports;
+
+use imports::{Graph, Module};
+use std::{collections::BTreeSet, path::Path};
+
+/// The server's rooms, lowest first. A room imports only rooms before it.
+const ROOMS: [&str; 11] =
+    ["config", "telemetry", "lifecycle", "source", "read", "clients", "app", "dispatch", "http", "net", "cli"];
+
+/// The crates that ship, from the bottom up.
+const CRATES: [&str; 5] = ["units", "engine", "proto", "store", "server"];
+
+fn graph(name: &str) -> Graph {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+    Graph::read(&root)
+}
+
+fn shown(module: &Module) -> String {
+    if module.is_empty() { "lib".to_owned() } else { module.join("::") }
+}
+
+#[test]
+fn rooms_import_only_rooms_below_them() {
+    let place = |module: &Module| ROOMS.iter().position(|room| module.first().is_some_and(|first| first == room));
+    let graph = graph("server");
+    let rooms: BTreeSet<&str> = graph.modules().filter_map(|module| module.first().map(String::as_str)).collect();
+    assert_eq!(rooms, ROOMS.into_iter().collect(), "every room has its place in ROOMS");
+    let upwards: Vec<String> = graph
+        .imports()
+        .filter(|(from, to)| place(from).is_some_and(|from| place(to).is_some_and(|to| to > from)))
+        .map(|(from, to)| format!("{} imports {}", shown(from), shown(to)))
+        .collect();
+    assert!(upwards.is_empty(), "imports run upwards between rooms:\n{}", upwards.join("\n"));
+}
+
+#[test]
+fn no_circle_of_imports_has_more_than_two_files() {
+    let circles: Vec<String> = CRATES
+        .iter()
+        .flat_map(|name| {
+            let graph = graph(name);
+            let circles = graph.circles().into_iter().filter(|circle| circle.len() > 2);
+            let shown = circles.map(|circle| {
+                let files: Vec<_> = circle.iter().map(|module| shown(module)).collect();
+                format!("{name}, {} files: {}", files.len(), files.join(", "))
+            });
+            shown.collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(circles.is_empty(), "files import each other in circles:\n{}", circles.join("\n"));
+}

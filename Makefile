@@ -20,13 +20,16 @@ CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run test test-workspace test-interleavings test-image tools check lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify profile soak check-coherence check-differential check-crash FORCE
+.PHONY: help run dev test test-workspace test-interleavings test-image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify profile soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
 
-run: ## Builds and serves, memory only, and prints where
-	@$(CARGO) build --quiet --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
+run: ## Builds an optimised Larder and serves, memory only, and prints where
+	@$(CARGO) build --package larder --profile fast && exec $(TARGET)/fast/larder serve $(ARGS)
+
+dev: ## The same with a debug build, which is what the tests run
+	@$(CARGO) build --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
 
 test: tools ## Installs what the tests need and runs them all
 	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-image
@@ -44,7 +47,10 @@ test-image: test-workspace
 tools: ## Installs redis-server and the client libraries that the tests drive
 	tests/tools
 
-check: lint test docs deny ## The whole gate: format, lints, tests, documentation, licences
+check: lint layers test docs deny ## The whole gate: format, lints, layers, tests, documentation, licences
+
+layers: ## Do rooms and files import only what lies below them?
+	$(CARGO) test --package larder --test layers
 
 lint:
 	$(CARGO) fmt --all --check

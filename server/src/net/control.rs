@@ -25,13 +25,17 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::AbortHandle,
-    time::{MissedTickBehavior, interval, sleep_until},
+    time::{MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
 /// How often the memory tiers reclaim what has expired.
 const TICK: Duration = Duration::from_millis(100);
 /// Ticks between two rounds of forgetting idle clients' throttle state.
 const FORGET_EVERY: u32 = 10;
+/// How long the ready message waits for the first attempt to reach each source.
+const FIRST_ATTEMPT: Duration = Duration::from_millis(250);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(2);
 /// Part of `grace` that is kept for dropping what is left, so that the process ends within it.
 const ABORT: Duration = Duration::from_millis(250);
 /// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process and to its group.
@@ -62,7 +66,8 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
     let mut signals = Signals::new()?;
     let mut workers = worker::start(app).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
-    ready::announce(&app.bound);
+    first_attempts(app).await;
+    ready::announce(app);
 
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -78,6 +83,17 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
         }
     }
     drain(app, acceptors, &mut workers.ended, &mut signals).await
+}
+
+/// Gives every source the time to be reached or refused, so that the ready message can say which. Connections wait meanwhile.
+async fn first_attempts(app: &App) {
+    let decided = || app.sources.iter().all(|source| source.health().was_up() || source.health().is_lost());
+    let _ = timeout(FIRST_ATTEMPT, async {
+        while !decided() {
+            sleep(LOOK).await;
+        }
+    })
+    .await;
 }
 
 fn acceptors(

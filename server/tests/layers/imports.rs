@@ -10,14 +10,14 @@ use syn::{
 };
 
 /// The path of a module within its crate; that of `lib.rs` is empty.
-pub type Module = Vec<String>;
+pub(crate) type Module = Vec<String>;
 
 /// The files of a crate and what each imports.
-pub struct Graph(BTreeMap<Module, BTreeSet<Module>>);
+pub(crate) struct Graph(BTreeMap<Module, BTreeSet<Module>>);
 
 impl Graph {
     /// Reads all files below the crate's `src`.
-    pub fn read(src: &Path) -> Graph {
+    pub(crate) fn read(src: &Path) -> Graph {
         let mut files = BTreeMap::new();
         find(src, &mut Vec::new(), &mut files);
         let known: BTreeSet<Module> = files.keys().cloned().collect();
@@ -32,17 +32,17 @@ impl Graph {
         Graph(files.iter().map(imports).collect())
     }
 
-    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+    pub(crate) fn modules(&self) -> impl Iterator<Item = &Module> {
         self.0.keys()
     }
 
     /// Each import: from, to.
-    pub fn imports(&self) -> impl Iterator<Item = (&Module, &Module)> {
+    pub(crate) fn imports(&self) -> impl Iterator<Item = (&Module, &Module)> {
         self.0.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to)))
     }
 
     /// Sets of files of which each imports each other, directly or by way of others.
-    pub fn circles(&self) -> Vec<Vec<&Module>> {
+    pub(crate) fn circles(&self) -> Vec<Vec<&Module>> {
         let reach: BTreeMap<&Module, BTreeSet<&Module>> = self.0.keys().map(|from| (from, self.reach(from))).collect();
         let mut circles: Vec<Vec<&Module>> = Vec::new();
         for module in self.0.keys() {

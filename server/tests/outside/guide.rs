@@ -115,6 +115,7 @@ fn run_in(document: &str, folder: &Path) {
         ports: [8080, 8081, 6380, 6379].map(|port| (port, Port::free())),
         folder: folder.to_path_buf(),
         data: tempfile::tempdir().unwrap(),
+        target: target(),
     };
     let blocks = blocks(&text);
     assert!(blocks.iter().any(|block| block.kind == "sh"), "{document} has no command");
@@ -196,6 +197,17 @@ struct Shell {
     folder: PathBuf,
     /// In the place of `/var/lib/larder`.
     data: TempDir,
+    /// Where `make run` looks for what it has built.
+    target: TempDir,
+}
+
+/// A folder of builds in which `make run` finds the program under test.
+fn target() -> TempDir {
+    let target = tempfile::tempdir().unwrap();
+    let fast = target.path().join("fast");
+    std::fs::create_dir(&fast).unwrap();
+    std::os::unix::fs::symlink(binary(), fast.join("larder")).unwrap();
+    target
 }
 impl Shell {
     /// Replaces the documented ports and the folder of data.
@@ -219,9 +231,9 @@ impl Shell {
             .args(["-euo", "pipefail", "-c", &self.translate(text)])
             .current_dir(&self.folder)
             .env("PATH", format!("{folder}:{path}"))
-            // `make run` need not build: what it would build is under test here. It must not replace it meanwhile.
+            // `make run` does not build here. It finds the program under test where it would have built one.
             .env("CARGO", "true")
-            .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_BIN_EXE_larder")).ancestors().nth(2).unwrap())
+            .env("CARGO_TARGET_DIR", self.target.path())
             // A make around this test is none of the reader's.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL")

@@ -8,13 +8,7 @@ use crate::{
     telemetry::{Calls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
-use std::{
-    hash::{BuildHasher, RandomState},
-    net::SocketAddr,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 /// Shared by all cores; built by `net::run`.
 pub struct App {
@@ -110,7 +104,7 @@ impl App {
             drain: Drain::default(),
             calls: Calls::new(settings.threads, commands),
             cursors: Cursors::default(),
-            instance: RandomState::new().hash_one(0),
+            instance: fastrand::u64(..),
             settings,
         })
     }

@@ -4,10 +4,7 @@
 //! what it did not get. Walks that nobody goes on with are forgotten when the room is needed, the oldest first.
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::{
-    collections::BTreeMap,
-    hash::{BuildHasher, RandomState},
-};
+use std::collections::BTreeMap;
 
 /// Cursors that are kept, and bytes of their keys.
 const MOST: usize = 16 * 1024;
@@ -36,7 +33,7 @@ struct Place {
 impl Default for Cursors {
     fn default() -> Cursors {
         // A cursor of another life of the server must not be one of this.
-        let next = 1 + RandomState::new().hash_one(0) % FIRST;
+        let next = fastrand::u64(1..=FIRST);
         Cursors(Mutex::new(Kept { places: BTreeMap::new(), bytes: 0, next }))
     }
 }

@@ -44,8 +44,6 @@ struct Table {
     items: usize,
     /// `tracking-table-max-keys`; 0: no bound.
     max_keys: usize,
-    /// State of the choice of a key to forget.
-    random: u64,
     /// BCAST.
     prefixes: BTreeMap<Box<[u8]>, Prefix>,
     outgoing: Vec<(u64, Option<Bytes>)>,
@@ -206,9 +204,7 @@ impl Table {
     /// Forgets keys, any, until there are no more than may be.
     fn make_room(&mut self) {
         while self.max_keys > 0 && self.keys.len() > self.max_keys {
-            self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            let place = (self.random >> 32) as usize % self.keys.len();
-            if let Some((key, clients)) = self.keys.swap_remove_index(place) {
+            if let Some((key, clients)) = self.keys.swap_remove_index(fastrand::usize(..self.keys.len())) {
                 self.invalidate(&key, &clients, 0);
             }
         }

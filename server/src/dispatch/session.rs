@@ -43,8 +43,6 @@ pub struct Session {
     pub(super) tracker: Option<Box<Tracker>>,
     /// Without a source.
     pub(super) subscriptions: Option<Box<Subscriptions>>,
-    /// State of the generator behind RANDOMKEY.
-    random: u64,
     unusual: bool,
     plain_reads: bool,
 }
@@ -75,7 +73,6 @@ impl Session {
     /// A connection that has just been accepted.
     pub fn new(worker: &Worker, client: Arc<Client>) -> Session {
         let mut session = Session {
-            random: client.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ client.connected | 1,
             client,
             counters: worker.counters.clone(),
             resp3: false,
@@ -224,13 +221,5 @@ impl Session {
         self.replies = Replies::On;
         self.client.about.lock().name = "".into();
         self.authenticate(!password::is_required(&worker.app.settings));
-    }
-
-    /// A number that looks random (xorshift64*).
-    pub(super) fn next_random(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 }

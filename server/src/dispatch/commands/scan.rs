@@ -100,7 +100,7 @@ pub(in crate::dispatch) fn keys(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Ans
 
 /// RANDOMKEY
 pub(in crate::dispatch) fn randomkey(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Answer {
-    let seed = call.session.next_random();
+    let seed = fastrand::u64(..);
     let reply = &mut call.reply;
     let found = tier.random(seed, call.now, |entry| reply.bulk(entry.key));
     if found.is_none() {

@@ -40,7 +40,7 @@ pub(super) async fn run(call: &mut Call<'_>, held: Option<&Rc<Held>>) -> Answer 
             Ok(())
         }
         ("randomkey", _) => {
-            match random(store, || call.session.next_random()).await? {
+            match random(store).await? {
                 Some(key) => call.reply.bulk(&key),
                 None => call.reply.null(),
             }
@@ -101,8 +101,8 @@ async fn keys(call: &mut Call<'_>, store: &dyn LocalStore) -> Answer {
 
 /// A key at random: byte by byte, each from those that lie between the first and the last key with the bytes chosen so far. Keys with few
 /// others beside them come oftener than those in a crowd.
-async fn random(store: &dyn LocalStore, mut next: impl FnMut() -> u64) -> Result<Option<Bytes>, SourceError> {
-    if let Some(picked) = store.pick(next()) {
+async fn random(store: &dyn LocalStore) -> Result<Option<Bytes>, SourceError> {
+    if let Some(picked) = store.pick(fastrand::u64(..)) {
         return picked.await;
     }
     let mut prefix = Vec::new();
@@ -114,7 +114,7 @@ async fn random(store: &dyn LocalStore, mut next: impl FnMut() -> u64) -> Result
         };
         let last = edge(store, Included(first.clone()), end.clone(), true).await?.unwrap_or_else(|| first.clone());
         let common = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
-        if first == last || common >= DEPTH || common == first.len() && next().is_multiple_of(2) {
+        if first == last || common >= DEPTH || common == first.len() && fastrand::bool() {
             return Ok(Some(first));
         }
         if common == first.len() {
@@ -122,7 +122,7 @@ async fn random(store: &dyn LocalStore, mut next: impl FnMut() -> u64) -> Result
             first = edge(store, Excluded(first), end, false).await?.unwrap_or_else(|| last.clone());
         }
         let (Some(&low), Some(&high)) = (first.get(common), last.get(common)) else { return Ok(Some(first)) };
-        let chosen = low + (next() % (u64::from(high.saturating_sub(low)) + 1)) as u8;
+        let chosen = fastrand::u8(low..=high.max(low));
         prefix = [&first[..common], &[chosen]].concat();
         // Nothing may begin so: then what comes behind it, which there is.
         let start = Included(Bytes::copy_from_slice(&prefix));

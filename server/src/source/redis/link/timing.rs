@@ -1,6 +1,5 @@
 //! Pauses between attempts to connect, and one alarm for many deadlines.
 use std::{
-    hash::{BuildHasher, RandomState},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -21,9 +20,7 @@ impl Pauses {
     pub(super) fn next(&mut self) -> Duration {
         let full = self.0;
         self.0 = (full * 2).min(PAUSE.1);
-        // The standard library's hasher is keyed at random.
-        let percent = RandomState::new().hash_one(()) % 51;
-        full - full * u32::try_from(percent).unwrap_or(0) / 100
+        full - full * fastrand::u32(..=50) / 100
     }
 }
 

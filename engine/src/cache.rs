@@ -1,19 +1,17 @@
-//! The cache: its shards, their common account, and the reads that can miss into a flight.
+//! The cache: its shards, their common account, and what concerns all of them.
 
 use crate::{
-    Expiry, Millis,
     budget::Budget,
     changes::Changes,
-    flight::{Flight, Lead, Wait},
-    shard::{Key, Rules, Shard},
+    key::Key,
+    rules::Rules,
+    shard::Shard,
     stats::Stats,
-    sync::{Arc, Mutex, MutexGuard, lock, try_lock},
-    tier::{FEW, Tier},
+    sync::{Arc, Mutex, lock},
+    time::Millis,
     write::SCRATCH,
 };
-use bytes::Bytes;
 use foldhash::quality::FixedState;
-use smallvec::SmallVec;
 use std::{
     hash::BuildHasher,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -40,7 +38,7 @@ pub struct Config {
     pub max_keys: Option<usize>,
     /// Number of shards (rounded up to a power of two); `None` chooses from the bounds.
     pub shards: Option<usize>,
-    /// Lifetime, in milliseconds, of entries stored with [`Expiry::Default`].
+    /// Lifetime, in milliseconds, of entries stored with [`Expiry::Default`](crate::Expiry::Default).
     pub default_ttl: Option<u64>,
     /// Share (per cent, 0 to 100) of the default lifetime by which it is shortened at random, so that entries stored together do not expire together.
     pub ttl_jitter: u8,
@@ -67,19 +65,6 @@ impl Config {
         let wanted = (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), *SEGMENT.end());
         1 << wanted.ilog2()
     }
-}
-
-/// What a counted read found.
-#[derive(Debug)]
-pub enum Lookup<R> {
-    /// The entry, as read by the closure.
-    Hit(R),
-    /// The source is known not to have the key.
-    Absent,
-    /// Nobody is fetching the key: the caller must.
-    Lead(Lead),
-    /// Somebody is: wait for what they get.
-    Wait(Wait),
 }
 
 /// One shard to a cache line pair, so that cores do not write each other's locks.
@@ -144,125 +129,14 @@ impl Cache {
         &self.shards[number].0
     }
 
-    /// A read that joins or leads a flight when it misses. Counts a hit or a miss.
-    pub fn lookup<R>(
-        self: &Arc<Self>,
-        key: Key<'_>,
-        now: Millis,
-        read: impl FnOnce(crate::Entry<'_>) -> R,
-    ) -> Lookup<R> {
-        let mut shard = lock(self.mutex(self.shard_of(key.hash)));
-        match shard.read(&self.rules, key, now, read) {
-            Some(Some(answer)) => Lookup::Hit(answer),
-            Some(None) if !shard.hides(key) => Lookup::Absent,
-            _ => self.join(shard, key, b""),
-        }
-    }
-
-    /// Leads or joins the flight for a key, or for what is derived from it under `name`.
-    pub(crate) fn join<R>(self: &Arc<Self>, mut shard: MutexGuard<'_, Shard>, key: Key<'_>, name: &[u8]) -> Lookup<R> {
-        let (flight, begun) = shard.flights.join(key.hash, key.bytes, name);
-        if begun {
-            shard.settle(&self.rules.budget);
-        }
-        drop(shard);
-        // What was missed may have expired.
-        self.rules.changes.settled();
-        match begun {
-            true => Lookup::Lead(Lead::new(self.clone(), flight)),
-            false => Lookup::Wait(Wait::new(flight)),
-        }
-    }
-
-    /// Has the processor fetch what reads of these keys will look at, so that they wait for memory together
-    /// and not one after the other. Changes nothing; pays from two keys on.
-    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = Key<'k>> + Clone) {
-        keys.clone().for_each(|key| self.prefetch_bucket(key));
-        keys.for_each(|key| self.prefetch_record(key));
-    }
-
-    /// The first half of [`prefetch`](Cache::prefetch): the bucket, which says where the record is. For one key it pays if there is
-    /// something else to do before the second half and before the read.
-    #[inline]
-    pub fn prefetch_bucket(&self, key: Key<'_>) {
-        if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {
-            shard.prefetch_bucket(key.hash);
-        }
-    }
-
-    /// The second half: the record.
-    #[inline]
-    pub fn prefetch_record(&self, key: Key<'_>) {
-        if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {
-            shard.prefetch_record(key.hash);
-        }
-    }
-
-    /// The end of a flight: the fill is stored only if the fence still stands.
-    pub(crate) fn land(&self, flight: &Arc<Flight>, now: Millis, value: Option<&[u8]>, expiry: Option<Expiry>) -> bool {
-        let key = Key { bytes: &flight.key, hash: flight.hash };
-        let number = self.shard_of(flight.hash);
-        let mut shard = lock(self.mutex(number));
-        let landed = shard.flights.land(flight);
-        let mut stored = false;
-        if let Some(expiry) = expiry {
-            if landed {
-                stored = shard.fill(&self.rules, key, value, expiry, now);
-            } else {
-                shard.stats.fenced_fills += 1;
-            }
-        }
-        shard.settle(&self.rules.budget);
-        drop(shard);
-        self.tier().balance(number, now);
-        stored
-    }
-
     /// Everything that is held is out of date from now on: reads miss it, as if it had been removed, until it is fetched
-    /// or written again, and no fetch in flight will be stored. Only [`Lead::last_known`] still finds it.
+    /// or written again, and no fetch in flight will be stored. Only [`Lead::last_known`](crate::Lead::last_known) still finds it.
     pub fn mark_stale(&self) {
         for slot in &self.shards {
             lock(&slot.0).mark_stale(&self.rules);
         }
         self.rules.changes.cleared();
         self.rules.changes.settled();
-    }
-
-    pub(crate) fn last_known(&self, key: Key<'_>, now: Millis) -> Option<Option<Bytes>> {
-        lock(self.mutex(self.shard_of(key.hash))).last_known(key, now, |entry| entry.value.to_bytes())
-    }
-
-    /// See [`Lead::overtake`].
-    pub(crate) fn overtake(&self, flight: &Arc<Flight>) {
-        let mut shard = lock(self.mutex(self.shard_of(flight.hash)));
-        let fenced = !shard.flights.overtake(flight);
-        let key = Key { bytes: &flight.key, hash: flight.hash };
-        if fenced || shard.lags(key, flight) {
-            shard.drop_key(key);
-            self.rules.changes.changed(key.bytes, 0);
-        }
-        shard.settle(&self.rules.budget);
-        drop(shard);
-        self.rules.changes.settled();
-    }
-
-    /// Operations that lock one shard each.
-    pub fn tier(&self) -> Tier<'_> {
-        Tier::shared(self)
-    }
-
-    /// Operations under the locks of all the shards of `keys` at once: what is done through it is atomic. A thread must
-    /// never hold two, nor use the cache by another way meanwhile.
-    pub fn exclusive<'k>(&self, keys: impl IntoIterator<Item = Key<'k>>) -> Tier<'_> {
-        let mut numbers: SmallVec<[usize; FEW]> = keys.into_iter().map(|key| self.shard_of(key.hash)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        Tier::exclusive(self, numbers)
-    }
-
-    /// The same with every shard locked.
-    pub fn exclusive_all(&self) -> Tier<'_> {
-        Tier::exclusive(self, 0..self.shards())
     }
 
     /// Forgets a key: its entry is removed and a fetch in flight will not be stored.
@@ -305,12 +179,6 @@ impl Cache {
         }
     }
 
-    /// Changes the bound; a smaller one evicts at once.
-    pub fn set_max_memory(&self, bytes: usize, now: Millis) {
-        self.rules.budget.set_max_bytes(bytes);
-        self.tier().balance(0, now);
-    }
-
     /// The bound on bytes.
     pub fn max_memory(&self) -> usize {
         self.rules.budget.max_bytes()
@@ -321,7 +189,7 @@ impl Cache {
         self.rules.budget.max_keys()
     }
 
-    /// Changes the lifetime for [`Expiry::Default`]; entries already stored keep theirs.
+    /// Changes the lifetime for [`Expiry::Default`](crate::Expiry::Default); entries already stored keep theirs.
     pub fn set_default_ttl(&self, ttl: Option<u64>) {
         self.rules.default_ttl.store(ttl.unwrap_or(0), Relaxed);
     }

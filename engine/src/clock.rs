@@ -4,7 +4,7 @@
 //! fewer than 2^32 writes lie between. The numbers also tell the age of an entry: a shard notes once a second which number it had reached,
 //! and thins the notes out as they get older, so that an entry needs no bytes for the moment when it was stored.
 
-use crate::Millis;
+use crate::time::Millis;
 
 /// Notes kept before they are thinned; enough for a year.
 const NOTES: usize = 192;

@@ -17,10 +17,14 @@
 //!   between is born an orphan.
 
 use crate::{
-    Cache, Entry, Expiry, LargeValue, Lookup, Millis, Value,
+    cache::Cache,
+    entry::{Entry, Expiry, LargeValue, Value},
     flight::Flight,
-    shard::{Key, Rules, Shard},
+    key::Key,
+    rules::Rules,
+    shard::Shard,
     sync::{Arc, lock},
+    time::Millis,
     write::New,
 };
 use bytes::Bytes;
@@ -56,39 +60,6 @@ impl<'a> Derived<'a> {
 }
 
 impl Cache {
-    /// A read of what was derived from `key` under `name` (not empty). One that misses joins or leads a flight for it, which every
-    /// fence of `key` fences; see [`Lead::name`](crate::Lead::name). [`Lookup::Absent`]: it is not known to have been wanted before, nor
-    /// is anything else derived from `key` held, so ask for it without keeping the answer.
-    pub fn lookup_derived<R>(
-        self: &Arc<Self>,
-        key: Key<'_>,
-        name: Key<'_>,
-        now: Millis,
-        read: impl FnOnce(Derived<'_>) -> R,
-    ) -> Lookup<R> {
-        let anchor = lock(self.mutex(self.shard_of(key.hash))).anchor(&self.rules, key, now);
-        if let Some(anchor) = anchor {
-            let mut shard = lock(self.mutex(self.shard_of(name.hash)));
-            if let Some(answer) = shard.read_derived(&self.rules, name, anchor, now, read) {
-                return Lookup::Hit(answer);
-            }
-        }
-        let number = self.shard_of(key.hash);
-        let mut shard = lock(self.mutex(number));
-        shard.stats.misses += 1;
-        let again = shard.wanted.again(name.hash, self.rules.budget.entries(self.shards()));
-        if !again && !shard.find(key).is_some_and(|(_, entry)| is_anchor(&entry)) {
-            // The first time, there is more to be remembered.
-            shard.settle(&self.rules.budget);
-            drop(shard);
-            if self.rules.budget.is_over() {
-                self.tier().balance(number, now);
-            }
-            return Lookup::Absent;
-        }
-        self.join(shard, key, name.bytes)
-    }
-
     /// The end of a flight for something derived.
     pub(crate) fn land_derived(&self, flight: &Arc<Flight>, now: Millis, fill: Option<(&[u8], Expiry)>) -> bool {
         let key = Key { bytes: &flight.key, hash: flight.hash };
@@ -121,7 +92,7 @@ impl Cache {
     }
 }
 
-fn is_anchor(entry: &Entry<'_>) -> bool {
+pub(crate) fn is_anchor(entry: &Entry<'_>) -> bool {
     entry.meta.is_hidden() && entry.flags() == ANCHOR
 }
 
@@ -138,7 +109,7 @@ impl Shard {
     }
 
     /// The version of the key's anchor, if it has one that is not out of date. An access, for eviction: what hangs on it was read.
-    fn anchor(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<u64> {
+    pub(crate) fn anchor(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<u64> {
         let (position, meta) = self.live(rules, key, now)?;
         let entry = self.entry(position);
         let version = entry.version();
@@ -149,7 +120,7 @@ impl Shard {
         Some(version)
     }
 
-    fn read_derived<R>(
+    pub(crate) fn read_derived<R>(
         &mut self,
         rules: &Rules,
         name: Key<'_>,

@@ -1,10 +1,10 @@
 //! What callers see of an entry, and how they say what to write.
 
 use crate::{
-    Millis,
     clock::Clock,
-    log::Large,
+    large_entry::Large,
     record::{self, Meta},
+    time::Millis,
 };
 use bytes::Bytes;
 

@@ -10,19 +10,15 @@
 //! ```
 //!
 //! A flight that was fenced still answers those who joined it before, but stores nothing, and a miss after the
-//! fence begins a new one. Where no reader may see an older value after a newer one, its leader calls [`Lead::overtake`]
+//! fence begins a new one. Where no reader may see an older value after a newer one, its leader calls [`Lead::overtake`](crate::Lead::overtake)
 //! first: the new one may have gone another way and come back with an older value than the old one has.
 //! Flights for what is derived from a key (`derived`) are the key's as well: one fence for all.
 //! Lock order: shard, then flight; wakers run under neither.
 
-use crate::{
-    Cache, Expiry, Key, Millis,
-    sync::{Arc, Mutex, lock},
-};
+use crate::sync::{Arc, Mutex, lock};
 use bytes::Bytes;
 use hashbrown::{HashTable, hash_table::Entry};
 use std::{
-    fmt,
     pin::Pin,
     sync::{
         Arc as Shared,
@@ -42,15 +38,6 @@ pub enum Outcome {
     Failed(Shared<str>),
     /// The leader went away without an answer (panic, shutdown).
     Abandoned,
-}
-
-/// How an outcome is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fill {
-    /// Not at all.
-    Skip,
-    /// With this expiry: a value as an entry, an absence as a remembered absence. Failures are never stored.
-    Store(Expiry),
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +65,22 @@ impl Flight {
     /// The queue that it was sent through (0: not yet).
     pub(crate) fn queue(&self) -> u32 {
         self.queue.load(Relaxed)
+    }
+
+    /// Says which queue the fetch is sent through. Relaxed: whoever compares it has seen an answer that the source gave after it
+    /// took this fetch.
+    pub(crate) fn sent_through(&self, queue: u32) {
+        self.queue.store(queue, Relaxed);
+    }
+
+    /// Wakes every waiter with the outcome.
+    pub(crate) fn end(&self, outcome: Outcome) {
+        let waiters = {
+            let mut ending = lock(&self.ending);
+            ending.outcome = Some(outcome);
+            std::mem::take(&mut ending.waiters)
+        };
+        waiters.into_iter().for_each(Waker::wake);
     }
 
     fn bytes(&self) -> usize {
@@ -155,108 +158,6 @@ impl Flights {
         entry.remove();
         self.bytes -= flight.bytes();
         true
-    }
-}
-
-/// The leader's duty: fetch the key, then [`finish`](Lead::finish). Dropping it releases the waiters with [`Outcome::Abandoned`].
-#[must_use = "dropping the lead abandons the fetch"]
-pub struct Lead {
-    cache: Arc<Cache>,
-    flight: Arc<Flight>,
-    finished: bool,
-}
-
-impl Lead {
-    pub(crate) fn new(cache: Arc<Cache>, flight: Arc<Flight>) -> Lead {
-        Lead { cache, flight, finished: false }
-    }
-
-    /// The key to fetch.
-    pub fn key(&self) -> &[u8] {
-        &self.flight.key
-    }
-
-    /// What is to be fetched that is derived from the key's value ([`Cache::lookup_derived`]); empty: the value itself.
-    pub fn name(&self) -> &[u8] {
-        &self.flight.name
-    }
-
-    /// The fetch is about to be sent through a queue (a number other than 0): of the fetches of one queue, those sent later
-    /// read the source later.
-    pub fn sent_through(&self, queue: u32) {
-        // Relaxed: whoever compares it has seen an answer that the source gave after it took this fetch.
-        self.flight.queue.store(queue, Relaxed);
-    }
-
-    /// To be called with an answer at hand, before [`finish`](Lead::finish), where readers must never see an older value
-    /// after a newer one: what was fetched
-    /// through another queue may be older than this answer, so that is forgotten: what took the place of a flight that was fenced, and
-    /// what was derived from the key. What begins from now on is newer.
-    pub fn overtake(&self) {
-        self.cache.overtake(&self.flight);
-    }
-
-    /// Forgets the key: for an answer that is not to be stored, but is newer than what is held.
-    pub fn forget(&self) {
-        self.cache.invalidate(Key { bytes: &self.flight.key, hash: self.flight.hash });
-    }
-
-    /// What was last known of the key, for when it cannot be fetched: a copy that may be out of date ([`Cache::mark_stale`]), but
-    /// has not expired. `Some(None)` is a remembered absence.
-    pub fn last_known(&self, now: Millis) -> Option<Option<Bytes>> {
-        let key = Key { bytes: &self.flight.key, hash: self.flight.hash };
-        match &*self.flight.name {
-            b"" => self.cache.last_known(key, now),
-            name => self.cache.last_derived(key, self.cache.key(name), now).map(Some),
-        }
-    }
-
-    /// A handle that resolves when this flight ends, for the leader's own client.
-    pub fn wait(&self) -> Wait {
-        Wait::new(self.flight.clone())
-    }
-
-    /// Ends the flight: stores the outcome as `fill` says, unless the fence moved since the flight began, and wakes every
-    /// waiter with it. True if it was stored.
-    pub fn finish(mut self, outcome: Outcome, fill: Fill, now: Millis) -> bool {
-        self.finished = true;
-        self.end(outcome, fill, now)
-    }
-
-    fn end(&self, outcome: Outcome, fill: Fill, now: Millis) -> bool {
-        let value = match &outcome {
-            Outcome::Value(value) => Some(&value[..]),
-            _ => None,
-        };
-        let expiry = match (fill, &outcome) {
-            (Fill::Store(expiry), Outcome::Value(_) | Outcome::Absent) => Some(expiry),
-            _ => None,
-        };
-        let stored = match self.flight.name.is_empty() {
-            true => self.cache.land(&self.flight, now, value, expiry),
-            false => self.cache.land_derived(&self.flight, now, value.zip(expiry)),
-        };
-        let waiters = {
-            let mut ending = lock(&self.flight.ending);
-            ending.outcome = Some(outcome);
-            std::mem::take(&mut ending.waiters)
-        };
-        waiters.into_iter().for_each(Waker::wake);
-        stored
-    }
-}
-
-impl Drop for Lead {
-    fn drop(&mut self) {
-        if !self.finished {
-            self.end(Outcome::Abandoned, Fill::Skip, 0);
-        }
-    }
-}
-
-impl fmt::Debug for Lead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lead").field("key", &self.flight.key).finish_non_exhaustive()
     }
 }
 

@@ -1,15 +1,15 @@
 //! Larder's memory tier: a byte-bounded, sharded cache with single-flight. It knows no network, no runtime and no clock.
 //!
 //! ```text
-//!            key ── hash once ──► shard ──lock──┐
-//!                                               v
-//!   index   hash → position          (`index`: a cache line per probe, grows a page at a time)
-//!   log     position → record        (`log`, `record`: fixed-size segments in two FIFO queues; large values beside them)
-//!   policy  which record leaves      (`policy`, `ghost`)
-//!   wheel   what expires when        (`wheel`: four bytes for an entry that does)
-//!   flights who fetches what         (`flight`)
-//!   derived what was made from values, and goes with them   (`derived`)
-//!   changes who hears that a key is not what it was          (`changes`)
+//!              key ── hash once ──► shard ──lock──┐
+//!                                                 v
+//!   index     hash → position          (`index`: a cache line per probe, grows a page at a time)
+//!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large_entry` beside them)
+//!   policy    which record leaves      (`policy`, `ghost`; `eviction` makes room by them)
+//!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
+//!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it)
+//!   derived   what was made from values, and goes with them   (`derived`)
+//!   listener  who hears of changes     (`changes`, `listening`)
 //! ```
 //!
 //! What holds, always:
@@ -25,31 +25,41 @@ mod changes;
 mod clock;
 mod derived;
 mod entry;
+mod eviction;
 mod flight;
 mod ghost;
 mod index;
+mod key;
+mod large_entry;
+mod lead;
+mod listening;
 mod log;
+mod lookup;
 mod outside;
 mod policy;
 mod record;
+mod rules;
 mod shard;
 mod stats;
 mod sync;
-#[cfg(test)]
-mod tests;
 mod tier;
+mod time;
 mod wheel;
 mod write;
 
-pub use cache::{Cache, Config, Lookup};
-pub use changes::{Listener, Listening};
+#[cfg(test)]
+mod tests;
+
+pub use cache::{Cache, Config};
+pub use changes::Listener;
 pub use derived::Derived;
 pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, Value, Write};
-pub use flight::{Fill, Lead, Outcome, Wait};
+pub use flight::{Outcome, Wait};
+pub use key::Key;
+pub use lead::{Fill, Lead};
+pub use listening::Listening;
+pub use lookup::Lookup;
 pub use outside::Outside;
-pub use shard::Key;
 pub use stats::Stats;
 pub use tier::Tier;
-
-/// Milliseconds since the Unix epoch.
-pub type Millis = u64;
+pub use time::Millis;

@@ -1,11 +1,11 @@
 //! Entries that lie outside of the cache, for readers that know how to answer with one that lies within.
 
 use crate::{
-    Entry, Millis, Value,
     clock::Clock,
-    entry::LargeValue,
-    log::Large,
+    entry::{Entry, LargeValue, Value},
+    large_entry::Large,
     record::{self, Meta},
+    time::Millis,
 };
 use bytes::Bytes;
 

@@ -10,7 +10,7 @@
 //!
 //! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 10889.
 
-use crate::{Millis, log::LARGE_SLOT};
+use crate::time::Millis;
 
 const EXPIRY: u32 = 1 << 3;
 const FLAGS: u32 = 1 << 4;
@@ -30,6 +30,8 @@ pub(crate) const MAX_EXPIRY: Millis = (1 << 48) - 1;
 pub(crate) const FIXED: usize = 8;
 const EXPIRY_BYTES: usize = 6;
 const FLAGS_BYTES: usize = 4;
+/// Bytes of a large entry's slot number.
+const LARGE_SLOT: usize = 4;
 
 /// A record's first four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

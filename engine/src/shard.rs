@@ -4,65 +4,21 @@
 //! cache's account. Room is made after a write, not before: for the moment inside the lock a shard may be over by one entry.
 
 use crate::{
-    Millis,
     budget::{Budget, Charged},
-    changes::Changes,
     clock::Clock,
     entry::{Entry, LargeValue, Value},
     flight::Flights,
     ghost::Wanted,
     index::{Index, ScanAt},
+    key::Key,
     log::{Log, Queue},
-    policy::Policy,
+    policy::{Policy, touched},
     record::{self, Body, Meta, body},
+    rules::Rules,
     stats::Stats,
+    time::Millis,
     wheel::Wheel,
 };
-use foldhash::quality::FixedState;
-use std::hash::{BuildHasher, Hasher};
-
-/// A key together with its hash, computed once per request by [`Cache::key`](crate::Cache::key).
-#[derive(Debug, Clone, Copy)]
-pub struct Key<'k> {
-    pub(crate) bytes: &'k [u8],
-    pub(crate) hash: u64,
-}
-
-impl<'k> Key<'k> {
-    /// The key's bytes.
-    pub fn bytes(&self) -> &'k [u8] {
-        self.bytes
-    }
-
-    /// Its 64-bit hash under this cache's seed.
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
-/// What all shards of a cache go by.
-#[derive(Debug)]
-pub(crate) struct Rules {
-    pub(crate) budget: Budget,
-    /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
-    pub(crate) fixed: usize,
-    pub(crate) hasher: FixedState,
-    pub(crate) changes: Changes,
-    /// Milliseconds; 0 for none.
-    pub(crate) default_ttl: std::sync::atomic::AtomicU64,
-    /// Per cent.
-    pub(crate) jitter: u8,
-}
-
-impl Rules {
-    /// A key's hash. Straight through the hasher: `[u8]`'s own `Hash` adds the length, which the hasher takes in anyway.
-    #[inline]
-    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(key);
-        hasher.finish()
-    }
-}
 
 /// In this order for the sake of cache lines: each one that a core writes must come over from the core that wrote it last. The
 /// lock and the index share the first; what every write changes is in the next three.
@@ -203,6 +159,14 @@ impl Shard {
             }
         };
         Entry { key, value, record, meta, clock: &self.clock }
+    }
+
+    /// Notes an access in the record, for eviction.
+    pub(crate) fn touch(&mut self, position: u32, meta: Meta) {
+        let after = touched(meta.policy());
+        if after != meta.policy() {
+            meta.with_policy(after).write(self.log.record_mut(position));
+        }
     }
 
     /// A counted read. `Some(None)` is a remembered absence.

@@ -1,17 +1,46 @@
 //! The operations, on one shard at a time or under locks already held.
 
 use crate::{
-    Cache, Entry, Millis,
-    entry::{Change, Stored, TooLarge, Write},
+    cache::Cache,
+    entry::{Change, Entry, Stored, TooLarge, Write},
     index::ScanAt,
-    shard::{Key, Shard},
+    key::Key,
+    shard::Shard,
     sync::{MutexGuard, lock, try_lock},
+    time::Millis,
 };
 use smallvec::SmallVec;
 
 /// So many shards are locked together without an allocation.
-pub(crate) const FEW: usize = 8;
+const FEW: usize = 8;
 type Held<'t> = SmallVec<[(usize, MutexGuard<'t, Shard>); FEW]>;
+
+impl Cache {
+    /// Operations that lock one shard each.
+    pub fn tier(&self) -> Tier<'_> {
+        Tier::shared(self)
+    }
+
+    /// Operations under the locks of all the shards of `keys` at once: what is done through it is atomic. A thread must
+    /// never hold two, nor use the cache by another way meanwhile.
+    pub fn exclusive<'k>(&self, keys: impl IntoIterator<Item = Key<'k>>) -> Tier<'_> {
+        let mut numbers: SmallVec<[usize; FEW]> = keys.into_iter().map(|key| self.shard_of(key.hash)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Tier::exclusive(self, numbers)
+    }
+
+    /// The same with every shard locked.
+    pub fn exclusive_all(&self) -> Tier<'_> {
+        Tier::exclusive(self, 0..self.shards())
+    }
+
+    /// Changes the bound; a smaller one evicts at once.
+    pub fn set_max_memory(&self, bytes: usize, now: Millis) {
+        self.rules.budget.set_max_bytes(bytes);
+        self.tier().balance(0, now);
+    }
+}
 
 /// Reads never return an expired entry or a remembered absence.
 #[derive(Debug)]
@@ -22,12 +51,12 @@ pub struct Tier<'t> {
 }
 
 impl<'t> Tier<'t> {
-    pub(crate) fn shared(cache: &'t Cache) -> Tier<'t> {
+    fn shared(cache: &'t Cache) -> Tier<'t> {
         Tier { cache, held: None }
     }
 
     /// `numbers` ascend: that is the lock order.
-    pub(crate) fn exclusive(cache: &'t Cache, numbers: impl IntoIterator<Item = usize>) -> Tier<'t> {
+    fn exclusive(cache: &'t Cache, numbers: impl IntoIterator<Item = usize>) -> Tier<'t> {
         let held = numbers.into_iter().map(|number| (number, lock(cache.mutex(number)))).collect();
         Tier { cache, held: Some(held) }
     }

@@ -6,7 +6,7 @@
 //! removed, what has not is put into the slot of its real expiry. An entry's hint always waits in a slot that is due at or
 //! before its expiry.
 
-use crate::{Millis, index::Hint};
+use crate::{index::Hint, time::Millis};
 
 const LEVELS: usize = 4;
 const SLOTS: usize = 64;

@@ -1,13 +1,15 @@
 //! The writes of a shard. What they store goes through [`Shard::store`], the only place where a record is made.
 
 use crate::{
-    Millis,
     entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
     index::Hint,
-    log::Large,
+    key::Key,
+    large_entry::Large,
     policy,
     record::{self, Body, MAX_KEY, MAX_VALUE, Meta, Parts, body},
-    shard::{Key, Rules, Shard},
+    rules::Rules,
+    shard::Shard,
+    time::Millis,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -215,7 +217,7 @@ impl Shard {
                 record::set_version(record, version);
             }
             _ => {
-                let new = self.log.rewrite(position, expiry, version, self.policy.drops());
+                let new = self.log.rewrite(position, expiry, version, self.policy.drops);
                 self.index.moved(key.hash, position, new);
             }
         }
@@ -309,7 +311,7 @@ impl Shard {
         let Some(position) = old else {
             let (queue, policy) = self.admit(rules, key.hash, weight);
             parts.policy = policy;
-            let position = self.log.append(queue, &parts, self.policy.drops());
+            let position = self.log.append(queue, &parts, self.policy.drops);
             self.newest = position;
             let log = &self.log;
             self.index.insert(key.hash, position, |p| rules.hash(log.key(p)));
@@ -335,7 +337,7 @@ impl Shard {
             parts.meta().write(record);
             record::overwrite(record, &parts);
         } else {
-            let position_after = self.log.append(self.log.queue_of(position), &parts, self.policy.drops());
+            let position_after = self.log.append(self.log.queue_of(position), &parts, self.policy.drops);
             self.log.remove(position);
             self.index.moved(key.hash, position, position_after);
             self.newest = position_after;

@@ -1,6 +1,7 @@
 //! `larder store …`: looks after a disk store that no server has open.
 //!
 //! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong usage.
+use super::output::print;
 use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use larder_store::disk::{Compression, LEVELS, Offline, StoreSettings, backup, damage};
 use larder_units::show_size;
@@ -59,7 +60,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         }
     };
     match done {
-        Ok(text) => super::print(&text),
+        Ok(text) => print(&text),
         Err(error) => {
             eprintln!("larder: {error}");
             ExitCode::FAILURE

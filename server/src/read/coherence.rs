@@ -3,8 +3,7 @@
 //! Each connection announces changes in order with its own replies. A fill is stored when its reply is handled, so an
 //! announcement that belongs to a stored copy always finds it; one that comes too early for that fences the flight. A copy that
 //! some other connection fetched is forgotten needlessly, never kept wrongly.
-use super::Policy;
-use crate::source::{Invalidations, Watch};
+use crate::source::{Invalidations, Policy, Watch};
 use larder_engine::Cache;
 use std::{rc::Rc, sync::Arc};
 

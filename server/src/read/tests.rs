@@ -1,12 +1,18 @@
 use super::*;
-use crate::source::{Found, Local, SourceError};
-use larder_engine::{Config, Stored};
+use crate::{
+    config::Coherence,
+    source::{Fetch, Found, Local, Policy, Source, SourceError},
+};
+use bytes::Bytes;
+use larder_engine::{Cache, Config, Millis, Stored};
 use larder_store::clock;
 use proptest::prelude::*;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     future::Future,
+    rc::Rc,
+    sync::Arc,
 };
 use tokio::sync::oneshot;
 

@@ -1,5 +1,5 @@
 //! How often each Redis command was called: INFO commandstats.
-use super::Counter;
+use super::counter::Counter;
 
 /// Calls by worker and by row of the command table: a single writer each, read by anyone.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! The table of metrics.
-use super::{Distribution, Snapshot};
+use super::{histogram::Distribution, snapshot::Snapshot};
 use Kind::{Counter, Gauge, Histogram, Info};
 use larder_store::disk::StoreStats;
 

@@ -3,8 +3,9 @@
 //! A family is a key ([`Family::key`]); the label `group` comes first, under `groups`; any other label nests by its value. A histogram is
 //! `{"count", "sum", "buckets": {"0.000016": n, …}}` in seconds, each bucket with all that is shorter, as in `/metrics`.
 use super::{
-    Distribution, Snapshot,
     families::{FAMILIES, Family, Kind, Labels, Sink},
+    histogram::Distribution,
+    snapshot::Snapshot,
 };
 use serde_json::{Map, Value};
 

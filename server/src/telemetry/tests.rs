@@ -1,5 +1,10 @@
 use super::*;
-use std::collections::{BTreeMap, BTreeSet};
+use larder_engine::Stats;
+use larder_store::disk::StoreStats;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 fn snapshot(telemetry: &Telemetry) -> Snapshot {
     let mut seconds = Distribution::default();

@@ -1,8 +1,9 @@
 //! The text format of Prometheus, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>), served as `text/plain; version=0.0.4`.
 use super::{
-    Distribution, Snapshot,
     families::{FAMILIES, Family, Kind, Labels, Sink},
+    histogram::Distribution,
+    snapshot::Snapshot,
 };
 use std::fmt::{Display, Write as _};
 

@@ -7,7 +7,12 @@
 //!  end:    0 (4), number of entries (8), xxh3 of all that (8)
 //! ```
 //! Numbers are little-endian. A file without its end was interrupted; it is written under another name until it is whole.
-use super::{Dir, Range, StoreSettings, Tree, Walk, format};
+use super::{
+    dir::Dir,
+    format,
+    settings::StoreSettings,
+    tree::{Range, Tree, Walk},
+};
 use crate::{clock, durable};
 use bytes::Bytes;
 use std::{

@@ -4,7 +4,7 @@
 //! journals have one per batch. What is written at a clean end of the process (`closed`) says where the journal ends, so that its last
 //! batch cannot be damaged unseen either.
 use super::{
-    Dir, database,
+    dir::{Dir, database},
     journal::{self, Journal},
 };
 use crate::durable;
@@ -116,7 +116,7 @@ impl Report {
     }
 
     fn journals(&mut self, dir: &Path, db: &Path) -> Result<(), Failed> {
-        let journals = journals(db).map_err(at(db))?;
+        let journals = journal::list(db).map_err(at(db))?;
         let closed = closed(dir).map_err(at(&dir.join(CLOSED)))?;
         for (position, (number, path)) in journals.iter().enumerate() {
             let is_last = position + 1 == journals.len();
@@ -247,24 +247,12 @@ fn sorted(dir: &Path) -> Result<Vec<PathBuf>, Failed> {
     Ok(paths)
 }
 
-/// The journals with their numbers, in order.
-pub(super) fn journals(db: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let mut found = Vec::new();
-    for file in fs::read_dir(db)? {
-        let path = file?.path();
-        let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jnl")?.parse().ok());
-        found.extend(number.map(|number| (number, path)));
-    }
-    found.sort();
-    Ok(found)
-}
-
 /// The file that is there while the store is closed: where its last journal ends.
 const CLOSED: &str = "closed";
 
 /// Notes where the last journal ends. Everything is synced, and nobody writes.
 pub(super) fn note_closed(dir: &Path) -> io::Result<()> {
-    if let Some((number, path)) = journals(&database(dir))?.pop()
+    if let Some((number, path)) = journal::list(&database(dir))?.pop()
         && let Ok(Journal { end, .. }) = journal::read(&path)?
     {
         durable::write(&dir.join(CLOSED), format!("{number} {end}\n").as_bytes())?;

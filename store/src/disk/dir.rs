@@ -1,5 +1,4 @@
 //! The store's directory: whose it is, what is in it, and how it is made so that a crash meanwhile leaves nothing half done.
-use super::database;
 use crate::durable;
 use std::{
     fs::{self, File, TryLockError},
@@ -67,6 +66,11 @@ impl Dir {
         }
         Ok(path)
     }
+}
+
+/// The path of fjall's own directory.
+pub(super) fn database(dir: &Path) -> PathBuf {
+    dir.join("db")
 }
 
 fn check_mark(text: &str) -> Result<(), String> {

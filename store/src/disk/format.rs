@@ -8,6 +8,9 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use larder_engine::Millis;
 
+/// Longest key that the store takes, bytes: fjall keeps a key's length in 16 bits.
+pub const MAX_KEY: usize = u16::MAX as usize;
+
 const PLAIN: u8 = 0x10;
 const EXPIRING: u8 = 0x11;
 

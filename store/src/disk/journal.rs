@@ -8,9 +8,9 @@
 //! ```
 //! Numbers are little-endian. A journal is preallocated with zeros, and cut where it ends when it is opened again.
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufReader, Read, Seek, SeekFrom},
-    path::Path,
+    path::{Path, PathBuf},
 };
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -25,6 +25,18 @@ pub(super) struct Journal {
     pub(super) end: u64,
     /// How many bytes follow, up to the last that is not zero: a write that was interrupted.
     pub(super) torn: u64,
+}
+
+/// The journals with their numbers, in order.
+pub(super) fn list(db: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for file in fs::read_dir(db)? {
+        let path = file?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jnl")?.parse().ok());
+        found.extend(number.map(|number| (number, path)));
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Reads a journal to its end. The inner error: where and how it is damaged.

@@ -1,50 +1,5 @@
-//! The threads that read, and the queue before them.
-use super::{Shared, Tree};
-use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
-
-/// What a reader is to do; it answers by itself.
-pub type Work = Box<dyn FnOnce(&Tree) + Send>;
-
-/// First come, first served. Its length is bounded by who pushes (`source-max-in-flight`).
-#[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-#[derive(Default)]
-struct State {
-    work: VecDeque<Work>,
-    stopped: bool,
-}
-
-impl Queue {
-    pub(super) fn push(&self, work: impl IntoIterator<Item = Work>) {
-        self.state.lock().work.extend(work);
-        self.changed.notify_one();
-    }
-    /// What waits is still done.
-    pub(super) fn stop(&self) {
-        self.state.lock().stopped = true;
-        self.changed.notify_all();
-    }
-    /// `None`: stopped. Who leaves work behind wakes another, so that a core that brings much wakes only one.
-    fn pop(&self) -> Option<Work> {
-        let mut state = self.state.lock();
-        loop {
-            match state.work.pop_front() {
-                Some(work) => {
-                    if !state.work.is_empty() {
-                        self.changed.notify_one();
-                    }
-                    return Some(work);
-                }
-                None if state.stopped => return None,
-                None => self.changed.wait(&mut state),
-            }
-        }
-    }
-}
+//! The threads that read.
+use super::{read_queue::ReadQueue, shared::Shared};
 
 pub(super) fn run(shared: &Shared) {
     work_off(&shared.reads, shared);
@@ -53,7 +8,7 @@ pub(super) fn run(shared: &Shared) {
 pub(super) fn run_scans(shared: &Shared) {
     work_off(&shared.scans, shared);
 }
-fn work_off(queue: &Queue, shared: &Shared) {
+fn work_off(queue: &ReadQueue, shared: &Shared) {
     while let Some(work) = queue.pop() {
         // Work that panics (in fjall, on damaged files) has not answered; its drop tells whoever waits. The thread goes on.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&shared.tree)));

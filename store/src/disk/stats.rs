@@ -1,7 +1,5 @@
 //! What the store counts and how it stands.
-use super::{Shared, Tree};
 use std::{
-    collections::HashSet,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
@@ -66,39 +64,4 @@ pub struct StoreStats {
     pub stalled: Duration,
     /// Of tables made by flushes and compactions; divided by `bytes`, and one for the journal: the write amplification.
     pub table_bytes: u64,
-}
-
-impl Shared {
-    pub(super) fn stats(&self) -> StoreStats {
-        let counts = &self.counts;
-        StoreStats {
-            tree: self.tree.stats(),
-            poisoned: self.poison.reason().is_some(),
-            batches: counts.batches.load(Relaxed),
-            writes: counts.writes.load(Relaxed),
-            bytes: counts.bytes.load(Relaxed),
-            syncs: counts.syncs.load(Relaxed),
-            stalls: counts.stalls.load(Relaxed),
-            stalled: Duration::from_micros(counts.stalled_micros.load(Relaxed)),
-            table_bytes: counts.table_bytes.load(Relaxed),
-        }
-    }
-}
-
-/// Counts tables as they appear. fjall does not say how much it writes; one that comes and goes between two looks is missed.
-#[derive(Default)]
-pub(super) struct Appearing {
-    known: Option<HashSet<u64>>,
-}
-impl Appearing {
-    /// The bytes of the tables that are new since the last look; of the first look 0.
-    pub(super) fn look(&mut self, tree: &Tree) -> u64 {
-        let now = tree.tables();
-        let new = match &self.known {
-            None => 0,
-            Some(known) => now.iter().filter(|(id, _)| !known.contains(id)).map(|(_, bytes)| bytes).sum(),
-        };
-        self.known = Some(now.into_iter().map(|(id, _)| id).collect());
-        new
-    }
 }

@@ -1,10 +1,19 @@
 //! The store by itself: what the source suite and the crash tests do not see.
-use super::Durability;
-use super::*;
+use super::{
+    damage::Depth,
+    dir::{Dir, database},
+    *,
+};
 use crate::clock;
 use bytes::Bytes;
 use larder_engine::Millis;
-use std::{io::Write as _, time::Duration};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+use tokio::sync::oneshot;
 
 const SETTINGS: StoreSettings = StoreSettings { durability: Durability::Os, ..StoreSettings::DEFAULT };
 
@@ -79,17 +88,17 @@ fn who_counts_shares_it_and_holds_no_reader_up() {
     put_one(1);
     let waiting = counting::Waiting::default();
     let (first, second) = (waiting.join(), waiting.join());
-    waiting.count(&store.0.shared.tree);
+    waiting.count(&store.shared().tree);
     put_one(2);
     let later = waiting.join();
-    waiting.count(&store.0.shared.tree);
+    waiting.count(&store.shared().tree);
     for (mut answer, count) in [(first, 1), (second, 1), (later, 2)] {
         assert_eq!(answer.try_recv(), Ok(Ok(count)));
     }
     // A count that takes long.
     let (go, told) = std::sync::mpsc::channel::<()>();
     let held: Work = Box::new(move |_| told.recv().expect("told"));
-    store.0.shared.scans.push([held]);
+    store.shared().scans.push([held]);
     let mut counts: Vec<_> = (0..10).map(|_| store.count()).collect();
     let (reply, answer) = std::sync::mpsc::channel();
     let look: Work = Box::new(move |tree| reply.send(tree.get_stored(&key(1))).expect("asked"));
@@ -100,7 +109,7 @@ fn who_counts_shares_it_and_holds_no_reader_up() {
     go.send(()).expect("it waits");
     counts.into_iter().for_each(|count| assert_eq!(count.blocking_recv(), Ok(Ok(3))));
     // Nobody wants to know any more.
-    assert_eq!(store.0.shared.tree.count_while(|| false), Ok(0));
+    assert_eq!(store.shared().tree.count_while(|| false), Ok(0));
 }
 
 #[test]
@@ -191,7 +200,7 @@ fn the_end_of_a_journal_is_told_from_damage() {
         write_all(&store, [put(number, value.clone(), None)]);
     }
     drop(store);
-    let (_, path) = damage::journals(&database(dir.path())).expect("journals").pop().expect("a journal");
+    let (_, path) = journal::list(&database(dir.path())).expect("journals").pop().expect("a journal");
     let whole = std::fs::read(&path).expect("the journal");
     let batch = whole.len() as u64 / 3;
     let read = |bytes: &[u8]| {

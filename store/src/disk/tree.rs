@@ -1,5 +1,13 @@
 //! fjall, and what the store makes of it: one keyspace of entries in [`mod@format`].
-use super::{Compression, LEVELS, MAX_KEY, StoreSettings, TreeStats, damage, dir::Dir, expiry::DropExpired, format};
+use super::{
+    background::in_background,
+    dir::Dir,
+    expiry::DropExpired,
+    format::{self, MAX_KEY},
+    journal,
+    settings::{Compression, StoreSettings},
+    stats::{LEVELS, TreeStats},
+};
 use crate::clock;
 use bytes::Bytes;
 use fjall::{
@@ -380,28 +388,8 @@ fn options(settings: &StoreSettings) -> KeyspaceCreateOptions {
         .max_memtable_size(u64::MAX)
 }
 
-/// How far the threads that flush and compact stand behind those that answer, where there are not cores enough for all: nice(2), as far as
-/// it goes. If they fall behind for that, writers are slowed ([`pressure`](super::pressure)).
-const NICE: i32 = 19;
-
-/// Lets others go before this thread, and before those that it starts.
-pub(super) fn go_behind() {
-    // On Linux a thread has a priority of its own, which those that it starts inherit. Without it they are as all others.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::nice(NICE);
-}
-
-/// Runs `work` on a thread of its own that lets others go first.
-fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    let run = || {
-        go_behind();
-        work()
-    };
-    std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 fn newest_journal(path: &Path) -> std::io::Result<PathBuf> {
-    let newest = damage::journals(path)?.pop();
+    let newest = journal::list(path)?.pop();
     newest.map(|(_, path)| path).ok_or_else(|| std::io::Error::other("has no journal"))
 }
 

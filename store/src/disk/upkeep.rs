@@ -1,37 +1,14 @@
 //! One thread that syncs at intervals, rotates the memtable when it is full, and looks whether fjall has given up.
-use super::{
-    Durability, Shared, close,
-    stats::{Appearing, Counts},
-    tree::go_behind,
+use super::{background::go_behind, opening::close, settings::Durability, shared::Shared, stats::Counts, tree::Tree};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
 };
-use parking_lot::{Condvar, Mutex};
-use std::time::{Duration, Instant};
 
 /// How often the memtable's size is looked at: at a gigabyte per second it outgrows its size by 20 MiB.
 const TICK: Duration = Duration::from_millis(20);
 /// How often fjall is asked whether its own threads have failed.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// Ends the thread.
-#[derive(Default)]
-pub(super) struct Signal {
-    stopped: Mutex<bool>,
-    changed: Condvar,
-}
-impl Signal {
-    pub(super) fn stop(&self) {
-        *self.stopped.lock() = true;
-        self.changed.notify_all();
-    }
-    /// Waits at most so long; true when stopped.
-    fn wait(&self, time: Duration) -> bool {
-        let mut stopped = self.stopped.lock();
-        if !*stopped {
-            self.changed.wait_for(&mut stopped, time);
-        }
-        *stopped
-    }
-}
 
 pub(super) fn run(shared: &Shared) {
     let interval = match shared.settings.durability {
@@ -79,5 +56,23 @@ pub(super) fn run(shared: &Shared) {
 fn check(shared: &Shared, done: Result<(), String>) {
     if let Err(error) = done {
         shared.poison.set(shared.dir.path(), &error);
+    }
+}
+
+/// Counts tables as they appear. fjall does not say how much it writes; one that comes and goes between two looks is missed.
+#[derive(Default)]
+struct Appearing {
+    known: Option<HashSet<u64>>,
+}
+impl Appearing {
+    /// The bytes of the tables that are new since the last look; of the first look 0.
+    fn look(&mut self, tree: &Tree) -> u64 {
+        let now = tree.tables();
+        let new = match &self.known {
+            None => 0,
+            Some(known) => now.iter().filter(|(id, _)| !known.contains(id)).map(|(_, bytes)| bytes).sum(),
+        };
+        self.known = Some(now.into_iter().map(|(id, _)| id).collect());
+        new
     }
 }

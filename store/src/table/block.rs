@@ -1,9 +1,9 @@
 //! Where in a block an entry's key and value lie.
 use super::{
-    Table,
     chunks::Stop,
     format::{BLOCK, PLACE, Part, frame_width, place_at, u32_at},
     frames::{Frames, Framing, Stored},
+    open::Table,
 };
 use std::ops::Range;
 

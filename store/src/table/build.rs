@@ -3,10 +3,14 @@
 //! Records go by the first bits of their hashes into partitions, which spill to a file when they outgrow the memory. Then one partition after the
 //! other is sorted by hash, rid of duplicates, indexed and written: it is in memory alone.
 use super::{
-    MAX_KEY, MAX_VALUE, Origin, Table, TableError,
+    error::TableError,
+    format::Origin,
     frames::{Compression, Encoder, Sample},
     index::Hash,
     input::{Format, Input, Line},
+    limits::{MAX_KEY, MAX_VALUE},
+    open::Table,
+    progress::Progress,
     spill::{PARTITION_BITS, Record, Spill},
     walk::Position,
     write::{Item, Writer},
@@ -70,15 +74,6 @@ impl BuildOptions {
             compression: None,
         }
     }
-}
-
-/// How far a build has come.
-#[derive(Debug, Clone, Copy)]
-pub enum Progress {
-    /// Bytes of the input read, and how many there are if that is known.
-    Reading(u64, Option<u64>),
-    /// Records written, of how many.
-    Writing(u64, u64),
 }
 
 /// What was built.

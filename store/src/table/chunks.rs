@@ -1,6 +1,6 @@
 //! A table's file as it is mapped: nothing of its body is given out before the chunk that it lies in was compared with its checksum.
 use super::{
-    TableError,
+    error::TableError,
     format::{CHUNK, CHUNK_BITS, HEADER, u64_at},
 };
 use memmap2::{Advice, Mmap};

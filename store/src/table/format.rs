@@ -1,6 +1,6 @@
 //! The bytes of a table that say where everything is; docs/formats/table.md describes all of them.
 use super::{
-    TableError,
+    error::TableError,
     frames::{Compression, MAX_DICTIONARY, MAX_FRAME},
 };
 use xxhash_rust::xxh3::xxh3_64;

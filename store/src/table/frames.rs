@@ -2,7 +2,7 @@
 //!
 //! A frame holds the values of neighbours, up to [`FRAME`] bytes together, or one that is larger by itself. So a read decompresses little more than
 //! what it is for, and the dictionary makes up for what small frames cannot learn by themselves (docs/decisions/0017-own-table-format.md has the figures).
-use super::{MAX_VALUE, TableError};
+use super::{error::TableError, limits::MAX_VALUE};
 use std::{borrow::Cow, fmt, io, ops::Range};
 use zstd::{
     bulk::Compressor,

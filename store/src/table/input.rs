@@ -1,5 +1,12 @@
 //! What a table is made of: text, CSV, JSON lines, another table.
-use super::{MAX_KEY, MAX_VALUE, Origin, Progress, Table, TableError, walk::Position};
+use super::{
+    error::TableError,
+    format::Origin,
+    limits::{MAX_KEY, MAX_VALUE},
+    open::Table,
+    progress::Progress,
+    walk::Position,
+};
 use serde_json::value::RawValue;
 use std::{
     borrow::Cow,

@@ -1,5 +1,5 @@
 //! Records on their way into a table, apart by their hashes: in memory as long as they fit, then in a file.
-use super::{TableError, index::Hash};
+use super::{error::TableError, index::Hash};
 use crate::durable::Temporary;
 use std::{
     fs::{File, OpenOptions},

@@ -1,9 +1,10 @@
 //! Walking through a table, and checking that it is one throughout.
 use super::{
-    Table, TableError,
+    error::TableError,
     format::{BLOCK, Part},
     frames::Decoder,
     index::Hash,
+    open::Table,
 };
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! Writing a table's file: parts one after the other, then directory, checksums and, last of all, the header.
 use super::{
-    TableError,
+    error::TableError,
     format::{BLOCK, CHUNK, HEADER, Header, Origin, PLACE, Part, frame_width, width_for},
     frames::{Compression, Encoder, FRAME},
     index::{self, Hash},

@@ -1,24 +1,9 @@
 //! Keys that somebody holds while he changes them, on a source that keeps its entries on this machine: what is read, worked out
 //! and written back is then one step for everybody else who writes. Reads wait for nobody.
-use super::{Group, write::Writes};
+use super::{group::Group, lock_stripes::STRIPES, pending_writes::Writes};
 use crate::source::SourceError;
-use std::{
-    rc::Rc,
-    sync::{Arc, OnceLock},
-};
-use tokio::sync::{Semaphore, SemaphorePermit};
-
-/// So many that writers of different keys seldom meet, even if each waits for the disk.
-const STRIPES: usize = 1024;
-
-/// The locks of a group's keys, by their hash; made when the first is wanted.
-#[derive(Debug, Default)]
-pub(super) struct Locks(OnceLock<Box<[Semaphore]>>);
-impl Locks {
-    fn stripes(&self) -> &[Semaphore] {
-        self.0.get_or_init(|| (0..STRIPES).map(|_| Semaphore::new(1)).collect())
-    }
-}
+use std::{rc::Rc, sync::Arc};
+use tokio::sync::SemaphorePermit;
 
 /// Keys that are held, until it is dropped; on whatever core. Those who wait for a key get it in their order.
 #[derive(Debug)]

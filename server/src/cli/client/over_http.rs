@@ -1,5 +1,6 @@
 //! The client over HTTP/1.1: the native routes (docs/reference/http.md).
-use super::{Outcome, Request, put_out};
+use super::request::{Outcome, Request};
+use crate::cli::output::put_out;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::http1};

@@ -1,165 +1,10 @@
 //! Write-through: the source first, then the tier, and never an older value over a newer one.
-use super::{
-    Group, Policy,
-    held::{Locks, Sole},
-    watched::Watched,
-};
-use crate::{
-    config::Coherence,
-    source::{Found, LocalStore, SourceError},
-};
+use super::{group::Group, key_locks::Sole, pending_writes::Writing};
+use crate::source::{Found, LocalStore, SourceError};
 use bytes::Bytes;
-use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
+use larder_engine::{Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
 use larder_store::clock;
-use parking_lot::{Mutex, MutexGuard};
-use std::{collections::HashMap, future::Future, rc::Rc};
-
-/// The writes of a group that are on their way to its source, by key hash; shared by all cores.
-///
-/// Two keys of one hash only make a write forget its key where it could have stored it.
-#[derive(Debug, Default)]
-pub struct Writes {
-    slots: [Mutex<HashMap<u64, UnderWay>>; SLOTS],
-    /// For sources that keep their entries on this machine.
-    pub(super) locks: Locks,
-    pub(super) watched: Watched,
-}
-/// Enough that two cores seldom meet; a write costs a round trip anyway.
-const SLOTS: usize = 16;
-
-/// Writes of one key hash.
-#[derive(Debug, Default)]
-struct UnderWay {
-    count: u32,
-    /// Two were under way at once; stays set until none is.
-    overlapped: bool,
-}
-
-impl Writes {
-    fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, UnderWay>> {
-        // The engine takes shard and slot from other bits; which ones we take matters little, the locks are held briefly.
-        self.slots[(hash >> 32) as usize % SLOTS].lock()
-    }
-    fn begin(&self, hash: u64) {
-        let mut slot = self.slot(hash);
-        let key = slot.entry(hash).or_default();
-        key.count += 1;
-        key.overlapped |= key.count > 1;
-    }
-    /// Something happened at the source that may have come before or after the writes that are under way.
-    fn overlap_all(&self) {
-        for slot in &self.slots {
-            let mut keys = slot.lock();
-            keys.values_mut().for_each(|key| key.overlapped = true);
-        }
-    }
-    /// Ends a write: `settle(overlapped)` runs with the slot locked, so that no other write of the key can begin, be
-    /// answered and settle between the decision and the change. Lock order: slot, then the engine's shard.
-    fn end<R>(&self, hash: u64, settle: impl FnOnce(bool) -> R) -> R {
-        let mut slot = self.slot(hash);
-        let key = slot.entry(hash).or_default();
-        let answer = settle(key.overlapped);
-        key.count = key.count.saturating_sub(1);
-        if key.count == 0 {
-            slot.remove(&hash);
-        }
-        answer
-    }
-}
-
-/// A write on its way to the source. Made before it is sent, ended by what the source said; dropped without that, the
-/// write may have been applied and the key is forgotten.
-#[derive(Debug)]
-pub struct Writing<'g> {
-    writes: &'g Writes,
-    cache: &'g Cache,
-    policy: Policy,
-    key: Key<'g>,
-    ended: bool,
-}
-impl Writing<'_> {
-    /// Only lifetimes bound the age of copies: then what was written is one.
-    fn stores(&self) -> bool {
-        self.policy.coherence == Coherence::Ttl
-    }
-    /// The source took the value, which expires at `expiry`: the tier keeps a copy for at most the group's lifetime.
-    /// The copy's version, or 0 if it keeps none (too large for the bound, writes overlapped, or not in mode `ttl`:
-    /// the source announces changes of what was read from it after the write, not of what was written).
-    pub fn put(self, value: &[u8], expiry: Option<Millis>, now: Millis) -> u64 {
-        if !self.stores() {
-            self.forget();
-            return 0;
-        }
-        self.settle(|this| {
-            let write = Write { value, expiry: this.policy.cap(expiry, now), flags: 0, condition: Condition::Always };
-            match this.cache.tier().set(this.key, write, now) {
-                Ok(Stored::Created(version) | Stored::Replaced(version)) => Some(version),
-                Ok(Stored::Unmet) | Err(_) => None,
-            }
-        })
-        .unwrap_or(0)
-    }
-
-    /// The source took a new expiry for a key that exists: the copy's life is shortened to it, never lengthened, for
-    /// what counts for the copy is when it was fetched.
-    pub fn expire(self, expiry: Option<Millis>, now: Millis) {
-        if !self.stores() {
-            return self.forget();
-        }
-        self.settle(|this| {
-            this.cache
-                .tier()
-                .update(this.key, now, |entry, _| match (entry, expiry) {
-                    // A fetch in flight may carry the old expiry: `None` below fences it.
-                    (None, _) => (Change::Keep, None),
-                    (Some(_), None) => (Change::Keep, Some(())),
-                    (Some(entry), Some(at)) if entry.expiry().is_some_and(|old| old <= at) => (Change::Keep, Some(())),
-                    (Some(_), Some(at)) => (Change::Expire(Expiry::At(at)), Some(())),
-                })
-                .ok()
-                .flatten()
-        });
-    }
-
-    /// The source took a deletion, or any write of which the tier does not know the result: the key is forgotten.
-    pub fn forget(self) {
-        // As every write that ends without its own word: see `drop`.
-    }
-
-    /// Leaves the write registered; whoever learns what became of it goes on with [`Group::resume`].
-    pub fn detach(mut self) {
-        self.ended = true;
-    }
-
-    /// The source refused the write, or it was never sent: nothing changed.
-    pub fn refused(mut self) {
-        self.ended = true;
-        if self.stores() {
-            self.writes.end(self.key.hash(), |_| ());
-        }
-    }
-
-    /// Ends the write with `change`; if that changes nothing, or writes of the key overlapped, the key is forgotten.
-    fn settle<R>(mut self, change: impl FnOnce(&Self) -> Option<R>) -> Option<R> {
-        self.ended = true;
-        self.writes.end(self.key.hash(), |overlapped| {
-            let changed = if overlapped { None } else { change(&self) };
-            if changed.is_none() {
-                self.cache.invalidate(self.key);
-            }
-            changed
-        })
-    }
-}
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        match self.ended {
-            true => {}
-            false if self.stores() => self.writes.end(self.key.hash(), |_| self.cache.invalidate(self.key)),
-            false => self.cache.invalidate(self.key),
-        }
-    }
-}
+use std::{future::Future, rc::Rc};
 
 impl Group {
     /// Registers a write of `key` that is about to be sent to the source; for commands that go through verbatim, one per
@@ -175,7 +20,7 @@ impl Group {
 
     /// The write of `key` that was begun and then [detached](Writing::detach): once for each.
     pub fn resume<'g>(&'g self, key: Key<'g>) -> Writing<'g> {
-        Writing { writes: &self.writes, cache: &self.cache, policy: self.policy, key, ended: false }
+        Writing::of(&self.writes, &self.cache, self.policy, key)
     }
 
     /// The source took a command that empties it: so is the tier.

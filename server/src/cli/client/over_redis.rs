@@ -1,6 +1,7 @@
 //! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
-use super::{MAX_VALUE, Outcome, Request, put_out};
+use super::request::{MAX_VALUE, Outcome, Request};
 use crate::{
+    cli::output::put_out,
     config::SourceUrl,
     source::{Limits, SourceSetup},
 };

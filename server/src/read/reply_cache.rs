@@ -3,7 +3,7 @@
 //!
 //! A reply is derived from its key ([`larder_engine::Derived`]): whatever forgets the key forgets all replies, and one fence stops
 //! the fetches of all of them.
-use super::{Begun, Group};
+use super::group::{Begun, Group};
 use crate::source::{
     Fetch, Keepable,
     reply_name::{RESP3, UNLESS_FIELDS_EXPIRE, name_len, write_name},

@@ -1,12 +1,11 @@
 //! Changes of several keys on a source that keeps its entries on this machine: the store first, then the tier, and all of them
 //! or none. Whoever changes keys [holds](Group::hold) them meanwhile.
-use super::{Group, held::Held};
+use super::{group::Group, key_locks::Held};
 use crate::source::{Found, LocalStore, SourceError};
 use bytes::Bytes;
 use larder_engine::{Condition, Key, Write};
 use larder_store::clock;
-use std::{future::Future, rc::Rc, sync::Arc};
-use tokio::task::JoinHandle;
+use std::{future::Future, rc::Rc};
 
 /// Keys and what becomes of them (`None`: they are deleted).
 pub type Changes = Vec<(Bytes, Option<Found>)>;
@@ -69,31 +68,6 @@ impl Group {
                 Some(task) => waiting.done(false, task).await,
                 None => Ok(()),
             }
-        }
-    }
-
-    /// Waits for a change that goes on by itself, as long as clients wait.
-    pub(super) async fn done<T>(
-        self: Rc<Self>,
-        slow: bool,
-        task: JoinHandle<Result<T, SourceError>>,
-    ) -> Result<T, SourceError> {
-        let done = async { task.await.unwrap_or_else(|_| Err(SourceError::Lost("write abandoned".into()))) };
-        self.in_time(slow, SourceError::Lost, done).await
-    }
-
-    /// What comes of `work`, or `late` if a source that keeps its entries here takes longer than clients wait.
-    pub(super) async fn in_time<T>(
-        &self,
-        slow: bool,
-        late: fn(Arc<str>) -> SourceError,
-        work: impl Future<Output = Result<T, SourceError>>,
-    ) -> Result<T, SourceError> {
-        let Some(store) = self.source.as_local() else { return work.await };
-        let patience = store.patience(slow);
-        match tokio::time::timeout(patience, work).await {
-            Ok(answer) => answer,
-            Err(_) => Err(late(format!("no answer within {patience:?}").into())),
         }
     }
 

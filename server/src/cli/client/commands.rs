@@ -1,17 +1,14 @@
-//! `larder get|set|del KEY [VALUE]`: one request to any Larder or Redis, over HTTP or the Redis protocol.
-//!
-//! Exit codes: 0 done, 1 there is no such key, 2 wrong usage, 3 no answer or an error for an answer.
-mod http;
-mod redis;
-
+//! The three commands: their arguments, and one run of each.
+use super::{
+    over_http, over_redis,
+    request::{MAX_VALUE, Outcome, Request},
+};
 use crate::config::SourceUrl;
-
-use bytes::Bytes;
 use clap::{Arg, ArgMatches, Command};
 use larder_units::parse_duration;
 use std::{
     ffi::OsString,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     os::unix::ffi::OsStringExt as _,
     process::ExitCode,
     time::Duration,
@@ -19,36 +16,19 @@ use std::{
 use tokio::runtime::{Builder, LocalOptions};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
-/// The server's own bound; more need not be read from standard input.
-const MAX_VALUE: u64 = 512 << 20;
-
 const ABSENT: u8 = 1;
 const USAGE: u8 = 2;
 const FAILED: u8 = 3;
 
-/// What to do.
-enum Request {
-    Get,
-    Set { value: Bytes, ttl: Option<Duration> },
-    Del,
-}
-
-/// How it went.
-enum Outcome {
-    Done,
-    /// There is no such key.
-    Absent,
-}
-
 /// Where to send it.
 #[derive(Debug, Clone)]
 enum Target {
-    Http(http::HttpUrl),
+    Http(over_http::HttpUrl),
     Redis(SourceUrl),
 }
 
 /// The three commands.
-pub(super) fn commands() -> [Command; 3] {
+pub(crate) fn commands() -> [Command; 3] {
     let key = Arg::new("key")
         .value_name("KEY")
         .required(true)
@@ -86,7 +66,7 @@ pub(super) fn commands() -> [Command; 3] {
 }
 
 /// Runs one of the commands.
-pub(super) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
+pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     let os = |name: &str| matches.get_one::<OsString>(name).cloned().map(OsString::into_vec);
     let key = os("key").unwrap_or_default();
     if key.is_empty() {
@@ -107,23 +87,14 @@ pub(super) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     };
     let result = runtime.block_on(async {
         match matches.get_one::<Target>("url").expect("it has a default") {
-            Target::Http(url) => http::send(url, &key, &request, timeout).await,
-            Target::Redis(url) => redis::send(url, &key, &request, timeout).await,
+            Target::Http(url) => over_http::send(url, &key, &request, timeout).await,
+            Target::Redis(url) => over_redis::send(url, &key, &request, timeout).await,
         }
     });
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Absent) => fail(ABSENT, &format!("{}: no such key", key.escape_ascii())),
         Err(error) => fail(FAILED, &error),
-    }
-}
-
-/// Writes a piece of a value to standard output.
-fn put_out(bytes: &[u8]) -> Result<(), String> {
-    match io::stdout().lock().write_all(bytes) {
-        // A reader that has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(|error| format!("standard output: {error}")),
     }
 }
 
@@ -144,7 +115,7 @@ fn fail(code: u8, reason: &str) -> ExitCode {
 /// Reads `--url`.
 fn target(text: &str) -> Result<Target, String> {
     match text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
-        Some("http") => http::HttpUrl::parse(text).map(Target::Http),
+        Some("http") => over_http::HttpUrl::parse(text).map(Target::Http),
         Some("redis" | "rediss" | "unix") => text.parse().map(Target::Redis),
         _ => Err("write http://HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH".to_string()),
     }

@@ -1,5 +1,5 @@
 //! Writes that apply only if the entry is as the client last saw it (HTTP's `If-Match` and `If-None-Match`).
-use super::Group;
+use super::{group::Group, write_through::too_large};
 use crate::source::SourceError;
 use bytes::Bytes;
 use larder_engine::{Change, Condition, Expiry, Stored, Write};
@@ -43,7 +43,7 @@ impl Group {
                 flags: 0,
                 condition: Condition::IfVersion(version.unwrap_or(0)),
             };
-            match self.cache.tier().set(key, write, now).map_err(super::write::too_large)? {
+            match self.cache.tier().set(key, write, now).map_err(too_large)? {
                 // Somebody wrote between the look and the write: look again.
                 Stored::Unmet => {}
                 stored => return Ok(stored),
@@ -76,7 +76,7 @@ impl Group {
                 (true, Some(_)) => (Change::Delete, Some(true)),
             }
         });
-        deleted.map_err(super::write::too_large)
+        deleted.map_err(too_large)
     }
 
     async fn version_of(&self, key: &[u8]) -> Result<Option<u64>, SourceError> {

@@ -1,0 +1,157 @@
+//! The leader of a flight: fetches, then stores the outcome unless the fence has moved, and wakes those who wait.
+
+use crate::{
+    cache::Cache,
+    entry::Expiry,
+    flight::{Flight, Outcome, Wait},
+    key::Key,
+    sync::{Arc, lock},
+    time::Millis,
+};
+use bytes::Bytes;
+use std::fmt;
+
+/// How an outcome is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// Not at all.
+    Skip,
+    /// With this expiry: a value as an entry, an absence as a remembered absence. Failures are never stored.
+    Store(Expiry),
+}
+
+/// The leader's duty: fetch the key, then [`finish`](Lead::finish). Dropping it releases the waiters with [`Outcome::Abandoned`].
+#[must_use = "dropping the lead abandons the fetch"]
+pub struct Lead {
+    cache: Arc<Cache>,
+    flight: Arc<Flight>,
+    finished: bool,
+}
+
+impl Lead {
+    pub(crate) fn new(cache: Arc<Cache>, flight: Arc<Flight>) -> Lead {
+        Lead { cache, flight, finished: false }
+    }
+
+    /// The key to fetch.
+    pub fn key(&self) -> &[u8] {
+        &self.flight.key
+    }
+
+    /// What is to be fetched that is derived from the key's value ([`Cache::lookup_derived`]); empty: the value itself.
+    pub fn name(&self) -> &[u8] {
+        &self.flight.name
+    }
+
+    /// The fetch is about to be sent through a queue (a number other than 0): of the fetches of one queue, those sent later
+    /// read the source later.
+    pub fn sent_through(&self, queue: u32) {
+        self.flight.sent_through(queue);
+    }
+
+    /// To be called with an answer at hand, before [`finish`](Lead::finish), where readers must never see an older value
+    /// after a newer one: what was fetched
+    /// through another queue may be older than this answer, so that is forgotten: what took the place of a flight that was fenced, and
+    /// what was derived from the key. What begins from now on is newer.
+    pub fn overtake(&self) {
+        self.cache.overtake(&self.flight);
+    }
+
+    /// Forgets the key: for an answer that is not to be stored, but is newer than what is held.
+    pub fn forget(&self) {
+        self.cache.invalidate(Key { bytes: &self.flight.key, hash: self.flight.hash });
+    }
+
+    /// What was last known of the key, for when it cannot be fetched: a copy that may be out of date ([`Cache::mark_stale`]), but
+    /// has not expired. `Some(None)` is a remembered absence.
+    pub fn last_known(&self, now: Millis) -> Option<Option<Bytes>> {
+        let key = Key { bytes: &self.flight.key, hash: self.flight.hash };
+        match &*self.flight.name {
+            b"" => self.cache.last_known(key, now),
+            name => self.cache.last_derived(key, self.cache.key(name), now).map(Some),
+        }
+    }
+
+    /// A handle that resolves when this flight ends, for the leader's own client.
+    pub fn wait(&self) -> Wait {
+        Wait::new(self.flight.clone())
+    }
+
+    /// Ends the flight: stores the outcome as `fill` says, unless the fence moved since the flight began, and wakes every
+    /// waiter with it. True if it was stored.
+    pub fn finish(mut self, outcome: Outcome, fill: Fill, now: Millis) -> bool {
+        self.finished = true;
+        self.end(outcome, fill, now)
+    }
+
+    fn end(&self, outcome: Outcome, fill: Fill, now: Millis) -> bool {
+        let value = match &outcome {
+            Outcome::Value(value) => Some(&value[..]),
+            _ => None,
+        };
+        let expiry = match (fill, &outcome) {
+            (Fill::Store(expiry), Outcome::Value(_) | Outcome::Absent) => Some(expiry),
+            _ => None,
+        };
+        let stored = match self.flight.name.is_empty() {
+            true => self.cache.land(&self.flight, now, value, expiry),
+            false => self.cache.land_derived(&self.flight, now, value.zip(expiry)),
+        };
+        self.flight.end(outcome);
+        stored
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.end(Outcome::Abandoned, Fill::Skip, 0);
+        }
+    }
+}
+
+impl fmt::Debug for Lead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lead").field("key", &self.flight.key).finish_non_exhaustive()
+    }
+}
+
+impl Cache {
+    /// The end of a flight: the fill is stored only if the fence still stands.
+    fn land(&self, flight: &Arc<Flight>, now: Millis, value: Option<&[u8]>, expiry: Option<Expiry>) -> bool {
+        let key = Key { bytes: &flight.key, hash: flight.hash };
+        let number = self.shard_of(flight.hash);
+        let mut shard = lock(self.mutex(number));
+        let landed = shard.flights.land(flight);
+        let mut stored = false;
+        if let Some(expiry) = expiry {
+            if landed {
+                stored = shard.fill(&self.rules, key, value, expiry, now);
+            } else {
+                shard.stats.fenced_fills += 1;
+            }
+        }
+        shard.settle(&self.rules.budget);
+        drop(shard);
+        self.tier().balance(number, now);
+        stored
+    }
+
+    fn last_known(&self, key: Key<'_>, now: Millis) -> Option<Option<Bytes>> {
+        lock(self.mutex(self.shard_of(key.hash))).last_known(key, now, |entry| entry.value.to_bytes())
+    }
+
+    /// See [`Lead::overtake`].
+    fn overtake(&self, flight: &Arc<Flight>) {
+        let mut shard = lock(self.mutex(self.shard_of(flight.hash)));
+        let fenced = !shard.flights.overtake(flight);
+        let key = Key { bytes: &flight.key, hash: flight.hash };
+        if fenced || shard.lags(key, flight) {
+            shard.drop_key(key);
+            self.rules.changes.changed(key.bytes, 0);
+        }
+        shard.settle(&self.rules.budget);
+        drop(shard);
+        self.rules.changes.settled();
+    }
+}

@@ -1,0 +1,149 @@
+//! Listening to the changes of a cache, while somebody wants to hear of them.
+
+use crate::{
+    cache::Cache,
+    changes::Listener,
+    sync::{Arc, lock},
+};
+use std::sync::{Arc as Shared, atomic::Ordering::Relaxed};
+
+/// Has a cache tell its listener of changes until it is dropped.
+#[derive(Debug)]
+pub struct Listening(Arc<Cache>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.rules.changes.listening.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Cache {
+    /// Whom to tell of changes while somebody [listens](Cache::listen). A cache has one listener for life; false if it had one already.
+    pub fn set_listener(&self, listener: Shared<dyn Listener>) -> bool {
+        self.rules.changes.listener.set(listener).is_ok()
+    }
+
+    /// Does anybody listen?
+    pub fn is_listened_to(&self) -> bool {
+        self.rules.changes.listener().is_some()
+    }
+
+    /// Every change that begins after this returns is told to the listener, until the last [`Listening`] is dropped.
+    pub fn listen(self: &Arc<Self>) -> Listening {
+        self.rules.changes.listening.fetch_add(1, Relaxed);
+        // Whoever locks a shard after us sees it; whoever was before us has made its change.
+        for number in 0..self.shards() {
+            drop(lock(self.mutex(number)));
+        }
+        Listening(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Change, Condition, Config, Expiry, Fill, Lookup, Outcome, Write};
+    use std::sync::Mutex;
+
+    #[derive(Debug, Default)]
+    struct Heard(Mutex<Vec<String>>);
+    impl Listener for Heard {
+        fn changed(&self, key: &[u8], by: u64) {
+            self.0.lock().unwrap().push(format!("{} {by}", String::from_utf8_lossy(key)));
+        }
+        fn cleared(&self) {
+            self.0.lock().unwrap().push("all".into());
+        }
+        fn settled(&self) {
+            let heard = &mut *self.0.lock().unwrap();
+            if heard.last().is_some_and(|last| last != ".") {
+                heard.push(".".into());
+            }
+        }
+    }
+    fn write(value: &[u8], condition: Condition) -> Write<'_> {
+        Write { value, expiry: Expiry::Never, flags: 0, condition }
+    }
+    fn cache(max_keys: Option<usize>) -> (Arc<Cache>, Shared<Heard>) {
+        let cache = Cache::new(Config { max_keys, shards: Some(2), ..Config::default() });
+        let heard = Shared::<Heard>::default();
+        assert!(cache.set_listener(heard.clone()) && !cache.set_listener(heard.clone()));
+        (cache, heard)
+    }
+    /// Only what is told matters.
+    fn ignore<T>(_: T) {}
+    fn take(heard: &Heard) -> String {
+        std::mem::take(&mut *heard.0.lock().unwrap()).join(" ")
+    }
+
+    #[test]
+    fn every_change_is_told_before_its_operation_returns() {
+        let (cache, heard) = cache(None);
+        let key = cache.key(b"k");
+        cache.tier().set(key, write(b"1", Condition::Always), 1).unwrap();
+        assert_eq!(take(&heard), "", "nobody listens");
+        let listening = cache.listen();
+        let told = |what: &str, change: &mut dyn FnMut()| {
+            change();
+            assert_eq!(take(&heard), what);
+        };
+        told("k 0 .", &mut || ignore(cache.tier().set(key, write(b"2", Condition::Always), 1)));
+        told("", &mut || ignore(cache.tier().set(key, write(b"2", Condition::IfAbsent), 1)));
+        told("", &mut || ignore(cache.tier().get(key, 1, |_| ())));
+        for (change, what) in [
+            (Change::Keep, ""),
+            (Change::Append(b"x"), "k 0 ."),
+            (Change::Expire(Expiry::At(50)), "k 0 ."),
+            (Change::Put(Expiry::Keep), "k 0 ."),
+            (Change::Delete, "k 0 ."),
+            (Change::Delete, ""),
+            (Change::Expire(Expiry::Never), ""),
+        ] {
+            told(what, &mut || ignore(cache.tier().update(key, 1, |_, _| (change, ()))));
+        }
+        told("", &mut || ignore(cache.tier().delete(key, 1)));
+        told("k 0 .", &mut || cache.invalidate(key));
+        let expiring =
+            |at| ignore(cache.tier().set(key, Write { expiry: Expiry::At(at), ..write(b"3", Condition::Always) }, 1));
+        expiring(50);
+        take(&heard);
+        told("k 0 .", &mut || ignore(cache.tier().get(key, 60, |_| ())));
+        expiring(100);
+        take(&heard);
+        told("k 0 .", &mut || cache.tick(5000));
+        told("all .", &mut || cache.tier().clear());
+        told("all .", &mut || cache.mark_stale());
+        // A fill tells what the source had.
+        told("", &mut || {
+            let Lookup::Lead(lead) = cache.lookup(key, 6000, |_| ()) else { panic!("a miss") };
+            lead.finish(Outcome::Value("4".into()), Fill::Store(Expiry::Never), 6000);
+        });
+        told("k 7 other 0 .", &mut || {
+            let mut tier = cache.exclusive([key]);
+            tier.act_as(7);
+            tier.delete(key, 6000);
+            drop(tier);
+            // Not its own any more.
+            heard.0.lock().unwrap().pop();
+            ignore(cache.tier().set(cache.key(b"other"), write(b"", Condition::Always), 6000));
+        });
+        drop(listening);
+        told("", &mut || cache.tier().clear());
+    }
+
+    #[test]
+    fn eviction_is_told_and_is_nobody_s() {
+        let (cache, heard) = cache(Some(10));
+        let _listening = cache.listen();
+        for i in 0..100_u32 {
+            let name = i.to_string();
+            let key = cache.key(name.as_bytes());
+            let mut tier = cache.exclusive([key]);
+            tier.act_as(7);
+            tier.set(key, write(b"", Condition::Always), 1).unwrap();
+        }
+        let heard = heard.0.lock().unwrap();
+        assert_eq!(heard.iter().filter(|told| told.ends_with(" 7")).count(), 100);
+        assert_eq!(heard.iter().filter(|told| told.ends_with(" 0")).count(), 90);
+    }
+}

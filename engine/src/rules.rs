@@ -1,0 +1,32 @@
+//! What all shards of a cache go by: the account, the hasher, the listener, lifetimes.
+
+use crate::{budget::Budget, changes::Changes};
+use foldhash::quality::FixedState;
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::atomic::AtomicU64,
+};
+
+/// What all shards of a cache go by.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) budget: Budget,
+    /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
+    pub(crate) fixed: usize,
+    pub(crate) hasher: FixedState,
+    pub(crate) changes: Changes,
+    /// Milliseconds; 0 for none.
+    pub(crate) default_ttl: AtomicU64,
+    /// Per cent.
+    pub(crate) jitter: u8,
+}
+
+impl Rules {
+    /// A key's hash. Straight through the hasher: `[u8]`'s own `Hash` adds the length, which the hasher takes in anyway.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+}

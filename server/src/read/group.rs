@@ -1,0 +1,125 @@
+//! A group as one core sees it: tier, source and policy; and the read that may miss.
+use super::pending_writes::Writes;
+use crate::{
+    config::Coherence,
+    source::{Fetch, Looked, OneTable, Policy, Reads, Source, SourceError},
+};
+use bytes::Bytes;
+use larder_engine::{Cache, Entry, Key, Lookup, Millis, Outcome, Wait};
+use std::{rc::Rc, sync::Arc};
+
+/// One core's handle on a group.
+pub struct Group {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The memory tier (shared by all cores).
+    pub cache: Arc<Cache>,
+    /// This core's connection to the source.
+    pub source: Rc<dyn Source>,
+    /// How fills are stored.
+    pub policy: Policy,
+    /// Writes on their way to the source (shared by all cores, one per group).
+    pub writes: Arc<Writes>,
+}
+
+/// How a read began.
+#[derive(Debug)]
+pub enum Begun<R> {
+    /// Answered from the memory tier.
+    Hit(R),
+    /// There is no such key (and no source to ask, or its absence is remembered). Of a reply: it is not worth keeping yet.
+    Absent,
+    /// In flight: await it with [`Group::end`].
+    Wait(Wait),
+}
+
+impl Group {
+    /// Begins a read; a miss that must be fetched is pushed to `batch`, which the caller passes to `source.fetch` once it has begun all reads of the moment.
+    pub fn begin<R>(
+        &self,
+        key: Key<'_>,
+        now: Millis,
+        batch: &mut Vec<Fetch>,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Begun<R> {
+        let read = match self.source.reads() {
+            Reads::Through => read,
+            Reads::Tier => {
+                return match self.cache.tier().get(key, now, read) {
+                    Some(answer) => Begun::Hit(answer),
+                    None => Begun::Absent,
+                };
+            }
+            Reads::Table(table) => match table.look(key.bytes(), read) {
+                Looked::Found(answer) => return Begun::Hit(answer),
+                Looked::Absent => return Begun::Absent,
+                Looked::Unknown(read) => read,
+            },
+        };
+        match self.cache.lookup(key, now, read) {
+            Lookup::Hit(answer) => Begun::Hit(answer),
+            Lookup::Absent => Begun::Absent,
+            Lookup::Wait(wait) => Begun::Wait(wait),
+            Lookup::Lead(lead) => {
+                let wait = lead.wait();
+                batch.push(Fetch::new(lead, self.policy));
+                Begun::Wait(wait)
+            }
+        }
+    }
+
+    /// For reads that belong together, to be held while all of them are begun: in the map of a table they see one table, whichever
+    /// takes its place meanwhile. Other sources have nothing to hold.
+    pub fn one_table(&self) -> Option<OneTable<'_>> {
+        match self.source.reads() {
+            Reads::Table(table) => Some(table.one_table()),
+            Reads::Tier | Reads::Through => None,
+        }
+    }
+
+    /// Awaits a read that was begun.
+    ///
+    /// # Errors
+    /// What the source said, or `Unavailable("fetch abandoned")` if whoever fetched the key went away without an answer.
+    pub async fn end(wait: Wait) -> Result<Option<Bytes>, SourceError> {
+        Group::ended(wait.await)
+    }
+
+    /// What a flight's end means, for those who poll it themselves.
+    ///
+    /// # Errors
+    /// As [`Group::end`].
+    pub fn ended(outcome: Outcome) -> Result<Option<Bytes>, SourceError> {
+        match outcome {
+            Outcome::Value(value) => Ok(Some(value)),
+            Outcome::Absent => Ok(None),
+            Outcome::Failed(text) => Err(SourceError::of_outcome(text)),
+            Outcome::Abandoned => Err(SourceError::Unavailable("fetch abandoned".into())),
+        }
+    }
+
+    /// A client saw the key at the source itself. A copy in the tier may be older, and nothing that the client reads from now on may
+    /// be: the copy is dropped, and fetches begun before are fenced. In mode `ttl` copies are as old as they are.
+    pub fn seen(&self, key: Key<'_>) {
+        if self.policy.coherence != Coherence::Ttl {
+            self.cache.invalidate(key);
+        }
+    }
+
+    /// Reads one key to the end: [`begin`](Group::begin), fetch, [`end`](Group::end).
+    ///
+    /// # Errors
+    /// As [`Group::end`].
+    pub async fn read(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, SourceError> {
+        let mut batch = Vec::new();
+        let begun = self.begin(self.cache.key(key), now, &mut batch, |entry| entry.value.to_bytes());
+        if !batch.is_empty() {
+            self.source.fetch(&mut batch);
+        }
+        match begun {
+            Begun::Hit(value) => Ok(Some(value)),
+            Begun::Absent => Ok(None),
+            Begun::Wait(wait) => Group::end(wait).await,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What is written to a store, and why it may not have been.
+use bytes::Bytes;
+use larder_engine::Millis;
+use std::sync::Arc;
+
+/// What to write.
+#[derive(Debug)]
+pub enum Change {
+    /// Stores, or with `None` deletes, all of these or none.
+    Apply(Vec<Entry>),
+    /// Deletes everything.
+    Clear,
+}
+/// A key, with its value and expiry or (to delete it) nothing.
+pub type Entry = (Bytes, Option<(Bytes, Option<Millis>)>);
+
+impl Change {
+    pub(super) fn entries(&self) -> &[Entry] {
+        match self {
+            Change::Apply(entries) => entries,
+            Change::Clear => &[],
+        }
+    }
+    /// About what it needs in memory and on disk.
+    pub(super) fn bytes(&self) -> usize {
+        const EACH: usize = 64;
+        let value = |to: &Option<(Bytes, Option<Millis>)>| to.as_ref().map_or(0, |(value, _)| value.len());
+        self.entries().iter().map(|(key, to)| key.len() + value(to) + EACH).sum()
+    }
+}
+
+/// Why a write was not acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteError {
+    /// Nothing was changed, and trying again may help.
+    Refused(Arc<str>),
+    /// Nothing was changed, and the same would be refused again.
+    Invalid(Arc<str>),
+    /// It may be on disk, or be there after a restart.
+    Lost(Arc<str>),
+}

@@ -1,0 +1,50 @@
+//! What the store's threads share.
+use super::{
+    counting::Waiting,
+    dir::Dir,
+    poison::Poison,
+    read_queue::ReadQueue,
+    settings::StoreSettings,
+    stats::{Counts, StoreStats},
+    stop_signal::StopSignal,
+    tree::Tree,
+    write_queue::WriteQueue,
+};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// What the store's threads share.
+pub(super) struct Shared {
+    pub(super) settings: StoreSettings,
+    pub(super) reads: ReadQueue,
+    pub(super) scans: ReadQueue,
+    pub(super) counting: Waiting,
+    pub(super) writes: WriteQueue,
+    pub(super) upkeep: StopSignal,
+    pub(super) counts: Counts,
+    pub(super) poison: Poison,
+    /// Backups end.
+    pub(super) closing: AtomicBool,
+    pub(super) tree: Tree,
+    // Last: the directory is unlocked when nothing uses it any more.
+    pub(super) dir: Dir,
+}
+
+impl Shared {
+    pub(super) fn stats(&self) -> StoreStats {
+        let counts = &self.counts;
+        StoreStats {
+            tree: self.tree.stats(),
+            poisoned: self.poison.reason().is_some(),
+            batches: counts.batches.load(Relaxed),
+            writes: counts.writes.load(Relaxed),
+            bytes: counts.bytes.load(Relaxed),
+            syncs: counts.syncs.load(Relaxed),
+            stalls: counts.stalls.load(Relaxed),
+            stalled: Duration::from_micros(counts.stalled_micros.load(Relaxed)),
+            table_bytes: counts.table_bytes.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! An open store: its threads, and what is asked of them.
+use super::{
+    backup,
+    change::WriteError,
+    committer,
+    counting::Waiting,
+    opening,
+    poison::{OnPoison, Poison},
+    read_queue::{ReadQueue, Work},
+    readers,
+    replies::Replies,
+    settings::StoreSettings,
+    shared::Shared,
+    stats::{Counts, StoreStats},
+    stop_signal::StopSignal,
+    upkeep,
+    write_queue::{WriteQueue, Written},
+};
+use parking_lot::Mutex;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+};
+use tokio::sync::oneshot;
+
+/// An open store. The last clone's drop ends its threads, syncs and unlocks the directory.
+#[derive(Clone)]
+pub struct Store(Arc<Owner>);
+
+struct Owner {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Which file they write.
+    backups: Mutex<Vec<(PathBuf, JoinHandle<()>)>>,
+}
+
+impl Store {
+    /// Opens the store in `dir`, or makes one where there is nothing.
+    ///
+    /// # Errors
+    /// A text that names the directory or file: it is in use, not a store, of another version, damaged, or the system refuses.
+    pub fn open(dir: &Path, settings: StoreSettings, told: OnPoison) -> Result<Store, String> {
+        let (dir, tree) = opening::open(dir, &settings)?;
+        let shared = Arc::new(Shared {
+            settings,
+            reads: ReadQueue::default(),
+            scans: ReadQueue::default(),
+            counting: Waiting::default(),
+            writes: WriteQueue::default(),
+            upkeep: StopSignal::default(),
+            counts: Counts::default(),
+            poison: Poison::new(told),
+            closing: AtomicBool::new(false),
+            tree,
+            dir,
+        });
+        let mut owner = Owner { shared, threads: Vec::new(), backups: Mutex::default() };
+        for at in 0..settings.threads {
+            owner.start(&format!("store-read-{at}"), readers::run)?;
+        }
+        owner.start("store-scan", readers::run_scans)?;
+        owner.start("store-write", committer::run)?;
+        owner.start("store-upkeep", upkeep::run)?;
+        Ok(Store(Arc::new(owner)))
+    }
+    /// What its threads share.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
+    }
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        self.shared().dir.path()
+    }
+    /// Why it takes no more writes, if so.
+    pub fn poisoned(&self) -> Option<Arc<str>> {
+        self.shared().poison.reason()
+    }
+    /// How it stands.
+    pub fn stats(&self) -> StoreStats {
+        self.shared().stats()
+    }
+    /// Writes all entries as they are now into a new file of `dir`, which is made if its parent is there, on a thread of its own.
+    /// If the store is closed meanwhile it ends without one.
+    ///
+    /// # Errors
+    /// The system has no thread, or the file is being written ([`AlreadyExists`](io::ErrorKind::AlreadyExists)); then those of [`Tree::backup`](super::Tree::backup).
+    pub fn backup(&self, dir: PathBuf, name: &str) -> io::Result<oneshot::Receiver<io::Result<backup::Copied>>> {
+        let (reply, answer) = oneshot::channel();
+        let (shared, to) = (self.shared().clone(), dir.join(name));
+        let mut backups = self.0.backups.lock();
+        backups.retain(|(_, backup)| !backup.is_finished());
+        if backups.iter().any(|(other, _)| *other == to) {
+            let text = format!("{}: is being written", to.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        let thread = std::thread::Builder::new().name("store-backup".to_string());
+        let file = to.clone();
+        let started = thread.spawn(move || {
+            let made = match std::fs::create_dir(&dir) {
+                Err(error) if !dir.is_dir() => {
+                    Err(io::Error::other(format!("{}: cannot be made: {error}", dir.display())))
+                }
+                _ => Ok(()),
+            };
+            // Nobody may be waiting any more; the file is there all the same.
+            let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing)));
+        });
+        backups.push((file, started?));
+        Ok(answer)
+    }
+    /// Has readers' threads run these.
+    pub fn read(&self, work: impl IntoIterator<Item = Work>) {
+        self.shared().reads.push(work);
+    }
+    /// Counts the entries, however many ask at once; nobody's reads wait for it. The answer of a thread that died is none.
+    pub fn count(&self) -> oneshot::Receiver<Result<u64, String>> {
+        let (answer, waiting) = (self.shared().counting.join(), self.shared().counting.clone());
+        let work: Work = Box::new(move |tree| waiting.count(tree));
+        self.shared().scans.push([work]);
+        answer
+    }
+    /// Hands changes to the committer, in their order. The answers come by way of `to` when they are as durable as promised; at once, if it does not take
+    /// a change ([`WriteError::Refused`]: poisoned, or too much waits already). The answer of a thread that died is none.
+    pub fn write(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<Replies>) {
+        let shared = self.shared();
+        match shared.poison.reason() {
+            None => shared.writes.push(changes, to, shared.settings.max_waiting),
+            // Nobody may be waiting any more.
+            Some(reason) => changes.into_iter().for_each(|(_, sender)| {
+                let _ = sender.send(Err(WriteError::Refused(reason.clone())));
+            }),
+        }
+    }
+}
+
+impl Owner {
+    fn start(&mut self, name: &str, run: fn(&Shared)) -> Result<(), String> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || run(&shared));
+        self.threads.push(thread.map_err(|error| format!("cannot start a thread: {error}"))?);
+        Ok(())
+    }
+}
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Relaxed);
+        self.shared.reads.stop();
+        self.shared.scans.stop();
+        self.shared.writes.stop();
+        // The committer first: what it has taken is synced by the upkeep's last round, so that one is stopped after it.
+        let upkeep = self.threads.pop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        for (_, backup) in self.backups.get_mut().drain(..) {
+            let _ = backup.join();
+        }
+        self.shared.upkeep.stop();
+        if let Some(upkeep) = upkeep {
+            let _ = upkeep.join();
+        }
+    }
+}

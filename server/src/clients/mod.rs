@@ -6,10 +6,12 @@
 //! No sockets in here: `net` serves them, and `dispatch` has the commands. What is told to a client unasked is in [`inbox`], what
 //! keeps clients waiting in [`pause`].
 pub mod inbox;
+mod name;
 pub mod pause;
 
 use inbox::{Backlog, Inbox, Message, Posted};
 use larder_engine::Millis;
+use name::Name;
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -39,6 +41,8 @@ pub struct Client {
     pub connected: Millis,
     /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by dispatch.
     pub command: AtomicU16,
+    /// Its name, if it is one that is forwarded.
+    pub forwarded: Name,
     /// Its command waits for something to happen at the source (BLPOP): when the client is gone or to go, so is the command.
     pub blocked: AtomicBool,
     /// It has subscribed to something, or sees every command (MONITOR): its silence says nothing.
@@ -121,6 +125,7 @@ impl Client {
             worker,
             connected: now,
             command: AtomicU16::new(u16::MAX),
+            forwarded: Name::default(),
             about: Mutex::new(About { protocol: 2, ..About::default() }),
             active: AtomicU64::new(now),
             blocked: AtomicBool::new(false),

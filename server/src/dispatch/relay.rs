@@ -74,7 +74,10 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let encoded = encoded(call.args);
     let sent = match reach.blocks {
         true => blocking::block(call, encoded).await,
-        false => send_at_its_pace(call, encoded, 1, reach.slow).await,
+        false => {
+            forward::show(call);
+            send_at_its_pace(call, encoded, 1, reach.slow).await
+        }
     };
     let taken = match &sent {
         Ok(replies) => replies.iter().next().filter(|reply| !is_error(reply)),

@@ -17,7 +17,7 @@ use crate::{
     clients::Tracks,
     proto::{
         output::{Mark, Output},
-        resp::{Args, View, encode, view},
+        resp::{Args, View, encode, parse_i64, view},
     },
     source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
     telemetry::Counters,
@@ -147,7 +147,12 @@ pub(super) fn note_database(call: &mut Call<'_>, args: Args<'_>, reply: &[u8]) {
 
 /// HELLO, of which all has been done but the change of protocol.
 async fn switched(call: &mut Call<'_>) -> Result<(), Fault> {
-    let resp3 = !call.session.resp3;
+    let resp3 = call.args.get(1).map_or(call.session.resp3, |version| parse_i64(version) == Some(3));
+    relay::shared(call)?.identify().await;
+    if resp3 == call.session.resp3 || call.session.pinned.is_none() {
+        connection::welcome(call, resp3);
+        return Ok(());
+    }
     let replies = ask(call, encode(&[b"HELLO", if resp3 { b"3" } else { b"2" }])).await?;
     if relay::is_error(&replies[0]) {
         relay::pass_on(call, &replies);

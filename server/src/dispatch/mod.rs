@@ -26,6 +26,7 @@ mod forward;
 pub mod gets;
 pub(crate) mod glob;
 mod longdouble;
+mod merged;
 mod multi;
 mod password;
 mod pausing;
@@ -64,6 +65,10 @@ use crate::{
 };
 use call::Call;
 use command::{Run, Transaction};
+use commands::{
+    info,
+    own::{self, Whose},
+};
 use fault::{Fault, NO_AUTH, NOT_IN_MULTI, c_str};
 use forward::{FORWARDED, is_forwarded};
 use larder_engine::Millis;
@@ -133,7 +138,19 @@ pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis
 
 /// Is it Redis's to answer, if there is one?
 fn at_source(command: &Command, args: Args<'_>) -> bool {
-    command.flags.has(Flags::AT_SOURCE) && !(command.name.starts_with("config|") && commands::config::is_ours(args))
+    match command.name {
+        "config|get" | "config|set" => own::whose(args) == Whose::Redis,
+        _ => command.flags.has(Flags::AT_SOURCE),
+    }
+}
+/// Within MULTI: is it Redis's to answer there?
+fn at_source_in_multi(command: &Command, args: Args<'_>) -> bool {
+    command.flags.has(Flags::MERGED)
+        && match command.name {
+            "info" => !info::is_ours_alone(args),
+            "config|get" => own::whose(args) != Whose::Larder,
+            _ => true,
+        }
 }
 
 fn known_or_forwarded(args: &Args<'_>) -> &'static Command {
@@ -243,7 +260,11 @@ fn unusual(
     }
     let mark = out.mark();
     let found = match found {
-        Found::Command(command) if !at_source(command, *args) => found,
+        Found::Command(command)
+            if !(at_source(command, *args) || session.multi.is_some() && at_source_in_multi(command, *args)) =>
+        {
+            found
+        }
         _ if is_forwarded(worker, args) => Found::Command(&FORWARDED),
         found => found,
     };

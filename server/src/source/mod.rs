@@ -18,7 +18,7 @@ mod unasked;
 
 pub use health::SourceHealth;
 pub use local::{LocalStore, Page, Scan};
-pub use redis::{Commands, Known, Upstream};
+pub use redis::{Commands, Identity, Known, Upstream};
 pub use table::{Looked, OneTable, Reloaded, TableSource};
 pub use unasked::Unasked;
 
@@ -391,6 +391,14 @@ pub trait RedisServer: Relay {
     }
     /// The database of the URL.
     fn database(&self) -> u32;
+    /// What the server said it is when Larder last connected to it; `None` until then.
+    fn identity(&self) -> Option<Arc<Identity>>;
+    /// Waits until that is known, for at most `source-timeout`; does not wait for a server that is known to be down.
+    fn identify(&self) -> Local<'_, ()>;
+    /// Is it one server, rather than several that clients see as one?
+    fn is_single(&self) -> bool {
+        true
+    }
 }
 
 /// Who keeps track of what clients read.

@@ -3,12 +3,12 @@ use super::client::valid_name;
 use crate::dispatch::{
     Flow, attached,
     call::Call,
-    fault::{Fault, SYNTAX},
+    fault::{Fault, NO_CLUSTER, SYNTAX},
     password,
 };
-use crate::proto::resp::parse_i64;
+use crate::{proto::resp::parse_i64, source::RedisServer};
 
-/// The version of Redis whose commands and replies these are; clients choose features by it.
+/// The version of Redis whose commands and replies these are; clients choose features by it. In front of a Redis it is that one's.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
 
 /// `PING [message]`
@@ -46,10 +46,15 @@ pub(in crate::dispatch) fn reset(call: &mut Call<'_>) -> Result<Flow, Fault> {
     Ok(Flow::Done)
 }
 
-/// READONLY, READWRITE: it makes no difference here, and clients of a cluster send it.
+/// READONLY, READWRITE: they make no difference here, and clients of a cluster send them. A Redis that is no cluster refuses them.
 pub(in crate::dispatch) fn accept(call: &mut Call<'_>) -> Result<Flow, Fault> {
-    call.reply.ok();
-    Ok(Flow::Done)
+    match call.group().source.as_redis().is_some_and(RedisServer::is_single) {
+        true => Err(NO_CLUSTER),
+        false => {
+            call.reply.ok();
+            Ok(Flow::Done)
+        }
+    }
 }
 
 /// `AUTH [user] password`
@@ -105,6 +110,10 @@ pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match resp3.filter(|resp3| *resp3 != call.session.resp3) {
         // Its own connection is to speak the same.
         Some(_) if call.session.pinned.is_some() => attached::later(call),
+        // Which Redis it is, its first connection will tell.
+        _ if !call.nested && call.group().source.as_redis().is_some_and(|server| server.identity().is_none()) => {
+            attached::later(call)
+        }
         resp3 => {
             welcome(call, resp3.unwrap_or(call.session.resp3));
             Ok(Flow::Done)
@@ -116,21 +125,27 @@ pub(in crate::dispatch) fn hello(call: &mut Call<'_>) -> Result<Flow, Fault> {
 pub(in crate::dispatch) fn welcome(call: &mut Call<'_>, resp3: bool) {
     call.session.set_resp3(resp3);
     call.reply.set_resp3(resp3);
+    let identity = call.group().source.as_redis().map(|server| server.identity().unwrap_or_default());
+    let (server, version, role) = match &identity {
+        Some(redis) => (&*redis.server, &*redis.version, &*redis.role),
+        // Clients compare the name.
+        None => ("redis", REDIS_VERSION, "master"),
+    };
     let reply = &mut call.reply;
     reply.map(7);
-    // Clients compare the name.
     reply.bulk(b"server");
-    reply.bulk(b"redis");
+    reply.bulk(server.as_bytes());
     reply.bulk(b"version");
-    reply.bulk(REDIS_VERSION.as_bytes());
+    reply.bulk(version.as_bytes());
     reply.bulk(b"proto");
     reply.integer(if resp3 { 3 } else { 2 });
     reply.bulk(b"id");
     reply.integer(call.session.client.id as i64);
     reply.bulk(b"mode");
+    // A cluster behind Larder is one server to its clients.
     reply.bulk(b"standalone");
     reply.bulk(b"role");
-    reply.bulk(b"master");
+    reply.bulk(role.as_bytes());
     reply.bulk(b"modules");
     reply.array(0);
 }

@@ -70,6 +70,12 @@ impl RedisServer for Restless {
     fn database(&self) -> u32 {
         0
     }
+    fn identity(&self) -> Option<Arc<Identity>> {
+        Some(Arc::default())
+    }
+    fn identify(&self) -> Local<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 #[tokio::test]

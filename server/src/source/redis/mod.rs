@@ -25,6 +25,7 @@ mod commands;
 mod connect;
 mod handshake;
 mod homes;
+mod identity;
 mod link;
 mod pipeline;
 mod replies;
@@ -37,6 +38,7 @@ mod writes;
 
 pub(super) use cluster::{ClusterSetup, ClusterSource};
 pub use commands::{Commands, Known, Upstream};
+pub use identity::Identity;
 pub(super) use settings::Settings;
 
 use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
@@ -298,6 +300,17 @@ impl RedisServer for RedisSource {
     }
     fn database(&self) -> u32 {
         self.settings.url.database
+    }
+    fn identity(&self) -> Option<Arc<Identity>> {
+        self.settings.identity.lock().clone()
+    }
+    fn identify(&self) -> Local<'_, ()> {
+        Box::pin(async {
+            if self.identity().is_none() {
+                // Answered behind the handshake, which tells; or there is no connection.
+                let _ = self.links[0].relay(resp::encode(&[b"PING"]).into(), 1).await;
+            }
+        })
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
     proto::resp::Args,
     read::Fetch,
     source::{
-        ClientTracking, Commands, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
+        ClientTracking, Commands, Identity, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
         SourceHealth, Watch,
     },
 };
@@ -367,5 +367,23 @@ impl RedisServer for ClusterSource {
     }
     fn database(&self) -> u32 {
         0
+    }
+    fn identity(&self) -> Option<Arc<Identity>> {
+        // Which node it came from does not matter: they have one version, and no one of them is what clients see.
+        let node = self.0.setup.settings.identity.lock().clone()?;
+        Some(Arc::new(Identity { role: Identity::default().role, ..Identity::clone(&node) }))
+    }
+    fn identify(&self) -> Local<'_, ()> {
+        Box::pin(async {
+            // Some node is known and reached then, or none is within the deadline.
+            let _ = self.commands().await;
+            let node = self.0.nodes.borrow().values().next().cloned();
+            if let Some(node) = node {
+                node.identify().await;
+            }
+        })
+    }
+    fn is_single(&self) -> bool {
+        false
     }
 }

@@ -25,8 +25,10 @@ mod fault;
 mod forward;
 pub mod gets;
 pub(crate) mod glob;
+mod login;
 mod longdouble;
 mod merged;
+mod monitored;
 mod multi;
 mod password;
 mod pausing;
@@ -119,6 +121,9 @@ pub fn begin(
                 session,
             };
             let flow = call.answering(|call| call.begin(batch));
+            if worker.app.clients.monitors().any() {
+                monitored::show(worker, call.session, command, *args, &flow);
+            }
             if call.session.is_unusual() {
                 call.session.command_over();
             }
@@ -306,7 +311,7 @@ fn unusual(
                 reply: Reply::new(out, session.resp3),
                 session,
             };
-            call.answering(|call| {
+            let flow = call.answering(|call| {
                 if call.session.tracker.is_some() && call.group().source.reads_through() {
                     tracking::note_first(call);
                 }
@@ -322,7 +327,11 @@ fn unusual(
                     return tracking::run(call);
                 }
                 call.begin(batch)
-            })
+            });
+            if worker.app.clients.monitors().any() {
+                monitored::show(worker, call.session, command, *args, &flow);
+            }
+            flow
         }
     };
     if let Found::Command(command) = found {

@@ -395,6 +395,16 @@ pub trait RedisServer: Relay {
     fn identity(&self) -> Option<Arc<Identity>>;
     /// Waits until that is known, for at most `source-timeout`; does not wait for a server that is known to be down.
     fn identify(&self) -> Local<'_, ()>;
+    /// The user that Larder is there, and its password.
+    fn login(&self) -> (&str, Option<&str>);
+    /// A connection like a [pinned](RedisServer::pin) one, as another user (`None`: with a password alone). A server that does not let the
+    /// user in is a refusal.
+    fn log_in<'a>(
+        &'a self,
+        user: Option<&'a str>,
+        password: &'a str,
+        resp3: bool,
+    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
     /// Is it one server, rather than several that clients see as one?
     fn is_single(&self) -> bool {
         true

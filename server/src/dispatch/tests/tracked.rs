@@ -3,7 +3,7 @@ use super::support::{Server, words};
 use crate::{
     proto::resp::Args,
     read::Fetch,
-    source::{ClientTracking, Commands, Found, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError},
+    source::{ClientTracking, Commands, Identity, Found, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -72,6 +72,17 @@ impl RedisServer for Restless {
     }
     fn identity(&self) -> Option<Arc<Identity>> {
         Some(Arc::default())
+    }
+    fn login(&self) -> (&str, Option<&str>) {
+        ("default", None)
+    }
+    fn log_in<'a>(
+        &'a self,
+        _: Option<&'a str>,
+        _: &'a str,
+        _: bool,
+    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+        unimplemented!()
     }
     fn identify(&self) -> Local<'_, ()> {
         Box::pin(async {})

@@ -89,10 +89,12 @@ pub(super) struct Purpose {
     pub(super) fetches: bool,
     /// It fetches whole replies, too.
     pub(super) keeps_replies: bool,
+    /// It is of a user of a client's, who may not be allowed what Larder is.
+    pub(super) of_user: bool,
 }
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
-fn steps(settings: &Settings, hello: &Hello, Purpose { fetches, keeps_replies }: Purpose) -> Vec<Step> {
+fn steps(settings: &Settings, hello: &Hello, Purpose { fetches, keeps_replies, of_user }: Purpose) -> Vec<Step> {
     use OnError::{Fail, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
@@ -117,7 +119,9 @@ fn steps(settings: &Settings, hello: &Hello, Purpose { fetches, keeps_replies }:
     if url.database != 0 {
         commands.push((vec![b"SELECT", database.as_bytes()], Fail));
     }
-    commands.push((vec![b"CLIENT", b"SETNAME", NAME], Ignore));
+    if !of_user {
+        commands.push((vec![b"CLIENT", b"SETNAME", NAME], Ignore));
+    }
     if fetches {
         if !resp3 {
             commands.push((vec![b"HELLO"], Ignore));
@@ -148,7 +152,9 @@ fn steps(settings: &Settings, hello: &Hello, Purpose { fetches, keeps_replies }:
         commands.push((tracking, Untracked));
     }
     // A server that is loading its data, or wants a password, takes all of the above and says so now.
-    commands.push((vec![b"PING"], if keeps_replies { Fail } else { FailUnlessBusy }));
+    if !of_user {
+        commands.push((vec![b"PING"], if keeps_replies { Fail } else { FailUnlessBusy }));
+    }
     let step = |(parts, on_error): (Vec<&[u8]>, OnError)| {
         let tells = match (parts[0], on_error) {
             (_, NoSwitch) => None,

@@ -98,7 +98,7 @@ impl Link {
         elsewhere: Option<Weak<dyn Elsewhere>>,
     ) -> Link {
         let standing = Some(Standing::new(settings.health.clone()));
-        let purpose = Purpose { fetches: true, keeps_replies };
+        let purpose = Purpose { fetches: true, keeps_replies, of_user: false };
         Link::spawn(settings, hello, purpose, elsewhere, move |inner| keep(inner, standing))
     }
     /// The same for anything else.
@@ -108,6 +108,11 @@ impl Link {
     /// A connection that is made once.
     pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
         Link::spawn(settings, untracked(resp3), Purpose::default(), None, once)
+    }
+    /// The same as the user that the settings name, for a client that has logged in.
+    pub(super) fn of_user(settings: Arc<Settings>, resp3: bool) -> Link {
+        let purpose = Purpose { of_user: true, ..Purpose::default() };
+        Link::spawn(settings, untracked(resp3), purpose, None, once)
     }
     /// What the server says unasked there.
     pub(super) fn unasked(&self) -> &Unasked {

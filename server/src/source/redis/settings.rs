@@ -86,6 +86,28 @@ impl Settings {
             identity: self.identity.clone(),
         })
     }
+    /// For connections of another user.
+    pub(super) fn of_user(&self, user: Option<&str>, password: &str) -> Settings {
+        let url = RedisUrl { user: user.map(Into::into), password: Some(password.into()), ..self.url.clone() };
+        Settings {
+            url,
+            sentinels: self.sentinels.clone(),
+            read_only: self.read_only,
+            tls: self.tls.clone(),
+            limits: self.limits,
+            health: self.health.clone(),
+            queues: self.queues.clone(),
+            connected: watch::Sender::default(),
+            commands: self.commands.clone(),
+            forms: Forms::default(),
+            homes: homes::Homes::default(),
+            identity: self.identity.clone(),
+        }
+    }
+    /// The user that Larder is, and its password.
+    pub(super) fn login(&self) -> (&str, Option<&str>) {
+        (self.url.user.as_deref().unwrap_or("default"), self.url.password.as_deref())
+    }
     /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
     pub(super) fn queue(&self) -> u32 {
         self.queues.fetch_add(1, Relaxed).wrapping_add(1).max(1)

@@ -373,6 +373,19 @@ impl RedisServer for ClusterSource {
         let node = self.0.setup.settings.identity.lock().clone()?;
         Some(Arc::new(Identity { role: Identity::default().role, ..Identity::clone(&node) }))
     }
+    fn login(&self) -> (&str, Option<&str>) {
+        self.0.setup.settings.login()
+    }
+    fn log_in<'a>(
+        &'a self,
+        _user: Option<&'a str>,
+        _password: &'a str,
+        _resp3: bool,
+    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+        // One connection leads to one node only.
+        let refusal = "ERR users of a cluster cannot log in through Larder";
+        Box::pin(async move { Err(SourceError::Refused(refusal.into())) })
+    }
     fn identify(&self) -> Local<'_, ()> {
         Box::pin(async {
             // Some node is known and reached then, or none is within the deadline.

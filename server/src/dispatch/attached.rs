@@ -20,7 +20,7 @@ use crate::{
         output::{Mark, Output},
         resp::{Args, View, encode, view},
     },
-    source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
+    source::{ClientTracking, Pinned, RedisServer, Replies, SourceError, answers_ping},
     telemetry::Counters,
 };
 use std::{
@@ -240,7 +240,7 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
             let to = if silent { &mut call.session.attached.aside } else { &mut *out };
             subscribed.take(to, resp3, &call.session.counters);
             // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
-            for reply in replies.iter().filter(|reply| monitor || *reply != b"+PONG\r\n") {
+            for reply in replies.iter().filter(|reply| monitor || !answers_ping(reply)) {
                 if monitor && !relay::is_error(reply) {
                     let clients = &call.worker.app.clients;
                     subscribed.monitor.get_or_insert_with(|| clients.monitor(call.session.client.clone()));
@@ -347,7 +347,8 @@ impl Session {
 
     /// To anything but MONITOR.
     pub(super) fn has_subscriptions(&self) -> bool {
-        self.subscriptions.is_some() || self.attached.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitor.is_none())
+        self.subscriptions.is_some()
+            || self.attached.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitor.is_none())
     }
 
     /// Passes on what the server has said unasked, unless there is no room for it.

@@ -38,7 +38,9 @@ async fn info(call: &mut Call<'_>) {
     let mut text = match reply.as_deref().map(view) {
         Ok(Ok(View::Bulk(text))) => info::of_one_server(text),
         // A user of the client's own is not to see more than Redis shows it.
-        Ok(Ok(View::Error(why))) if why.starts_with(b"NOPERM") && call.session.pinned.is_none() => info::last_known(call),
+        Ok(Ok(View::Error(why))) if why.starts_with(b"NOPERM") && call.session.pinned.is_none() => {
+            info::last_known(call)
+        }
         Err(_) => info::last_known(call),
         Ok(_) => {
             return relay::pass_part(call.session, reply.unwrap_or_default(), call.reply.output());
@@ -55,7 +57,8 @@ async fn info(call: &mut Call<'_>) {
 
 async fn config_get(call: &mut Call<'_>) -> Result<(), Fault> {
     let reply = ask(call, relay::encoded(call.args)).await?;
-    let (Ok(View::Map(theirs) | View::Array(theirs)), Some(head)) = (view(&reply), reply.iter().position(|b| *b == b'\n'))
+    let (Ok(View::Map(theirs) | View::Array(theirs)), Some(head)) =
+        (view(&reply), reply.iter().position(|b| *b == b'\n'))
     else {
         relay::pass_part(call.session, reply, call.reply.output());
         return Ok(());

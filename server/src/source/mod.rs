@@ -422,6 +422,12 @@ pub enum ClientTracking {
     Nobody,
 }
 
+/// Does it answer the `PING` that is behind a command with [any number of replies](Pinned::ask)? A client's user may not be allowed to ask.
+pub(crate) fn answers_ping(reply: &[u8]) -> bool {
+    let denied = |reply: &[u8]| reply.starts_with(b"-NOPERM ") && reply.windows(6).any(|part| part == b"'ping'");
+    reply == b"+PONG\r\n" || denied(reply)
+}
+
 /// A connection to a Redis server that is one client's alone, and what is [relayed](Relay) goes over it. Once lost it stays lost, for
 /// the state that it was there for is gone.
 pub trait Pinned: Relay {

@@ -157,12 +157,7 @@ pub(super) fn unknown(name: &[u8]) -> Fault {
     Fault::quoting("ERR Unknown option or number of arguments for CONFIG SET - '", name, usize::MAX, "'")
 }
 pub(super) fn failed(name: &[u8], why: &str) -> Fault {
-    Fault::quoting(
-        "ERR CONFIG SET failed (possibly related to argument '",
-        name,
-        usize::MAX,
-        &format!("') - {why}"),
-    )
+    Fault::quoting("ERR CONFIG SET failed (possibly related to argument '", name, usize::MAX, &format!("') - {why}"))
 }
 
 /// A number of bytes as Redis reads it: `1k` is 1000, `1kb` is 1024.

@@ -3,7 +3,9 @@ use super::support::{Server, words};
 use crate::{
     proto::resp::Args,
     read::Fetch,
-    source::{ClientTracking, Commands, Identity, Found, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError},
+    source::{
+        ClientTracking, Commands, Found, Identity, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
+    },
 };
 use bytes::Bytes;
 use larder_engine::Millis;

@@ -20,7 +20,11 @@ use super::{
     forward, pending,
     session::Session,
 };
-use crate::{clients::Client, proto::resp::Args, source::{ClientTracking, RedisServer}};
+use crate::{
+    clients::Client,
+    proto::resp::Args,
+    source::{ClientTracking, RedisServer},
+};
 use larder_engine::{Listening, Tier};
 use std::sync::Arc;
 use table::Mode;

@@ -21,12 +21,7 @@ pub struct Identity {
 
 impl Default for Identity {
     fn default() -> Identity {
-        Identity {
-            server: "redis".into(),
-            version: UNKNOWN_VERSION.into(),
-            role: "master".into(),
-            about: "".into(),
-        }
+        Identity { server: "redis".into(), version: UNKNOWN_VERSION.into(), role: "master".into(), about: "".into() }
     }
 }
 
@@ -76,7 +71,9 @@ mod tests {
         identity.info(INFO, false);
         assert_eq!((&*identity.version, &*identity.server), ("7.2.4", "redis"));
         assert!(identity.about.starts_with("# Server\r\n") && identity.about.ends_with("x:y"));
-        identity.hello(b"%3\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n8.1.0\r\n$4\r\nrole\r\n$7\r\nreplica\r\n");
+        identity.hello(
+            b"%3\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n8.1.0\r\n$4\r\nrole\r\n$7\r\nreplica\r\n",
+        );
         identity.info(INFO, true);
         assert_eq!((&*identity.version, &*identity.server, &*identity.role), ("8.1.0", "valkey", "replica"));
     }
@@ -84,7 +81,9 @@ mod tests {
     #[test]
     fn errors_and_nonsense_change_nothing() {
         let mut identity = Identity::default();
-        for reply in [&b"-ERR unknown command\r\n"[..], b"+OK\r\n", b"$3\r\n\xff\xff\xff\r\n", b"*1\r\n$1\r\nx\r\n", b"_\r\n"] {
+        for reply in
+            [&b"-ERR unknown command\r\n"[..], b"+OK\r\n", b"$3\r\n\xff\xff\xff\r\n", b"*1\r\n$1\r\nx\r\n", b"_\r\n"]
+        {
             identity.hello(reply);
             identity.info(reply, false);
         }

@@ -28,8 +28,8 @@ use crate::{
     proto::resp::Args,
     read::Fetch,
     source::{
-        ClientTracking, Commands, Identity, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
-        SourceHealth, Watch,
+        ClientTracking, Commands, Identity, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source,
+        SourceError, SourceHealth, Watch,
     },
 };
 use bytes::Bytes;

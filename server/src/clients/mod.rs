@@ -6,11 +6,13 @@
 //! No sockets in here: `net` serves them, and `dispatch` has the commands. What is told to a client unasked is in [`inbox`], what
 //! keeps clients waiting in [`pause`].
 pub mod inbox;
+pub mod monitors;
 mod name;
 pub mod pause;
 
 use inbox::{Backlog, Inbox, Message, Posted};
 use larder_engine::Millis;
+use monitors::Monitors;
 use name::Name;
 use parking_lot::Mutex;
 use std::{
@@ -220,6 +222,7 @@ pub struct Clients {
     workers: Vec<PerWorker>,
     next_id: AtomicU64,
     limit: usize,
+    monitors: Monitors,
 }
 
 #[derive(Debug, Default)]
@@ -236,6 +239,7 @@ impl Clients {
             workers: (0..workers.max(1)).map(|_| PerWorker::default()).collect(),
             next_id: AtomicU64::new(1),
             limit,
+            monitors: Monitors::default(),
         }
     }
 

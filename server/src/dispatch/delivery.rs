@@ -55,6 +55,7 @@ impl Session {
                 }
             }
             Message::Published(_) => {}
+            Message::Monitored(line) => out.put_bytes(line),
         }
     }
 }

@@ -121,8 +121,8 @@ fn who_waits_is_seen_and_unblocked_by_larders_numbers() {
         waits.send(command).unwrap();
         // Whoever sees that it waits may act on it: Redis has the command.
         wait_until("it to be seen waiting", || {
-            let Reply::Bulk(Some(info)) = other.command(&["INFO", "clients"]) else { panic!("INFO has no text") };
-            String::from_utf8(info).unwrap().contains("blocked_clients:1\r")
+            let Reply::Bulk(Some(info)) = other.command(&["INFO", "larder"]) else { panic!("INFO has no text") };
+            String::from_utf8(info).unwrap().contains("larder_blocked_clients:1\r")
         });
         assert_eq!(blocked(&redis), 1, "no moment early");
         let Reply::Bulk(Some(list)) = other.command(&["CLIENT", "LIST", "ID", &id]) else { panic!("no list") };

@@ -198,6 +198,7 @@ struct Filter<'a> {
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     kind: Option<Type>,
+    user: Option<&'a [u8]>,
     skip_me: bool,
     max_age: Option<i64>,
 }
@@ -216,7 +217,10 @@ impl<'a> Filter<'a> {
                 b"addr" => filter.address = Some(value),
                 b"laddr" => filter.local = Some(value),
                 b"type" => filter.kind = Some(Type::named(value)?),
-                b"user" if value == password::USER => {}
+                // Which users there are, Redis knows.
+                b"user" if value == password::USER || call.group().source.as_redis().is_some() => {
+                    filter.user = Some(value);
+                }
                 b"user" => {
                     return Err(Fault::quoting("ERR No such user '", value, usize::MAX, "'"));
                 }
@@ -242,6 +246,7 @@ impl<'a> Filter<'a> {
         };
         let age = now.saturating_sub(client.connected) / 1000;
         self.kind.is_none_or(|kind| kind == Type::of(client))
+            && self.user.is_none_or(|user| user == client.about.lock().user.as_bytes())
             && self.id.is_none_or(|id| id as u64 == client.id)
             && is(self.address, client.peer)
             && is(self.local, client.local)

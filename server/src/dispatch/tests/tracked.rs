@@ -3,7 +3,9 @@ use super::support::{Server, words};
 use crate::{
     proto::resp::Args,
     read::Fetch,
-    source::{ClientTracking, Commands, Found, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError},
+    source::{
+        ClientTracking, Commands, Found, Identity, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
+    },
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -69,6 +71,23 @@ impl RedisServer for Restless {
     }
     fn database(&self) -> u32 {
         0
+    }
+    fn identity(&self) -> Option<Arc<Identity>> {
+        Some(Arc::default())
+    }
+    fn login(&self) -> (&str, Option<&str>) {
+        ("default", None)
+    }
+    fn log_in<'a>(
+        &'a self,
+        _: Option<&'a str>,
+        _: &'a str,
+        _: bool,
+    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+        unimplemented!()
+    }
+    fn identify(&self) -> Local<'_, ()> {
+        Box::pin(async {})
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock,
     proto::resp::{Malformed, Scanner, View, view},
-    source::{Found, Replies, SourceError, Unasked, Watch},
+    source::{Found, Replies, SourceError, Unasked, Watch, answers_ping},
 };
 use batch::{Batch, Stage};
 use bytes::{Buf, Bytes, BytesMut};
@@ -168,7 +168,8 @@ impl Pipeline {
                 }
                 let over = match call.count {
                     UNTIL_PONG => {
-                        replies.ends_with(b"+PONG\r\n") && replies.len() - ends.iter().rev().nth(1).unwrap_or(&0) == 7
+                        let last = ends.iter().rev().nth(1).unwrap_or(&0);
+                        answers_ping(&replies[*last..])
                     }
                     count => ends.len() == count,
                 };

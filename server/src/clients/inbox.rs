@@ -28,13 +28,15 @@ pub enum Message {
     RedirectionBroken(u64),
     /// A message of a channel, as a push of RESP3.
     Published(Bytes),
+    /// A line of MONITOR.
+    Monitored(Bytes),
 }
 impl Message {
     /// About what it occupies, the slot included.
     fn size(&self) -> usize {
         let bytes = match self {
             Message::Invalidated { keys, .. } => keys.as_ref().map_or(0, Bytes::len),
-            Message::Published(frame) => frame.len(),
+            Message::Published(bytes) | Message::Monitored(bytes) => bytes.len(),
             Message::RedirectionBroken(_) => 0,
         };
         size_of::<Message>() + bytes

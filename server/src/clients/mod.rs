@@ -7,6 +7,8 @@
 //! in [`pubsub`], who may hold copies of which keys in [`tracking`], and open SCAN cursors in [`Cursors`].
 mod cursors;
 pub mod inbox;
+pub mod monitors;
+mod name;
 pub(crate) mod pubsub;
 pub(crate) mod tracking;
 
@@ -16,6 +18,8 @@ pub use tracking::{Totals, Tracking};
 
 use inbox::{Backlog, Inbox, Message, Posted};
 use larder_engine::Millis;
+use monitors::Monitors;
+use name::Name;
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -45,6 +49,8 @@ pub struct Client {
     pub connected: Millis,
     /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by dispatch.
     pub command: AtomicU16,
+    /// Its name, if it is one that is forwarded.
+    pub forwarded: Name,
     /// Its command waits for something to happen at the source (BLPOP): when the client is gone or to go, so is the command.
     pub blocked: AtomicBool,
     /// It has subscribed to something, or sees every command (MONITOR): its silence says nothing.
@@ -127,6 +133,7 @@ impl Client {
             worker,
             connected: now,
             command: AtomicU16::new(u16::MAX),
+            forwarded: Name::default(),
             about: Mutex::new(About { protocol: 2, ..About::default() }),
             active: AtomicU64::new(now),
             blocked: AtomicBool::new(false),
@@ -221,6 +228,7 @@ pub struct Clients {
     workers: Vec<PerWorker>,
     next_id: AtomicU64,
     limit: usize,
+    monitors: Monitors,
 }
 
 #[derive(Debug, Default)]
@@ -237,6 +245,7 @@ impl Clients {
             workers: (0..workers.max(1)).map(|_| PerWorker::default()).collect(),
             next_id: AtomicU64::new(1),
             limit,
+            monitors: Monitors::default(),
         }
     }
 

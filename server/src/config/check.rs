@@ -2,7 +2,7 @@
 use super::{
     Coherence, ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings, SourceUrl,
     raw::{Layer, Origin, Raw},
-    table::{Fallback, Setting, TABLE},
+    table::{Fallback, Kind, Setting, TABLE},
     value::{Value, is_off, parse},
 };
 use larder_store::disk::{Compression, StoreSettings};
@@ -18,6 +18,15 @@ pub struct Effective {
     pub values: Vec<Value>,
     /// Where it was set.
     pub origin: Origin,
+}
+impl Effective {
+    /// Its name, and its values as text: `none` if there are none. A secret is not shown; a password in a URL is left out by the URL.
+    fn shown(&self) -> Option<(&'static str, String)> {
+        let is_secret = matches!(self.setting.kind, Kind::Secret);
+        let values: Vec<String> = self.values.iter().map(Value::to_string).collect();
+        let text = if values.is_empty() { "none".to_owned() } else { values.join(",") };
+        (!is_secret).then_some((self.setting.name, text))
+    }
 }
 impl PartialEq for Setting {
     fn eq(&self, other: &Self) -> bool {
@@ -220,6 +229,7 @@ fn settings(scopes: &[Scope]) -> Settings {
         throttle_admin: rate("throttle-admin"),
         log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
         log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
+        shown: top.values.iter().filter_map(Effective::shown).collect(),
     }
 }
 

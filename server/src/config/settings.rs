@@ -44,6 +44,8 @@ pub struct Settings {
     pub throttle_admin: Option<Rate>,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
+    /// The settings of the process and of group `default` by name, as text, for people and tools. Secrets are not among them.
+    pub shown: Vec<(&'static str, String)>,
 }
 
 /// One group's settings.

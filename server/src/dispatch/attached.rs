@@ -7,15 +7,16 @@
 use super::{
     Flow,
     call::Call,
-    commands::connection,
+    commands::connection::{self, Hello},
     fault::{DB_INDEX, Fault, NOT_IN_MULTI, int},
+    login::User,
     pubsub, relay,
     session::Session,
     tracking::{self, Redirect},
 };
 use crate::{
-    clients::Tracks,
-    source::{ClientTracking, Pinned, RedisServer, Replies, SourceError},
+    clients::{Tracks, monitors::Monitoring},
+    source::{ClientTracking, Pinned, RedisServer, Replies, SourceError, answers_ping},
     telemetry::Counters,
 };
 use larder_proto::{
@@ -32,6 +33,8 @@ use std::{
 pub(super) struct Attached {
     /// The database that it has selected, if it is not the source's own.
     pub(super) database: Option<u32>,
+    /// The user that it has logged in as, if that is not the one that Larder is.
+    pub(super) user: Option<User>,
     /// CLIENT TRACKING ON.
     pub(super) tracking: bool,
     /// … REDIRECT.
@@ -48,7 +51,8 @@ struct Subscribed {
     relay: Box<dyn Pinned>,
     /// Channels, patterns, shard channels.
     counts: [usize; 3],
-    monitor: bool,
+    /// MONITOR.
+    monitor: Option<Monitoring>,
 }
 
 /// SELECT, SUBSCRIBE, … on a Redis source: later, alone.
@@ -119,7 +123,11 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
     match call.command.name {
         "select" => selected(call).await?,
         "client|tracking" | "client|caching" | "client|trackinginfo" | "client|getredir" => tracked(call).await?,
-        "hello" => switched(call).await?,
+        "hello" => greeted(call).await?,
+        "auth" => {
+            connection::login(call)?.log_in(call, call.session.resp3).await?;
+            call.reply.ok();
+        }
         _ => subscribed(call).await?,
     }
     call.session.settle();
@@ -145,9 +153,19 @@ pub(super) fn note_database(call: &mut Call<'_>, args: Args<'_>, reply: &[u8]) {
     }
 }
 
-/// HELLO, of which all has been done but the change of protocol.
-async fn switched(call: &mut Call<'_>) -> Result<(), Fault> {
-    let resp3 = !call.session.resp3;
+/// HELLO that has to wait: for Redis to say who it is, to let a user in, or to change the protocol of a connection of the client's own.
+async fn greeted(call: &mut Call<'_>) -> Result<(), Fault> {
+    relay::shared(call)?.identify().await;
+    let hello = Hello::parse(call)?;
+    let resp3 = hello.resp3.unwrap_or(call.session.resp3);
+    if let Some(login) = hello.login.filter(|login| login.is_for_redis(call)) {
+        login.log_in(call, resp3).await?;
+    }
+    hello.set_name(call);
+    if resp3 == call.session.resp3 || call.session.pinned.is_none() {
+        connection::welcome(call, resp3);
+        return Ok(());
+    }
     let replies = ask(call, encode(&[b"HELLO", if resp3 { b"3" } else { b"2" }])).await?;
     if relay::is_error(&replies[0]) {
         relay::pass_on(call, &replies);
@@ -170,7 +188,7 @@ async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
     let starts = starts_tracking(call);
     let (encoded, redirect) = match starts {
         true => tracking::prepare(call).await?,
-        false => (relay::encoded(call.args), None),
+        false => (tracking::without_redirect(call)?, None),
     };
     let replies = ask(call, encoded).await?;
     if call.command.name == "client|tracking" && replies[0] == *b"+OK\r\n" {
@@ -202,8 +220,12 @@ async fn tracked(call: &mut Call<'_>) -> Result<(), Fault> {
 async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
     let monitor = call.command.name == "monitor";
     if call.session.attached.subscribed.is_none() {
-        let relay = relay::shared(call)?.pin(call.args, true).await?;
-        call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 3], monitor: false });
+        let server = relay::shared(call)?;
+        let relay = match &call.session.attached.user {
+            Some(user) => user.connect(server, true).await?,
+            None => server.pin(call.args, true).await?,
+        };
+        call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 3], monitor: None });
     }
     let resp3 = call.session.resp3;
     let silent = call.session.is_silent();
@@ -218,8 +240,11 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
             let to = if silent { &mut call.session.attached.aside } else { &mut *out };
             subscribed.take(to, resp3, &call.session.counters);
             // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
-            for reply in replies.iter().filter(|reply| monitor || *reply != b"+PONG\r\n") {
-                subscribed.monitor |= monitor && !relay::is_error(reply);
+            for reply in replies.iter().filter(|reply| monitor || !answers_ping(reply)) {
+                if monitor && !relay::is_error(reply) {
+                    let clients = &call.worker.app.clients;
+                    subscribed.monitor.get_or_insert_with(|| clients.monitor(call.session.client.clone()));
+                }
                 out.put(reply);
             }
         }
@@ -228,7 +253,7 @@ async fn subscribed(call: &mut Call<'_>) -> Result<(), Fault> {
             return Err(error.into());
         }
     }
-    if subscribed.counts == [0; 3] && !subscribed.monitor {
+    if subscribed.counts == [0; 3] && subscribed.monitor.is_none() {
         call.session.attached.subscribed = None;
     }
     Ok(())
@@ -309,7 +334,10 @@ impl Session {
 
     /// Has the client connections of its own on which the server may speak unasked?
     pub fn is_attached(&self) -> bool {
-        self.attached.tracking || self.attached.database.is_some() || self.attached.subscribed.is_some()
+        self.attached.tracking
+            || self.attached.database.is_some()
+            || self.attached.user.is_some()
+            || self.attached.subscribed.is_some()
     }
 
     /// Only what concerns subscriptions, in RESP2.
@@ -319,7 +347,8 @@ impl Session {
 
     /// To anything but MONITOR.
     pub(super) fn has_subscriptions(&self) -> bool {
-        self.subscriptions.is_some() || self.attached.subscribed.as_ref().is_some_and(|subscribed| !subscribed.monitor)
+        self.subscriptions.is_some()
+            || self.attached.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitor.is_none())
     }
 
     /// Passes on what the server has said unasked, unless there is no room for it.
@@ -410,7 +439,8 @@ impl Session {
     }
     /// Gives the pinned connection back if nothing needs it any more: it is as new then.
     pub(super) fn unpin(&mut self) {
-        if !self.watching && !self.attached.tracking && self.attached.database.is_none() {
+        let attached = &self.attached;
+        if !self.watching && !attached.tracking && attached.database.is_none() && attached.user.is_none() {
             self.pinned.take().into_iter().for_each(Pinned::release);
         }
         self.settle();

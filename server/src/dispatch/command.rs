@@ -92,6 +92,8 @@ impl Flags {
     pub const FLUSH: Flags = Flags(1 << 20);
     /// With a Redis source it is Redis's to answer, as if it were unknown here.
     pub const AT_SOURCE: Flags = Flags(1 << 22);
+    /// With a Redis source its reply is Redis's and Larder's together; within MULTI it is Redis's to answer.
+    pub const MERGED: Flags = Flags(1 << 25);
     /// May be said by a client of RESP2 that has subscribed to something.
     pub const SUBSCRIBER: Flags = Flags(1 << 21);
     pub const PUBSUB: Flags = Flags(1 << 11);

@@ -56,6 +56,7 @@ impl Session {
                 }
             }
             Message::Published(_) => {}
+            Message::Monitored(line) => out.put_bytes(line),
         }
     }
 }

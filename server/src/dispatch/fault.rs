@@ -28,6 +28,7 @@ pub(super) const CURSOR: Fault = Fault::Said("ERR invalid cursor");
 pub(super) const NO_AUTH: Fault = Fault::Said("NOAUTH Authentication required.");
 pub(super) const WRONG_PASS: Fault = Fault::Said("WRONGPASS invalid username-password pair or user is disabled.");
 pub(super) const NOT_IN_MULTI: Fault = Fault::Said("ERR Command not allowed inside a transaction");
+pub(super) const NO_CLUSTER: Fault = Fault::Said("ERR This instance has cluster support disabled");
 pub(super) const EXEC_ABORT: Fault = Fault::Said("EXECABORT Transaction discarded because of previous errors.");
 
 impl Fault {

@@ -1,11 +1,15 @@
 //! Commands that Larder does not know: a Redis source may. They are sent on as they came; which keys they touch, the source's own
 //! table of commands says.
-use super::command::{Command, Flags, Keys, Run};
+use super::{
+    call::Call,
+    command::{Command, Flags, Keys, Run},
+};
 use crate::{
     app::Worker,
     source::{Commands, Known},
 };
 use larder_proto::resp::Args;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Stands for each of them.
 pub(super) static FORWARDED: Command = Command {
@@ -17,7 +21,7 @@ pub(super) static FORWARDED: Command = Command {
     group: "",
     summary: "",
     run: Run::Forward,
-    index: 0,
+    index: u16::MAX - 1,
     is_sub: false,
     is_parent: false,
 };
@@ -28,6 +32,16 @@ const NOT_FORWARDED: [&[u8]; 5] = [b"asking", b"client", b"psync", b"replconf", 
 /// Does this command, which Larder does not know, go to the source?
 pub(super) fn is_forwarded(worker: &Worker, args: &Args<'_>) -> bool {
     worker.groups[0].source.as_redis().is_some() && !NOT_FORWARDED.iter().any(|name| args[0].eq_ignore_ascii_case(name))
+}
+
+/// Shows others a forwarded command as its client's last one (CLIENT LIST). One that blocks is shown once Redis has it: who sees it may
+/// unblock it.
+pub(super) fn show(call: &Call<'_>) {
+    if matches!(call.command.run, Run::Forward) {
+        let client = &call.session.client;
+        client.forwarded.set(&call.args[0], call.args.get(1));
+        client.command.store(FORWARDED.index, Relaxed);
+    }
 }
 
 /// What a command does at the source besides touching keys.

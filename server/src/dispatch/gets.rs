@@ -53,7 +53,7 @@ pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
 }
 
 /// Begins the GETs that `input` begins with, until one has to wait or `out` has `enough` bytes; none if they are not plain: they would be
-/// throttled, recorded, or are of a client in a state that needs a look. Fetches that are needed are pushed to `batch`.
+/// throttled, recorded, shown, or are of a client in a state that needs a look. Fetches that are needed are pushed to `batch`.
 pub fn begin(
     worker: &Worker,
     session: &Session,
@@ -63,7 +63,8 @@ pub fn begin(
     batch: &mut Vec<Fetch>,
 ) -> Gets {
     let mut gets = Gets::default();
-    if !session.reads_plainly() || worker.app.throttle.is_some() || worker.app.telemetry.tap.is_on() {
+    let app = &worker.app;
+    if !session.reads_plainly() || app.throttle.is_some() || app.telemetry.tap.is_on() || app.clients.monitors().any() {
         return gets;
     }
     let group = &*worker.groups[0];

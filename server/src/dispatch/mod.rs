@@ -23,7 +23,10 @@ mod delivery;
 mod fault;
 mod forward;
 pub mod gets;
+mod login;
 mod longdouble;
+mod merged;
+mod monitored;
 mod multi;
 mod password;
 mod pausing;
@@ -48,11 +51,12 @@ pub use table::COMMANDS;
 pub use together::Together;
 
 use crate::{app::Worker, source::Fetch, telemetry::Operation};
-
-use larder_store::clock;
-
 use call::Call;
 use command::{Run, Transaction};
+use commands::{
+    info,
+    own::{self, Whose},
+};
 use fault::{Fault, NO_AUTH, NOT_IN_MULTI, c_str};
 use forward::{FORWARDED, is_forwarded};
 use larder_engine::Millis;
@@ -60,6 +64,7 @@ use larder_proto::{
     output::Output,
     resp::{Args, Reply},
 };
+use larder_store::clock;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What came of a command.
@@ -107,6 +112,9 @@ pub fn begin(
                 session,
             };
             let flow = call.answering(|call| call.begin(batch));
+            if worker.app.clients.monitors().any() {
+                monitored::show(worker, call.session, command, *args, &flow);
+            }
             if call.session.is_unusual() {
                 call.session.command_over();
             }
@@ -126,7 +134,19 @@ pub fn join(worker: &Worker, session: &mut Session, args: &Args<'_>, now: Millis
 
 /// Is it Redis's to answer, if there is one?
 fn at_source(command: &Command, args: Args<'_>) -> bool {
-    command.flags.has(Flags::AT_SOURCE) && !(command.name.starts_with("config|") && commands::config::is_ours(args))
+    match command.name {
+        "config|get" | "config|set" => own::whose(args) == Whose::Redis,
+        _ => command.flags.has(Flags::AT_SOURCE),
+    }
+}
+/// Within MULTI: is it Redis's to answer there?
+fn at_source_in_multi(command: &Command, args: Args<'_>) -> bool {
+    command.flags.has(Flags::MERGED)
+        && match command.name {
+            "info" => !info::is_ours_alone(args),
+            "config|get" => own::whose(args) != Whose::Larder,
+            _ => true,
+        }
 }
 
 fn known_or_forwarded(args: &Args<'_>) -> &'static Command {
@@ -236,7 +256,11 @@ fn unusual(
     }
     let mark = out.mark();
     let found = match found {
-        Found::Command(command) if !at_source(command, *args) => found,
+        Found::Command(command)
+            if !(at_source(command, *args) || session.multi.is_some() && at_source_in_multi(command, *args)) =>
+        {
+            found
+        }
         _ if is_forwarded(worker, args) => Found::Command(&FORWARDED),
         found => found,
     };
@@ -278,7 +302,7 @@ fn unusual(
                 reply: Reply::new(out, session.resp3),
                 session,
             };
-            call.answering(|call| {
+            let flow = call.answering(|call| {
                 if call.session.tracker.is_some() && call.group().source.reads_through() {
                     tracking::note_first(call);
                 }
@@ -294,7 +318,11 @@ fn unusual(
                     return tracking::run(call);
                 }
                 call.begin(batch)
-            })
+            });
+            if worker.app.clients.monitors().any() {
+                monitored::show(worker, call.session, command, *args, &flow);
+            }
+            flow
         }
     };
     if let Found::Command(command) = found {

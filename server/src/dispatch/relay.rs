@@ -7,6 +7,7 @@ use super::{
     commands::strings,
     fault::{Answer, Fault},
     forward::{self, Reach},
+    merged,
     multi::{self, Queue},
     session::{Held, Session},
 };
@@ -62,6 +63,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Result<Flow, Fault> {
         }
         Run::Transaction(_) => watch(call).await.map(|()| Flow::Done),
         Run::Local(_) if call.command.name == "client|unblock" => blocking::unblocked(call).await,
+        Run::Local(_) if call.command.flags.has(Flags::MERGED) => merged::run(call).await,
         Run::Local(_) => attached::run(call).await,
         _ => command(call).await.map(|()| Flow::Done),
     }
@@ -74,7 +76,10 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let encoded = encoded(call.args);
     let sent = match reach.blocks {
         true => blocking::block(call, encoded).await,
-        false => send_at_its_pace(call, encoded, 1, reach.slow).await,
+        false => {
+            forward::show(call);
+            send_at_its_pace(call, encoded, 1, reach.slow).await
+        }
     };
     let taken = match &sent {
         Ok(replies) => replies.iter().next().filter(|reply| !is_error(reply)),
@@ -136,6 +141,8 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
         true => Ok(Bytes::from_static(b"*0\r\n")),
         false => {
             let sent = send_at_its_pace(call, encoded, data + 2, slow).await;
+            // EXEC has ended the watch, whatever came of it.
+            call.session.watching &= sent.is_err();
             call.session.skip_replies(data + 1, call.reply.output());
             sent.map(|replies| replies.last())
         }

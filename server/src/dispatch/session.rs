@@ -214,6 +214,7 @@ impl Session {
         self.subscriptions = None;
         self.note_subscriptions();
         self.end_transaction();
+        self.client.about.lock().user = password::USER_NAME.into();
         self.client.about.lock().database = 0;
         self.client.about.lock().tracking = None;
         self.client.about.lock().moves = Moves::default();

@@ -8,6 +8,7 @@ use super::{
     },
     pausing, pubsub,
 };
+use Run::{Container, Get, Local, MultiGet, Tier, Transaction as Around};
 
 /// `"name" arity [FLAGS] (first last step) "since" Run(function), "summary";` in blocks of a group.
 macro_rules! commands {
@@ -31,8 +32,6 @@ macro_rules! commands {
         )*)*])
     };
 }
-
-use Run::{Container, Get, Local, MultiGet, Tier, Transaction as Around};
 
 /// How many there are, subcommands included.
 const COUNT: usize = 137;
@@ -160,20 +159,20 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "command|count" 2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::count), "Counts commands";
     "command|docs" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::docs), "Explains commands";
     "command|getkeys" -3 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::getkeys), "Returns the keys of a command";
-    "command|help" 2 [LOADING STALE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
+    "command|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
     "command|info" -2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::info), "Describes some commands";
     "command|list" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::list), "Lists the names of commands";
     "config" -2 [] (0 0 0) "2.0.0" Container, "Settings";
-    "config|get" -3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.0.0" Local(config::get), "Returns settings that match patterns";
-    "config|help" 2 [LOADING STALE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
-    "config|resetstat" 2 [ADMIN NOSCRIPT LOADING STALE UNLOCKED] (0 0 0) "2.0.0" Local(config::resetstat), "Sets counters to zero";
+    "config|get" -3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE MERGED] (0 0 0) "2.0.0" Local(config::get), "Returns settings that match patterns";
+    "config|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
+    "config|resetstat" 2 [ADMIN NOSCRIPT LOADING STALE UNLOCKED MERGED] (0 0 0) "2.0.0" Local(config::resetstat), "Sets counters to zero";
     "config|rewrite" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(config::rewrite), "Says that there is no file to rewrite";
     "config|set" -4 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE] (0 0 0) "2.0.0" Local(config::set), "Changes settings";
     "dbsize" 1 [READONLY FAST KEYSPACE] (0 0 0) "1.0.0" Tier(keys::dbsize), "Counts the keys";
     "debug" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(server::debug), "Is refused";
     "flushall" -1 [WRITE KEYSPACE FLUSH] (0 0 0) "1.0.0" Tier(keys::flush), "Deletes all keys";
     "flushdb" -1 [WRITE KEYSPACE FLUSH] (0 0 0) "1.0.0" Tier(keys::flush), "Deletes all keys";
-    "info" -1 [LOADING STALE UNLOCKED] (0 0 0) "1.0.0" Local(info::info), "Describes the server";
+    "info" -1 [LOADING STALE UNLOCKED MERGED] (0 0 0) "1.0.0" Local(info::info), "Describes the server";
     "latency" -2 [] (0 0 0) "2.8.13" Container, "Events that took long, which are not recorded";
     "latency|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
     "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
@@ -183,7 +182,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "memory|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
     "memory|purge" 2 [AT_SOURCE] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: memory is given back as it is freed";
     "memory|usage" -3 [READONLY] (2 2 1) "4.0.0" Tier(object::memory_usage), "Returns the bytes that a key and its value occupy";
-    "role" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "2.8.12" Local(server::role), "Says that this is no replica";
+    "role" 1 [NOSCRIPT LOADING STALE FAST AT_SOURCE] (0 0 0) "2.8.12" Local(server::role), "Says that this is no replica";
     "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Commands that took long, which are not recorded";
     "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::slow_log), "Returns an empty list";
     "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";

@@ -1,6 +1,11 @@
 //! The contract between `read` and a source: what is asked, what is answered, and what a source that is a Redis server can do besides.
 use super::{
-    error::SourceError, fetch::Fetch, local::LocalStore, raw_replies::Replies, redis::Commands, table::TableSource,
+    error::SourceError,
+    fetch::Fetch,
+    local::LocalStore,
+    raw_replies::Replies,
+    redis::{Commands, Identity},
+    table::TableSource,
     unasked::Unasked,
 };
 use bytes::Bytes;
@@ -174,6 +179,24 @@ pub trait RedisServer: Relay {
     }
     /// The database of the URL.
     fn database(&self) -> u32;
+    /// What the server said it is when Larder last connected to it; `None` until then.
+    fn identity(&self) -> Option<Arc<Identity>>;
+    /// Waits until that is known, for at most `source-timeout`; does not wait for a server that is known to be down.
+    fn identify(&self) -> Local<'_, ()>;
+    /// The user that Larder is there, and its password.
+    fn login(&self) -> (&str, Option<&str>);
+    /// A connection like a [pinned](RedisServer::pin) one, as another user (`None`: with a password alone). A server that does not let the
+    /// user in is a refusal.
+    fn log_in<'a>(
+        &'a self,
+        user: Option<&'a str>,
+        password: &'a str,
+        resp3: bool,
+    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
+    /// Is it one server, rather than several that clients see as one?
+    fn is_single(&self) -> bool {
+        true
+    }
 }
 
 /// Who keeps track of what clients read.
@@ -185,6 +208,12 @@ pub enum ClientTracking {
     Larder,
     /// Nobody can.
     Nobody,
+}
+
+/// Does it answer the `PING` that is behind a command with [any number of replies](Pinned::ask)? A client's user may not be allowed to ask.
+pub(crate) fn answers_ping(reply: &[u8]) -> bool {
+    let denied = |reply: &[u8]| reply.starts_with(b"-NOPERM ") && reply.windows(6).any(|part| part == b"'ping'");
+    reply == b"+PONG\r\n" || denied(reply)
 }
 
 /// A connection to a Redis server that is one client's alone, and what is [relayed](Relay) goes over it. Once lost it stays lost, for

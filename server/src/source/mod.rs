@@ -24,6 +24,7 @@ mod setup;
 mod table;
 mod unasked;
 
+pub(crate) use contract::answers_ping;
 pub use contract::{
     ClientTracking, Found, FoundReply, Invalidations, Keepable, KeyLife, Local, Pinned, Reads, RedisServer, Relay,
     Source, VouchesFor, Watch,
@@ -36,7 +37,7 @@ pub use limits::Limits;
 pub use local::{LocalStore, Page, Scan};
 pub use policy::Policy;
 pub use raw_replies::Replies;
-pub use redis::{Commands, Known, Upstream};
+pub use redis::{Commands, Identity, Known, Upstream};
 pub use setup::SourceSetup;
 pub use table::{Looked, OneTable, Reloaded, TableSource};
 pub use unasked::Unasked;

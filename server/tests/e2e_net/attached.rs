@@ -299,8 +299,10 @@ fn a_subscriber_that_does_not_read_is_cut_off() {
     assert!(sent < 25 << 20, "after {sent} bytes");
     let mut client = larder.client();
     wait_until("the cut to be counted", || {
-        let crate::common::Reply::Bulk(Some(info)) = client.command(&["INFO", "stats"]) else { panic!("INFO is text") };
-        String::from_utf8(info).unwrap().contains("client_output_buffer_limit_disconnections:1\r\n")
+        let crate::common::Reply::Bulk(Some(info)) = client.command(&["INFO", "larder"]) else {
+            panic!("INFO is text")
+        };
+        String::from_utf8(info).unwrap().contains("larder_backlog_disconnections:1\r\n")
     });
     assert_eq!(larder.metric("larder_backlog_cutoffs_total"), 1.0);
     // A reset is an end as well.

@@ -1,10 +1,10 @@
 //! Commands that wait for something to happen at the source: as long as it takes, on connections of their own.
 use crate::{
     common::{Client, RedisServer, Reply, wait_until},
-    larder::Larder,
+    larder::{Larder, encode, expect, expect_end},
 };
 use rustix::process::Signal;
-use std::time::Duration;
+use std::{io::Write, net::Shutdown, time::Duration};
 
 fn before(redis: &RedisServer) -> Larder {
     Larder::start(&["--source", &redis.url(), "--source-timeout", "1s", "--grace", "1m", "--threads", "1"])
@@ -81,6 +81,29 @@ fn what_waits_ends_with_its_client_and_with_the_process() {
 }
 
 #[test]
+fn what_waits_ends_with_its_client_though_more_commands_came_behind_it() {
+    let redis = RedisServer::start();
+    let larder = before(&redis);
+    // On a connection that was lent for the wait, and on the client's own.
+    for database in ["0", "3"] {
+        let (mut leaves, mut other) = (larder.stream(), larder.client());
+        other.command(&["SELECT", database]);
+        leaves.write_all(&encode(&[b"SELECT", database.as_bytes()])).unwrap();
+        expect(&mut leaves, b"+OK\r\n");
+        leaves.write_all(&encode(&[b"BLPOP", b"queue", b"0"])).unwrap();
+        wait_blocked(&redis, 1);
+        leaves.write_all(&encode(&[b"SET", b"k", b"v"])).unwrap();
+        leaves.shutdown(Shutdown::Write).unwrap();
+        expect_end(&mut leaves);
+        // Whoever saw the end may push: nothing is taken by the one who left.
+        assert_eq!(other.command(&["LPUSH", "queue", "kept"]), Reply::Int(1));
+        assert_eq!(other.command(&["LLEN", "queue"]), Reply::Int(1));
+        assert_eq!(other.command(&["DEL", "queue"]), Reply::Int(1));
+        assert_eq!(other.command(&["EXISTS", "k"]), Reply::Int(0), "nor is what came behind carried out");
+    }
+}
+
+#[test]
 fn who_waits_is_seen_and_unblocked_by_larders_numbers() {
     let redis = RedisServer::start();
     let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
@@ -98,12 +121,13 @@ fn who_waits_is_seen_and_unblocked_by_larders_numbers() {
         waits.send(command).unwrap();
         // Whoever sees that it waits may act on it: Redis has the command.
         wait_until("it to be seen waiting", || {
-            let Reply::Bulk(Some(info)) = other.command(&["INFO", "clients"]) else { panic!("INFO has no text") };
-            String::from_utf8(info).unwrap().contains("blocked_clients:1\r")
+            let Reply::Bulk(Some(info)) = other.command(&["INFO", "larder"]) else { panic!("INFO has no text") };
+            String::from_utf8(info).unwrap().contains("larder_blocked_clients:1\r")
         });
         assert_eq!(blocked(&redis), 1, "no moment early");
         let Reply::Bulk(Some(list)) = other.command(&["CLIENT", "LIST", "ID", &id]) else { panic!("no list") };
-        assert!(String::from_utf8(list).unwrap().contains(" flags=b "));
+        let (list, cmd) = (String::from_utf8(list).unwrap(), format!(" cmd={} ", command[0].to_lowercase()));
+        assert!(list.contains(" flags=b ") && list.contains(&cmd), "{list}");
         assert_eq!(unblocks(&mut other, how), 1);
         assert_eq!(waits.read().unwrap(), says, "{command:?}");
     }

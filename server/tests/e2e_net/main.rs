@@ -10,6 +10,7 @@ mod attached;
 mod blocking;
 mod connections;
 mod drain;
+mod identity;
 mod moving;
 mod pausing;
 mod pipeline;

@@ -17,7 +17,10 @@ fn client(port: u16) -> Client {
 }
 fn wait_for(client: &mut Client, paused: usize) {
     wait_until(&format!("{paused} to wait"), || {
-        let Reply::Bulk(Some(info)) = client.command(&["INFO", "clients"]) else { panic!("INFO has no text") };
+        // Whoever it is that has them wait.
+        let Reply::Bulk(Some(info)) = client.command(&["INFO", "clients", "larder"]) else {
+            panic!("INFO has no text")
+        };
         String::from_utf8(info).unwrap().contains(&format!("blocked_clients:{paused}\r"))
     });
 }

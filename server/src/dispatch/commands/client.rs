@@ -5,13 +5,18 @@ use crate::{
         Flow,
         call::Call,
         fault::{Fault, SYNTAX, c_str, integer},
+        forward::FORWARDED,
         password,
         session::Replies,
         table::COMMANDS,
     },
+    source::Commands,
 };
 use larder_engine::Millis;
-use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
+use std::{
+    fmt::Write as _,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 type Done = Result<Flow, Fault>;
 
@@ -106,7 +111,7 @@ pub(in crate::dispatch) fn reply(call: &mut Call<'_>) -> Done {
 /// CLIENT INFO
 pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Done {
     let mut text = String::new();
-    describe(&mut text, &call.session.client, call.now);
+    describe(&mut text, &call.session.client, call.now, known(call).as_deref());
     call.reply.verbatim(text.as_bytes());
     Ok(Flow::Done)
 }
@@ -128,8 +133,9 @@ pub(in crate::dispatch) fn list(call: &mut Call<'_>) -> Done {
         Some(_) => return Err(SYNTAX),
     };
     let mut text = String::new();
+    let known = known(call);
     for client in selected {
-        describe(&mut text, &client, call.now);
+        describe(&mut text, &client, call.now, known.as_deref());
     }
     call.reply.verbatim(text.as_bytes());
     Ok(Flow::Done)
@@ -192,6 +198,7 @@ struct Filter<'a> {
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     kind: Option<Type>,
+    user: Option<&'a [u8]>,
     skip_me: bool,
     max_age: Option<i64>,
 }
@@ -210,7 +217,10 @@ impl<'a> Filter<'a> {
                 b"addr" => filter.address = Some(value),
                 b"laddr" => filter.local = Some(value),
                 b"type" => filter.kind = Some(Type::named(value)?),
-                b"user" if value == password::USER => {}
+                // Which users there are, Redis knows.
+                b"user" if value == password::USER || call.group().source.as_redis().is_some() => {
+                    filter.user = Some(value);
+                }
                 b"user" => {
                     return Err(Fault::quoting("ERR No such user '", value, usize::MAX, "'"));
                 }
@@ -236,6 +246,7 @@ impl<'a> Filter<'a> {
         };
         let age = now.saturating_sub(client.connected) / 1000;
         self.kind.is_none_or(|kind| kind == Type::of(client))
+            && self.user.is_none_or(|user| user == client.about.lock().user.as_bytes())
             && self.id.is_none_or(|id| id as u64 == client.id)
             && is(self.address, client.peer)
             && is(self.local, client.local)
@@ -244,10 +255,25 @@ impl<'a> Filter<'a> {
     }
 }
 
+/// The source's table of commands: it knows the names of those that are forwarded.
+fn known(call: &Call<'_>) -> Option<Arc<Commands>> {
+    call.group().source.as_redis()?.known_commands()
+}
+
+/// The name of a client's last command.
+fn command_of<'a>(client: &Client, known: Option<&'a Commands>) -> Option<&'a str> {
+    match client.command.load(Relaxed) {
+        index if index == FORWARDED.index => {
+            client.forwarded.see(|name, sub| known?.find_named(name, Some(sub))).map(|command| &*command.name)
+        }
+        index => COMMANDS.get(usize::from(index)).map(|command| command.name),
+    }
+}
+
 /// A line of CLIENT LIST. Fields that have no meaning here are those that clients are known to read.
-fn describe(text: &mut String, client: &Client, now: Millis) {
+fn describe(text: &mut String, client: &Client, now: Millis, known: Option<&Commands>) {
     let about = client.about.lock().clone();
-    let command = COMMANDS.get(usize::from(client.command.load(Relaxed))).map_or("NULL", |command| command.name);
+    let command = command_of(client, known).unwrap_or("NULL");
     let seconds_since = |then: Millis| now.saturating_sub(then) / 1000;
     let multi = about.queued.map_or(-1, |queued| queued as i64);
     let tracks = |is: fn(&Tracks) -> bool| about.tracking.as_ref().is_some_and(is);

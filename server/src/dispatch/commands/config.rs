@@ -1,21 +1,22 @@
-//! CONFIG: Larder's settings under the names that Redis has for them, for clients and tools that ask. With a Redis source, those that
-//! are not [ours](is_ours) are Redis's to give and to change.
+//! CONFIG: Larder's settings under the names that Redis has for them, for clients and tools that ask. In front of a Redis these names are
+//! Redis's to give and to change, and Larder's settings are `larder-` and their own name.
+use super::own;
 use crate::{
     config::LogLevel,
     dispatch::{
-        Flow,
+        Flow, attached,
         call::Call,
         fault::{Fault, SYNTAX},
     },
 };
-use larder_proto::{glob, resp::Args};
+use larder_proto::glob;
 
 type Done = Result<Flow, Fault>;
 
 /// The eviction policy by the nearest of Redis's names: S3-FIFO goes by how often a key was read.
 pub(super) const POLICY: &str = "allkeys-lfu";
 /// Smallest memory tier.
-const MIN_MEMORY: usize = 1 << 20;
+pub(super) const MIN_MEMORY: usize = 1 << 20;
 
 /// A parameter and its value now.
 struct Parameter {
@@ -52,11 +53,9 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter { name: TRACKED_KEYS, get: |call| call.worker.app.tracking.max_keys().to_string() },
 ];
-/// What this process has whatever its source.
-const OURS: [&str; 7] = ["bind", "io-threads", LOG_LEVEL, "maxclients", MAX_MEMORY, "port", "timeout"];
 const MAX_MEMORY: &str = "maxmemory";
 const LOG_LEVEL: &str = "loglevel";
-const TRACKED_KEYS: &str = "tracking-table-max-keys";
+pub(super) const TRACKED_KEYS: &str = "tracking-table-max-keys";
 
 /// Log levels by Redis's names; `verbose` and `notice` are one here.
 const LEVELS: &[(&str, LogLevel)] = &[
@@ -84,14 +83,11 @@ fn find(name: &[u8]) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|p| p.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Does CONFIG GET or SET name a parameter that is this process's own, in front of Redis, too? A pattern does not.
-pub(in crate::dispatch) fn is_ours(args: Args<'_>) -> bool {
-    let step = if args.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"set")) { 2 } else { 1 };
-    args.from(2).step_by(step).any(|name| OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes())))
-}
-
 /// CONFIG GET pattern [pattern …]
 pub(in crate::dispatch) fn get(call: &mut Call<'_>) -> Done {
+    if call.group().source.as_redis().is_some() {
+        return own::get(call);
+    }
     let patterns = call.args.from(2);
     let asked = |p: &&Parameter| {
         let mut patterns = patterns.clone();
@@ -112,26 +108,17 @@ pub(in crate::dispatch) fn set(call: &mut Call<'_>) -> Done {
     if !call.args.len().is_multiple_of(2) {
         return Err(SYNTAX);
     }
+    if call.group().source.as_redis().is_some() {
+        return own::set(call);
+    }
     let mut seen: Vec<&str> = Vec::new();
     let (mut max_memory, mut level, mut tracked_keys) = (None, None, None);
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
         let Some(parameter) = find(name) else {
-            return Err(Fault::quoting(
-                "ERR Unknown option or number of arguments for CONFIG SET - '",
-                name,
-                usize::MAX,
-                "'",
-            ));
+            return Err(unknown(name));
         };
-        let failed = |why: &str| {
-            Fault::quoting(
-                "ERR CONFIG SET failed (possibly related to argument '",
-                name,
-                usize::MAX,
-                &format!("') - {why}"),
-            )
-        };
+        let failed = |why: &str| failed(name, why);
         if seen.contains(&parameter.name) {
             return Err(failed("duplicate parameter"));
         }
@@ -166,6 +153,13 @@ pub(in crate::dispatch) fn set(call: &mut Call<'_>) -> Done {
     Ok(Flow::Done)
 }
 
+pub(super) fn unknown(name: &[u8]) -> Fault {
+    Fault::quoting("ERR Unknown option or number of arguments for CONFIG SET - '", name, usize::MAX, "'")
+}
+pub(super) fn failed(name: &[u8], why: &str) -> Fault {
+    Fault::quoting("ERR CONFIG SET failed (possibly related to argument '", name, usize::MAX, &format!("') - {why}"))
+}
+
 /// A number of bytes as Redis reads it: `1k` is 1000, `1kb` is 1024.
 fn memory(text: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
@@ -185,10 +179,17 @@ fn memory(text: &[u8]) -> Option<usize> {
 
 /// CONFIG RESETSTAT
 pub(in crate::dispatch) fn resetstat(call: &mut Call<'_>) -> Done {
-    call.worker.app.caches.iter().for_each(|cache| cache.reset_stats());
-    call.worker.app.telemetry.reset();
+    if call.group().source.as_redis().is_some() {
+        return attached::later(call);
+    }
+    reset(call);
     call.reply.ok();
     Ok(Flow::Done)
+}
+/// Sets this process's counters to zero.
+pub(in crate::dispatch) fn reset(call: &Call<'_>) {
+    call.worker.app.caches.iter().for_each(|cache| cache.reset_stats());
+    call.worker.app.telemetry.reset();
 }
 
 /// CONFIG REWRITE

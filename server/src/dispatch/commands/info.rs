@@ -1,12 +1,12 @@
-//! INFO: the state of the server in the sections and names that tools read.
-use super::{config::POLICY, connection::REDIS_VERSION};
+//! INFO: the state of the server in the sections and names that tools read. With a Redis source they are Redis's, but for the section `Larder`.
+use super::{config::POLICY, connection::REDIS_VERSION, larder::larder};
 use crate::{
-    dispatch::{COMMANDS, Flow, call::Call, fault::Fault},
+    dispatch::{COMMANDS, Flow, attached, call::Call, fault::Fault},
     telemetry::Process,
 };
 use larder_engine::Stats;
-use std::fmt::Write as _;
-use std::sync::atomic::Ordering::Relaxed;
+use larder_proto::resp::Args;
+use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 
 /// Writes a section's lines.
 type Section = fn(&mut Info<'_, '_>);
@@ -28,13 +28,27 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("Keyspace", true, keyspace),
 ];
 
-struct Info<'i, 'c> {
-    call: &'i Call<'c>,
-    tier: Stats,
+/// The section of this process's own, which is there by name with every source.
+const LARDER: &str = "Larder";
+
+/// What is written so far.
+pub(super) struct Info<'i, 'c> {
+    pub(super) call: &'i Call<'c>,
+    pub(super) tier: Stats,
     text: String,
 }
 impl Info<'_, '_> {
-    fn line(&mut self, name: &str, value: impl std::fmt::Display) {
+    fn of<'i, 'c>(call: &'i Call<'c>) -> Info<'i, 'c> {
+        Info { call, tier: call.cache().stats(), text: String::new() }
+    }
+    fn section(&mut self, name: &str, write: Section) {
+        if !self.text.is_empty() {
+            self.text.push_str("\r\n");
+        }
+        let _ = write!(self.text, "# {name}\r\n");
+        write(self);
+    }
+    pub(super) fn line(&mut self, name: &str, value: impl std::fmt::Display) {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{name}:{value}\r\n");
     }
@@ -42,30 +56,86 @@ impl Info<'_, '_> {
 
 /// INFO [section …]
 pub(in crate::dispatch) fn info(call: &mut Call<'_>) -> Result<Flow, Fault> {
-    let asked = call.args.from(1);
-    let is = |section: &[u8], name: &str| section.eq_ignore_ascii_case(name.as_bytes());
-    let mut info = Info { call, tier: call.cache().stats(), text: String::new() };
-    for (name, by_default, write) in SECTIONS {
-        let shown = match asked.len() {
-            0 => *by_default,
-            _ => asked.clone().any(|section| {
-                is(section, name)
-                    || is(section, "all")
-                    || is(section, "everything")
-                    || (is(section, "default") && *by_default)
-            }),
-        };
-        if shown {
-            if !info.text.is_empty() {
-                info.text.push_str("\r\n");
-            }
-            let _ = write!(info.text, "# {name}\r\n");
-            write(&mut info);
+    let of_redis = call.group().source.as_redis().is_some();
+    if of_redis && !is_ours_alone(call.args) {
+        return attached::later(call);
+    }
+    let mut info = Info::of(call);
+    for (name, by_default, write) in SECTIONS.iter().filter(|_| !of_redis) {
+        if is_asked(call.args, name, *by_default) {
+            info.section(name, *write);
         }
+    }
+    if call.args.from(1).any(is_larder) {
+        info.section(LARDER, larder);
     }
     let text = info.text;
     call.reply.verbatim(text.as_bytes());
     Ok(Flow::Done)
+}
+
+fn is_asked(args: Args<'_>, name: &str, by_default: bool) -> bool {
+    let is = |section: &[u8], name: &str| section.eq_ignore_ascii_case(name.as_bytes());
+    let mut asked = args.from(1);
+    match asked.len() {
+        0 => by_default,
+        _ => asked.any(|section| {
+            is(section, name)
+                || is(section, "all")
+                || is(section, "everything")
+                || (is(section, "default") && by_default)
+        }),
+    }
+}
+
+pub(in crate::dispatch) fn is_larder(section: &[u8]) -> bool {
+    section.eq_ignore_ascii_case(LARDER.as_bytes())
+}
+/// Is it not Redis's to say anything?
+pub(in crate::dispatch) fn is_ours_alone(args: Args<'_>) -> bool {
+    args.len() > 1 && args.from(1).all(is_larder)
+}
+/// Is the section asked for, in front of a Redis?
+pub(in crate::dispatch) fn wants_larder(args: Args<'_>) -> bool {
+    is_asked(args, LARDER, true)
+}
+pub(in crate::dispatch) fn larder_section(call: &Call<'_>) -> String {
+    let mut info = Info::of(call);
+    info.section(LARDER, larder);
+    info.text
+}
+
+/// What a Redis says of itself, but that it may be a node of a cluster: clients see one server, which knows no CLUSTER commands.
+pub(in crate::dispatch) fn of_one_server(text: &[u8]) -> Vec<u8> {
+    let mut of_one = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        of_one.extend_from_slice(match line {
+            b"redis_mode:cluster\r\n" => b"redis_mode:standalone\r\n",
+            b"cluster_enabled:1\r\n" => b"cluster_enabled:0\r\n",
+            line => line,
+        });
+    }
+    of_one
+}
+
+/// For a Redis that cannot be asked: what it last said it is, and what clients look for before they call a server ready.
+pub(in crate::dispatch) fn last_known(call: &Call<'_>) -> Vec<u8> {
+    let identity = call.group().source.as_redis().and_then(|server| server.identity()).unwrap_or_default();
+    let server = match &*identity.about {
+        "" => format!("# Server\r\nredis_version:{}\r\nredis_mode:standalone", identity.version),
+        about => about.to_owned(),
+    };
+    // INFO calls a replica by its old name.
+    let role = if &*identity.role == "replica" { "slave" } else { &identity.role };
+    let sections = [
+        ("Server", server),
+        ("Persistence", "# Persistence\r\nloading:0".to_owned()),
+        ("Replication", format!("# Replication\r\nrole:{role}")),
+        ("Cluster", "# Cluster\r\ncluster_enabled:0".to_owned()),
+    ];
+    let asked = sections.iter().filter(|(name, _)| is_asked(call.args, name, true));
+    let texts: Vec<String> = asked.map(|(_, text)| format!("{text}\r\n")).collect();
+    of_one_server(texts.join("\r\n").as_bytes())
 }
 
 fn server(info: &mut Info<'_, '_>) {

@@ -2,7 +2,7 @@
 use crate::dispatch::{
     Flow,
     call::Call,
-    fault::{Fault, integer},
+    fault::{Fault, NO_CLUSTER, integer},
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -65,7 +65,7 @@ pub(in crate::dispatch) fn zero(call: &mut Call<'_>) -> Done {
 
 /// CLUSTER …
 pub(in crate::dispatch) fn cluster(_call: &mut Call<'_>) -> Done {
-    Err(Fault::Said("ERR This instance has cluster support disabled"))
+    Err(NO_CLUSTER)
 }
 
 /// DEBUG …: refused, in the words with which Redis refuses it by default.

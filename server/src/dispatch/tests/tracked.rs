@@ -1,7 +1,7 @@
 //! Tracking by Larder itself in front of a source that announces changes but cannot track for each client.
 use super::support::{Server, words};
 use crate::source::{
-    ClientTracking, Commands, Fetch, Found, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
+    ClientTracking, Commands, Fetch, Found, Identity, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -68,6 +68,23 @@ impl RedisServer for Restless {
     }
     fn database(&self) -> u32 {
         0
+    }
+    fn identity(&self) -> Option<Arc<Identity>> {
+        Some(Arc::default())
+    }
+    fn login(&self) -> (&str, Option<&str>) {
+        ("default", None)
+    }
+    fn log_in<'a>(
+        &'a self,
+        _: Option<&'a str>,
+        _: &'a str,
+        _: bool,
+    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+        unimplemented!()
+    }
+    fn identify(&self) -> Local<'_, ()> {
+        Box::pin(async {})
     }
 }
 

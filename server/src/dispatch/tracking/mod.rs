@@ -8,7 +8,7 @@
 //! - What a client caused itself is told after the reply to its command: the inbox is looked into between commands only.
 mod redirect;
 
-pub(super) use redirect::{Redirect, is_broadcast, prepare};
+pub(super) use redirect::{Redirect, is_broadcast, prepare, without_redirect};
 
 use super::{
     Flow,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clients::{Client, Tracking, tracking::Mode},
-    source::RedisServer,
+    source::{ClientTracking, RedisServer},
 };
 use larder_engine::{Listening, Tier};
 use larder_proto::resp::Args;
@@ -108,13 +108,19 @@ impl<'a> Asked<'a> {
                     if asked.redirect.is_some() {
                         return Err(Fault::Said("ERR A client can only redirect to a single other client"));
                     }
-                    if call.group().source.as_redis().is_some() {
-                        // On another connection an invalidation may come before the reply that it is about.
-                        return Err(Fault::Said("ERR REDIRECT is not available in front of a cluster"));
-                    }
-                    if call.group().source.reads_through() {
-                        // Likewise: what is read was on its way when it was noted.
-                        return Err(Fault::Said("ERR REDIRECT is not available with a disk store: use RESP3"));
+                    let source = &call.group().source;
+                    match source.as_redis() {
+                        // It tracks itself: this is OFF, from a client that it does not track for.
+                        Some(server) if server.client_tracking() == ClientTracking::Server => {}
+                        Some(_) => {
+                            // On another connection an invalidation may come before the reply that it is about.
+                            return Err(Fault::Said("ERR REDIRECT is not available in front of a cluster"));
+                        }
+                        None if source.reads_through() => {
+                            // Likewise: what is read was on its way when it was noted.
+                            return Err(Fault::Said("ERR REDIRECT is not available with a disk store: use RESP3"));
+                        }
+                        None => {}
                     }
                     asked.redirect = Some(target(call, parts.next().unwrap_or_default())?);
                 }

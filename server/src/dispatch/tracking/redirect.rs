@@ -73,6 +73,17 @@ pub(in crate::dispatch) async fn prepare(call: &Call<'_>) -> Result<(Vec<u8>, Op
     Ok((encode(&parts), Some(redirect)))
 }
 
+/// What is to be sent for CLIENT TRACKING OFF, where REDIRECT has only to name a client that there is.
+pub(in crate::dispatch) fn without_redirect(call: &Call<'_>) -> Result<Vec<u8>, Fault> {
+    let Some(place) = place(call.args).filter(|_| call.command.name == "client|tracking") else {
+        return Ok(relay::encoded(call.args));
+    };
+    super::target(call, call.arg(place))?;
+    let mut parts: Vec<&[u8]> = call.args.from(0).collect();
+    parts.drain(place - 1..=place);
+    Ok(encode(&parts))
+}
+
 struct Carry {
     carrier: Box<dyn Pinned>,
     client: Arc<Client>,

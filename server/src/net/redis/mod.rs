@@ -14,7 +14,7 @@ use conn::{Conn, Step};
 use larder_store::clock;
 use spare::Spare;
 use std::{
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     io::{self, IoSlice},
     mem,
     net::SocketAddr,
@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncWrite, ReadBuf},
+    io::{AsyncWrite, Interest},
     net::TcpStream,
 };
 
@@ -62,7 +62,8 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
     .await;
     drop(listed);
     match end {
-        End::Gone => {}
+        // Its own connections to the source end before its client sees the end: what waited there (BLPOP) takes nothing afterwards.
+        End::Gone => tokio::task::yield_now().await,
         End::Ours => linger(&mut stream, &worker.app.drain, LINGER).await,
     }
 }
@@ -150,12 +151,13 @@ impl Loop<'_> {
     async fn run_alone(&mut self) -> io::Result<Step> {
         let (client, stream) = (self.conn.client.clone(), &*self.stream);
         let mut run = pin!(self.conn.run_alone(self.worker));
+        let mut gone = pin!(gone(stream));
         poll_fn(|cx| {
             if let Poll::Ready(step) = run.as_mut().poll(cx) {
                 return Poll::Ready(Ok(step));
             }
             let closing = client.closing().is_some_and(|closing| closing != Closing::Moving);
-            if client.blocked.load(Relaxed) && (closing || is_gone(stream, cx)) {
+            if client.blocked.load(Relaxed) && (closing || gone.as_mut().poll(cx).is_ready()) {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
             Poll::Pending
@@ -355,12 +357,12 @@ impl Loop<'_> {
     }
 }
 
-/// Has the client ended the connection? More input that waits hides it.
-fn is_gone(stream: &TcpStream, cx: &mut Context<'_>) -> bool {
-    let mut byte = [0];
-    match stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
-        Poll::Ready(Ok(0) | Err(_)) => true,
-        Poll::Ready(Ok(_)) | Poll::Pending => false,
+/// Ends when the client has ended the connection, even if there is input to read before that. Interest in input would hear of the input first;
+/// this interest hears of nothing else, because no urgent data is asked for.
+async fn gone(stream: &TcpStream) {
+    match stream.ready(Interest::PRIORITY).await {
+        Ok(ready) if !ready.is_read_closed() => pending().await,
+        Ok(_) | Err(_) => {}
     }
 }
 

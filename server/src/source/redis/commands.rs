@@ -143,12 +143,16 @@ impl Commands {
 
     /// The command or subcommand that `args` names.
     pub fn find(&self, args: Args<'_>) -> Option<&Upstream> {
+        self.find_named(args.get(0)?, args.get(1))
+    }
+
+    /// The command or subcommand of this name.
+    pub fn find_named(&self, first: &[u8], sub: Option<&[u8]>) -> Option<&Upstream> {
         let mut name = [0; MAX_NAME];
-        let first = args.get(0)?;
         name.get_mut(..first.len())?.copy_from_slice(first);
         name[..first.len()].make_ascii_lowercase();
         let row = self.rows.get(&name[..first.len()])?;
-        let Some(sub) = args.get(1).filter(|_| row.has_subs) else {
+        let Some(sub) = sub.filter(|_| row.has_subs) else {
             return Some(row);
         };
         let len = first.len() + 1 + sub.len();

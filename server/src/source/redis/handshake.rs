@@ -1,5 +1,5 @@
 //! What is said first on a connection: who we are, which protocol, which database.
-use super::{Settings, connect::Stream};
+use super::{Identity, Settings, connect::Stream};
 use crate::source::Watch;
 use bytes::{Buf, BytesMut};
 use larder_proto::resp::{self, Scanner, View, view};
@@ -32,6 +32,8 @@ pub(super) struct Shaken {
     pub(super) switches: bool,
     /// It answers `INFO keyspace`.
     pub(super) informs: bool,
+    /// What the server says it is, if that was asked for.
+    pub(super) identity: Option<Identity>,
 }
 
 /// Why there was no handshake.
@@ -51,6 +53,13 @@ impl From<Arc<str>> for Unshaken {
 struct Step {
     command: Vec<u8>,
     on_error: OnError,
+    /// The reply says what the server is.
+    tells: Option<Tells>,
+}
+#[derive(Clone, Copy)]
+enum Tells {
+    Hello,
+    Info,
 }
 /// What an error reply means.
 #[derive(Clone, Copy, PartialEq)]
@@ -73,8 +82,19 @@ enum OnError {
     Ignore,
 }
 
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Purpose {
+    /// It is the source's own, which others ask what the server is.
+    pub(super) fetches: bool,
+    /// It fetches whole replies, too.
+    pub(super) keeps_replies: bool,
+    /// It is of a user of a client's, who may not be allowed what Larder is.
+    pub(super) of_user: bool,
+}
+
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
-fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
+fn steps(settings: &Settings, hello: &Hello, Purpose { fetches, keeps_replies, of_user }: Purpose) -> Vec<Step> {
     use OnError::{Fail, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
@@ -99,7 +119,15 @@ fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
     if url.database != 0 {
         commands.push((vec![b"SELECT", database.as_bytes()], Fail));
     }
-    commands.push((vec![b"CLIENT", b"SETNAME", NAME], Ignore));
+    if !of_user {
+        commands.push((vec![b"CLIENT", b"SETNAME", NAME], Ignore));
+    }
+    if fetches {
+        if !resp3 {
+            commands.push((vec![b"HELLO"], Ignore));
+        }
+        commands.push((vec![b"INFO", b"server"], Ignore));
+    }
     if settings.sentinels.is_some() {
         commands.push((vec![b"ROLE"], NoMaster));
     }
@@ -124,11 +152,22 @@ fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
         commands.push((tracking, Untracked));
     }
     // A server that is loading its data, or wants a password, takes all of the above and says so now.
-    commands.push((vec![b"PING"], if keeps_replies { Fail } else { FailUnlessBusy }));
-    commands.into_iter().map(|(parts, on_error)| Step { command: resp::encode(&parts), on_error }).collect()
+    if !of_user {
+        commands.push((vec![b"PING"], if keeps_replies { Fail } else { FailUnlessBusy }));
+    }
+    let step = |(parts, on_error): (Vec<&[u8]>, OnError)| {
+        let tells = match (parts[0], on_error) {
+            (_, NoSwitch) => None,
+            (b"HELLO", _) => Some(Tells::Hello),
+            (b"INFO", Ignore) => Some(Tells::Info),
+            _ => None,
+        };
+        Step { command: resp::encode(&parts), on_error, tells }
+    };
+    commands.into_iter().map(step).collect()
 }
 
-/// Shakes hands; `keeps_replies`: for a connection that fetches whole replies.
+/// Shakes hands.
 ///
 /// # Errors
 /// See [`Unshaken`].
@@ -136,10 +175,13 @@ pub(super) async fn shake_hands(
     stream: &mut Stream,
     settings: &Settings,
     hello: &Hello,
-    keeps_replies: bool,
+    purpose: Purpose,
 ) -> Result<Shaken, Unshaken> {
-    let steps = steps(settings, hello, keeps_replies);
+    let steps = steps(settings, hello, purpose);
+    let keeps_replies = purpose.keeps_replies;
     let (mut untracked, mut switches, mut informs) = (None, keeps_replies, keeps_replies);
+    let mut identity = purpose.fetches.then(Identity::default);
+    let mut after_hello = false;
     let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
     stream.write_all(&request).await.map_err(reason)?;
     stream.flush().await.map_err(reason)?;
@@ -172,10 +214,19 @@ pub(super) async fn shake_hands(
             }
         } else if step.on_error == OnError::NoMaster && !is_master(&input[..len]) {
             return Err(Unshaken::Failed("it is not the master (ROLE)".into()));
+        } else if let Some(identity) = &mut identity {
+            match step.tells {
+                Some(Tells::Hello) => {
+                    identity.hello(&input[..len]);
+                    after_hello = true;
+                }
+                Some(Tells::Info) => identity.info(&input[..len], after_hello),
+                None => {}
+            }
         }
         input.advance(len);
     }
-    Ok(Shaken { input, untracked, resp3: !matches!(hello, Hello::Resp2), switches, informs })
+    Ok(Shaken { input, untracked, resp3: !matches!(hello, Hello::Resp2), switches, informs, identity })
 }
 
 /// Does a reply to `ROLE` say so?

@@ -17,7 +17,7 @@ use super::{
     Settings,
     cluster::Elsewhere,
     connect::{Stream, connect},
-    handshake::{Hello, Shaken, Unshaken, reason, shake_hands},
+    handshake::{Hello, Purpose, Shaken, Unshaken, reason, shake_hands},
     pipeline::{Pipeline, Protocol},
     request::{Answer, Call, Request, Waiting, fail, timed_out},
     sentinel::Master,
@@ -72,8 +72,7 @@ pub(super) struct Link {
 struct Inner {
     settings: Arc<Settings>,
     hello: Hello,
-    /// It fetches whole replies, too.
-    keeps_replies: bool,
+    purpose: Purpose,
     /// Takes over fetches that fail here.
     elsewhere: Option<Weak<dyn Elsewhere>>,
     /// Its name as a queue; see [`Fetch::sent_through`].
@@ -96,15 +95,21 @@ impl Link {
         elsewhere: Option<Weak<dyn Elsewhere>>,
     ) -> Link {
         let standing = Some(Standing::new(settings.health.clone()));
-        Link::spawn(settings, hello, keeps_replies, elsewhere, move |inner| keep(inner, standing))
+        let purpose = Purpose { fetches: true, keeps_replies, of_user: false };
+        Link::spawn(settings, hello, purpose, elsewhere, move |inner| keep(inner, standing))
     }
     /// The same for anything else.
     pub(super) fn shared(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, untracked(resp3), false, None, |inner| keep(inner, None))
+        Link::spawn(settings, untracked(resp3), Purpose::default(), None, |inner| keep(inner, None))
     }
     /// A connection that is made once.
     pub(super) fn single(settings: Arc<Settings>, resp3: bool) -> Link {
-        Link::spawn(settings, untracked(resp3), false, None, once)
+        Link::spawn(settings, untracked(resp3), Purpose::default(), None, once)
+    }
+    /// The same as the user that the settings name, for a client that has logged in.
+    pub(super) fn of_user(settings: Arc<Settings>, resp3: bool) -> Link {
+        let purpose = Purpose { of_user: true, ..Purpose::default() };
+        Link::spawn(settings, untracked(resp3), purpose, None, once)
     }
     /// What the server says unasked there.
     pub(super) fn unasked(&self) -> &Unasked {
@@ -113,7 +118,7 @@ impl Link {
     fn spawn<F: Future<Output = ()> + 'static>(
         settings: Arc<Settings>,
         hello: Hello,
-        keeps_replies: bool,
+        purpose: Purpose,
         elsewhere: Option<Weak<dyn Elsewhere>>,
         run: impl FnOnce(Rc<Inner>) -> F,
     ) -> Link {
@@ -122,7 +127,7 @@ impl Link {
             unasked: Rc::new(Unasked::new(settings.limits.max_backlog)),
             settings,
             hello,
-            keeps_replies,
+            purpose,
             elsewhere,
             queue: RefCell::default(),
             waker: Cell::default(),
@@ -284,7 +289,7 @@ impl Inner {
 
     async fn connect(&self, hello: &Hello, master: Option<&mut Master>) -> Result<(Stream, Shaken), Unshaken> {
         let mut stream = connect(&self.settings, master).await.map_err(reason)?;
-        let shaken = shake_hands(&mut stream, &self.settings, hello, self.keeps_replies).await?;
+        let shaken = shake_hands(&mut stream, &self.settings, hello, self.purpose).await?;
         Ok((stream, shaken))
     }
 
@@ -296,7 +301,7 @@ impl Inner {
             _ => None,
         };
         let tracking_wanted = matches!(self.hello, Hello::Tracking(_));
-        if self.keeps_replies {
+        if self.purpose.keeps_replies {
             // Where changes ought to be announced and are not, there is nothing to be kept.
             let any = watch.is_some() || !tracking_wanted;
             let form = |resp3| any && (shaken.switches || shaken.resp3 == resp3);
@@ -366,6 +371,9 @@ async fn keep(link: Rc<Inner>, mut standing: Option<Standing>) {
         match link.attempt().await {
             Ok(connected) => {
                 let shaken = &connected.shaken;
+                if let Some(identity) = &shaken.identity {
+                    *link.settings.identity.lock() = Some(Arc::new(identity.clone()));
+                }
                 link.settings.connected.send_modify(|count| *count += 1);
                 connections += 1;
                 if connections > 1 {

@@ -25,6 +25,7 @@ mod commands;
 mod connect;
 mod handshake;
 mod homes;
+mod identity;
 mod link;
 mod pipeline;
 mod replies;
@@ -37,6 +38,7 @@ mod writes;
 
 pub(super) use cluster::{ClusterSetup, ClusterSource};
 pub use commands::{Commands, Known, Upstream};
+pub use identity::Identity;
 pub(super) use settings::Settings;
 
 use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
@@ -212,6 +214,11 @@ fn refusal(text: &[u8]) -> SourceError {
     if NOT_NOW.contains(&code) { SourceError::Unavailable(text) } else { SourceError::Refused(text) }
 }
 
+/// Is it an error of a server's, rather than a reason why there is no connection?
+fn has_code(reason: &str) -> bool {
+    reason.split(' ').next().is_some_and(|code| code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase()))
+}
+
 /// The answer to a command whose reply is an integer.
 fn positive(reply: &[u8]) -> Result<bool, SourceError> {
     match reply.strip_prefix(b":").map(<[u8]>::trim_ascii_end) {
@@ -296,6 +303,47 @@ impl RedisServer for RedisSource {
     }
     fn database(&self) -> u32 {
         self.settings.url.database
+    }
+    fn identity(&self) -> Option<Arc<Identity>> {
+        self.settings.identity.lock().clone()
+    }
+    fn login(&self) -> (&str, Option<&str>) {
+        self.settings.login()
+    }
+    fn log_in<'a>(
+        &'a self,
+        user: Option<&'a str>,
+        password: &'a str,
+        resp3: bool,
+    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+        Box::pin(async move {
+            if user.is_none() && resp3 {
+                // HELLO does not know of passwords without a user, of which a server may have something to say.
+                self.log_in(None, password, false).await?;
+                return self.log_in(Some("default"), password, true).await;
+            }
+            let settings = Arc::new(self.settings.of_user(user, password));
+            let link = Link::of_user(settings, resp3);
+            // Answered behind the handshake; every user may ask this.
+            match link.relay(resp::encode(&[b"HELLO"]).into(), 1).await {
+                Err(SourceError::Unavailable(reason)) if has_code(&reason) => Err(SourceError::Refused(reason)),
+                Err(error) => Err(error),
+                Ok(_) => {
+                    let slow_timeout = self.settings.limits.slow_timeout;
+                    // It is not for others when it is given back.
+                    link.unasked().note_request(1);
+                    Ok(Box::new(Single { link, resp3, slow_timeout, pool: Rc::default() }) as Box<dyn Pinned>)
+                }
+            }
+        })
+    }
+    fn identify(&self) -> Local<'_, ()> {
+        Box::pin(async {
+            if self.identity().is_none() {
+                // Answered behind the handshake, which tells; or there is no connection.
+                let _ = self.links[0].relay(resp::encode(&[b"PING"]).into(), 1).await;
+            }
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     cluster::Elsewhere,
     request::{Call, Request, UNTIL_PONG, Waiting, fail, timed_out},
 };
-use crate::source::{Found, Replies, SourceError, Unasked, Watch};
+use crate::source::{Found, Replies, SourceError, Unasked, Watch, answers_ping};
 use batch::{Batch, Stage};
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
@@ -166,7 +166,8 @@ impl Pipeline {
                 }
                 let over = match call.count {
                     UNTIL_PONG => {
-                        replies.ends_with(b"+PONG\r\n") && replies.len() - ends.iter().rev().nth(1).unwrap_or(&0) == 7
+                        let last = ends.iter().rev().nth(1).unwrap_or(&0);
+                        answers_ping(&replies[*last..])
                     }
                     count => ends.len() == count,
                 };

@@ -1,5 +1,5 @@
 //! What all connections to one server have in common.
-use super::{Commands, homes, sentinel::Sentinels, tls};
+use super::{Commands, Identity, homes, sentinel::Sentinels, tls};
 use crate::{
     config::{Deployment, RedisAddress, RedisUrl},
     source::{Limits, SourceHealth},
@@ -29,6 +29,8 @@ pub(in crate::source) struct Settings {
     /// In which protocols replies can be fetched to be kept, as the latest handshake showed.
     pub(super) forms: Forms,
     pub(super) homes: homes::Homes,
+    /// What the server said it is when a connection that fetches was last made.
+    pub(super) identity: Arc<Mutex<Option<Arc<Identity>>>>,
 }
 pub(super) type Learnt = (u64, Arc<Commands>);
 impl Settings {
@@ -57,6 +59,7 @@ impl Settings {
             commands: Arc::default(),
             forms: Forms::default(),
             homes: homes::Homes::default(),
+            identity: Arc::default(),
         })
     }
     /// For another server of the same cluster.
@@ -80,7 +83,30 @@ impl Settings {
             commands: self.commands.clone(),
             forms: Forms::default(),
             homes: homes::Homes::default(),
+            identity: self.identity.clone(),
         })
+    }
+    /// For connections of another user.
+    pub(super) fn of_user(&self, user: Option<&str>, password: &str) -> Settings {
+        let url = RedisUrl { user: user.map(Into::into), password: Some(password.into()), ..self.url.clone() };
+        Settings {
+            url,
+            sentinels: self.sentinels.clone(),
+            read_only: self.read_only,
+            tls: self.tls.clone(),
+            limits: self.limits,
+            health: self.health.clone(),
+            queues: self.queues.clone(),
+            connected: watch::Sender::default(),
+            commands: self.commands.clone(),
+            forms: Forms::default(),
+            homes: homes::Homes::default(),
+            identity: self.identity.clone(),
+        }
+    }
+    /// The user that Larder is, and its password.
+    pub(super) fn login(&self) -> (&str, Option<&str>) {
+        (self.url.user.as_deref().unwrap_or("default"), self.url.password.as_deref())
     }
     /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
     pub(super) fn queue(&self) -> u32 {

@@ -26,16 +26,16 @@ use super::{RedisSource, Settings, request::Waiting, writes};
 use crate::{
     config::{Deployment, RedisAddress, RedisUrl},
     source::{
-        ClientTracking, Commands, Fetch, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies, Source,
-        SourceError, SourceHealth, Watch,
+        ClientTracking, Commands, Fetch, Identity, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies,
+        Source, SourceError, SourceHealth, Watch,
     },
 };
 use bytes::Bytes;
+use detour::{Lane, Way};
 use larder_proto::resp::Args;
 use map::{Map, Shard};
 use parking_lot::Mutex;
 use plan::To;
-
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -52,7 +52,6 @@ use tokio::{
 };
 
 pub(super) use detour::Elsewhere;
-use detour::{Lane, Way};
 pub(super) use slots::slot;
 
 /// A node that has left the cluster is let go after this long, or `source-slow-timeout`: what it owes is answered by then, or past its deadline.
@@ -366,5 +365,36 @@ impl RedisServer for ClusterSource {
     }
     fn database(&self) -> u32 {
         0
+    }
+    fn identity(&self) -> Option<Arc<Identity>> {
+        // Which node it came from does not matter: they have one version, and no one of them is what clients see.
+        let node = self.0.setup.settings.identity.lock().clone()?;
+        Some(Arc::new(Identity { role: Identity::default().role, ..Identity::clone(&node) }))
+    }
+    fn login(&self) -> (&str, Option<&str>) {
+        self.0.setup.settings.login()
+    }
+    fn log_in<'a>(
+        &'a self,
+        _user: Option<&'a str>,
+        _password: &'a str,
+        _resp3: bool,
+    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+        // One connection leads to one node only.
+        let refusal = "ERR users of a cluster cannot log in through Larder";
+        Box::pin(async move { Err(SourceError::Refused(refusal.into())) })
+    }
+    fn identify(&self) -> Local<'_, ()> {
+        Box::pin(async {
+            // Some node is known and reached then, or none is within the deadline.
+            let _ = self.commands().await;
+            let node = self.0.nodes.borrow().values().next().cloned();
+            if let Some(node) = node {
+                node.identify().await;
+            }
+        })
+    }
+    fn is_single(&self) -> bool {
+        false
     }
 }

@@ -1,0 +1,81 @@
+//! INFO's section `Larder`: the facts of this process, under names that no Redis has. In front of a Redis all other sections are Redis's.
+use super::info::Info;
+use crate::{config::SourceUrl, source::SourceHealth, telemetry::Process};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Writes the lines.
+pub(super) fn larder(info: &mut Info<'_, '_>) {
+    process(info);
+    clients(info);
+    tier(info);
+    if let Some(source) = info.call.worker.app.sources.first() {
+        let health = source.health().clone();
+        self::source(info, &health);
+    }
+}
+
+fn process(info: &mut Info<'_, '_>) {
+    let app = &info.call.worker.app;
+    let process = Process::read();
+    let sums = app.telemetry.sums_since_reset();
+    info.line("larder_version", env!("CARGO_PKG_VERSION"));
+    info.line("larder_process_id", std::process::id());
+    info.line("larder_tcp_port", app.bound.redis.first().map_or(0, |at| at.port()));
+    info.line("larder_uptime_in_seconds", app.telemetry.uptime().as_secs());
+    info.line("larder_threads", app.settings.threads);
+    info.line("larder_resident_memory", process.resident_bytes);
+    info.line("larder_used_cpu_sys", format_args!("{:.6}", process.cpu_system));
+    info.line("larder_used_cpu_user", format_args!("{:.6}", process.cpu_user));
+    info.line("larder_commands_processed", sums.redis_commands);
+    info.line("larder_error_replies", sums.redis_errors);
+    info.line("larder_net_input_bytes", sums.redis_bytes_in);
+    info.line("larder_net_output_bytes", sums.redis_bytes_out);
+}
+
+fn clients(info: &mut Info<'_, '_>) {
+    let app = &info.call.worker.app;
+    let connected = app.clients.list();
+    let sums = app.telemetry.sums_since_reset();
+    info.line("larder_connected_clients", connected.len());
+    info.line("larder_max_clients", app.clients.limit());
+    info.line("larder_blocked_clients", connected.iter().filter(|client| client.blocked.load(Relaxed)).count());
+    info.line("larder_pubsub_clients", connected.iter().filter(|client| client.subscribed.load(Relaxed)).count());
+    info.line("larder_tracking_clients", app.clients.tracking());
+    info.line("larder_connections_received", sums.redis_connections_opened);
+    info.line("larder_rejected_connections", sums.connections_refused);
+    info.line("larder_backlog_disconnections", app.backlog.cut_off());
+}
+
+fn tier(info: &mut Info<'_, '_>) {
+    let tier = info.tier;
+    info.line("larder_keys", tier.entries);
+    info.line("larder_used_memory", tier.used_bytes);
+    info.line("larder_max_memory", tier.max_bytes);
+    info.line("larder_hits", tier.hits);
+    info.line("larder_reply_hits", tier.derived_hits);
+    info.line("larder_misses", tier.misses + tier.negative_hits);
+    info.line("larder_evicted_keys", tier.evictions);
+    info.line("larder_expired_keys", tier.expirations);
+}
+
+fn source(info: &mut Info<'_, '_>, health: &SourceHealth) {
+    let settings = &info.call.worker.app.settings;
+    if let Some(group) = settings.groups.first().filter(|group| !matches!(group.source, SourceUrl::None)) {
+        info.line("larder_source", &group.source);
+    }
+    let state = match () {
+        () if health.is_up() => "up",
+        () if health.is_lost() => "down",
+        () if health.was_up() => "reconnecting",
+        () => "connecting",
+    };
+    info.line("larder_source_state", state);
+    // A reason is one line here.
+    let error = health.last_error().map(|error| error.replace(['\r', '\n'], " ")).unwrap_or_default();
+    info.line("larder_source_last_error", error);
+    info.line("larder_source_fetches", health.fetches());
+    info.line("larder_source_fetch_errors", health.errors());
+    info.line("larder_source_in_flight", health.in_flight());
+    info.line("larder_source_reconnects", health.reconnects());
+    info.line("larder_source_tracking_connections", health.tracking());
+}

@@ -4,7 +4,7 @@ use crate::{
     clients::{Clients, Listed, inbox::Backlog, pause::Pause},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
+    dispatch::{self, Access, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
     http,
     net::{drain::Drain, redis::conn::Conn},
     proto::{
@@ -76,6 +76,7 @@ impl Server {
             calls: Calls::new(1),
             cursors: Cursors::default(),
             clients: Arc::new(Clients::new(1, 100)),
+            access: Access::of_listeners(&settings),
             throttle: None,
             pause: Pause::default(),
             drain: Drain::default(),
@@ -206,7 +207,7 @@ impl Client<'_> {
             }
             match flow {
                 Flow::Done | Flow::Paused => {}
-                Flow::Close => self.closed = true,
+                Flow::Close | Flow::Foreign(_) => self.closed = true,
                 Flow::Alone | Flow::Relay(_) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;

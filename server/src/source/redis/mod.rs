@@ -25,7 +25,9 @@ mod commands;
 mod connect;
 mod handshake;
 mod homes;
+mod large;
 mod link;
+mod passage;
 mod pipeline;
 mod replies;
 mod request;
@@ -37,6 +39,7 @@ mod writes;
 
 pub(super) use cluster::{ClusterSetup, ClusterSource};
 pub use commands::{Commands, Known, Upstream};
+pub use passage::Passage;
 pub(super) use settings::Settings;
 
 use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
@@ -143,6 +146,27 @@ impl RedisSource {
             let (answer, link) = sent?;
             let answer = answer.await?;
             pool.put(link, resp3);
+            Ok(answer)
+        }
+    }
+    /// See [`RedisServer::relay_apart`].
+    fn send_apart(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> impl Future<Output = Answer> + use<> {
+        let (pool, limit) = (self.pool.clone(), self.settings.limits.slow_timeout);
+        let link = self.single(resp3);
+        async move {
+            let link = link?;
+            large::check(&link, &commands).await?;
+            let answer = link.relay_within(commands, count, limit).await?;
+            // After an error the server may be about to hang up.
+            if clean && !answer.iter().any(|reply| reply.starts_with(b"-")) {
+                pool.put(link, resp3);
+            }
             Ok(answer)
         }
     }
@@ -270,6 +294,15 @@ impl Relay for RedisSource {
 }
 
 impl RedisServer for RedisSource {
+    fn relay_apart(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        Box::pin(self.send_apart(commands, count, resp3, clean))
+    }
     fn known_commands(&self) -> Option<Arc<Commands>> {
         // Another connection may lead to another server.
         let now = self.settings.health.reconnects();

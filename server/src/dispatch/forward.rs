@@ -89,15 +89,16 @@ pub(super) struct Reach {
 /// Why a command goes on a connection of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Apart {
-    /// It is large: on its way it would keep others waiting, and a server that takes less hangs up. Afterwards the connection is as new.
-    Large,
-    /// It is an administrator's, or nothing is known of it: it may leave the connection in any state.
+    /// It is large or may wait: on its way it would keep others waiting, and a server that takes less hangs up. Afterwards the connection
+    /// is as new.
+    Alone,
+    /// It is an administrator's, or unknown: it may leave the connection in any state.
     Unsafe,
 }
 impl Apart {
     /// So many bytes of arguments.
     pub(super) fn of_size(bytes: usize) -> Option<Apart> {
-        (bytes > LARGE).then_some(Apart::Large)
+        (bytes > LARGE).then_some(Apart::Alone)
     }
 }
 
@@ -124,7 +125,10 @@ pub(super) fn touched<'a>(
     }
     let known = known?;
     let Some(command) = known.find(args) else {
-        return Some(Reach { everything: known.is_empty(), apart: Some(Apart::Unsafe), ..Reach::default() });
+        let everything = known.is_empty();
+        // Where the server shows no table, it is likely one of those that everybody uses, and may wait for something.
+        let apart = Some(if everything { Apart::Alone } else { Apart::Unsafe });
+        return Some(Reach { everything, apart, ..Reach::default() });
     };
     let apart = match command.passage(args) {
         Passage::Free => Apart::of_size(size(args)),

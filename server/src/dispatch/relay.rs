@@ -272,7 +272,7 @@ async fn send_its_way(
         (None, false, _) => send(call, commands, count).await,
         (Some(_), _, Some(own)) => own.relay_slowly(commands.into(), count, resp3).await,
         (Some(apart), _, None) => {
-            shared(call)?.relay_apart(commands.into(), count, resp3, apart == Apart::Large).await
+            shared(call)?.relay_apart(commands.into(), count, resp3, apart == Apart::Alone).await
         }
         (None, true, _) => {
             let relay = way(call.worker, call.session).ok_or_else(no_redis)?;

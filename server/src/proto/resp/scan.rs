@@ -41,10 +41,43 @@ impl Scanner {
     /// # Errors
     /// It is not a reply, or longer than allowed.
     pub fn scan(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
+        self.advance(input, self.max_len)?;
+        if self.left > 0 || input.len() < self.at {
+            return Ok(None);
+        }
+        let len = self.at;
+        *self = Scanner::new(self.max_len);
+        Ok(Some(len))
+    }
+
+    /// Did [`scan`](Scanner::scan) fail because the reply is too long? Then [`skip`](Scanner::skip) finds its end.
+    pub fn is_too_long(&self) -> bool {
+        self.at > self.max_len
+    }
+
+    /// How many bytes of `input` belong to the reply that it begins with, however long that is, and whether it ends with them. The next call
+    /// is for what follows them.
+    ///
+    /// # Errors
+    /// It is not a reply.
+    pub fn skip(&mut self, input: &[u8]) -> Result<(usize, bool), Malformed> {
+        self.advance(input, usize::MAX)?;
+        if self.left == 0 && input.len() >= self.at {
+            let len = self.at;
+            *self = Scanner::new(self.max_len);
+            return Ok((len, true));
+        }
+        let seen = self.at.min(input.len());
+        self.at -= seen;
+        Ok((seen, false))
+    }
+
+    /// Goes on to the reply's end, or as far as the heads of its parts are there.
+    fn advance(&mut self, input: &[u8], max_len: usize) -> Result<(), Malformed> {
         while self.left > 0 {
             let rest = input.get(self.at..).unwrap_or(&[]);
             let Some(end) = line_end(rest, &mut self.scanned)? else {
-                return Ok(None);
+                return Ok(());
             };
             let head = Head::parse(&rest[..end])?;
             let mut skip = end + 2;
@@ -61,16 +94,11 @@ impl Scanner {
             // The whole of a string is skipped at once, seen or not.
             self.at = self.at.checked_add(skip).ok_or(Malformed)?;
             self.scanned = 0;
-            if self.at > self.max_len {
+            if self.at > max_len {
                 return Err(Malformed);
             }
         }
-        if input.len() < self.at {
-            return Ok(None);
-        }
-        let len = self.at;
-        *self = Scanner::new(self.max_len);
-        Ok(Some(len))
+        Ok(())
     }
 
     /// After `None` for an input of `have` bytes: how many more are needed at least.

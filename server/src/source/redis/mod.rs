@@ -28,6 +28,7 @@ mod homes;
 mod large;
 mod link;
 mod passage;
+mod password;
 mod pipeline;
 mod replies;
 mod request;
@@ -229,7 +230,7 @@ fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
 /// An error reply's text as an error: some say that the server cannot answer now, or that another Larder does not know what its source did; the
 /// others refuse this command.
 fn refusal(text: &[u8]) -> SourceError {
-    const NOT_NOW: [&str; 5] = ["LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
+    const NOT_NOW: [&str; 6] = ["NOAUTH", "LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
     let text: Arc<str> = String::from_utf8_lossy(text.trim_ascii_end()).into();
     if let Some(reason) = text.strip_prefix("ERR ").and_then(|text| text.strip_prefix(UNAVAILABLE)) {
         return SourceError::Lost(reason.into());

@@ -62,6 +62,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         tls: None,
         user: None,
         password: None,
+        password_file: None,
         database: 0,
         deployment: Deployment::Single,
     };

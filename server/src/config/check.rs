@@ -1,7 +1,7 @@
 //! From text to [`Settings`]: every value read by its kind, defaults worked out, and what must fit together compared.
 use super::{
-    AccessSettings, Coherence, CommandList, Compression, ConfigError, GroupSettings, ListenerSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings,
-    SourceUrl, StoreSettings,
+    AccessSettings, Coherence, CommandList, Compression, ConfigError, GroupSettings, ListenerSettings, LogFormat,
+    LogLevel, Machine, Rate, Secret, Settings, SourceUrl, StoreSettings,
     raw::{Layer, Origin, Raw},
     table::{Fallback, Setting, TABLE},
     units::show_size,
@@ -82,7 +82,9 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
     for listener in &raw.listeners {
         let (origin, name) = (&listener.origin, &listener.name);
         if !listener.layer.contains_key("redis") {
-            problems.push(format!("{origin}: listeners.{name}.redis: must be set: each listener has an address of its own"));
+            problems.push(format!(
+                "{origin}: listeners.{name}.redis: must be set: each listener has an address of its own"
+            ));
         }
         // What it does not set is as at the top level.
         let inherited = raw.top.iter().filter(|(name, _)| **name != "redis");

@@ -104,7 +104,7 @@ impl CommandList {
         }
     }
     /// Of checked entries.
-    pub(super) fn of<'a>(entries: impl IntoIterator<Item = &'a str>) -> CommandList {
+    pub(crate) fn of<'a>(entries: impl IntoIterator<Item = &'a str>) -> CommandList {
         let mut list = CommandList::default();
         for entry in entries {
             match entry.strip_prefix('@') {

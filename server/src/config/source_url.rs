@@ -250,9 +250,7 @@ impl RedisUrl {
                 }
                 (_, Some(_)) => {
                     let more = self.deployment.parameters();
-                    return Err(format!(
-                        "unknown parameter `{name}`: rediss:// takes ca, cert, key, insecure, {more}"
-                    ));
+                    return Err(format!("unknown parameter `{name}`: rediss:// takes ca, cert, key, insecure, {more}"));
                 }
                 (_, None) if unix => {
                     return Err(format!("unknown parameter `{name}`: unix:// takes db and password-file"));
@@ -490,7 +488,13 @@ mod tests {
         let (service, user, password) = ("my/master".to_string(), Some("s".to_string()), Some("q".to_string().into()));
         assert_eq!(
             url.deployment,
-            Deployment::Sentinel(Box::new(SentinelUrl { others: vec![tcp("b", 1)], service, user, password, password_file: None }))
+            Deployment::Sentinel(Box::new(SentinelUrl {
+                others: vec![tcp("b", 1)],
+                service,
+                user,
+                password,
+                password_file: None
+            }))
         );
         let url = redis("unix://u:p@/run/redis.sock?db=3");
         assert_eq!(url.address, RedisAddress::Unix("/run/redis.sock".into()));
@@ -515,7 +519,10 @@ mod tests {
             ("redis+cluster://h?read-from=any", "read-from is primary or replica, not `any`"),
             ("redis+cluster://h?db=1", "unknown parameter `db`: redis:// takes password-file and read-from"),
             ("redis+sentinel://h", "the master's name is missing"),
-            ("redis+sentinel://h/m?x=1", "unknown parameter `x`: redis:// takes password-file, sentinel-user, sentinel-password and"),
+            (
+                "redis+sentinel://h/m?x=1",
+                "unknown parameter `x`: redis:// takes password-file, sentinel-user, sentinel-password and",
+            ),
             ("redis+clutser://h", "unknown source redis+clutser:, did you mean redis+cluster:?"),
             ("redis:h", "sources are none:"),
             ("none://x", "sources are none:"),

@@ -73,7 +73,9 @@ mod tests {
 
     #[test]
     fn commands() {
-        for line in ["GET a", "GET HTTP/1.1 a", "HTTP/1.1", "SET a HTTP/1", "SET a xHTTP/1.1", "ECHO HTTP/1.1x", "HOST x"] {
+        for line in
+            ["GET a", "GET HTTP/1.1 a", "HTTP/1.1", "SET a HTTP/1", "SET a xHTTP/1.1", "ECHO HTTP/1.1x", "HOST x"]
+        {
             assert_eq!(of(format!("{line}\r\n").as_bytes()), None, "{line}");
         }
         // A client of Redis may store what it wants.

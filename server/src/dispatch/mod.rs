@@ -109,10 +109,7 @@ pub fn begin(
     }
     match find_for(*args) {
         Found::Command(command)
-            if !session.is_unusual()
-                && command.takes(args.len())
-                && session.may_call(command)
-                && !args.is_inline() =>
+            if !session.is_unusual() && command.takes(args.len()) && session.may_call(command) && !args.is_inline() =>
         {
             count(worker, session, command, *args);
             let call = &mut Call {

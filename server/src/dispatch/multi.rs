@@ -5,8 +5,7 @@ use super::{
     call::Call,
     command::{Command, Flags, Run, Transaction},
     fault::{EXEC_ABORT, Fault},
-    forward,
-    pending,
+    forward, pending,
     session::Session,
 };
 use crate::proto::resp::{Args, Reply};

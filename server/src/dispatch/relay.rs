@@ -261,19 +261,12 @@ pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Re
     relay.relay(commands.into(), count, resp3).await
 }
 /// The same for commands that may be slow, or may not share a connection.
-async fn send_its_way(
-    call: &Call<'_>,
-    commands: Vec<u8>,
-    count: usize,
-    reach: &Reach,
-) -> Result<Replies, SourceError> {
+async fn send_its_way(call: &Call<'_>, commands: Vec<u8>, count: usize, reach: &Reach) -> Result<Replies, SourceError> {
     let resp3 = call.session.resp3;
     match (reach.apart, reach.slow, &call.session.pinned) {
         (None, false, _) => send(call, commands, count).await,
         (Some(_), _, Some(own)) => own.relay_slowly(commands.into(), count, resp3).await,
-        (Some(apart), _, None) => {
-            shared(call)?.relay_apart(commands.into(), count, resp3, apart == Apart::Alone).await
-        }
+        (Some(apart), _, None) => shared(call)?.relay_apart(commands.into(), count, resp3, apart == Apart::Alone).await,
         (None, true, _) => {
             let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
             relay.relay_slowly(commands.into(), count, resp3).await

@@ -34,14 +34,9 @@ mod tests {
         let seldom = Seldom::new(Duration::from_secs(10));
         let start = Instant::now();
         let at = |seconds| seldom.due(start + Duration::from_secs(seconds));
-        assert_eq!([at(0), at(1), at(9), at(10), at(19), at(40), at(50)], [
-            Some(0),
-            None,
-            None,
-            Some(2),
-            None,
-            Some(1),
-            Some(0)
-        ]);
+        assert_eq!(
+            [at(0), at(1), at(9), at(10), at(19), at(40), at(50)],
+            [Some(0), None, None, Some(2), None, Some(1), Some(0)]
+        );
     }
 }

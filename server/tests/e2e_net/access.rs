@@ -36,7 +36,10 @@ forward-admin = true
 fn each_listener(larder: &Larder) {
     let [readers, operators] = larder.listeners[..] else { panic!("{:?}", larder.listeners) };
     let mut top = connect(larder.redis);
-    send(&mut top, &["SET k v", "GET k", "FLUSHALL", "GETDEL k", "MULTI", "KEYS *", "SET k w", "EXEC", "GET k", "CONFIG GET save"]);
+    send(
+        &mut top,
+        &["SET k v", "GET k", "FLUSHALL", "GETDEL k", "MULTI", "KEYS *", "SET k w", "EXEC", "GET k", "CONFIG GET save"],
+    );
     expect(&mut top, b"+OK\r\n$1\r\nv\r\n");
     expect(&mut top, noperm("flushall", "deny-commands").as_bytes());
     expect(&mut top, noperm("getdel", "deny-commands").as_bytes());
@@ -45,7 +48,21 @@ fn each_listener(larder: &Larder) {
     expect(&mut top, b"+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n$1\r\nv\r\n");
     expect(&mut top, noperm("config|get", "deny-commands").as_bytes());
     let mut reads = connect(readers);
-    send(&mut reads, &["GET k", "GET k", "SET k x", "DEL k", "PING", "CONFIG GET nothing", "CONFIG SET save x", "MULTI", "RESET", "GET k"]);
+    send(
+        &mut reads,
+        &[
+            "GET k",
+            "GET k",
+            "SET k x",
+            "DEL k",
+            "PING",
+            "CONFIG GET nothing",
+            "CONFIG SET save x",
+            "MULTI",
+            "RESET",
+            "GET k",
+        ],
+    );
     expect(&mut reads, b"$1\r\nv\r\n$1\r\nv\r\n");
     expect(&mut reads, noperm("set", "allow-commands").as_bytes());
     expect(&mut reads, noperm("del", "allow-commands").as_bytes());
@@ -74,7 +91,10 @@ fn forwarded_commands_go_by_the_categories_of_redis() {
     each_listener(&larder);
     let [readers, operators] = larder.listeners[..] else { panic!("{:?}", larder.listeners) };
     let mut top = connect(larder.redis);
-    send(&mut top, &["HSET h f v", "HGET h f", "HGET h f", "HDEL h f", "SORT h", "SLOWLOG LEN", "MULTI", "HDEL h f", "EXEC"]);
+    send(
+        &mut top,
+        &["HSET h f v", "HGET h f", "HGET h f", "HDEL h f", "SORT h", "SLOWLOG LEN", "MULTI", "HDEL h f", "EXEC"],
+    );
     expect(&mut top, b":1\r\n$1\r\nv\r\n$1\r\nv\r\n");
     expect(&mut top, noperm("hdel", "deny-commands").as_bytes());
     expect(&mut top, noperm("sort", "deny-commands").as_bytes());
@@ -83,7 +103,10 @@ fn forwarded_commands_go_by_the_categories_of_redis() {
     expect(&mut top, noperm("hdel", "deny-commands").as_bytes());
     expect(&mut top, b"-EXECABORT Transaction discarded because of previous errors.\r\n");
     let mut reads = connect(readers);
-    send(&mut reads, &["HGET h f", "HGETALL h", "HSET h f w", "LPUSH l a", "EVAL x 0", "NEWER a", "ACL WHOAMI", "CONFIG REWRITE"]);
+    send(
+        &mut reads,
+        &["HGET h f", "HGETALL h", "HSET h f w", "LPUSH l a", "EVAL x 0", "NEWER a", "ACL WHOAMI", "CONFIG REWRITE"],
+    );
     expect(&mut reads, b"$1\r\nv\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
     for name in ["hset", "lpush", "eval", "newer|a", "acl|whoami", "config|rewrite"] {
         if name == "config|rewrite" {

@@ -79,7 +79,8 @@ fn strays_are_hung_up_on_with_every_source_and_before_a_login() {
         expect_end(&mut stream);
         let mut stream = larder.stream();
         stream.write_all(b"PING\r\nhost: x\r\nSET owned 1\r\n").unwrap();
-        let first: &[u8] = if args.contains(&"--password") { b"-NOAUTH Authentication required.\r\n" } else { b"+PONG\r\n" };
+        let first: &[u8] =
+            if args.contains(&"--password") { b"-NOAUTH Authentication required.\r\n" } else { b"+PONG\r\n" };
         expect(&mut stream, first);
         expect_end(&mut stream);
         assert_eq!(larder.metric("larder_cross_protocol_total{request=\"http\"}"), 2.0, "{args:?}");
@@ -110,7 +111,9 @@ fn lines_go_to_redis_only_when_it_knows_them() {
     let before = redis.calls("config|resetstat");
     assert_eq!(before, 0);
     // On a new Larder nothing has asked for the source's commands before.
-    for line in ["Accept: text/plain", "version", "PROXY TCP4 1.2.3.4 5.6.7.8 1 2", "set0 k 0 0 5", "\x16\x02x", "{a: 1}"] {
+    for line in
+        ["Accept: text/plain", "version", "PROXY TCP4 1.2.3.4 5.6.7.8 1 2", "set0 k 0 0 5", "\x16\x02x", "{a: 1}"]
+    {
         let mut stream = larder.stream();
         send(&mut stream, &[line, "PING"]);
         let text = String::from_utf8(crate::larder::read_line(&mut stream)).unwrap();
@@ -208,7 +211,12 @@ fn an_administrator_may_have_it_forwarded() {
     let innocent = Innocent::start(larder.redis);
     let pong = |what: &str| what.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let mut client = larder.client();
-    for line in ["CONFIG SET maxmemory-clients 0", "ACL SETUSER someone on nopass ~* +@all", "REPLICAOF NO ONE", "DEBUG SLEEP 0"] {
+    for line in [
+        "CONFIG SET maxmemory-clients 0",
+        "ACL SETUSER someone on nopass ~* +@all",
+        "REPLICAOF NO ONE",
+        "DEBUG SLEEP 0",
+    ] {
         assert_eq!(client.command(&pong(line)), Reply::ok(), "{line}");
     }
     assert_eq!(redis.command(&["ACL", "DELUSER", "someone"]), Reply::Int(1));
@@ -237,7 +245,8 @@ fn large_commands_do_not_end_what_others_share() {
     let value = vec![b'v'; 3 << 20];
     for _ in 0..3 {
         let told = client.command(&[&b"SET"[..], b"large", &value]);
-        let expected = "ERR an argument of 3145728 bytes is longer than the source takes: 1048576 (its proto-max-bulk-len)";
+        let expected =
+            "ERR an argument of 3145728 bytes is longer than the source takes: 1048576 (its proto-max-bulk-len)";
         assert_eq!(told.error(), expected);
         assert_eq!(client.command(&[&b"RPUSH"[..], b"list", &value]).error(), expected);
         assert_eq!(client.command(&["EXISTS", "large", "list"]), Reply::Int(0));
@@ -252,7 +261,8 @@ fn large_commands_do_not_end_what_others_share() {
     let body = String::from_utf8(value.clone()).unwrap();
     let put = |body: &str| {
         let length = body.len();
-        let head = format!("PUT /v1/kv/large HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+        let head =
+            format!("PUT /v1/kv/large HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
         larder.http(&(head + body)).0
     };
     assert!(put(&body) >= 400);

@@ -3,7 +3,11 @@ use crate::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{self, Larder},
 };
-use std::{fs, io::Read, time::{Duration, Instant}};
+use std::{
+    fs,
+    io::Read,
+    time::{Duration, Instant},
+};
 
 const REFUSED: &str = "(the source refuses the password in password-file)";
 
@@ -42,7 +46,10 @@ fn follows(redis: &RedisServer, url: &str) {
     assert_eq!(larder.client().command(&["SET", "k", "2"]), Reply::ok());
     change(&mut direct, "two");
     let told = |text: &str| {
-        wait_until(text, || matches!(larder.client().command(&["SET", "k", "x"]), Reply::Error(error) if error.ends_with(text)));
+        wait_until(
+            text,
+            || matches!(larder.client().command(&["SET", "k", "x"]), Reply::Error(error) if error.ends_with(text)),
+        );
     };
     told(REFUSED);
     let (begin, before) = (Instant::now(), connections(&mut direct));

@@ -26,25 +26,98 @@ const STRANGERS: usize = 4;
 
 /// Left aside: what a client may do to others by right (they are Redis's to guard, or `deny-commands`').
 const BY_RIGHT: [&str; 9] = [
-    "flushall", "flushdb", "swapdb", "client|kill", "client|pause", "client|unblock", "config|set", "debug", "script|kill",
+    "flushall",
+    "flushdb",
+    "swapdb",
+    "client|kill",
+    "client|pause",
+    "client|unblock",
+    "config|set",
+    "debug",
+    "script|kill",
 ];
 /// Parameters that lock out, each refused; others would be changed by right.
-const PARAMETERS: [&str; 8] =
-    ["requirepass", "dir", "dbfilename", "masterauth", "maxmemory-clients", "client-query-buffer-limit", "proto-max-bulk-len", "aclfile"];
+const PARAMETERS: [&str; 8] = [
+    "requirepass",
+    "dir",
+    "dbfilename",
+    "masterauth",
+    "maxmemory-clients",
+    "client-query-buffer-limit",
+    "proto-max-bulk-len",
+    "aclfile",
+];
 const WORDS: [&str; 44] = [
-    "f:a", "f:b", "f:c", "f:{t}d", "", "0", "1", "-1", "2", "7", "100", "-1000", "-20000", "1000000", "9223372036854775807", "-9223372036854775808", "0.01", "nan", "-inf",
-    "*", "$", ">", "-", "+", "(1", "[a", "YES", "SYNC", "ASYNC", "BLOCK", "STREAMS", "GET", "STORE", "LIMIT", "COUNT", "BY", "WITHSCORES", "REPLACE", "COPY", "KEYS", "NOSAVE",
-    "HELP", "TIMEOUT", "\u{0}\r\n\"'",
+    "f:a",
+    "f:b",
+    "f:c",
+    "f:{t}d",
+    "",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "7",
+    "100",
+    "-1000",
+    "-20000",
+    "1000000",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "0.01",
+    "nan",
+    "-inf",
+    "*",
+    "$",
+    ">",
+    "-",
+    "+",
+    "(1",
+    "[a",
+    "YES",
+    "SYNC",
+    "ASYNC",
+    "BLOCK",
+    "STREAMS",
+    "GET",
+    "STORE",
+    "LIMIT",
+    "COUNT",
+    "BY",
+    "WITHSCORES",
+    "REPLACE",
+    "COPY",
+    "KEYS",
+    "NOSAVE",
+    "HELP",
+    "TIMEOUT",
+    "\u{0}\r\n\"'",
 ];
 const LINES: [&str; 17] = [
-    "POST / HTTP/1.1\r\nHost: x\r\n\r\nSET f:a owned\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "Host: x\r\n", "\r\n", "\0\0\0\n", "PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n",
-    "\r\n\r\n\0\r\nQUIT\n", "set f:a 0 0 5\r\nhello\r\n", "stats\r\n", "\x16\x03\x01\x02\0\x01\0\x01\n", "*-5\r\n", "*0\r\n", "*\r\n", "$5\r\nhello\r\n", "+OK\r\n", "*1\r\n+PING\r\n", "'\"\r\n",
+    "POST / HTTP/1.1\r\nHost: x\r\n\r\nSET f:a owned\r\n",
+    "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "Host: x\r\n",
+    "\r\n",
+    "\0\0\0\n",
+    "PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n",
+    "\r\n\r\n\0\r\nQUIT\n",
+    "set f:a 0 0 5\r\nhello\r\n",
+    "stats\r\n",
+    "\x16\x03\x01\x02\0\x01\0\x01\n",
+    "*-5\r\n",
+    "*0\r\n",
+    "*\r\n",
+    "$5\r\nhello\r\n",
+    "+OK\r\n",
+    "*1\r\n+PING\r\n",
+    "'\"\r\n",
 ];
 
 /// Commands and subcommands of Redis's table.
 fn names(redis: &RedisServer) -> Vec<Vec<String>> {
     let Reply::Array(Some(all)) = redis.command(&["COMMAND", "LIST"]) else { panic!("no list") };
-    let name = |name| if let Reply::Bulk(Some(name)) = name { String::from_utf8(name).unwrap() } else { panic!("no name") };
+    let name =
+        |name| if let Reply::Bulk(Some(name)) = name { String::from_utf8(name).unwrap() } else { panic!("no name") };
     let names = all.into_iter().map(name).filter(|name| !BY_RIGHT.contains(&name.as_str()));
     names.map(|name| name.split('|').map(str::to_owned).collect()).collect()
 }
@@ -63,8 +136,13 @@ impl Stranger<'_> {
     }
     fn command(&mut self) -> Vec<u8> {
         let mut args: Vec<Vec<u8>> = match self.random.below(30) {
-            0 => ["CONFIG", "SET", PARAMETERS[self.random.below(PARAMETERS.len())]].map(|word| word.as_bytes().to_vec()).into(),
-            1 => vec![b"DEBUG".to_vec(), [&b"SLEEP"[..], b"SEGFAULT", b"PROTOCOL", b"OOM"][self.random.below(4)].to_vec()],
+            0 => ["CONFIG", "SET", PARAMETERS[self.random.below(PARAMETERS.len())]]
+                .map(|word| word.as_bytes().to_vec())
+                .into(),
+            1 => vec![
+                b"DEBUG".to_vec(),
+                [&b"SLEEP"[..], b"SEGFAULT", b"PROTOCOL", b"OOM"][self.random.below(4)].to_vec(),
+            ],
             2 => vec![self.word()],
             3 => vec![b"SRANDMEMBER".to_vec(), b"f:a".to_vec()],
             _ => self.names[self.random.below(self.names.len())].iter().map(|word| word.as_bytes().to_vec()).collect(),
@@ -96,10 +174,12 @@ impl Stranger<'_> {
             }
             88..92 => (0..self.random.below(300)).map(|_| self.random.below(256) as u8).collect(),
             92..95 => {
-                let length = ["536870912", "536936448", "99999999999999999999", "-1", "4294967296", "1048577"][self.random.below(6)];
+                let length = ["536870912", "536936448", "99999999999999999999", "-1", "4294967296", "1048577"]
+                    [self.random.below(6)];
                 format!("*3\r\n$3\r\nSET\r\n$3\r\nf:a\r\n${length}\r\nshort").into_bytes()
             }
-            95 => format!("*{}\r\n$4\r\nMGET\r\n", [1_048_576, 1_048_577, 2_147_483_647][self.random.below(3)]).into_bytes(),
+            95 => format!("*{}\r\n$4\r\nMGET\r\n", [1_048_576, 1_048_577, 2_147_483_647][self.random.below(3)])
+                .into_bytes(),
             96 => encode(&[b"SET", b"f:large", &vec![b'l'; self.random.below(2 << 20)]]),
             97 => encode(&[b"HELLO", if self.random.chance(50) { b"3" } else { b"2" }]),
             98 => encode(&[b"SADD", b"f:a", &vec![b'm'; 1000]]),
@@ -139,8 +219,10 @@ fn drain(stream: &mut TcpStream) -> usize {
 
 #[test]
 fn strangers_harm_nobody() {
-    let redis = RedisServer::with(&["--proto-max-bulk-len", "1mb", "--client-query-buffer-limit", "1mb", "--timeout", "2"]);
-    let larder = Larder::start(&["--source", &redis.url(), "--threads", "2", "--max-value", "8MiB", "--max-memory", "64MiB"]);
+    let redis =
+        RedisServer::with(&["--proto-max-bulk-len", "1mb", "--client-query-buffer-limit", "1mb", "--timeout", "2"]);
+    let larder =
+        Larder::start(&["--source", &redis.url(), "--threads", "2", "--max-value", "8MiB", "--max-memory", "64MiB"]);
     wait_until("the source to be connected", || larder.metric("larder_source_up{group=\"default\"}") == 1.0);
     let names = names(&redis);
     assert!(names.len() > 200, "{}", names.len());
@@ -171,5 +253,8 @@ fn strangers_harm_nobody() {
     }
     assert_eq!(larder.metric("larder_source_reconnects_total{group=\"default\"}"), 0.0);
     assert_eq!(larder.metric("larder_panics_total"), 0.0);
-    assert_eq!(redis.command(&["CONFIG", "GET", "requirepass"]), Reply::Array(Some(vec![Reply::bulk("requirepass"), Reply::bulk("")])));
+    assert_eq!(
+        redis.command(&["CONFIG", "GET", "requirepass"]),
+        Reply::Array(Some(vec![Reply::bulk("requirepass"), Reply::bulk("")]))
+    );
 }

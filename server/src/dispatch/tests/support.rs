@@ -221,12 +221,12 @@ impl Client<'_> {
 }
 
 /// A redis-server on a Unix socket of its own; ends with this value.
-pub(super) struct Redis {
+pub(in crate::dispatch) struct Redis {
     process: Child,
     dir: tempfile::TempDir,
 }
 impl Redis {
-    pub(super) fn start() -> Redis {
+    pub(in crate::dispatch) fn start() -> Redis {
         let dir = tempfile::tempdir().expect("a directory");
         let process = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--unixsocket", "redis.sock", "--enable-debug-command", "no"])
@@ -242,7 +242,7 @@ impl Redis {
         self.dir.path().join("redis.sock")
     }
     /// A connection, as soon as there is one to be had.
-    pub(super) fn connect(&self) -> RedisClient {
+    pub(in crate::dispatch) fn connect(&self) -> RedisClient {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             match UnixStream::connect(self.socket()) {
@@ -262,7 +262,7 @@ impl Drop for Redis {
 }
 
 /// A connection to a [`Redis`].
-pub(super) struct RedisClient {
+pub(in crate::dispatch) struct RedisClient {
     stream: UnixStream,
     read: Vec<u8>,
 }
@@ -282,7 +282,7 @@ impl RedisClient {
             self.read.extend_from_slice(&buffer[..got]);
         }
     }
-    pub(super) fn say(&mut self, line: &str) -> String {
+    pub(in crate::dispatch) fn say(&mut self, line: &str) -> String {
         String::from_utf8_lossy(&self.call(&words(line))).into_owned()
     }
     /// Sends bytes and then the end of the stream; everything that comes back.

@@ -394,6 +394,45 @@ mod tests {
         }
 
         #[test]
+        fn skips_what_is_too_long_in_any_pieces(trees in proptest::collection::vec(tree(), 1..4), step in 1usize..40) {
+            let mut input = Vec::new();
+            let mut ends = Vec::new();
+            for tree in &trees {
+                tree.write(&mut input);
+                ends.push(input.len());
+            }
+            let mut scanner = Scanner::new(2);
+            let (mut from, mut have, mut found) = (0, 0, Vec::new());
+            while found.len() < ends.len() {
+                // Some of it may have been scanned before it was too long.
+                let skips = scanner.is_too_long() || scanner.scan(&input[from..have]).is_err();
+                if skips {
+                    prop_assert!(scanner.is_too_long());
+                    let (len, ended) = scanner.skip(&input[from..have]).expect("well-formed");
+                    from += len;
+                    if ended {
+                        found.push(from);
+                        continue;
+                    }
+                    loop {
+                        have = (have + step).min(input.len());
+                        let (len, ended) = scanner.skip(&input[from..have]).expect("well-formed");
+                        from += len;
+                        if ended {
+                            break;
+                        }
+                        prop_assert!(have < input.len());
+                    }
+                    found.push(from);
+                    continue;
+                }
+                prop_assert!(have < input.len());
+                have = (have + step).min(input.len());
+            }
+            prop_assert_eq!(found, ends);
+        }
+
+        #[test]
         fn damage_is_refused_or_read_but_never_panics(tree in tree(), at: prop::sample::Index, byte: u8) {
             let mut input = Vec::new();
             tree.write(&mut input);

@@ -104,7 +104,9 @@ impl Commands {
         let mut slow = text == "lcs";
         let mut categories = Categories::default();
         for category in values(row.next()) {
-            let named = std::str::from_utf8(text_of(&category)).ok().and_then(|name| Categories::named(name.strip_prefix('@')?));
+            let named = std::str::from_utf8(text_of(&category))
+                .ok()
+                .and_then(|name| Categories::named(name.strip_prefix('@')?));
             categories = categories.with(named.unwrap_or_default());
             flags.of_hashes |= matches!(text_of(&category), b"@hash" | b"@keyspace");
             slow |= matches!(text_of(&category), b"@scripting" | b"@dangerous");

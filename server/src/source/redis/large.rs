@@ -20,7 +20,10 @@ pub(super) async fn check(link: &Link, commands: &[u8]) -> Result<(), SourceErro
     let replies = link.relay(encode(&[b"CONFIG", b"GET", LIMIT]).into(), 1).await?;
     match limit(&replies[0]) {
         Some(limit) if longest as u64 > limit => Err(SourceError::Refused(
-            format!("ERR an argument of {longest} bytes is longer than the source takes: {limit} (its proto-max-bulk-len)").into(),
+            format!(
+                "ERR an argument of {longest} bytes is longer than the source takes: {limit} (its proto-max-bulk-len)"
+            )
+            .into(),
         )),
         _ => Ok(()),
     }

@@ -150,7 +150,8 @@ impl Passage {
         let parameter = locked(args).next().filter(|_| is(0, b"config") && is(1, b"set"));
         let words = args.first(parts).from(0).map(<[u8]>::to_ascii_uppercase);
         let words = words.chain(parameter.map(<[u8]>::to_ascii_lowercase));
-        let name = words.map(|word| word.iter().take(MAX_NAME).map(|b| if b.is_ascii_graphic() { *b } else { b'?' }).collect());
+        let name = words
+            .map(|word| word.iter().take(MAX_NAME).map(|b| if b.is_ascii_graphic() { *b } else { b'?' }).collect());
         let name: Vec<Vec<u8>> = name.collect();
         let why = match self {
             Never => " is not forwarded to the source: it changes a connection that clients share",

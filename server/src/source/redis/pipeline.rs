@@ -86,6 +86,8 @@ pub(super) struct Pipeline {
     doubted: bool,
     /// It has said so.
     shut_out: Option<Arc<str>>,
+    /// Messages that came unasked.
+    pushes: u64,
     /// When a part of a reply last came.
     progress: Option<Instant>,
     /// Fetches to be sent again, in order.
@@ -115,6 +117,7 @@ impl Pipeline {
             skipping: false,
             doubted: false,
             shut_out: None,
+            pushes: 0,
             progress: None,
             again: Vec::new(),
             elsewhere,
@@ -161,11 +164,14 @@ impl Pipeline {
     /// Takes in what was read, as far as it goes; then see [`requeue`](Pipeline::requeue).
     pub(super) fn receive(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         let now = clock::now();
-        let owed = (self.owed.len(), self.sent.len());
-        while self.step(input, now)? {}
+        let pushes = self.pushes;
+        let mut steps = 0;
+        while self.step(input, now)? {
+            steps += 1;
+        }
         // A message that came unasked answers nothing.
         let part = self.body.is_some() || self.skipping || input.first().is_some_and(|&byte| byte != b'>');
-        if part || owed != (self.owed.len(), self.sent.len()) {
+        if part || steps > self.pushes - pushes {
             self.progress = Some(Instant::now());
         }
         Ok(())
@@ -206,6 +212,7 @@ impl Pipeline {
                 return Ok(false);
             };
             self.pushed(&input[..len])?;
+            self.pushes += 1;
             input.advance(len);
             return Ok(true);
         }

@@ -200,9 +200,7 @@ pub(super) enum Lane {
     /// One of its own, for as long as it takes.
     Own,
     /// See [`RedisServer::relay_apart`](crate::source::RedisServer::relay_apart).
-    Apart {
-        clean: bool,
-    },
+    Apart { clean: bool },
 }
 
 /// What EXEC says of GET and PTTL.

@@ -22,7 +22,7 @@ use commands::Random;
 const SECONDS: u64 = 8;
 /// Requests of one stranger before it leaves, and how many strangers there are at a time.
 const REQUESTS: usize = 40;
-const STRANGERS: usize = 4;
+const STRANGERS: u64 = 4;
 
 /// Left aside: what a client may do to others by right (they are Redis's to guard, or `deny-commands`').
 const BY_RIGHT: [&str; 9] = [
@@ -234,10 +234,10 @@ fn strangers_harm_nobody() {
     let innocents = ["innocent", "unsuspecting"].map(|name| Innocent::named(larder.redis, name));
     let begin = Instant::now();
     std::thread::scope(|scope| {
-        for stranger in 0..STRANGERS {
+        for stranger in 1..=STRANGERS {
             let (names, innocents, port) = (&names, &innocents, larder.redis);
             scope.spawn(move || {
-                let random = Random((seed + stranger as u64) * 0x9E37_79B9 | 1 << 62);
+                let random = Random(seed.wrapping_add(stranger).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
                 let mut stranger = Stranger { random, names };
                 let (mut visits, mut came) = (0, 0);
                 while begin.elapsed() < seconds && !innocents.iter().any(Innocent::has_failed) {

@@ -10,6 +10,7 @@ use larder::{
     app::{App, Bound, Worker},
     clients::Client,
     config::Settings,
+    dispatch::Access,
     http,
     net::redis::{
         conn::{Conn, Step},
@@ -89,7 +90,7 @@ fn a_redis_hit_allocates_nothing() {
     let spare = Spare::default();
     let address = ([127, 0, 0, 1], 1).into();
     let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
-    let mut conn = Conn::new(&worker, client);
+    let mut conn = Conn::new(&worker, client, Access::of_listeners(&worker.app.settings)[0].clone());
 
     let value = "v".repeat(64);
     let mut setup = command(&["SET", "large", &"x".repeat(512 << 10)]);
@@ -154,7 +155,7 @@ fn a_kept_reply_allocates_nothing() {
         let spare = Spare::default();
         let address = ([127, 0, 0, 1], 1).into();
         let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
-        let mut conn = Conn::new(&worker, client);
+        let mut conn = Conn::new(&worker, client, Access::of_listeners(&worker.app.settings)[0].clone());
         let one = command(&["HGET", "h", "f"]);
         let cases = [
             ("HGET", one.clone(), 7),

@@ -12,6 +12,7 @@
 //! they are arguments ([`Input`]), and so is the machine.
 mod address;
 mod check;
+mod commands;
 mod docs;
 mod env;
 mod file;
@@ -26,13 +27,14 @@ mod table;
 mod value;
 
 pub use check::{Config, Effective, Scope};
+pub use commands::{AccessSettings, Categories, CommandList};
 pub use docs::docs;
 pub use env::Env;
 pub use machine::Machine;
 pub use nearest::nearest;
 pub use print::print;
 pub use raw::{Layer, Origin, RawValue};
-pub use settings::{Coherence, GroupSettings, LogFormat, LogLevel, Rate, Secret, Settings};
+pub use settings::{Coherence, GroupSettings, ListenerSettings, LogFormat, LogLevel, Rate, Secret, Settings};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl, TlsUrl};
 pub use table::{Fallback, Kind, Section, Setting, TABLE};
 pub use value::Value;
@@ -73,9 +75,10 @@ pub fn load(input: Input<'_>) -> Result<Config, ConfigError> {
     if let Some(path) = input.file.or(named) {
         match std::fs::read_to_string(&path) {
             Ok(text) => {
-                let (top, groups) = file::read(path, &text, &mut problems);
-                raw.add_below(top);
-                raw.groups = groups;
+                let file = file::read(path, &text, &mut problems);
+                raw.add_below(file.top);
+                raw.groups = file.groups;
+                raw.listeners = file.listeners;
             }
             Err(error) => problems.push(format!("{}: cannot be read: {error}", path.display())),
         }

@@ -1,5 +1,5 @@
 //! The checked configuration: what the rest of the server reads.
-use super::SourceUrl;
+use super::{AccessSettings, SourceUrl};
 use larder_store::disk::StoreSettings;
 use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
 
@@ -9,6 +9,10 @@ use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
 pub struct Settings {
     pub http: Vec<SocketAddr>,
     pub redis: Vec<SocketAddr>,
+    /// What clients of `redis` may do.
+    pub access: AccessSettings,
+    /// Further listeners for the Redis protocol.
+    pub listeners: Vec<ListenerSettings>,
     pub admin: Option<SocketAddr>,
     /// Group `default` first.
     pub groups: Vec<GroupSettings>,
@@ -46,6 +50,15 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// The settings of the process and of group `default` by name, as text, for people and tools. Secrets are not among them.
     pub shown: Vec<(&'static str, String)>,
+}
+
+/// One named listener's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct ListenerSettings {
+    pub name: String,
+    pub redis: Vec<SocketAddr>,
+    pub access: AccessSettings,
 }
 
 /// One group's settings.

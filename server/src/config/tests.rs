@@ -343,7 +343,11 @@ fn the_help_names_every_setting() {
     let help = command.render_help().to_string();
     let mut seen = BTreeMap::new();
     for setting in TABLE {
-        let flag = format!("--{} <{}>", setting.name, setting.placeholder());
+        let value = match setting.kind {
+            Kind::Switch => format!("[<{}>]", setting.placeholder()),
+            _ => format!("<{}>", setting.placeholder()),
+        };
+        let flag = format!("--{} {value}", setting.name);
         assert!(help.contains(&flag), "{flag} is missing from\n{help}");
         *seen.entry(setting.section.title()).or_insert(0) += 1;
     }

@@ -1,5 +1,6 @@
 //! The state of one connection of the Redis protocol.
 use super::{
+    access::Access,
     attached::Attached,
     command::{Command, Run},
     multi::Transacting,
@@ -26,6 +27,10 @@ pub struct Session {
     /// RESP3 rather than RESP2.
     pub(super) resp3: bool,
     authenticated: bool,
+    /// Which commands it may call.
+    pub(super) access: Arc<Access>,
+    /// Not all.
+    restricted: bool,
     replies: Replies,
     held: Held,
     /// Commands queued by MULTI.
@@ -70,13 +75,15 @@ pub(super) enum Replies {
 }
 
 impl Session {
-    /// A connection that has just been accepted.
-    pub fn new(worker: &Worker, client: Arc<Client>) -> Session {
+    /// A connection that has just been accepted; its listener says what it may do.
+    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<Access>) -> Session {
         let mut session = Session {
             client,
             counters: worker.counters.clone(),
             resp3: false,
             authenticated: !password::is_required(&worker.app.settings),
+            restricted: access.restricts(),
+            access,
             replies: Replies::On,
             held: Held::Nothing,
             multi: None,
@@ -93,6 +100,12 @@ impl Session {
         session.client.about.lock().user = password::USER_NAME.into();
         session.settle();
         session
+    }
+
+    /// May it call this command of ours?
+    #[inline]
+    pub(super) fn may_call(&self, command: &Command) -> bool {
+        !self.restricted || self.access.passes(command)
     }
 
     /// Has the client said the password (or need not it)?
@@ -147,7 +160,8 @@ impl Session {
             || self.pinned.is_some()
             || self.is_attached()
             || self.tracker.is_some()
-            || self.subscriptions.is_some();
+            || self.subscriptions.is_some()
+            || !self.may_call(super::gets::GET);
         self.unusual = special || self.held != Held::Nothing;
         self.plain_reads = !special && self.held != Held::Relayed;
     }

@@ -2,8 +2,7 @@
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
 use super::listen::Service;
-use crate::lifecycle::linger::linger;
-use crate::{app::App, clients::Seat};
+use crate::{app::App, clients::Seat, lifecycle::linger::linger};
 use std::{
     cell::Cell,
     io::{self, Write},
@@ -90,7 +89,7 @@ connection: close\r\n\
 /// Says why, then closes.
 fn refuse(mut stream: TcpStream, service: Service, app: &Arc<App>, refused: &Rc<Cell<usize>>) {
     let reason = match service {
-        Service::Redis => NO_ROOM_REDIS,
+        Service::Redis(_) => NO_ROOM_REDIS,
         Service::Http | Service::Admin => NO_ROOM_HTTP,
     };
     // An empty socket buffer takes these few bytes; if not, the client goes without a reason.

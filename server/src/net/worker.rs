@@ -7,6 +7,7 @@ use super::{
 use crate::{
     app::{App, Worker, millis},
     clients::{Client, Seat},
+    dispatch::Access,
     http,
     lifecycle::{RunError, drain::Phase},
 };
@@ -81,7 +82,8 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     let app = worker.app.clone();
     // Every connection holds a sender: the receiver hears when the last is gone.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
-    let shared = Shared { spare: Rc::default(), http: Rc::default() };
+    let shared =
+        Shared { spare: Rc::default(), http: Rc::default(), access: Access::of_listeners(&app.settings).into() };
     tokio::task::spawn_local(close_idle(worker.clone()));
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut closing = pin!(app.drain.reached(Phase::Closing));
@@ -121,6 +123,8 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
 struct Shared {
     spare: Rc<Spare>,
     http: Rc<http::PerWorker>,
+    /// By the number of the listener.
+    access: Rc<[Arc<Access>]>,
 }
 
 /// Starts the task of a connection.
@@ -133,16 +137,17 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
     };
     let counters = &worker.counters;
     match service {
-        Service::Redis => counters.redis_connections_opened.add(1),
+        Service::Redis(_) => counters.redis_connections_opened.add(1),
         Service::Http | Service::Admin => counters.http_connections_opened.add(1),
     }
     let place = Place { worker: worker.clone(), service, _seat: seat, _alive: alive };
     let (spare, http) = (shared.spare.clone(), shared.http.clone());
+    let access = shared.access.clone();
     // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
     tokio::task::spawn_local(async move {
         let worker = place.worker.clone();
         match service {
-            Service::Redis => redis::serve(worker, spare, stream, peer).await,
+            Service::Redis(listener) => redis::serve(worker, spare, stream, peer, access[listener].clone()).await,
             Service::Http => http::serve_connection(worker, http, stream, peer, http::Role::Native).await,
             Service::Admin => http::serve_connection(worker, http, stream, peer, http::Role::Admin).await,
         }
@@ -173,7 +178,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let counters = &self.worker.counters;
         match self.service {
-            Service::Redis => counters.redis_connections_closed.add(1),
+            Service::Redis(_) => counters.redis_connections_closed.add(1),
             Service::Http | Service::Admin => counters.http_connections_closed.add(1),
         }
         if thread::panicking() {

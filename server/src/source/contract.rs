@@ -8,6 +8,7 @@ use super::{
     table::TableSource,
     unasked::Unasked,
 };
+use crate::config::Secret;
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::Args;
@@ -166,6 +167,15 @@ pub trait RedisServer: Relay {
     fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
         None
     }
+    /// Sends commands over a connection of their own, with `source-slow-timeout`: nothing waits behind them, and nothing else is lost with
+    /// that connection. `clean`: it is as new when they have been answered without an error, and may serve again.
+    fn relay_apart(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> Local<'static, Result<Replies, SourceError>>;
     /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING); `args` is the command that it
     /// is wanted for.
     fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
@@ -184,7 +194,7 @@ pub trait RedisServer: Relay {
     /// Waits until that is known, for at most `source-timeout`; does not wait for a server that is known to be down.
     fn identify(&self) -> Local<'_, ()>;
     /// The user that Larder is there, and its password.
-    fn login(&self) -> (&str, Option<&str>);
+    fn login(&self) -> (&str, Option<Secret>);
     /// A connection like a [pinned](RedisServer::pin) one, as another user (`None`: with a password alone). A server that does not let the
     /// user in is a refusal.
     fn log_in<'a>(

@@ -2,6 +2,10 @@
 use larder_store::disk::StoreSettings;
 use std::time::Duration;
 
+/// From this size on, in bytes, a command does not share a connection. Whatever its settings say, a Redis server takes a megabyte
+/// (`proto-max-bulk-len` and `client-query-buffer-limit` have that as their least); of more it may hang up.
+pub(crate) const LARGE: usize = 512 * 1024;
+
 /// What bounds a source.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {

@@ -18,6 +18,7 @@ mod json;
 mod logs;
 mod process;
 mod registry;
+mod seldom;
 mod snapshot;
 mod tap;
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use json::json;
 pub use logs::Logs;
 pub use process::Process;
 pub use registry::Telemetry;
+pub use seldom::Seldom;
 pub use snapshot::{GroupSnapshot, Snapshot, SourceSnapshot, TableSnapshot, UnaskedSnapshot};
 pub use tap::{Operation, Tap};
 pub use text::text;

@@ -4,6 +4,7 @@ use super::{
     histogram::Distribution,
     logs::Logs,
     process::Process,
+    seldom::Seldom,
     snapshot::{GroupSnapshot, Snapshot, UnaskedSnapshot},
     tap::Tap,
 };
@@ -13,6 +14,9 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+/// Log lines about requests of other protocols are at least this far apart.
+const FOREIGN_PERIOD: Duration = Duration::from_secs(10);
+
 /// What the process counts; shared by all threads.
 #[derive(Debug)]
 pub struct Telemetry {
@@ -20,6 +24,8 @@ pub struct Telemetry {
     pub logs: Logs,
     /// What is recorded of the operations, if anybody does.
     pub tap: Tap,
+    /// Log lines about requests of other protocols on the Redis port.
+    pub foreign: Seldom,
     started: Instant,
     started_at: SystemTime,
     /// One for each worker, and the last for the control thread.
@@ -34,6 +40,7 @@ impl Telemetry {
         Telemetry {
             logs,
             tap: Tap::new(workers),
+            foreign: Seldom::new(FOREIGN_PERIOD),
             started: Instant::now(),
             started_at: SystemTime::now(),
             threads: (0..=workers).map(|_| Arc::default()).collect(),

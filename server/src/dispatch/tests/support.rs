@@ -3,7 +3,7 @@ use crate::{
     app::{App, Bound, Worker},
     clients::{Clients, Cursors, Listed, PubSub, Tracking, inbox::Backlog},
     config::Settings,
-    dispatch::{self, Flow, Joined, Session, Together},
+    dispatch::{self, Access, Flow, Joined, Session, Together},
     lifecycle::{drain::Drain, pause::Pause},
     net::redis::conn::Conn,
     read::Group,
@@ -88,6 +88,10 @@ impl Server {
         Server { worker }
     }
 
+    /// Of the top level's listeners.
+    fn access(&self) -> Arc<Access> {
+        Access::of_listeners(&self.worker.app.settings)[0].clone()
+    }
     fn listed(&self) -> Listed {
         let address = |port| ([127, 0, 0, 1], port).into();
         let waker = std::task::Waker::noop().clone();
@@ -95,13 +99,13 @@ impl Server {
     }
     /// A connection with its pipeline, but for the socket.
     pub(super) fn conn(&self) -> Conn {
-        Conn::new(&self.worker, self.listed().client.clone())
+        Conn::new(&self.worker, self.listed().client.clone(), self.access())
     }
     pub(super) fn client(&self) -> Client<'_> {
         let listed = self.listed();
         Client {
             server: self,
-            session: Session::new(&self.worker, listed.client.clone()),
+            session: Session::new(&self.worker, listed.client.clone(), self.access()),
             _listed: listed,
             parser: Parser::default(),
             closed: false,
@@ -200,7 +204,7 @@ impl Client<'_> {
             }
             match flow {
                 Flow::Done | Flow::Paused => {}
-                Flow::Close => self.closed = true,
+                Flow::Close | Flow::Foreign(_) => self.closed = true,
                 Flow::Alone | Flow::Relay(_) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;
@@ -214,12 +218,12 @@ impl Client<'_> {
 }
 
 /// A redis-server on a Unix socket of its own; ends with this value.
-pub(super) struct Redis {
+pub(in crate::dispatch) struct Redis {
     process: Child,
     dir: tempfile::TempDir,
 }
 impl Redis {
-    pub(super) fn start() -> Redis {
+    pub(in crate::dispatch) fn start() -> Redis {
         let dir = tempfile::tempdir().expect("a directory");
         let process = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--unixsocket", "redis.sock", "--enable-debug-command", "no"])
@@ -235,7 +239,7 @@ impl Redis {
         self.dir.path().join("redis.sock")
     }
     /// A connection, as soon as there is one to be had.
-    pub(super) fn connect(&self) -> RedisClient {
+    pub(in crate::dispatch) fn connect(&self) -> RedisClient {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             match UnixStream::connect(self.socket()) {
@@ -255,7 +259,7 @@ impl Drop for Redis {
 }
 
 /// A connection to a [`Redis`].
-pub(super) struct RedisClient {
+pub(in crate::dispatch) struct RedisClient {
     stream: UnixStream,
     read: Vec<u8>,
 }
@@ -275,7 +279,7 @@ impl RedisClient {
             self.read.extend_from_slice(&buffer[..got]);
         }
     }
-    pub(super) fn say(&mut self, line: &str) -> String {
+    pub(in crate::dispatch) fn say(&mut self, line: &str) -> String {
         String::from_utf8_lossy(&self.call(&words(line))).into_owned()
     }
     /// Sends bytes and then the end of the stream; everything that comes back.

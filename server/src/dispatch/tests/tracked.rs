@@ -51,6 +51,9 @@ impl Relay for Restless {
     }
 }
 impl RedisServer for Restless {
+    fn relay_apart(&self, _: Bytes, _: usize, _: bool, _: bool) -> Local<'static, Result<Replies, SourceError>> {
+        unimplemented!()
+    }
     fn known_commands(&self) -> Option<Arc<Commands>> {
         None
     }
@@ -72,7 +75,7 @@ impl RedisServer for Restless {
     fn identity(&self) -> Option<Arc<Identity>> {
         Some(Arc::default())
     }
-    fn login(&self) -> (&str, Option<&str>) {
+    fn login(&self) -> (&str, Option<crate::config::Secret>) {
         ("default", None)
     }
     fn log_in<'a>(

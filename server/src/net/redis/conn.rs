@@ -13,7 +13,7 @@ use super::{input::Input, spare::Spare};
 use crate::{
     app::Worker,
     clients::Client,
-    dispatch::{self, Flow, Held, Joined, Pending, Session, Together},
+    dispatch::{self, Access, Flow, Held, Joined, Pending, Session, Together},
     lifecycle::throttle::{Scope, Throttled},
     source::{Fetch, SourceError},
 };
@@ -24,9 +24,10 @@ use larder_proto::{
 };
 use std::{
     collections::VecDeque,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 /// Commands processed before the other connections of the worker get their turn.
@@ -91,10 +92,10 @@ pub struct Conn {
 
 impl Conn {
     /// A connection that has just been accepted.
-    pub fn new(worker: &Worker, client: Arc<Client>) -> Conn {
+    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<Access>) -> Conn {
         let settings = &worker.app.settings;
         Conn {
-            session: Session::new(worker, client.clone()),
+            session: Session::new(worker, client.clone(), access),
             input: Input::default(),
             out: Output::default(),
             parser: Parser::default(),
@@ -208,6 +209,10 @@ impl Conn {
                     self.input.consume(consumed);
                     return Step::Close;
                 }
+                Flow::Foreign(foreign) => {
+                    note_foreign(worker, foreign, self.client.peer);
+                    return Step::Close;
+                }
             }
         }
         Step::Turn
@@ -247,7 +252,7 @@ impl Conn {
             Flow::Done | Flow::Paused => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone | Flow::Relay(_) | Flow::Behind => unreachable!("it is running alone"),
+            Flow::Alone | Flow::Relay(_) | Flow::Behind | Flow::Foreign(_) => unreachable!("it is running alone"),
         }
         Step::Turn
     }
@@ -374,6 +379,22 @@ impl Conn {
 fn refusal(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
     let throttle = worker.app.throttle.as_ref()?;
     throttle.check(Scope::Data, peer).err()
+}
+
+/// Counts and logs a request that is not of the Redis protocol: a browser may have been lured here, or a port is wrong.
+#[cold]
+fn note_foreign(worker: &Worker, foreign: &'static str, peer: SocketAddr) {
+    match foreign {
+        "TLS" => worker.counters.redis_foreign_tls.add(1),
+        _ => worker.counters.redis_foreign_http.add(1),
+    }
+    if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
+        tracing::warn!(
+            %peer,
+            not_logged = left_out,
+            "closed a connection to the Redis port: an {foreign} request arrived instead of a Redis command"
+        );
+    }
 }
 
 #[cold]

@@ -9,7 +9,7 @@ pub mod conn;
 pub mod input;
 pub mod spare;
 
-use crate::{app::Worker, clients::Closing, lifecycle::linger::linger, source::Local};
+use crate::{app::Worker, clients::Closing, dispatch::Access, lifecycle::linger::linger, source::Local};
 use conn::{Conn, Step};
 use larder_store::clock;
 use spare::Spare;
@@ -20,7 +20,7 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
-    sync::atomic::Ordering::Relaxed,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll},
     time::Duration,
 };
@@ -37,7 +37,13 @@ const WRITES: usize = 8;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
-pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpStream, peer: SocketAddr) {
+pub(super) async fn serve(
+    worker: Rc<Worker>,
+    spare: Rc<Spare>,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    access: Arc<Access>,
+) {
     let Ok(local) = stream.local_addr() else {
         return; // reset before we got to it
     };
@@ -49,7 +55,7 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
     }
     let end = Loop {
         worker: &worker,
-        conn: Conn::new(&worker, listed.client.clone()),
+        conn: Conn::new(&worker, listed.client.clone(), access),
         stream: &mut stream,
         spare: &spare,
         state: State::Reading { more: 1 },

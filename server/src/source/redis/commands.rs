@@ -5,10 +5,11 @@
 //! for older servers the few commands that need it are described here.
 use super::{
     cluster::tips::Tips,
+    passage::Passage,
     replies::{is_fickle, may_be_kept},
     specs::{Spec, text_of, values},
 };
-use crate::source::Keepable;
+use crate::{config::Categories, source::Keepable};
 use foldhash::fast::RandomState;
 use larder_proto::resp::{Args, Malformed, View, view};
 use std::collections::HashMap;
@@ -44,6 +45,9 @@ pub struct Upstream {
     /// It changes something, or may (a script), or is something that replicas are told of (PUBLISH).
     pub may_write: bool,
     slow: bool,
+    passage: Passage,
+    /// Redis's ACL categories.
+    pub categories: Categories,
     has_subs: bool,
     specs: Vec<Spec>,
     /// How it is spread over the nodes of a cluster.
@@ -95,7 +99,12 @@ impl Commands {
         };
         let legacy = (number(), number(), number());
         let mut slow = text == "lcs";
+        let mut categories = Categories::default();
         for category in values(row.next()) {
+            let named = std::str::from_utf8(text_of(&category))
+                .ok()
+                .and_then(|name| Categories::named(name.strip_prefix('@')?));
+            categories = categories.with(named.unwrap_or_default());
             flags.of_hashes |= matches!(text_of(&category), b"@hash" | b"@keyspace");
             slow |= matches!(text_of(&category), b"@scripting" | b"@dangerous");
         }
@@ -127,6 +136,8 @@ impl Commands {
             tips: tips.complete(&text),
             channel,
             may_write: flags.write || flags.may_replicate || MAY_REPLICATE.contains(&text.as_str()),
+            passage: Passage::of(&text, flags.admin),
+            categories,
             name: text.into(),
             arity,
             // Scripts, and reads that may change what they read (PFCOUNT), have no flag `write`.
@@ -192,6 +203,7 @@ struct Flags {
     movable: bool,
     random: bool,
     module: bool,
+    admin: bool,
     of_hashes: bool,
 }
 impl Flags {
@@ -206,6 +218,7 @@ impl Flags {
             // Before version 7.
             b"random" => self.random = true,
             b"module" => self.module = true,
+            b"admin" => self.admin = true,
             _ => {}
         }
     }
@@ -216,6 +229,11 @@ impl Upstream {
     pub fn takes(&self, parts: usize) -> bool {
         let parts = i64::try_from(parts).unwrap_or(i64::MAX);
         if self.arity >= 0 { parts == self.arity } else { parts >= self.arity.saturating_neg() }
+    }
+
+    /// Does it go to the source, with these arguments?
+    pub fn passage(&self, args: Args<'_>) -> Passage {
+        self.passage.with(&self.name, args)
     }
 
     /// Is it a command whose subcommands are known, without the one that `args` names?

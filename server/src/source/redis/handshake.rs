@@ -1,6 +1,6 @@
 //! What is said first on a connection: who we are, which protocol, which database.
-use super::{Identity, Settings, connect::Stream};
-use crate::source::Watch;
+use super::{Identity, Settings, connect::Stream, password};
+use crate::{config::Secret, source::Watch};
 use bytes::{Buf, BytesMut};
 use larder_proto::resp::{self, Scanner, View, view};
 use std::{io, sync::Arc};
@@ -66,6 +66,8 @@ enum Tells {
 enum OnError {
     /// The end of the attempt.
     Fail,
+    /// The same, unless no password is wanted.
+    FailIfNeeded,
     /// Nothing; but the reply has to say that the server is a master.
     NoMaster,
     /// RESP2 may be tried.
@@ -94,13 +96,18 @@ pub(super) struct Purpose {
 }
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
-fn steps(settings: &Settings, hello: &Hello, Purpose { fetches, keeps_replies, of_user }: Purpose) -> Vec<Step> {
-    use OnError::{Fail, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
+fn steps(
+    settings: &Settings,
+    hello: &Hello,
+    Purpose { fetches, keeps_replies, of_user }: Purpose,
+    password: Option<&Secret>,
+) -> Vec<Step> {
+    use OnError::{Fail, FailIfNeeded, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
     let resp3 = !matches!(hello, Hello::Resp2);
     let no_hello = if matches!(hello, Hello::Tracking(_)) { NoHello } else { Fail };
-    let password = url.password.as_deref().map(str::as_bytes);
+    let password = password.map(|password| password.as_bytes());
     let user = url.user.as_deref().map(str::as_bytes);
     match (resp3, password) {
         (true, Some(password)) => {
@@ -111,7 +118,7 @@ fn steps(settings: &Settings, hello: &Hello, Purpose { fetches, keeps_replies, o
             let mut auth: Vec<&[u8]> = vec![b"AUTH"];
             auth.extend(user);
             auth.push(password);
-            commands.push((auth, Fail));
+            commands.push((auth, if of_user { Fail } else { FailIfNeeded }));
         }
         (false, None) => {}
     }
@@ -176,8 +183,9 @@ pub(super) async fn shake_hands(
     settings: &Settings,
     hello: &Hello,
     purpose: Purpose,
+    password: Option<&Secret>,
 ) -> Result<Shaken, Unshaken> {
-    let steps = steps(settings, hello, purpose);
+    let steps = steps(settings, hello, purpose, password);
     let keeps_replies = purpose.keeps_replies;
     let (mut untracked, mut switches, mut informs) = (None, keeps_replies, keeps_replies);
     let mut identity = purpose.fetches.then(Identity::default);
@@ -204,7 +212,8 @@ pub(super) async fn shake_hands(
         if input[0] == b'-' {
             let text: Arc<str> = String::from_utf8_lossy(input[1..len].trim_ascii_end()).into();
             match step.on_error {
-                OnError::Fail => return Err(Unshaken::Failed(text)),
+                OnError::FailIfNeeded if password::is_needless(&text) => {}
+                OnError::Fail | OnError::FailIfNeeded => return Err(Unshaken::Failed(text)),
                 OnError::NoHello => return Err(Unshaken::NoHello(text)),
                 OnError::Untracked => untracked = Some(text),
                 OnError::NoSwitch => switches = false,

@@ -1,7 +1,7 @@
 //! What all connections to one server have in common.
-use super::{Commands, Identity, homes, sentinel::Sentinels, tls};
+use super::{Commands, Identity, homes, password::Password, sentinel::Sentinels, tls};
 use crate::{
-    config::{Deployment, RedisAddress, RedisUrl},
+    config::{Deployment, RedisAddress, RedisUrl, Secret},
     source::{Limits, SourceHealth},
 };
 use parking_lot::Mutex;
@@ -14,6 +14,8 @@ use tokio::sync::watch;
 /// What the connections of all cores have in common.
 pub(in crate::source) struct Settings {
     pub(super) url: RedisUrl,
+    /// Of all servers of the URL.
+    pub(super) password: Arc<Password>,
     /// They say where the server is, instead of the URL.
     pub(super) sentinels: Option<Arc<Sentinels>>,
     /// Reads from replicas of a cluster.
@@ -49,6 +51,7 @@ impl Settings {
         };
         Ok(Settings {
             url: url.clone(),
+            password: Arc::new(Password::new(url)?),
             sentinels: Sentinels::new(url, limits)?,
             read_only: false,
             tls,
@@ -73,6 +76,7 @@ impl Settings {
         };
         Ok(Settings {
             url: RedisUrl { address: address.clone(), deployment: Deployment::Single, ..self.url.clone() },
+            password: self.password.clone(),
             sentinels: None,
             read_only: self.read_only,
             tls,
@@ -90,6 +94,7 @@ impl Settings {
     pub(super) fn of_user(&self, user: Option<&str>, password: &str) -> Settings {
         let url = RedisUrl { user: user.map(Into::into), password: Some(password.into()), ..self.url.clone() };
         Settings {
+            password: Arc::new(Password::fixed(password.into())),
             url,
             sentinels: self.sentinels.clone(),
             read_only: self.read_only,
@@ -105,8 +110,8 @@ impl Settings {
         }
     }
     /// The user that Larder is, and its password.
-    pub(super) fn login(&self) -> (&str, Option<&str>) {
-        (self.url.user.as_deref().unwrap_or("default"), self.url.password.as_deref())
+    pub(super) fn login(&self) -> (&str, Option<Secret>) {
+        (self.url.user.as_deref().unwrap_or("default"), self.password.current())
     }
     /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
     pub(super) fn queue(&self) -> u32 {

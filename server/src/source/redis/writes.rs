@@ -1,6 +1,6 @@
 //! Our own writes, as Redis commands.
 use super::{accepted, positive};
-use crate::source::{Local, Relay, SourceError};
+use crate::source::{LARGE, Local, RedisServer, Relay, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::encode;
@@ -8,7 +8,7 @@ use larder_store::clock;
 
 /// See [`Source::put`](crate::source::Source::put).
 pub(super) fn put<'a>(
-    relay: &'a dyn Relay,
+    server: &'a dyn RedisServer,
     key: &'a [u8],
     value: &'a [u8],
     expiry: Option<Millis>,
@@ -21,7 +21,10 @@ pub(super) fn put<'a>(
         Some(None) => encode(&[b"DEL", key]),
     });
     Box::pin(async move {
-        let replies = relay.relay(commands.into(), 2, false).await?;
+        let replies = match commands.len() > LARGE {
+            true => server.relay_apart(commands.into(), 2, false, true).await?,
+            false => server.relay(commands.into(), 2, false).await?,
+        };
         // A user who may not ask whether it existed has written all the same.
         accepted(&replies[1]).map(|_| positive(&replies[0]).unwrap_or(false))
     })

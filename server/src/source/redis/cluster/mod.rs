@@ -335,6 +335,15 @@ impl Relay for ClusterSource {
 }
 
 impl RedisServer for ClusterSource {
+    fn relay_apart(
+        &self,
+        commands: Bytes,
+        _count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        self.0.clone().relay(commands, Way { lane: Lane::Apart { clean }, resp3 })
+    }
     fn known_commands(&self) -> Option<Arc<Commands>> {
         self.0.known_commands()
     }
@@ -371,7 +380,7 @@ impl RedisServer for ClusterSource {
         let node = self.0.setup.settings.identity.lock().clone()?;
         Some(Arc::new(Identity { role: Identity::default().role, ..Identity::clone(&node) }))
     }
-    fn login(&self) -> (&str, Option<&str>) {
+    fn login(&self) -> (&str, Option<crate::config::Secret>) {
         self.0.setup.settings.login()
     }
     fn log_in<'a>(

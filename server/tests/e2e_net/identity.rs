@@ -122,6 +122,23 @@ fn a_redis_that_is_down_keeps_its_identity() {
 }
 
 #[test]
+fn a_redis_that_does_not_show_larder_its_info_still_has_a_version() {
+    let redis = RedisServer::start();
+    redis.command(&["ACL", "SETUSER", "larder", "on", ">pw", "~*", "&*", "+@all", "-info"]);
+    let larder =
+        Larder::start(&["--threads", "1", "--source", &format!("redis://larder:pw@127.0.0.1:{}", redis.port())]);
+    let ours = info(&mut larder.client(), &[]);
+    let version = pairs(redis.command(&["HELLO"]))["version"].clone();
+    assert_eq!(Reply::bulk(field(&ours, "redis_version")), version);
+    assert_eq!(field(&ours, "larder_source_state"), "up");
+    // A client that logs in as what Larder is there needs no connection of its own; as another user it sees what that one may see.
+    let mut client = larder.client();
+    assert_eq!(client.command(&["AUTH", "larder", "pw"]), Reply::ok());
+    assert_eq!(client.command(&["AUTH", "default", "any"]), Reply::ok());
+    assert_ne!(field(&info(&mut client, &["server"]), "run_id"), "");
+}
+
+#[test]
 fn parameters_are_the_redis_s_and_larder_s_carry_its_name() {
     let redis = RedisServer::start();
     let larder = in_front(&redis, &["--max-memory", "64MiB", "--password", "sesame"]);

@@ -49,7 +49,9 @@ pub(crate) fn serve(
                 request.extend_from_slice(&buffer[..read]);
                 let has = |text: &[u8]| request.windows(text.len()).any(|part| part == text);
                 if has(b"PING\r\n") {
-                    stream.write_all(b"+OK\r\n+PONG\r\n").expect("a client");
+                    // It does not say what it is.
+                    let untold: &[u8] = if has(b"HELLO\r\n") { b"-ERR\r\n-ERR\r\n" } else { b"" };
+                    stream.write_all(&[b"+OK\r\n", untold, b"+PONG\r\n"].concat()).expect("a client");
                 } else if has(b"EXEC\r\n") || has(b"\r\nSET\r\n") {
                     match answer(number, &request) {
                         Answer::Bytes(bytes) => stream.write_all(&bytes).expect("a client"),

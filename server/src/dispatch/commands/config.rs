@@ -112,7 +112,7 @@ pub(in crate::dispatch) fn set(call: &mut Call<'_>) -> Done {
         return own::set(call);
     }
     let mut seen: Vec<&str> = Vec::new();
-    let (mut max_memory, mut level, mut tracked_keys) = (None, None, None);
+    let mut changes = Changes::default();
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
         let Some(parameter) = find(name) else {
@@ -128,29 +128,42 @@ pub(in crate::dispatch) fn set(call: &mut Call<'_>) -> Done {
             if bytes < MIN_MEMORY {
                 return Err(failed("argument must be at least 1mb"));
             }
-            max_memory = Some(bytes);
+            changes.max_memory = Some(bytes);
         } else if parameter.name == LOG_LEVEL {
             let named = LEVELS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
             let why = "argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
-            level = Some(named.ok_or_else(|| failed(why))?.1);
+            changes.level = Some(named.ok_or_else(|| failed(why))?.1);
         } else if parameter.name == TRACKED_KEYS {
             let keys = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-            tracked_keys = Some(keys.ok_or_else(|| failed("argument couldn't be parsed into an integer"))?);
+            changes.tracked_keys = Some(keys.ok_or_else(|| failed("argument couldn't be parsed into an integer"))?);
         } else if (parameter.get)(call).as_bytes() != value {
             return Err(failed("can't set immutable config"));
         }
     }
-    if let Some(bytes) = max_memory {
-        call.cache().set_max_memory(bytes, call.now);
-    }
-    if let Some(keys) = tracked_keys {
-        call.worker.app.tracking.set_max_keys(keys);
-    }
-    if let Some(level) = level {
-        call.worker.app.telemetry.logs.set_level(level);
-    }
-    call.reply.ok();
+    changes.make(call);
     Ok(Flow::Done)
+}
+
+/// What CONFIG SET changes, once all of it is known to be right.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) max_memory: Option<usize>,
+    pub(super) level: Option<LogLevel>,
+    pub(super) tracked_keys: Option<usize>,
+}
+impl Changes {
+    pub(super) fn make(self, call: &mut Call<'_>) {
+        if let Some(bytes) = self.max_memory {
+            call.cache().set_max_memory(bytes, call.now);
+        }
+        if let Some(keys) = self.tracked_keys {
+            call.worker.app.tracking.set_max_keys(keys);
+        }
+        if let Some(level) = self.level {
+            call.worker.app.telemetry.logs.set_level(level);
+        }
+        call.reply.ok();
+    }
 }
 
 pub(super) fn unknown(name: &[u8]) -> Fault {

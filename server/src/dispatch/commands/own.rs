@@ -1,5 +1,5 @@
 //! Larder's settings as parameters of CONFIG in front of a Redis: `larder-` and the setting's name. All other names are Redis's.
-use super::config::{MIN_MEMORY, TRACKED_KEYS, failed, unknown};
+use super::config::{Changes, MIN_MEMORY, TRACKED_KEYS, failed, unknown};
 use crate::{
     config::{LogLevel, TABLE},
     dispatch::{Flow, attached, call::Call, fault::Fault},
@@ -97,7 +97,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Done {
             "ERR CONFIG SET changes parameters of Redis or of Larder (larder-...): use a command for each",
         ));
     }
-    let (mut max_memory, mut level, mut tracked_keys) = (None, None, None);
+    let mut changes = Changes::default();
     let mut seen: Vec<&str> = Vec::new();
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
@@ -113,29 +113,20 @@ pub(super) fn set(call: &mut Call<'_>) -> Done {
             MAX_MEMORY => {
                 let bytes = parse_size(text).map_err(|why| failed(name, &why))?;
                 let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes >= MIN_MEMORY);
-                max_memory = Some(bytes.ok_or_else(|| failed(name, "argument must be at least 1MiB"))?);
+                changes.max_memory = Some(bytes.ok_or_else(|| failed(name, "argument must be at least 1MiB"))?);
             }
             LOG_LEVEL => {
                 let names = "argument must be one of: off, error, warn, info, debug, trace";
-                level = Some(LogLevel::from_name(text).ok_or_else(|| failed(name, names))?);
+                changes.level = Some(LogLevel::from_name(text).ok_or_else(|| failed(name, names))?);
             }
             TRACKED_KEYS => {
                 let keys = text.parse().map_err(|_| failed(name, "argument couldn't be parsed into an integer"))?;
-                tracked_keys = Some(keys);
+                changes.tracked_keys = Some(keys);
             }
             _ if *at_start == text => {}
             _ => return Err(failed(name, "can't set immutable config")),
         }
     }
-    if let Some(bytes) = max_memory {
-        call.cache().set_max_memory(bytes, call.now);
-    }
-    if let Some(keys) = tracked_keys {
-        call.worker.app.tracking.set_max_keys(keys);
-    }
-    if let Some(level) = level {
-        call.worker.app.telemetry.logs.set_level(level);
-    }
-    call.reply.ok();
+    changes.make(call);
     Ok(Flow::Done)
 }

@@ -74,10 +74,14 @@ impl Settings {
             (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls.towards(host)?),
             _ => None,
         };
-        Ok(Settings {
-            url: RedisUrl { address: address.clone(), deployment: Deployment::Single, ..self.url.clone() },
+        let url = RedisUrl { address: address.clone(), deployment: Deployment::Single, ..self.url.clone() };
+        Ok(self.but_for(url, None, tls))
+    }
+    fn but_for(&self, url: RedisUrl, sentinels: Option<Arc<Sentinels>>, tls: Option<tls::Tls>) -> Settings {
+        Settings {
+            url,
             password: self.password.clone(),
-            sentinels: None,
+            sentinels,
             read_only: self.read_only,
             tls,
             limits: self.limits,
@@ -88,25 +92,16 @@ impl Settings {
             forms: Forms::default(),
             homes: homes::Homes::default(),
             identity: self.identity.clone(),
-        })
+        }
     }
     /// For connections of another user.
     pub(super) fn of_user(&self, user: Option<&str>, password: &str) -> Settings {
         let url = RedisUrl { user: user.map(Into::into), password: Some(password.into()), ..self.url.clone() };
+        // A wrong password says nothing of the source's health.
         Settings {
             password: Arc::new(Password::fixed(password.into())),
-            url,
-            sentinels: self.sentinels.clone(),
-            read_only: self.read_only,
-            tls: self.tls.clone(),
-            limits: self.limits,
-            health: self.health.clone(),
-            queues: self.queues.clone(),
-            connected: watch::Sender::default(),
-            commands: self.commands.clone(),
-            forms: Forms::default(),
-            homes: homes::Homes::default(),
-            identity: self.identity.clone(),
+            health: Arc::default(),
+            ..self.but_for(url, self.sentinels.clone(), self.tls.clone())
         }
     }
     /// The user that Larder is, and its password.

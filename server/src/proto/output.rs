@@ -84,6 +84,18 @@ impl Output {
         self.buf.len() - self.sent + self.linked
     }
 
+    /// Bytes of memory that it occupies: not those that it refers to.
+    #[inline]
+    pub fn owned(&self) -> usize {
+        self.buf.capacity() + self.chunks.capacity() * size_of::<(usize, Bytes)>()
+    }
+
+    /// Bytes that it refers to and are to be sent.
+    #[inline]
+    pub fn referred(&self) -> usize {
+        self.linked
+    }
+
     /// The end as it is now, for [`truncate`](Output::truncate) and [`split_off`](Output::split_off). Good until bytes are sent.
     #[inline]
     pub fn mark(&self) -> Mark {

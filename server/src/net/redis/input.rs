@@ -85,9 +85,17 @@ impl Input {
         }
     }
 
-    /// Bytes of memory that it occupies (for CLIENT LIST and limits).
-    pub fn capacity(&self) -> usize {
-        self.data.capacity() + self.held.capacity()
+    /// Bytes of memory that it occupies and that are not the worker's.
+    #[inline]
+    pub fn owned(&self) -> usize {
+        let lent_and_empty = self.start == self.data.len() && self.data.capacity() <= 2 * READ;
+        self.held.capacity() + if lent_and_empty { 0 } else { self.data.capacity() }
+    }
+
+    /// Is a command arriving that no lent buffer holds?
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.data.capacity() > 2 * READ
     }
 
     /// Takes in bytes that came in another way than from a socket (tests).

@@ -1,5 +1,5 @@
 //! What one connection holds.
-use super::{Buffers, KINDS, Kind, Protocol, STEP};
+use super::{Buffers, KINDS, Kind, LITTLE, Protocol, STEP};
 use std::{
     cell::Cell,
     marker::PhantomData,
@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    task::Waker,
+    task::{Context, Waker},
 };
 
 /// Bytes that a connection, or one request of it, holds.
@@ -142,6 +142,13 @@ impl Holder {
             self.grown.set(0);
             self.buffers.check();
         }
+    }
+
+    /// May it take more input? One that holds little always may. If not, the task is woken when it should look again.
+    #[inline]
+    pub fn poll_room(&self, cx: &Context<'_>) -> bool {
+        let holding = self.holding.get();
+        holding.input + holding.output < LITTLE || self.buffers.poll_room(cx)
     }
 
     /// What it last said.

@@ -16,13 +16,15 @@
 //!   its way to a client is the tier's; once the tier has dropped it, it is [`Lent`].
 //!
 //! At the bound the connections that hold the most, references included, are told to end. Before that a connection may be due less
-//! the less is free, as in a switch with shared memory (Choudhury and Hahne, 1998): many slow readers cannot fill the bound together.
+//! the less is free, as in a switch with shared memory (Choudhury and Hahne, 1998): slow readers leave room for others.
 mod charge;
+mod growing;
 mod holder;
 #[cfg(test)]
 mod tests;
 
 pub use charge::Charge;
+pub use growing::Growing;
 pub use holder::{Account, Holder, Holding};
 
 use crate::clock;
@@ -86,6 +88,8 @@ const MARGIN_SHARE: usize = 16;
 const WORTH_CUTTING: usize = 64 * 1024;
 /// Milliseconds between two lines of log about connections that were cut.
 const LOG_EVERY: u64 = 1000;
+/// Who holds less may go on at the bound.
+const LITTLE: usize = 32 * 1024;
 /// Growth that the bound is looked at for.
 const STEP: usize = 16 * 1024;
 
@@ -231,7 +235,7 @@ impl Buffers {
         }
     }
 
-    /// Is there room for more? If not, the task is woken when it should look again.
+    /// Is there room for more input? If not, the task is woken when it should look again.
     pub fn poll_room(&self, cx: &Context<'_>) -> bool {
         if self.used() <= self.limit {
             return true;

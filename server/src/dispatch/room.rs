@@ -9,6 +9,9 @@ use crate::{
 /// Replies up to here need not be looked at while they are written: the connection's turn ends soon enough.
 const UNSEEN: usize = 1 << 20;
 
+/// This part of the bound is left free.
+const MARGIN_SHARE: usize = 8;
+
 /// What a reply that is being written takes. The connection accounts for it when the command is over.
 pub(super) struct Room<'w> {
     worker: &'w Worker,
@@ -34,10 +37,11 @@ impl<'w> Room<'w> {
     #[cold]
     fn take_more(&mut self, bytes: usize) -> Result<(), Fault> {
         let buffers = &self.worker.app.buffers;
-        // In steps, so that a long reply looks at the account now and then only.
+        // In steps, so that a long reply looks at the account now and then only. Some is left free, so that its connection is not cut
+        // for it in the end.
         let taken = bytes + UNSEEN;
         let charge = self.charge.get_or_insert_with(|| buffers.charge(Kind::RedisOutput));
-        if !charge.try_resize(taken) {
+        if !charge.try_resize(taken + buffers.limit() / MARGIN_SHARE) {
             let limit = show_size(buffers.limit() as u64);
             let text = format!("ERR the reply does not fit into the buffers now, which may hold {limit} (max-buffers)");
             return Err(Fault::Told(text.into_bytes()));

@@ -165,7 +165,7 @@ impl Activity {
             answers: Cell::new(0),
             in_head: Cell::new(false),
             held: Cell::default(),
-            most_input: 2 * settings.max_headers,
+            most_input: 4 * settings.max_headers,
         };
         activity.moved();
         if begun {
@@ -177,7 +177,8 @@ impl Activity {
     /// Bytes came in.
     fn read(&self, bytes: usize) {
         self.counters.http_bytes_in.add(bytes as u64);
-        self.hold(|held| held.input = (held.input + bytes).min(self.most_input));
+        // Hyper makes as much room again as it has.
+        self.hold(|held| held.input = (held.input + 2 * bytes).min(self.most_input));
         self.head_begins();
     }
 
@@ -348,6 +349,9 @@ impl AsyncRead for Io {
             return Poll::Ready(Ok(()));
         }
         let before = free.filled().len();
+        if !self.activity.context.holder.poll_room(cx) {
+            return Poll::Pending;
+        }
         ready!(Pin::new(&mut self.stream).poll_read(cx, free))?;
         self.activity.read(free.filled().len() - before);
         Poll::Ready(Ok(()))

@@ -3,7 +3,7 @@ use super::{
     Context,
     problem::{Kind, Problem},
 };
-use crate::buffers::{Holder, Holding, Kind as BufferKind};
+use crate::buffers::{Growing, Holder, Holding, Kind as BufferKind};
 use bytes::Bytes;
 use http_body::Body;
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
@@ -55,7 +55,7 @@ where
     let mut body = pin!(body);
     let begun = Instant::now();
     let mut first = Bytes::new();
-    let mut all = Vec::new();
+    let mut all = Growing::default();
     let mut len = 0;
     loop {
         let deadline = begun + limit.patience + Duration::from_secs(len as u64 / SLOWEST);
@@ -64,7 +64,7 @@ where
                 if holder.is_cut() {
                     return Poll::Ready(None);
                 }
-                if !buffers.poll_room(cx) {
+                if !holder.poll_room(cx) {
                     return Poll::Pending;
                 }
             }
@@ -110,10 +110,11 @@ where
             continue;
         }
         if all.is_empty() {
-            all.reserve((announced as usize).clamp(len, len.max(BELIEVED)));
-            all.extend_from_slice(&first);
+            all.reserve_exact((announced as usize).clamp(len, len.max(BELIEVED)));
+            all.extend(&first, limit.bytes);
         }
-        all.extend_from_slice(&data);
+        let most = if announced > 0 { announced as usize } else { limit.bytes };
+        all.extend(&data, most);
         if holder.is_none() {
             holder = Some(super::holder(worker).await);
         }

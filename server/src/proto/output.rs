@@ -84,10 +84,11 @@ impl Output {
         self.buf.len() - self.sent + self.linked
     }
 
-    /// Bytes of memory that it occupies: not those that it refers to.
+    /// Bytes of memory that it occupies: not those that it refers to, nor room in a long buffer that has not been touched.
     #[inline]
     pub fn owned(&self) -> usize {
-        self.buf.capacity() + self.chunks.capacity() * size_of::<(usize, Bytes)>()
+        self.buf.capacity().min(self.buf.len().max(2 * KEPT_CAPACITY))
+            + self.chunks.capacity() * size_of::<(usize, Bytes)>()
     }
 
     /// Bytes that it refers to and are to be sent.

@@ -435,7 +435,9 @@ fn has_room(worker: &Worker, command: usize) -> bool {
 #[cold]
 fn no_room_text(worker: &Worker, command: usize) -> String {
     let limit = show_size(worker.app.buffers.limit() as u64);
-    format!("ERR this command of {command} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)")
+    format!(
+        "ERR this command of {command} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)"
+    )
 }
 
 #[cold]

@@ -317,9 +317,9 @@ impl Loop<'_> {
             // What it grew for may have been carried out.
             self.conn.input.rest(self.spare);
             self.holder.set(self.conn.holding());
-            if !self.worker.app.buffers.poll_room(cx) {
-                return Poll::Pending;
-            }
+        }
+        if !self.holder.poll_room(cx) {
+            return Poll::Pending;
         }
         let read = self.conn.input.poll_read(self.stream, more, self.spare, cx);
         self.input_ended |= last;

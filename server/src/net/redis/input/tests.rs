@@ -20,6 +20,11 @@ impl AsyncRead for Pieces {
     }
 }
 
+/// Bytes of memory, lent ones included.
+fn capacity(input: &Input) -> usize {
+    input.data.capacity() + input.held.capacity()
+}
+
 fn poll(input: &mut Input, from: &mut Pieces, more: usize, spare: &Spare) -> Option<usize> {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     match input.poll_read(from, more, spare, &mut cx) {

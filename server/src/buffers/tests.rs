@@ -128,6 +128,33 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_growing_buffer_is_a_vector(steps in proptest::collection::vec((0usize..4, 0usize..200_000), 1..20)) {
+        let (mut growing, mut model) = (Growing::default(), Vec::new());
+        for (step, size) in steps {
+            match step {
+                0 | 1 => {
+                    let piece: Vec<u8> = (0..size).map(|at| (at * 31 + model.len()) as u8).collect();
+                    growing.extend(&piece, 1 << 20);
+                    model.extend_from_slice(&piece);
+                }
+                2 => {
+                    growing.reserve_exact(size);
+                    prop_assert!(growing.capacity() >= model.len() + size);
+                }
+                _ => {
+                    let front = size.min(model.len());
+                    growing.remove_front(front);
+                    model.drain(..front);
+                }
+            }
+            prop_assert!(growing[..] == model[..]);
+        }
+        prop_assert!(Bytes::from(growing) == model);
+    }
+}
+
 #[test]
 fn clones_are_counted_once_until_the_last_is_gone() {
     let buffers = Buffers::new(MIB, 1, Vec::new());

@@ -347,7 +347,7 @@ fn half_sent_heads_and_idle_connections() {
     let head = [b"GET /v1/kv/k HTTP/1.1\r\nhost: x\r\ncookie: ", &[b'c'; 100 * 1024][..]].concat();
     let mut floods: Vec<_> = (0..1000).map(|_| Flood::new(larder.http, head.clone(), 0)).collect();
     flood(&mut innocent, &mut floods);
-    assert!(cutoffs(&larder, "http") > 500.0, "{}", cutoffs(&larder, "http"));
+    assert!(cutoffs(&larder, "http") > 300.0, "{}", cutoffs(&larder, "http"));
     assert_eq!(cutoffs(&larder, "redis"), 0.0, "who holds nothing is left alone");
     idle.iter_mut().for_each(|client| assert_eq!(client.command(&["PING"]), Reply::Simple("PONG".into())));
     let told: Vec<_> = floods.iter_mut().filter_map(Flood::told).filter(|told| !told.is_empty()).collect();

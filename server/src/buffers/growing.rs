@@ -13,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// From here on pages are asked for.
 const MAPPED: usize = 256 * 1024;
+/// Once so much has come, pages are asked for all that has been announced. Those that are never written to take no memory.
+const BELIEVED: usize = 1 << 20;
 
 /// Bytes, and room for more.
 #[derive(Debug)]
@@ -33,18 +35,41 @@ impl Growing {
         }
     }
 
+    /// Bytes of memory that it occupies: pages that were never written to occupy none.
+    #[inline]
+    pub fn occupied(&self) -> usize {
+        match self {
+            Growing::Heap(bytes) => bytes.capacity(),
+            Growing::Pages(_, filled) => *filled,
+        }
+    }
+
+    /// Makes room for at least `least` bytes, of `announced` that are to come: as much again as it has, or all of them once
+    /// many have come.
+    pub fn grow(&mut self, least: usize, announced: usize) {
+        let len = self.len();
+        if len >= BELIEVED && self.map(len + least.max(announced)) {
+            return;
+        }
+        self.reserve_exact(least.max(announced.min(len)));
+    }
+
+    /// Moves to pages; false if the system gives none.
+    fn map(&mut self, capacity: usize) -> bool {
+        let Ok(mut pages) = MmapMut::map_anon(capacity) else { return false };
+        let len = self.len();
+        pages[..len].copy_from_slice(self);
+        *self = Growing::Pages(pages, len);
+        true
+    }
+
     /// Makes room for `more` bytes, and not for many beyond.
     pub fn reserve_exact(&mut self, more: usize) {
         let needed = self.len() + more;
         if needed <= self.capacity() {
             return;
         }
-        if needed >= MAPPED
-            && let Ok(mut pages) = MmapMut::map_anon(needed)
-        {
-            let len = self.len();
-            pages[..len].copy_from_slice(self);
-            *self = Growing::Pages(pages, len);
+        if needed >= MAPPED && self.map(needed) {
             return;
         }
         match self {
@@ -58,11 +83,11 @@ impl Growing {
         }
     }
 
-    /// Appends bytes. It grows to twice what it has, but to no more than `most` unless it must.
+    /// Appends bytes, which with those to come will be `most`, as far as is known.
     pub fn extend(&mut self, bytes: &[u8], most: usize) {
         let len = self.len();
         if self.capacity() - len < bytes.len() {
-            self.reserve_exact(bytes.len().max(len.min(most.saturating_sub(len))));
+            self.grow(bytes.len(), most.saturating_sub(len));
         }
         match self {
             Growing::Heap(heap) => heap.extend_from_slice(bytes),

@@ -136,7 +136,7 @@ proptest! {
             match step {
                 0 | 1 => {
                     let piece: Vec<u8> = (0..size).map(|at| (at * 31 + model.len()) as u8).collect();
-                    growing.extend(&piece, 1 << 20);
+                    growing.extend(&piece, 3 << 20);
                     model.extend_from_slice(&piece);
                 }
                 2 => {

@@ -111,10 +111,10 @@ where
         }
         if all.is_empty() {
             all.reserve_exact((announced as usize).clamp(len, len.max(BELIEVED)));
-            all.extend(&first, limit.bytes);
+            all.extend(&first, len);
         }
-        let most = if announced > 0 { announced as usize } else { limit.bytes };
-        all.extend(&data, most);
+        // Without a length, as much again as has come.
+        all.extend(&data, if announced > 0 { announced as usize } else { 2 * len });
         if holder.is_none() {
             holder = Some(super::holder(worker).await);
         }

@@ -40,7 +40,7 @@ impl Input {
     }
 
     /// Reads once. `more` is how many bytes the command at the front still lacks, as far as is known: the buffer grows
-    /// towards it as bytes arrive and never ahead of them, so that a length that is only claimed costs nothing.
+    /// towards it as bytes arrive, so that a length that is only claimed costs nothing.
     pub fn poll_read(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
@@ -66,8 +66,8 @@ impl Input {
             self.start = 0;
         }
         if self.data.capacity() - self.data.len() < LEAST_READ {
-            let most = self.data.len().max(READ);
-            self.data.reserve_exact(more.saturating_add(LEAST_READ).min(most));
+            let announced = more.saturating_add(LEAST_READ);
+            self.data.grow(announced.min(READ), announced);
         }
     }
 
@@ -91,7 +91,7 @@ impl Input {
     #[inline]
     pub fn owned(&self) -> usize {
         let lent_and_empty = self.start == self.data.len() && self.data.capacity() <= 2 * READ;
-        self.held.capacity() + if lent_and_empty { 0 } else { self.data.capacity() }
+        self.held.capacity() + if lent_and_empty { 0 } else { self.data.occupied() }
     }
 
     /// Is a command arriving that no lent buffer holds?

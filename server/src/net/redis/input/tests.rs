@@ -22,7 +22,7 @@ impl AsyncRead for Pieces {
 
 /// Bytes of memory, lent ones included.
 fn capacity(input: &Input) -> usize {
-    input.data.capacity() + input.held.capacity()
+    input.data.occupied() + input.held.capacity()
 }
 
 fn poll(input: &mut Input, from: &mut Pieces, more: usize, spare: &Spare) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Clock,
-    large_entry::Large,
+    large::Large,
     record::{self, Meta},
     time::Millis,
 };

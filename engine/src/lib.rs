@@ -4,7 +4,7 @@
 //!              key ── hash once ──► shard ──lock──┐
 //!                                                 v
 //!   index     hash → position          (`index`: a cache line per probe, grows a page at a time)
-//!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large_entry` beside them)
+//!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them)
 //!   policy    which record leaves      (`policy`, `ghost`; `eviction` makes room by them)
 //!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
 //!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it)
@@ -30,7 +30,7 @@ mod flight;
 mod ghost;
 mod index;
 mod key;
-mod large_entry;
+mod large;
 mod lead;
 mod listening;
 mod log;
@@ -56,6 +56,7 @@ pub use derived::Derived;
 pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, Value, Write};
 pub use flight::{Outcome, Wait};
 pub use key::Key;
+pub use large::Lent;
 pub use lead::{Fill, Lead};
 pub use listening::Listening;
 pub use lookup::Lookup;

@@ -4,7 +4,7 @@
 //! freed whole, when its last live record has left or been copied on. Bytes are never moved inside a segment.
 
 use crate::{
-    large_entry::Large,
+    large::{Large, Lent},
     record::{self, Body, Meta, Parts, body},
     time::Millis,
 };
@@ -72,13 +72,14 @@ pub(crate) struct Log {
     large: Vec<Option<Large>>,
     free_large: Vec<u32>,
     large_bytes: usize,
+    pub(crate) lent: Lent,
     #[cfg(test)]
     copied: usize,
 }
 
 impl Log {
     /// `segment` is a power of two.
-    pub(crate) fn new(segment: usize) -> Log {
+    pub(crate) fn new(segment: usize, lent: Lent) -> Log {
         Log {
             bits: segment.ilog2(),
             segments: Vec::new(),
@@ -93,6 +94,7 @@ impl Log {
             large: Vec::new(),
             free_large: Vec::new(),
             large_bytes: 0,
+            lent,
             #[cfg(test)]
             copied: 0,
         }

@@ -3,7 +3,7 @@
 use crate::{
     clock::Clock,
     entry::{Entry, LargeValue, Value},
-    large_entry::Large,
+    large::Large,
     record::{self, Meta},
     time::Millis,
 };

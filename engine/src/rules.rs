@@ -1,6 +1,6 @@
 //! What all shards of a cache go by: the account, the hasher, the listener, lifetimes.
 
-use crate::{budget::Budget, changes::Changes};
+use crate::{budget::Budget, changes::Changes, large::Lent};
 use foldhash::quality::FixedState;
 use std::{
     hash::{BuildHasher, Hasher},
@@ -19,6 +19,7 @@ pub(crate) struct Rules {
     pub(crate) default_ttl: AtomicU64,
     /// Per cent.
     pub(crate) jitter: u8,
+    pub(crate) lent: Lent,
 }
 
 impl Rules {

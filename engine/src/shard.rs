@@ -11,6 +11,7 @@ use crate::{
     ghost::Wanted,
     index::{Index, ScanAt},
     key::Key,
+    large::Lent,
     log::{Log, Queue},
     policy::{Policy, touched},
     record::{self, Body, Meta, body},
@@ -53,13 +54,13 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(segment: usize) -> Shard {
+    pub(crate) fn new(segment: usize, lent: Lent) -> Shard {
         Shard {
             index: Index::new(),
             has_stale: false,
             stale: 0,
             actor: 0,
-            log: Log::new(segment),
+            log: Log::new(segment, lent),
             policy: Policy::new(),
             flights: Flights::default(),
             wheel: Wheel::new(),
@@ -270,7 +271,7 @@ impl Shard {
     /// Forgets everything but the version count, the counters and what was wanted.
     /// The contents come back to be dropped where no lock is held.
     pub(crate) fn clear(&mut self, rules: &Rules) -> Box<Shard> {
-        let empty = Shard::new(self.log.segment_size());
+        let empty = Shard::new(self.log.segment_size(), self.log.lent.clone());
         let mut old = std::mem::replace(self, empty);
         self.clock = std::mem::take(&mut old.clock);
         self.wanted = std::mem::take(&mut old.wanted);

@@ -37,6 +37,7 @@ mod pubsub;
 mod relay;
 mod relayed;
 mod replies;
+mod room;
 mod session;
 mod stored;
 mod table;

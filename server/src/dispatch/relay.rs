@@ -9,6 +9,7 @@ use super::{
     forward::{self, Apart, Reach},
     merged,
     multi::{self, Queue},
+    room::Room,
     session::{Held, Session},
 };
 use crate::{
@@ -179,11 +180,12 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     }
     // Commands that are none of the source's business run here, in their places.
     call.reply.array(queue.len());
-    let mut close = false;
+    let (mut close, mut room) = (false, Room::new(call.worker));
     for (command, args) in queue.iter() {
         match command.run {
             Run::Local(function) if !goes_there(command) => {
-                let flow = call.nested(command, args, function);
+                let has_room = room.take(call.reply.output().owned());
+                let flow = call.nested(command, args, |call| has_room.and_then(|()| function(call)));
                 close |= matches!(flow, Flow::Close);
             }
             Run::Transaction(around) => {

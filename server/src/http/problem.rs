@@ -3,6 +3,7 @@ use super::body::Body;
 use crate::{lifecycle::throttle::Throttled, source::SourceError};
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_proto::http::json;
+use larder_units::show_size;
 use std::time::Duration;
 
 /// What went wrong, as a client can tell it apart.
@@ -16,6 +17,7 @@ pub(super) enum Kind {
     BadPrecondition,
     BodyTimeout,
     BodyTooLarge,
+    BuffersFull,
     HeadTimeout,
     HeadTooLarge,
     KeyNotFound,
@@ -49,6 +51,7 @@ impl Kind {
             Kind::BadPrecondition => ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST),
             Kind::BodyTimeout => ("body-timeout", "The body came too slowly", S::REQUEST_TIMEOUT),
             Kind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),
+            Kind::BuffersFull => ("buffers-full", "The buffers are full", S::SERVICE_UNAVAILABLE),
             Kind::HeadTimeout => ("head-timeout", "The head came too slowly", S::REQUEST_TIMEOUT),
             Kind::HeadTooLarge => ("head-too-large", "The head is too large", S::REQUEST_HEADER_FIELDS_TOO_LARGE),
             Kind::KeyNotFound => ("key-not-found", "Key not found", S::NOT_FOUND),
@@ -110,6 +113,13 @@ impl Problem {
         }
     }
 
+    /// The request, or its answer, does not fit into what all buffers together may hold.
+    pub(super) fn buffers_full(what: &str, limit: usize) -> Problem {
+        let limit = show_size(limit as u64);
+        let detail = format!("{what} when all buffers together may hold {limit} (setting `max-buffers`)");
+        Problem { retry_after: Some(BUFFERS_RETRY), ..Problem::of(Kind::BuffersFull, detail) }
+    }
+
     /// A request over the rate.
     pub(super) fn throttled(throttled: &Throttled) -> Problem {
         Problem {
@@ -161,6 +171,9 @@ impl Problem {
         response
     }
 }
+
+/// When there may be room again.
+const BUFFERS_RETRY: Duration = Duration::from_secs(1);
 
 /// When to try a source again that did not answer; sources reconnect with backoff, so sooner seldom helps.
 pub(super) const SOURCE_RETRY: Duration = Duration::from_secs(1);

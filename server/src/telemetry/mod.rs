@@ -35,6 +35,6 @@ pub use logs::Logs;
 pub use process::Process;
 pub use registry::Telemetry;
 pub use seldom::Seldom;
-pub use snapshot::{GroupSnapshot, Snapshot, SourceSnapshot, TableSnapshot, UnaskedSnapshot};
+pub use snapshot::{BuffersSnapshot, GroupSnapshot, Snapshot, SourceSnapshot, TableSnapshot, UnaskedSnapshot};
 pub use tap::{Operation, Tap};
 pub use text::text;

@@ -5,7 +5,7 @@ use super::{
     logs::Logs,
     process::Process,
     seldom::Seldom,
-    snapshot::{GroupSnapshot, Snapshot, UnaskedSnapshot},
+    snapshot::{BuffersSnapshot, GroupSnapshot, Snapshot, UnaskedSnapshot},
     tap::Tap,
 };
 use parking_lot::Mutex;
@@ -88,7 +88,7 @@ impl Telemetry {
         self.started.elapsed()
     }
     /// Everything at this moment. `groups` in the order of the configuration.
-    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: UnaskedSnapshot) -> Snapshot {
+    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: UnaskedSnapshot, buffers: BuffersSnapshot) -> Snapshot {
         let mut http_seconds = Distribution::default();
         self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
         Snapshot {
@@ -101,6 +101,7 @@ impl Telemetry {
             http_seconds,
             groups,
             unasked,
+            buffers,
         }
     }
 }

@@ -18,6 +18,19 @@ pub struct Snapshot {
     pub http_seconds: Distribution,
     pub groups: Vec<GroupSnapshot>,
     pub unasked: UnaskedSnapshot,
+    pub buffers: BuffersSnapshot,
+}
+
+/// What is held for clients besides the memory tiers.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs)]
+pub struct BuffersSnapshot {
+    pub max_bytes: u64,
+    /// By kind.
+    pub bytes: Vec<(&'static str, u64)>,
+    /// Connections, by protocol.
+    pub cut: Vec<(&'static str, u64)>,
+    pub refused: u64,
 }
 
 /// What Redis clients are told without having asked.

@@ -11,6 +11,7 @@ mod larder;
 mod access;
 mod attached;
 mod blocking;
+mod buffers;
 mod connections;
 mod doors;
 mod drain;

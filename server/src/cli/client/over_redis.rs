@@ -1,6 +1,7 @@
 //! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
 use super::request::{MAX_VALUE, Outcome, Request};
 use crate::{
+    buffers::Buffers,
     cli::output::put_out,
     config::SourceUrl,
     source::{Limits, SourceSetup},
@@ -19,7 +20,7 @@ pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout
         max_backlog: 0,
         store: larder_store::disk::StoreSettings::DEFAULT,
     };
-    let source = SourceSetup::new(url, limits)?.open(None, false);
+    let source = SourceSetup::new(url, limits, &Buffers::unbounded())?.open(None, false);
     let relay = source.as_redis().ok_or("not a Redis server")?;
     let millis;
     let command = match request {

@@ -103,7 +103,7 @@ impl Server {
 
 async fn serve_general(worker: Rc<Worker>, http: Rc<http::PerWorker>, stream: TcpStream, peer: SocketAddr) {
     let watch = Rc::new(Watch::begin(&worker.app, &http).await);
-    let context = Rc::new(Context { worker, http, peer, role: Role::Native });
+    let context = Rc::new(Context::new(worker, http, peer, Role::Native).await);
     general::serve(context, stream, Vec::new(), watch).await;
 }
 

@@ -9,9 +9,17 @@ pub mod conn;
 pub mod input;
 pub mod spare;
 
-use crate::{app::Worker, clients::Closing, dispatch::Access, lifecycle::linger::linger, source::Local};
+use crate::{
+    app::Worker,
+    buffers::{Holder, Protocol},
+    clients::Closing,
+    dispatch::Access,
+    lifecycle::linger::linger,
+    source::Local,
+};
 use conn::{Conn, Step};
 use larder_store::clock;
+use larder_units::show_size;
 use spare::Spare;
 use std::{
     future::{Future, pending, poll_fn},
@@ -35,6 +43,8 @@ const PIECES: usize = 64;
 const WRITES: usize = 8;
 /// How long the client of a connection that we end may take to end its half.
 const LINGER: Duration = Duration::from_secs(1);
+/// The same when it was cut: it may be sending a great deal.
+const LINGER_CUT: Duration = Duration::from_millis(250);
 
 /// Serves a connection to its end.
 pub(super) async fn serve(
@@ -49,13 +59,16 @@ pub(super) async fn serve(
     };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let clients = &worker.app.clients;
+    let holder = Holder::client(&worker.app.buffers, worker.id, Protocol::Redis, waker.clone());
     let listed = clients.register(peer, local, worker.id, clock::now(), waker);
+    listed.client.inbox.show_on(holder.account().clone());
     if worker.app.drain.begun() {
         listed.client.finish(); // it came too late to be told with the others
     }
     let end = Loop {
         worker: &worker,
         conn: Conn::new(&worker, listed.client.clone(), access),
+        holder: &holder,
         stream: &mut stream,
         spare: &spare,
         state: State::Reading { more: 1 },
@@ -67,9 +80,21 @@ pub(super) async fn serve(
     .run()
     .await;
     drop(listed);
+    let cut = matches!(end, End::Cut { .. });
+    if cut {
+        holder.note_cut(peer);
+    }
+    // Before a client that may take its time to go: what it held has been given back.
+    drop(holder);
     match end {
         // Its own connections to the source end before its client sees the end: what waited there (BLPOP) takes nothing afterwards.
-        End::Gone => tokio::task::yield_now().await,
+        End::Gone | End::Cut { told: false } => tokio::task::yield_now().await,
+        End::Cut { told: true } => {
+            let limit = show_size(worker.app.buffers.limit() as u64);
+            // A socket without room for this belongs to a client that does not listen.
+            let _ = stream.try_write(format!("-ERR connection closed: it held the most when all buffers together reached {limit} (max-buffers)\r\n").as_bytes());
+            linger(&mut stream, &worker.app.drain, LINGER_CUT).await;
+        }
         End::Ours => linger(&mut stream, &worker.app.drain, LINGER).await,
     }
 }
@@ -80,6 +105,8 @@ enum End {
     Gone,
     /// We do, and it should hear our last reply.
     Ours,
+    /// We do, because it held too much; it can be told why if nothing else was due to it.
+    Cut { told: bool },
 }
 
 /// What the connection does next.
@@ -104,6 +131,7 @@ enum State {
 struct Loop<'c> {
     worker: &'c Worker,
     conn: Conn,
+    holder: &'c Holder,
     stream: &'c mut TcpStream,
     spare: &'c Spare,
     state: State,
@@ -139,6 +167,7 @@ impl Loop<'_> {
                     self.process();
                     if self.state == State::Processing {
                         self.flush()?;
+                        self.holder.set(self.conn.holding());
                         tokio::task::yield_now().await;
                     }
                 }
@@ -200,6 +229,17 @@ impl Loop<'_> {
 
     /// Waits for whatever comes first of: a request to end, a flight's end, room in the socket, input.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        if self.holder.is_cut() {
+            return Poll::Ready(Ok(Event::End(End::Cut { told: self.conn.owes_nothing() })));
+        }
+        let event = self.poll_next(cx);
+        if event.is_pending() {
+            self.holder.set(self.conn.holding());
+        }
+        event
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
         let closing = match self.conn.client.closing() {
             Some(Closing::Now) => return Poll::Ready(Ok(Event::End(End::Gone))),
             Some(Closing::Moving) => {
@@ -279,6 +319,14 @@ impl Loop<'_> {
 
     /// Reads once; ready if something came. When we are to end (`last`), this is the last look at what the client has sent.
     fn poll_read(&mut self, more: usize, last: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.conn.input.is_large() {
+            // What it grew for may have been carried out.
+            self.conn.input.rest(self.spare);
+            self.holder.set(self.conn.holding());
+        }
+        if !self.holder.poll_room(cx) {
+            return Poll::Pending;
+        }
         let read = self.conn.input.poll_read(self.stream, more, self.spare, cx);
         self.input_ended |= last;
         match read? {

@@ -7,7 +7,10 @@ use super::{
     cluster::Elsewhere,
     request::{Call, Request, UNTIL_PONG, Waiting, fail, timed_out},
 };
-use crate::source::{Found, Replies, SourceError, Unasked, Watch, answers_ping};
+use crate::{
+    buffers::Kind,
+    source::{Found, Replies, SourceError, Unasked, Watch, answers_ping},
+};
 use batch::{Batch, Stage};
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
@@ -159,6 +162,15 @@ impl Pipeline {
         }
     }
 
+    /// Bytes of a value or of replies that are not complete.
+    pub(super) fn held(&self) -> usize {
+        let replies = match self.owed.front() {
+            Some(Owed::Call { replies, .. }) => replies.capacity(),
+            Some(Owed::Batch(_)) | None => 0,
+        };
+        self.body.as_ref().map_or(0, |body| body.value.len()) + replies
+    }
+
     /// Takes in what was read, as far as it goes; then see [`requeue`](Pipeline::requeue).
     pub(super) fn receive(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         let now = clock::now();
@@ -247,7 +259,8 @@ impl Pipeline {
                     self.shut_out = Some(String::from_utf8_lossy(replies[1..].trim_ascii_end()).into());
                 }
                 if over && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front() {
-                    call.finish(Ok(Replies { bytes: replies.freeze(), ends }));
+                    let bytes = self.settings.buffers.count(Kind::Fetched, replies);
+                    call.finish(Ok(Replies { bytes, ends }));
                 }
                 Ok(true)
             }

@@ -1,10 +1,13 @@
 //! A connection in use: requests are written, replies read, deadlines kept, silence questioned.
 use super::{Inner, PROBE, timing::Alarm};
-use crate::source::redis::{
-    connect::Stream,
-    handshake::reason,
-    pipeline::{CONFUSED, Pipeline},
-    request::{Call, Request},
+use crate::{
+    buffers::Charge,
+    source::redis::{
+        connect::Stream,
+        handshake::reason,
+        pipeline::{CONFUSED, Pipeline},
+        request::{Call, Request},
+    },
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use larder_proto::output::Output;
@@ -37,10 +40,18 @@ pub(super) struct Talk<'l> {
     pub(super) alarm: Alarm,
     /// When the server was last heard, or asked.
     pub(super) heard: Instant,
+    /// What is held here.
+    pub(super) charge: Charge,
 }
 impl Talk<'_> {
     /// Ready with the reason when the connection is of no use any more.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
+        let polled = self.poll_all(cx);
+        self.charge.settle(self.input.capacity() + self.out.owned() + self.pipeline.held());
+        polled
+    }
+
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
         self.link.waker.set(Some(cx.waker().clone()));
         loop {
             self.pipeline.send(&mut self.link.queue.borrow_mut(), &mut self.out);

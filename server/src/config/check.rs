@@ -1,8 +1,8 @@
 //! From text to [`Settings`]: every value read by its kind, defaults worked out, and what must fit together compared.
 use super::{
-    Coherence, Compression, ConfigError, GroupSettings, LogFormat, LogLevel, Machine, Rate, Secret, Settings,
-    SourceUrl, StoreSettings,
-    raw::{Layer, Origin, Raw},
+    AccessSettings, Coherence, CommandList, Compression, ConfigError, GroupSettings, ListenerSettings, LogFormat,
+    LogLevel, Machine, Rate, Secret, Settings, SourceUrl, StoreSettings,
+    raw::{Layer, Origin, Raw, RawValue},
     table::{Fallback, Setting, TABLE},
     units::show_size,
     value::{Value, is_off, parse},
@@ -25,11 +25,33 @@ impl PartialEq for Setting {
     }
 }
 
-/// The effective values of the process with group `default`, or of a named group.
+/// A table with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Table {
+    Group(String),
+    Listener(String),
+}
+impl Table {
+    /// Its place in the file: `groups` or `listeners`, and its name.
+    pub(super) fn path(&self) -> (&'static str, &str) {
+        match self {
+            Table::Group(name) => ("groups", name),
+            Table::Listener(name) => ("listeners", name),
+        }
+    }
+    fn takes(&self, setting: &Setting) -> bool {
+        match self {
+            Table::Group(_) => setting.per_group,
+            Table::Listener(_) => setting.per_listener,
+        }
+    }
+}
+
+/// The effective values of the process with group `default`, of a named group, or of a named listener.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scope {
     /// `None`: the process and group `default`.
-    pub group: Option<String>,
+    pub table: Option<Table>,
     /// In the order of the table.
     pub values: Vec<Effective>,
 }
@@ -55,9 +77,22 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
                 group.origin, group.name
             ));
         }
-        scopes.push(scope(Some(&group.name), &group.layer, machine, &mut problems));
+        scopes.push(scope(Some(Table::Group(group.name.clone())), &group.layer, machine, &mut problems));
     }
-    compare(&scopes[0], &raw.top, &mut problems);
+    for listener in &raw.listeners {
+        let (origin, name) = (&listener.origin, &listener.name);
+        if !listener.layer.contains_key("redis") {
+            problems.push(format!(
+                "{origin}: listeners.{name}.redis: must be set: each listener has an address of its own"
+            ));
+        }
+        // What it does not set is as at the top level.
+        let mut layer = raw.top.clone();
+        layer.insert("redis", RawValue { texts: Vec::new(), origin: origin.clone() });
+        layer.extend(listener.layer.clone());
+        scopes.push(scope(Some(Table::Listener(name.clone())), &layer, machine, &mut problems));
+    }
+    compare(&scopes, &raw.top, &mut problems);
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
     if !problems.is_empty() {
         return Err(ConfigError(problems));
@@ -81,10 +116,10 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
     Ok(Config { settings, scopes, warnings })
 }
 
-fn scope(group: Option<&str>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> Scope {
-    let prefix = group.map_or(String::new(), |group| format!("groups.{group}."));
-    let mut scope = Scope { group: group.map(str::to_string), values: Vec::new() };
-    for setting in TABLE.iter().filter(|setting| setting.per_group || group.is_none()) {
+fn scope(table: Option<Table>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> Scope {
+    let prefix = prefix(table.as_ref());
+    let mut scope = Scope { table, values: Vec::new() };
+    for setting in TABLE.iter().filter(|setting| scope.table.as_ref().is_none_or(|table| table.takes(setting))) {
         let (texts, origin) = match (layer.get(setting.name), setting.default) {
             (Some(raw), _) => (raw.texts.clone(), raw.origin.clone()),
             (None, Fallback::Is(text)) => (vec![text.to_string()], Origin::Default),
@@ -110,6 +145,14 @@ fn scope(group: Option<&str>, layer: &Layer, machine: &Machine, problems: &mut V
     scope
 }
 
+/// What stands before a setting's name in a message.
+fn prefix(table: Option<&Table>) -> String {
+    table.map_or(String::new(), |table| {
+        let (tables, name) = table.path();
+        format!("{tables}.{name}.")
+    })
+}
+
 fn computed(name: &str, scope: &Scope, machine: &Machine) -> Vec<Value> {
     let burst = |rate| scope.rate(rate).map(|n| Value::Count(n.into()));
     let value = match name {
@@ -128,19 +171,24 @@ fn computed(name: &str, scope: &Scope, machine: &Machine) -> Vec<Value> {
 }
 
 /// What no single value shows.
-fn compare(scope: &Scope, top: &Layer, problems: &mut Vec<String>) {
-    let mut seen: Vec<(SocketAddr, &str)> = Vec::new();
-    for name in ["http", "redis", "admin"] {
+fn compare(scopes: &[Scope], top: &Layer, problems: &mut Vec<String>) {
+    let scope = &scopes[0];
+    let is_listener = |scope: &&Scope| matches!(scope.table, Some(Table::Listener(_)));
+    let all = ["http", "redis", "admin"].map(|name| (scope, name)).into_iter();
+    let all = all.chain(scopes.iter().filter(is_listener).map(|scope| (scope, "redis")));
+    let mut seen: Vec<(SocketAddr, String)> = Vec::new();
+    for (scope, name) in all {
+        let whole = format!("{}{name}", prefix(scope.table.as_ref()));
         for address in scope.addresses(name) {
             match seen.iter().find(|(other, _)| *other == address && address.port() != 0) {
                 Some((_, other)) => problems
-                    .push(format!("{}: {name}: {address} is already taken by {other}", scope.effective(name).origin)),
-                None => seen.push((address, name)),
+                    .push(format!("{}: {whole}: {address} is already taken by {other}", scope.effective(name).origin)),
+                None => seen.push((address, whole.clone())),
             }
         }
     }
     let unset = |name: &str| scope.effective(name).values.is_empty();
-    if problems.is_empty() && unset("http") && unset("redis") {
+    if problems.is_empty() && unset("http") && unset("redis") && !scopes.iter().any(|scope| is_listener(&scope)) {
         let origin = &scope.effective("http").origin;
         problems.push(format!("{origin}: http: both http and redis are off: there is nothing to serve"));
     }
@@ -160,8 +208,11 @@ fn tracking_prefixes(scope: &Scope) -> Vec<&str> {
 
 /// Redis refuses prefixes of which one begins with another.
 fn compare_prefixes(scope: &Scope, problems: &mut Vec<String>) {
+    if matches!(scope.table, Some(Table::Listener(_))) {
+        return;
+    }
     let prefixes = tracking_prefixes(scope);
-    let name = scope.group.as_ref().map_or(String::new(), |group| format!("groups.{group}."));
+    let name = prefix(scope.table.as_ref());
     let origin = &scope.effective("tracking-prefixes").origin;
     for (at, one) in prefixes.iter().enumerate() {
         if let Some(other) = prefixes[..at].iter().find(|other| other.starts_with(one) || one.starts_with(**other)) {
@@ -182,7 +233,9 @@ fn settings(scopes: &[Scope]) -> Settings {
         http: top.addresses("http"),
         redis: top.addresses("redis"),
         admin: top.addresses("admin").first().copied(),
-        groups: scopes.iter().map(group).collect(),
+        access: access(top),
+        listeners: scopes.iter().filter_map(listener).collect(),
+        groups: scopes.iter().filter_map(group).collect(),
         threads: top.number("threads"),
         data_dir: top.text("data-dir").map(Into::into),
         password: top.secret("password"),
@@ -210,9 +263,27 @@ fn settings(scopes: &[Scope]) -> Settings {
     }
 }
 
-fn group(scope: &Scope) -> GroupSettings {
-    GroupSettings {
-        name: scope.group.clone().unwrap_or_else(|| "default".to_string()),
+fn access(scope: &Scope) -> AccessSettings {
+    AccessSettings {
+        forward_admin: scope.one("forward-admin") == Some(&Value::Switch(true)),
+        deny_commands: CommandList::of(scope.texts("deny-commands")),
+        allow_commands: CommandList::of(scope.texts("allow-commands")),
+    }
+}
+
+fn listener(scope: &Scope) -> Option<ListenerSettings> {
+    let Some(Table::Listener(name)) = &scope.table else { return None };
+    Some(ListenerSettings { name: name.clone(), redis: scope.addresses("redis"), access: access(scope) })
+}
+
+fn group(scope: &Scope) -> Option<GroupSettings> {
+    let name = match &scope.table {
+        None => "default",
+        Some(Table::Group(name)) => name,
+        Some(Table::Listener(_)) => return None,
+    };
+    Some(GroupSettings {
+        name: name.to_string(),
         source: match scope.one("source") {
             Some(Value::Source(url)) => url.clone(),
             _ => SourceUrl::None,
@@ -236,7 +307,7 @@ fn group(scope: &Scope) -> GroupSettings {
             threads: scope.number("store-threads"),
             max_waiting: scope.number("store-max-waiting"),
         },
-    }
+    })
 }
 
 /// Reading values out by name. The names and kinds are the table's, so a mismatch is a slip in this file; tests read every setting.

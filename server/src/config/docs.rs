@@ -38,6 +38,21 @@ max-memory = \"256MiB\"
 ttl = \"1h\"
 ```
 
+## Listeners
+
+`redis` at the top level listens for the Redis protocol. More listeners are tables, each with addresses of its own and rules of its own for what its clients
+may do. What a table does not set is as at the top level:
+
+```toml
+redis = \"0.0.0.0:6380\"
+deny-commands = [\"@dangerous\"]
+
+[listeners.operators]
+redis = \"127.0.0.1:6381\"
+deny-commands = []
+forward-admin = true
+```
+
 ## Variables of other programs
 
 Understood with less weight than `LARDER_…` and more than the file: `PROXY_HOST` (empty: all interfaces) and `PROXY_PORT` set `http`,
@@ -60,7 +75,7 @@ pub fn docs() -> String {
 fn entry(setting: &Setting, out: &mut String) {
     let Setting { name, help, example, .. } = setting;
     let example = match setting.kind {
-        Kind::Count { .. } => example.to_string(),
+        Kind::Count { .. } | Kind::Switch => example.to_string(),
         _ if setting.many => format!("[\"{example}\"]"),
         _ => format!("\"{example}\""),
     };
@@ -79,6 +94,9 @@ fn entry(setting: &Setting, out: &mut String) {
     }
     if setting.per_group {
         facts.push("also in `[groups.NAME]`".to_string());
+    }
+    if setting.per_listener {
+        facts.push("also in `[listeners.NAME]`".to_string());
     }
     if !setting.also.is_empty() {
         facts.push(format!("also `{}`", setting.also.join("`, `")));
@@ -108,6 +126,8 @@ fn range(kind: Kind) -> Option<String> {
         | Kind::Path
         | Kind::Prefix
         | Kind::Endpoint
-        | Kind::Secret => None,
+        | Kind::Secret
+        | Kind::Switch
+        | Kind::Command => None,
     }
 }

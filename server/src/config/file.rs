@@ -1,8 +1,8 @@
 //! The TOML file: names as in the table at the top level, groups under `[groups.NAME]`; every value keeps its line.
 use super::{
     nearest,
-    raw::{Layer, Origin, RawGroup, RawValue},
-    table::{Setting, TABLE, find},
+    raw::{Layer, Origin, RawTable, RawValue},
+    table::{Kind, Setting, TABLE, find},
 };
 use std::{path::PathBuf, sync::Arc};
 use toml::{
@@ -10,11 +10,46 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// Longest name of a group: it appears in routes and labels.
-const MAX_GROUP_NAME: usize = 64;
+/// Longest name of a group or listener: it appears in routes and labels.
+const MAX_TABLE_NAME: usize = 64;
 
-/// Reads a file's text into the layer of the top level and the groups.
-pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> (Layer, Vec<RawGroup>) {
+/// What a file sets.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub top: Layer,
+    pub groups: Vec<RawTable>,
+    pub listeners: Vec<RawTable>,
+}
+
+/// Kinds of tables with names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tables {
+    Groups,
+    Listeners,
+}
+impl Tables {
+    fn name(self) -> &'static str {
+        match self {
+            Tables::Groups => "groups",
+            Tables::Listeners => "listeners",
+        }
+    }
+    fn one(self) -> &'static str {
+        match self {
+            Tables::Groups => "group",
+            Tables::Listeners => "listener",
+        }
+    }
+    fn take(self, setting: &Setting) -> bool {
+        match self {
+            Tables::Groups => setting.per_group,
+            Tables::Listeners => setting.per_listener,
+        }
+    }
+}
+
+/// Reads a file's text.
+pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> File {
     let mut reader = Reader { path: Arc::new(path), text, problems };
     let table = match DeTable::parse(text) {
         Ok(table) => table,
@@ -24,19 +59,19 @@ pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> (La
             return Default::default();
         }
     };
-    let mut groups = Vec::new();
-    let mut top = Layer::new();
+    let mut file = File::default();
     for (key, value) in table.get_ref() {
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("groups", DeValue::Table(tables)) => groups = reader.groups(tables),
-            ("groups", _) => {
+            ("groups", DeValue::Table(tables)) => file.groups = reader.tables(Tables::Groups, tables),
+            ("listeners", DeValue::Table(tables)) => file.listeners = reader.tables(Tables::Listeners, tables),
+            (kind @ ("groups" | "listeners"), _) => {
                 let at = reader.origin(key.span().start);
-                reader.problems.push(format!("{at}: groups: write tables, [groups.NAME]"));
+                reader.problems.push(format!("{at}: {kind}: write tables, [{kind}.NAME]"));
             }
-            _ => reader.entry(None, key, value, &mut top),
+            _ => reader.entry(None, key, value, &mut file.top),
         }
     }
-    (top, groups)
+    file
 }
 
 struct Reader<'a> {
@@ -51,46 +86,50 @@ impl Reader<'_> {
         Origin::File { path: self.path.clone(), line }
     }
 
-    fn groups(&mut self, tables: &DeTable<'_>) -> Vec<RawGroup> {
-        let mut groups = Vec::new();
+    fn tables(&mut self, kind: Tables, tables: &DeTable<'_>) -> Vec<RawTable> {
+        let mut all = Vec::new();
+        let (plural, one) = (kind.name(), kind.one());
         for (key, value) in tables {
             let name: &str = key.get_ref();
             let origin = self.origin(key.span().start);
             let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-            if name.is_empty() || name.len() > MAX_GROUP_NAME || !name.chars().all(allowed) {
+            if name.is_empty() || name.len() > MAX_TABLE_NAME || !name.chars().all(allowed) {
                 self.problems.push(format!(
-                    "{origin}: `{name}` cannot name a group: take 1 to {MAX_GROUP_NAME} letters, digits, _, - or ."
+                    "{origin}: `{name}` cannot name a {one}: take 1 to {MAX_TABLE_NAME} letters, digits, _, - or ."
                 ));
-            } else if name == "default" {
+            } else if name == "default" && kind == Tables::Groups {
                 self.problems.push(format!("{origin}: group default is set at the top level of the file"));
             } else if let DeValue::Table(table) = value.get_ref() {
                 let mut layer = Layer::new();
                 for (key, value) in table {
-                    self.entry(Some(name), key, value, &mut layer);
+                    self.entry(Some((kind, name)), key, value, &mut layer);
                 }
-                groups.push((key.span().start, RawGroup { name: name.to_string(), origin, layer }));
+                all.push((key.span().start, RawTable { name: name.to_string(), origin, layer }));
             } else {
-                self.problems.push(format!("{origin}: groups.{name}: write a table, [groups.{name}]"));
+                self.problems.push(format!("{origin}: {plural}.{name}: write a table, [{plural}.{name}]"));
             }
         }
-        groups.sort_by_key(|(offset, _)| *offset);
-        groups.into_iter().map(|(_, group)| group).collect()
+        all.sort_by_key(|(offset, _)| *offset);
+        all.into_iter().map(|(_, table)| table).collect()
     }
 
     fn entry(
         &mut self,
-        group: Option<&str>,
+        table: Option<(Tables, &str)>,
         key: &Spanned<std::borrow::Cow<'_, str>>,
         value: &Spanned<DeValue<'_>>,
         layer: &mut Layer,
     ) {
         let name: &str = key.get_ref();
         let origin = self.origin(key.span().start);
-        let scope = group.map_or(String::new(), |group| format!("groups.{group}."));
+        let scope = table.map_or(String::new(), |(kind, table)| format!("{}.{table}.", kind.name()));
         match find(name) {
-            Some(setting) if group.is_some() && !setting.per_group => self.problems.push(format!(
-                "{origin}: {scope}{name}: {name} is not a group's setting; move it above the first [groups.…]"
-            )),
+            Some(setting) if table.is_some_and(|(kind, _)| !kind.take(setting)) => {
+                let (one, plural) = table.map_or(("", ""), |(kind, _)| (kind.one(), kind.name()));
+                self.problems.push(format!(
+                    "{origin}: {scope}{name}: {name} is not a {one}'s setting; move it above the first [{plural}.…]"
+                ));
+            }
             Some(setting) => match texts(setting, value.get_ref()) {
                 Ok(texts) => {
                     layer.insert(setting.name, RawValue { texts, origin });
@@ -98,8 +137,9 @@ impl Reader<'_> {
                 Err(error) => self.problems.push(format!("{origin}: {scope}{name}: {error}")),
             },
             None => {
-                let names = TABLE.iter().filter(|s| s.per_group || group.is_none()).map(|s| s.name);
-                let near = nearest(name, names.chain(group.is_none().then_some("groups")))
+                let names = TABLE.iter().filter(|s| table.is_none_or(|(kind, _)| kind.take(s))).map(|s| s.name);
+                let tables = [Tables::Groups, Tables::Listeners].map(Tables::name);
+                let near = nearest(name, names.chain(tables.into_iter().filter(|_| table.is_none())))
                     .map_or(String::new(), |near| format!(", did you mean {near}?"));
                 self.problems.push(format!("{origin}: {scope}{name}: no such setting{near}"));
             }
@@ -112,6 +152,7 @@ fn texts(setting: &Setting, value: &DeValue<'_>) -> Result<Vec<String>, String> 
     match value {
         DeValue::String(text) if text.is_empty() && setting.many => Ok(Vec::new()),
         DeValue::String(text) => Ok(vec![text.to_string()]),
+        DeValue::Boolean(on) if matches!(setting.kind, Kind::Switch) => Ok(vec![on.to_string()]),
         DeValue::Integer(n) if n.radix() == 10 => Ok(vec![n.as_str().replace('_', "")]),
         DeValue::Array(values) if setting.many => {
             let mut all = Vec::new();
@@ -150,7 +191,7 @@ mod tests {
     fn values_keep_their_lines() {
         let mut problems = Vec::new();
         let text = "# first\nmax-keys = 1_000\nhttp = [\":1\",\n \":2\"]\nredis = \"\"\n\n[groups.b]\nmax-memory = \"1GiB\"\n[groups.a]\nttl = '1s'\n";
-        let (top, groups) = read("l.toml".into(), text, &mut problems);
+        let File { top, groups, .. } = read("l.toml".into(), text, &mut problems);
         assert_eq!(problems, [""; 0]);
         let shown = |layer: &Layer| -> Vec<String> {
             layer.iter().map(|(name, v)| format!("{} {name}={}", v.origin, v.texts.join("|"))).collect()

@@ -1,7 +1,7 @@
 //! Flags, made from the table.
 use super::{
     raw::{Layer, Origin, RawValue, split},
-    table::{Fallback, Section, Setting, TABLE},
+    table::{Fallback, Kind, Section, Setting, TABLE},
 };
 use clap::{Arg, ArgAction, ArgMatches};
 use std::path::PathBuf;
@@ -29,6 +29,10 @@ fn arg(setting: &'static Setting) -> Arg {
     let arg = match setting.many {
         true => arg.action(ArgAction::Append),
         false => arg.action(ArgAction::Set).overrides_with(setting.name),
+    };
+    let arg = match setting.kind {
+        Kind::Switch => arg.num_args(0..=1).default_missing_value("true"),
+        _ => arg,
     };
     arg.help(format!("{} [default: {default}]", setting.help)).help_heading(setting.section.title())
 }

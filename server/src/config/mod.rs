@@ -12,6 +12,7 @@
 //! they are arguments ([`Input`]), and so is the machine.
 mod address;
 mod check;
+mod commands;
 mod docs;
 mod env;
 mod file;
@@ -27,6 +28,7 @@ mod units;
 mod value;
 
 pub use check::{Config, Effective, Scope};
+pub use commands::{AccessSettings, Categories, CommandList};
 pub use docs::docs;
 pub use env::Env;
 pub use machine::Machine;
@@ -34,7 +36,8 @@ pub use nearest::nearest;
 pub use print::print;
 pub use raw::{Layer, Origin, RawValue};
 pub use settings::{
-    Coherence, Compression, Durability, GroupSettings, LogFormat, LogLevel, Rate, Secret, Settings, StoreSettings,
+    Coherence, Compression, Durability, GroupSettings, ListenerSettings, LogFormat, LogLevel, Rate, Secret, Settings,
+    StoreSettings,
 };
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl, TlsUrl};
 pub use table::{Fallback, Kind, Section, Setting, TABLE};
@@ -77,9 +80,10 @@ pub fn load(input: Input<'_>) -> Result<Config, ConfigError> {
     if let Some(path) = input.file.or(named) {
         match std::fs::read_to_string(&path) {
             Ok(text) => {
-                let (top, groups) = file::read(path, &text, &mut problems);
-                raw.add_below(top);
-                raw.groups = groups;
+                let file = file::read(path, &text, &mut problems);
+                raw.add_below(file.top);
+                raw.groups = file.groups;
+                raw.listeners = file.listeners;
             }
             Err(error) => problems.push(format!("{}: cannot be read: {error}", path.display())),
         }

@@ -17,13 +17,14 @@ pub fn print(config: &Config) -> String {
             let (line, comment) = line(effective);
             lines.push((effective.setting.section, line, comment));
         }
-        if let Some(group) = &scope.group {
-            let _ = writeln!(out, "[groups.{}]", quote_key(group));
+        if let Some(table) = &scope.table {
+            let (tables, name) = table.path();
+            let _ = writeln!(out, "[{tables}.{}]", quote_key(name));
         }
         let width = lines.iter().map(|(_, line, _)| line.len()).max().unwrap_or(0).min(40);
         let mut section = None;
         for (of, line, comment) in &lines {
-            if scope.group.is_none() && section.replace(*of).is_some_and(|last| last != *of) {
+            if scope.table.is_none() && section.replace(*of).is_some_and(|last| last != *of) {
                 out.push('\n');
             }
             let _ = writeln!(out, "{line:width$}  # {comment}");
@@ -70,6 +71,7 @@ fn holds_secret(value: &Value) -> bool {
 fn toml(value: &Value) -> String {
     match value {
         Value::Count(n) => n.to_string(),
+        Value::Switch(on) => on.to_string(),
         other => quote(&other.to_string()),
     }
 }

@@ -40,9 +40,9 @@ pub struct RawValue {
 /// What one layer (flags, environment, file) sets, by the setting's name.
 pub type Layer = BTreeMap<&'static str, RawValue>;
 
-/// A table `[groups.NAME]`.
+/// A table `[groups.NAME]` or `[listeners.NAME]`.
 #[derive(Debug)]
-pub(super) struct RawGroup {
+pub(super) struct RawTable {
     /// Its name.
     pub name: String,
     /// Where it begins.
@@ -57,7 +57,9 @@ pub(super) struct Raw {
     /// The process and group `default`.
     pub top: Layer,
     /// Named groups in the order of the file.
-    pub groups: Vec<RawGroup>,
+    pub groups: Vec<RawTable>,
+    /// Named listeners, likewise.
+    pub listeners: Vec<RawTable>,
 }
 
 impl Raw {

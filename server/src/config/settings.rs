@@ -1,5 +1,5 @@
 //! The checked configuration: what the rest of the server reads.
-use super::{SourceUrl, parse_duration, show_duration};
+use super::{AccessSettings, SourceUrl, parse_duration, show_duration};
 use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
 
 /// The checked configuration. Every field is described in the table ([`super::TABLE`]) under its name with hyphens.
@@ -8,6 +8,10 @@ use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
 pub struct Settings {
     pub http: Vec<SocketAddr>,
     pub redis: Vec<SocketAddr>,
+    /// What clients of `redis` may do.
+    pub access: AccessSettings,
+    /// Further listeners for the Redis protocol.
+    pub listeners: Vec<ListenerSettings>,
     pub admin: Option<SocketAddr>,
     /// Group `default` first.
     pub groups: Vec<GroupSettings>,
@@ -43,6 +47,15 @@ pub struct Settings {
     pub throttle_admin: Option<Rate>,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
+}
+
+/// One named listener's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct ListenerSettings {
+    pub name: String,
+    pub redis: Vec<SocketAddr>,
+    pub access: AccessSettings,
 }
 
 /// One group's settings.

@@ -21,6 +21,8 @@ pub struct Setting {
     pub many: bool,
     /// May also stand under `[groups.NAME]`; the flag and the variable set group `default`.
     pub per_group: bool,
+    /// May also stand under `[listeners.NAME]`, for which else the top level's value holds; the flag and the variable set the top level.
+    pub per_listener: bool,
     /// Variables of other programs that mean the same, with less weight than our own.
     pub also: &'static [&'static str],
     /// A value other than the default, for the documentation and the tests.
@@ -98,6 +100,10 @@ pub enum Kind {
     Secret,
     /// One of these names.
     Choice(&'static [&'static str]),
+    /// `true` or `false`; the flag alone means `true`.
+    Switch,
+    /// A command's name, `parent|subcommand` or `@category`.
+    Command,
 }
 
 /// A setting's default.
@@ -132,6 +138,8 @@ impl Setting {
             Kind::Endpoint => "HOST:PORT",
             Kind::Secret => "TEXT",
             Kind::Choice(_) => "NAME",
+            Kind::Switch => "BOOL",
+            Kind::Command => "COMMAND",
         }
     }
 }
@@ -158,6 +166,7 @@ const ROW: Setting = Setting {
     optional: false,
     many: false,
     per_group: false,
+    per_listener: false,
     also: &[],
     example: "",
     help: "",
@@ -184,8 +193,41 @@ pub const TABLE: &[Setting] = &[
         default: Is("127.0.0.1:6380"),
         optional: true,
         many: true,
+        per_listener: true,
         example: ":6380",
         help: "Address for the Redis protocol.",
+        ..ROW
+    },
+    Setting {
+        name: "deny-commands",
+        section: Section::Listening,
+        kind: Kind::Command,
+        optional: true,
+        many: true,
+        per_listener: true,
+        example: "@dangerous",
+        help: "Commands that Redis clients may not call: names (`flushall`), subcommands (`config|set`) or Redis's categories (`@dangerous`). They get an error that begins with NOPERM. See docs/in-front-of-redis.md.",
+        ..ROW
+    },
+    Setting {
+        name: "allow-commands",
+        section: Section::Listening,
+        kind: Kind::Command,
+        optional: true,
+        many: true,
+        per_listener: true,
+        example: "@read",
+        help: "The only commands that Redis clients may call, listed as in `deny-commands`; none listed: all. The most exact entry of both lists counts: `config|set` before `config` before `@admin` before `@all`. Among equals `deny-commands` wins. AUTH, HELLO, QUIT and RESET are always allowed.",
+        ..ROW
+    },
+    Setting {
+        name: "forward-admin",
+        section: Section::Listening,
+        kind: Kind::Switch,
+        default: Is("false"),
+        per_listener: true,
+        example: "true",
+        help: "Forwards commands to a Redis source that stop that server, make it another's replica, or change who may enter: SHUTDOWN, DEBUG, REPLICAOF, FAILOVER, MODULE LOAD, MIGRATE, ACL SETUSER, CONFIG REWRITE, CONFIG SET of anything but tuning, and related commands. Without it Larder refuses them.",
         ..ROW
     },
     Setting {

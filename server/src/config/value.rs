@@ -1,6 +1,6 @@
 //! One value of a setting: its text read as the table's kind says, and shown so that it reads back.
 use super::{
-    Durability, Machine, Secret, SourceUrl,
+    CommandList, Durability, Machine, Secret, SourceUrl,
     address::parse_address,
     nearest,
     table::{Kind, Setting},
@@ -21,6 +21,7 @@ pub enum Value {
     Source(SourceUrl),
     Durability(Durability),
     Text(String),
+    Switch(bool),
     Secret(Secret),
 }
 
@@ -36,6 +37,7 @@ impl fmt::Display for Value {
             Value::Source(url) => url.fmt(f),
             Value::Durability(durability) => durability.fmt(f),
             Value::Text(text) => f.write_str(text),
+            Value::Switch(on) => on.fmt(f),
             Value::Secret(_) => f.write_str("***"),
         }
     }
@@ -46,7 +48,11 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
     if text.is_empty() {
         return Err("is empty: leave it out for the default".to_string());
     }
-    let is_a_choice = matches!(setting.kind, Kind::Choice(names) if names.iter().any(|n| n.eq_ignore_ascii_case(text)));
+    let is_a_choice = match setting.kind {
+        Kind::Choice(names) => names.iter().any(|name| name.eq_ignore_ascii_case(text)),
+        Kind::Switch => true,
+        _ => false,
+    };
     if !setting.optional && is_off(text) && !is_a_choice {
         return Err(format!("cannot be `{text}`"));
     }
@@ -94,6 +100,8 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
             }
         }
         Kind::Path | Kind::Prefix => Ok(Value::Text(text.to_string())),
+        Kind::Switch => switch(text).map(Value::Switch).ok_or_else(|| format!("`{text}` is not true or false")),
+        Kind::Command => CommandList::check(text).map(Value::Text),
         Kind::Secret => Ok(Value::Secret(text.into())),
         Kind::Choice(names) => match names.iter().find(|n| n.eq_ignore_ascii_case(text)) {
             Some(name) => Ok(Value::Text(name.to_string())),
@@ -103,6 +111,15 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
                 Err(format!("`{text}` is not one of {}{near}", names.join(", ")))
             }
         },
+    }
+}
+
+/// `true` or `false`, or a word that means one of them.
+fn switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
+        _ => None,
     }
 }
 

@@ -28,6 +28,8 @@ pub struct RedisUrl {
     pub user: Option<String>,
     /// Password for AUTH.
     pub password: Option<Secret>,
+    /// The file that holds it instead; read again when the server refuses what it said.
+    pub password_file: Option<PathBuf>,
     /// Database for SELECT.
     pub database: u32,
     /// One server, or several.
@@ -62,6 +64,8 @@ pub struct SentinelUrl {
     pub user: Option<String>,
     /// Password for AUTH with the Sentinels (`sentinel-password`).
     pub password: Option<Secret>,
+    /// The file that holds it instead (`sentinel-password-file`).
+    pub password_file: Option<PathBuf>,
 }
 
 /// Where a Redis source listens.
@@ -157,6 +161,7 @@ impl FromStr for SourceUrl {
             tls: scheme.starts_with("rediss").then(TlsUrl::default),
             user: some(decode(user, "user")?),
             password: some(decode(password, "password")?).map(Secret::from),
+            password_file: None,
             database: 0,
             deployment: Deployment::Single,
         };
@@ -187,7 +192,7 @@ impl FromStr for SourceUrl {
             url.address = first;
             url.database = database(number)?;
             let service = decode(service, "service")?;
-            let sentinels = SentinelUrl { others, service, user: None, password: None };
+            let sentinels = SentinelUrl { others, service, user: None, password: None, password_file: None };
             url.deployment = Deployment::Sentinel(Box::new(sentinels));
         } else {
             url.address = tcp(host, DEFAULT_PORT)?;
@@ -221,6 +226,14 @@ impl RedisUrl {
                     sentinels.password = some(value).map(Secret::from);
                     continue;
                 }
+                ("sentinel-password-file", Deployment::Sentinel(sentinels)) => {
+                    sentinels.password_file = some(value).map(PathBuf::from);
+                    continue;
+                }
+                ("password-file", _) => {
+                    self.password_file = some(value).map(PathBuf::from);
+                    continue;
+                }
                 _ => {}
             }
             match (name, &mut self.tls) {
@@ -236,19 +249,20 @@ impl RedisUrl {
                     }
                 }
                 (_, Some(_)) => {
-                    let more = self.deployment.parameters().map_or(String::new(), |more| format!(", {more}"));
-                    return Err(format!(
-                        "unknown parameter `{name}`: rediss:// takes ca, cert, key and insecure{more}"
-                    ));
+                    let more = self.deployment.parameters();
+                    return Err(format!("unknown parameter `{name}`: rediss:// takes ca, cert, key, insecure, {more}"));
                 }
                 (_, None) if unix => {
-                    return Err(format!("unknown parameter `{name}`: unix:// takes db"));
+                    return Err(format!("unknown parameter `{name}`: unix:// takes db and password-file"));
                 }
                 (_, None) => {
-                    let any = self.deployment.parameters().unwrap_or("none");
+                    let any = self.deployment.parameters();
                     return Err(format!("unknown parameter `{name}`: redis:// takes {any}"));
                 }
             }
+        }
+        if self.password.is_some() && self.password_file.is_some() {
+            return Err("give the password in the URL or in password-file, not in both".to_string());
         }
         match &self.tls {
             Some(tls) if tls.cert.is_some() != tls.key.is_some() => Err("cert and key go together".to_string()),
@@ -259,11 +273,11 @@ impl RedisUrl {
 
 impl Deployment {
     /// The parameters that it takes.
-    fn parameters(&self) -> Option<&'static str> {
+    fn parameters(&self) -> &'static str {
         match self {
-            Deployment::Single => None,
-            Deployment::Cluster { .. } => Some("read-from"),
-            Deployment::Sentinel(_) => Some("sentinel-user and sentinel-password"),
+            Deployment::Single => "password-file",
+            Deployment::Cluster { .. } => "password-file and read-from",
+            Deployment::Sentinel(_) => "password-file, sentinel-user, sentinel-password and sentinel-password-file",
         }
     }
 }
@@ -396,14 +410,16 @@ impl fmt::Display for RedisUrl {
                 query.extend(from_replicas.then(|| "read-from=replica".to_string()));
             }
             Deployment::Sentinel(sentinels) => {
-                let SentinelUrl { others, service, user, password } = &**sentinels;
+                let SentinelUrl { others, service, user, password, password_file } = &**sentinels;
                 others.iter().try_for_each(|other| write!(f, ",{other}"))?;
                 write!(f, "/{}/{}", utf8_percent_encode(service, RESERVED), self.database)?;
                 query
                     .extend(user.as_ref().map(|user| format!("sentinel-user={}", utf8_percent_encode(user, RESERVED))));
                 query.extend(password.is_some().then(|| "sentinel-password=***".to_string()));
+                query.extend(password_file.as_ref().map(|file| format!("sentinel-password-file={}", path(file))));
             }
         }
+        query.extend(self.password_file.as_ref().map(|file| format!("password-file={}", path(file))));
         if let Some(tls) = &self.tls {
             for (name, file) in [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)] {
                 query.extend(file.as_ref().map(|file| format!("{name}={}", path(file))));
@@ -472,7 +488,13 @@ mod tests {
         let (service, user, password) = ("my/master".to_string(), Some("s".to_string()), Some("q".to_string().into()));
         assert_eq!(
             url.deployment,
-            Deployment::Sentinel(Box::new(SentinelUrl { others: vec![tcp("b", 1)], service, user, password }))
+            Deployment::Sentinel(Box::new(SentinelUrl {
+                others: vec![tcp("b", 1)],
+                service,
+                user,
+                password,
+                password_file: None
+            }))
         );
         let url = redis("unix://u:p@/run/redis.sock?db=3");
         assert_eq!(url.address, RedisAddress::Unix("/run/redis.sock".into()));
@@ -495,9 +517,12 @@ mod tests {
             ("redis+cluster://h/1", "a cluster has one database"),
             ("redis+cluster://h,", "the source's host is missing"),
             ("redis+cluster://h?read-from=any", "read-from is primary or replica, not `any`"),
-            ("redis+cluster://h?db=1", "unknown parameter `db`: redis:// takes read-from"),
+            ("redis+cluster://h?db=1", "unknown parameter `db`: redis:// takes password-file and read-from"),
             ("redis+sentinel://h", "the master's name is missing"),
-            ("redis+sentinel://h/m?x=1", "unknown parameter `x`: redis:// takes sentinel-user and sentinel-password"),
+            (
+                "redis+sentinel://h/m?x=1",
+                "unknown parameter `x`: redis:// takes password-file, sentinel-user, sentinel-password and",
+            ),
             ("redis+clutser://h", "unknown source redis+clutser:, did you mean redis+cluster:?"),
             ("redis:h", "sources are none:"),
             ("none://x", "sources are none:"),
@@ -510,12 +535,13 @@ mod tests {
             ("redis://h/one", "`one` is not the number of a database"),
             ("redis://user:a/b@h", "a / in a user or password is written %2F"),
             ("redis://h/99999999999", "database `99999999999` is too large"),
-            ("redis://h?ca=x", "unknown parameter `ca`: redis:// takes none"),
-            ("rediss://h?cat=x", "unknown parameter `cat`: rediss:// takes ca, cert, key and insecure"),
+            ("redis://h?ca=x", "unknown parameter `ca`: redis:// takes password-file"),
+            ("rediss://h?cat=x", "unknown parameter `cat`: rediss:// takes ca, cert, key, insecure, password-file"),
             ("rediss://h?insecure=1", "insecure is true or false, not `1`"),
             ("rediss://h?cert=x", "cert and key go together"),
             ("unix://run/x", "a socket's path is absolute: write unix:///run/redis.sock"),
             ("unix:///x?foo=1", "unknown parameter `foo`: unix:// takes db"),
+            ("redis://:a@h?password-file=b", "give the password in the URL or in password-file, not in both"),
             ("redis://%ff@h", "the user is not UTF-8"),
         ] {
             let error = text.parse::<SourceUrl>().unwrap_err();
@@ -542,11 +568,11 @@ mod tests {
             let others = vec![tcp("::2", port), tcp("other", 1)];
             let deployment = match several {
                 1 if !unix => Deployment::Cluster { seeds: others, from_replicas: tls },
-                2 if !unix => Deployment::Sentinel(Box::new(SentinelUrl { others, service: "a/b?".to_string(), user: user.clone(), password: None })),
+                2 if !unix => Deployment::Sentinel(Box::new(SentinelUrl { others, service: "a/b?".to_string(), user: user.clone(), password: None, password_file: tls.then(|| "/s p".into()) })),
                 _ => Deployment::Single,
             };
             let database = if matches!(deployment, Deployment::Cluster { .. }) { 0 } else { database };
-            let url = RedisUrl { address, tls: (tls && !unix).then(TlsUrl::default), user, password: None, database, deployment };
+            let url = RedisUrl { address, tls: (tls && !unix).then(TlsUrl::default), user, password: None, password_file: unix.then(|| "/a b".into()), database, deployment };
             prop_assert_eq!(redis(&url.to_string()), url);
         }
         #[test]

@@ -18,7 +18,7 @@ mod unasked;
 
 pub use health::SourceHealth;
 pub use local::{LocalStore, Page, Scan};
-pub use redis::{Commands, Known, Upstream};
+pub use redis::{Commands, Known, Passage, Upstream};
 pub use table::{Looked, OneTable, Reloaded, TableSource};
 pub use unasked::Unasked;
 
@@ -258,6 +258,9 @@ impl std::error::Error for SourceError {}
 
 /// The text of [`SourceError::ReadOnly`].
 const READ_ONLY: &str = "the source is a table, which is read-only";
+/// From this size on, in bytes, a command does not share a connection. Whatever its settings say, a Redis server takes a megabyte
+/// (`proto-max-bulk-len` and `client-query-buffer-limit` have that as their least); of more it may hang up.
+pub(crate) const LARGE: usize = 512 * 1024;
 /// How the text of an unavailable source begins.
 pub(crate) const UNAVAILABLE: &str = "source unavailable: ";
 
@@ -378,6 +381,15 @@ pub trait RedisServer: Relay {
     fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
         None
     }
+    /// Sends commands over a connection of their own, with `source-slow-timeout`: nothing waits behind them, and nothing else is lost with
+    /// that connection. `clean`: it is as new when they have been answered without an error, and may serve again.
+    fn relay_apart(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> Local<'static, Result<Replies, SourceError>>;
     /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING); `args` is the command that it
     /// is wanted for.
     fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;

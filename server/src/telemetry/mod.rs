@@ -15,6 +15,7 @@ mod histogram;
 mod json;
 mod logs;
 mod process;
+mod seldom;
 mod tap;
 mod text;
 
@@ -24,6 +25,7 @@ pub use histogram::{Distribution, Histogram};
 pub use json::json;
 pub use logs::Logs;
 pub use process::Process;
+pub use seldom::Seldom;
 pub use tap::{Operation, Tap};
 pub use text::text;
 
@@ -35,6 +37,9 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+/// Log lines about requests of other protocols are at least this far apart.
+const FOREIGN_PERIOD: Duration = Duration::from_secs(10);
+
 /// What the process counts; shared by all threads.
 #[derive(Debug)]
 pub struct Telemetry {
@@ -42,6 +47,8 @@ pub struct Telemetry {
     pub logs: Logs,
     /// What is recorded of the operations, if anybody does.
     pub tap: Tap,
+    /// Log lines about requests of other protocols on the Redis port.
+    pub foreign: Seldom,
     started: Instant,
     started_at: SystemTime,
     /// One for each worker, and the last for the control thread.
@@ -56,6 +63,7 @@ impl Telemetry {
         Telemetry {
             logs,
             tap: Tap::new(workers),
+            foreign: Seldom::new(FOREIGN_PERIOD),
             started: Instant::now(),
             started_at: SystemTime::now(),
             threads: (0..=workers).map(|_| Arc::default()).collect(),

@@ -52,6 +52,9 @@ impl Relay for Restless {
     }
 }
 impl RedisServer for Restless {
+    fn relay_apart(&self, _: Bytes, _: usize, _: bool, _: bool) -> Local<'static, Result<Replies, SourceError>> {
+        unimplemented!()
+    }
     fn known_commands(&self) -> Option<Arc<Commands>> {
         None
     }

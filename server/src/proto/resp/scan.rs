@@ -41,10 +41,43 @@ impl Scanner {
     /// # Errors
     /// It is not a reply, or longer than allowed.
     pub fn scan(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
+        self.advance(input, self.max_len)?;
+        if self.left > 0 || input.len() < self.at {
+            return Ok(None);
+        }
+        let len = self.at;
+        *self = Scanner::new(self.max_len);
+        Ok(Some(len))
+    }
+
+    /// Did [`scan`](Scanner::scan) fail because the reply is too long? Then [`skip`](Scanner::skip) finds its end.
+    pub fn is_too_long(&self) -> bool {
+        self.at > self.max_len
+    }
+
+    /// How many bytes of `input` belong to the reply that it begins with, however long that is, and whether it ends with them. The next call
+    /// is for what follows them.
+    ///
+    /// # Errors
+    /// It is not a reply.
+    pub fn skip(&mut self, input: &[u8]) -> Result<(usize, bool), Malformed> {
+        self.advance(input, usize::MAX)?;
+        if self.left == 0 && input.len() >= self.at {
+            let len = self.at;
+            *self = Scanner::new(self.max_len);
+            return Ok((len, true));
+        }
+        let seen = self.at.min(input.len());
+        self.at -= seen;
+        Ok((seen, false))
+    }
+
+    /// Goes on to the reply's end, or as far as the heads of its parts are there.
+    fn advance(&mut self, input: &[u8], max_len: usize) -> Result<(), Malformed> {
         while self.left > 0 {
             let rest = input.get(self.at..).unwrap_or(&[]);
             let Some(end) = line_end(rest, &mut self.scanned)? else {
-                return Ok(None);
+                return Ok(());
             };
             let head = Head::parse(&rest[..end])?;
             let mut skip = end + 2;
@@ -61,16 +94,11 @@ impl Scanner {
             // The whole of a string is skipped at once, seen or not.
             self.at = self.at.checked_add(skip).ok_or(Malformed)?;
             self.scanned = 0;
-            if self.at > self.max_len {
+            if self.at > max_len {
                 return Err(Malformed);
             }
         }
-        if input.len() < self.at {
-            return Ok(None);
-        }
-        let len = self.at;
-        *self = Scanner::new(self.max_len);
-        Ok(Some(len))
+        Ok(())
     }
 
     /// After `None` for an input of `have` bytes: how many more are needed at least.
@@ -363,6 +391,45 @@ mod tests {
                 }
                 prop_assert_eq!(&found, &ends);
             }
+        }
+
+        #[test]
+        fn skips_what_is_too_long_in_any_pieces(trees in proptest::collection::vec(tree(), 1..4), step in 1usize..40) {
+            let mut input = Vec::new();
+            let mut ends = Vec::new();
+            for tree in &trees {
+                tree.write(&mut input);
+                ends.push(input.len());
+            }
+            let mut scanner = Scanner::new(2);
+            let (mut from, mut have, mut found) = (0, 0, Vec::new());
+            while found.len() < ends.len() {
+                // Some of it may have been scanned before it was too long.
+                let skips = scanner.is_too_long() || scanner.scan(&input[from..have]).is_err();
+                if skips {
+                    prop_assert!(scanner.is_too_long());
+                    let (len, ended) = scanner.skip(&input[from..have]).expect("well-formed");
+                    from += len;
+                    if ended {
+                        found.push(from);
+                        continue;
+                    }
+                    loop {
+                        have = (have + step).min(input.len());
+                        let (len, ended) = scanner.skip(&input[from..have]).expect("well-formed");
+                        from += len;
+                        if ended {
+                            break;
+                        }
+                        prop_assert!(have < input.len());
+                    }
+                    found.push(from);
+                    continue;
+                }
+                prop_assert!(have < input.len());
+                have = (have + step).min(input.len());
+            }
+            prop_assert_eq!(found, ends);
         }
 
         #[test]

@@ -5,10 +5,12 @@
 //! for older servers the few commands that need it are described here.
 use super::{
     cluster::tips::Tips,
+    passage::Passage,
     replies::{is_fickle, may_be_kept},
     specs::{Spec, text_of, values},
 };
 use crate::{
+    config::Categories,
     proto::resp::{Args, Malformed, View, view},
     source::Keepable,
 };
@@ -46,6 +48,9 @@ pub struct Upstream {
     /// It changes something, or may (a script), or is something that replicas are told of (PUBLISH).
     pub may_write: bool,
     slow: bool,
+    passage: Passage,
+    /// Redis's ACL categories.
+    pub categories: Categories,
     has_subs: bool,
     specs: Vec<Spec>,
     /// How it is spread over the nodes of a cluster.
@@ -97,7 +102,12 @@ impl Commands {
         };
         let legacy = (number(), number(), number());
         let mut slow = text == "lcs";
+        let mut categories = Categories::default();
         for category in values(row.next()) {
+            let named = std::str::from_utf8(text_of(&category))
+                .ok()
+                .and_then(|name| Categories::named(name.strip_prefix('@')?));
+            categories = categories.with(named.unwrap_or_default());
             flags.of_hashes |= matches!(text_of(&category), b"@hash" | b"@keyspace");
             slow |= matches!(text_of(&category), b"@scripting" | b"@dangerous");
         }
@@ -129,6 +139,8 @@ impl Commands {
             tips: tips.complete(&text),
             channel,
             may_write: flags.write || flags.may_replicate || MAY_REPLICATE.contains(&text.as_str()),
+            passage: Passage::of(&text, flags.admin),
+            categories,
             name: text.into(),
             arity,
             // Scripts, and reads that may change what they read (PFCOUNT), have no flag `write`.
@@ -190,6 +202,7 @@ struct Flags {
     movable: bool,
     random: bool,
     module: bool,
+    admin: bool,
     of_hashes: bool,
 }
 impl Flags {
@@ -204,6 +217,7 @@ impl Flags {
             // Before version 7.
             b"random" => self.random = true,
             b"module" => self.module = true,
+            b"admin" => self.admin = true,
             _ => {}
         }
     }
@@ -214,6 +228,11 @@ impl Upstream {
     pub fn takes(&self, parts: usize) -> bool {
         let parts = i64::try_from(parts).unwrap_or(i64::MAX);
         if self.arity >= 0 { parts == self.arity } else { parts >= self.arity.saturating_neg() }
+    }
+
+    /// Does it go to the source, with these arguments?
+    pub fn passage(&self, args: Args<'_>) -> Passage {
+        self.passage.with(&self.name, args)
     }
 
     /// Is it a command whose subcommands are known, without the one that `args` names?

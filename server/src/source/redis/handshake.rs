@@ -1,7 +1,7 @@
 //! What is said first on a connection: who we are, which protocol, which database.
-use super::{Settings, connect::Stream};
+use super::{Settings, connect::Stream, password};
 use crate::proto::resp::{self, Scanner, View, view};
-use crate::source::Watch;
+use crate::{config::Secret, source::Watch};
 use bytes::{Buf, BytesMut};
 use std::{io, sync::Arc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,6 +57,8 @@ struct Step {
 enum OnError {
     /// The end of the attempt.
     Fail,
+    /// The same, unless no password is wanted.
+    FailIfNeeded,
     /// Nothing; but the reply has to say that the server is a master.
     NoMaster,
     /// RESP2 may be tried.
@@ -74,13 +76,13 @@ enum OnError {
 }
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
-fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
-    use OnError::{Fail, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
+fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool, password: Option<&Secret>) -> Vec<Step> {
+    use OnError::{Fail, FailIfNeeded, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
     let resp3 = !matches!(hello, Hello::Resp2);
     let no_hello = if matches!(hello, Hello::Tracking(_)) { NoHello } else { Fail };
-    let password = url.password.as_deref().map(str::as_bytes);
+    let password = password.map(|password| password.as_bytes());
     let user = url.user.as_deref().map(str::as_bytes);
     match (resp3, password) {
         (true, Some(password)) => {
@@ -91,7 +93,7 @@ fn steps(settings: &Settings, hello: &Hello, keeps_replies: bool) -> Vec<Step> {
             let mut auth: Vec<&[u8]> = vec![b"AUTH"];
             auth.extend(user);
             auth.push(password);
-            commands.push((auth, Fail));
+            commands.push((auth, FailIfNeeded));
         }
         (false, None) => {}
     }
@@ -137,8 +139,9 @@ pub(super) async fn shake_hands(
     settings: &Settings,
     hello: &Hello,
     keeps_replies: bool,
+    password: Option<&Secret>,
 ) -> Result<Shaken, Unshaken> {
-    let steps = steps(settings, hello, keeps_replies);
+    let steps = steps(settings, hello, keeps_replies, password);
     let (mut untracked, mut switches, mut informs) = (None, keeps_replies, keeps_replies);
     let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
     stream.write_all(&request).await.map_err(reason)?;
@@ -162,7 +165,8 @@ pub(super) async fn shake_hands(
         if input[0] == b'-' {
             let text: Arc<str> = String::from_utf8_lossy(input[1..len].trim_ascii_end()).into();
             match step.on_error {
-                OnError::Fail => return Err(Unshaken::Failed(text)),
+                OnError::FailIfNeeded if password::is_needless(&text) => {}
+                OnError::Fail | OnError::FailIfNeeded => return Err(Unshaken::Failed(text)),
                 OnError::NoHello => return Err(Unshaken::NoHello(text)),
                 OnError::Untracked => untracked = Some(text),
                 OnError::NoSwitch => switches = false,

@@ -18,12 +18,14 @@ use super::{
     cluster::Elsewhere,
     connect::{Stream, connect},
     handshake::{Hello, Shaken, Unshaken, reason, shake_hands},
+    password,
     pipeline::{Pipeline, Protocol},
     request::{Answer, Call, Request, Waiting, fail, timed_out},
     sentinel::Master,
 };
 use crate::{
     clock,
+    config::Secret,
     proto::output::Output,
     read::Fetch,
     source::{
@@ -53,11 +55,10 @@ use tokio::{
 
 /// An attempt may take this long even if `source-timeout` is shorter: names must be resolved and TLS takes round trips.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// After so much silence the server is asked whether it is there, so that readiness does not depend on traffic.
-const PROBE: Duration = Duration::from_secs(5);
-/// The same where the server announces changes: in a network that has gone silent nothing is announced, and what was
-/// fetched may be served for so long and `source-timeout`, the probe's deadline. docs/coherence.md promises it.
-const TRACKING_PROBE: Duration = Duration::from_secs(1);
+/// After so much silence the server is asked whether it is there, so that readiness does not depend on traffic, and the server does not take the
+/// connection for idle (its `timeout`, of whole seconds). Where it announces changes, in a network that has gone silent nothing is announced, and what
+/// was fetched may be served for so long and `source-timeout`, the probe's deadline. docs/coherence.md promises it.
+const PROBE: Duration = Duration::from_secs(1);
 
 /// A connection that is ready.
 struct Connected {
@@ -269,25 +270,53 @@ impl Inner {
         let mut master = self.settings.sentinels.as_ref().map(|sentinels| sentinels.master());
         let limit = self.settings.limits.timeout.max(ATTEMPT);
         let attempt = timeout(limit, async {
-            match self.connect(&self.hello, master.as_mut()).await {
-                // A server from before RESP3 announces nothing, yet it can be read.
-                Err(Unshaken::NoHello(refusal)) => match self.connect(&Hello::Resp2, master.as_mut()).await {
-                    Ok((stream, shaken)) => Ok((stream, Shaken { untracked: Some(refusal), ..shaken })),
-                    Err(error) => Err(error),
+            let password = &self.settings.password;
+            let said = password.current();
+            let refusal = match self.reach(said.as_ref(), master.as_mut()).await {
+                Err(reason) if password::is_wanted(&reason) => reason,
+                outcome => return outcome,
+            };
+            match password.renew(said.as_ref()).await {
+                Ok(true) => match self.reach(password.current().as_ref(), master.as_mut()).await {
+                    Err(reason) if password::is_wanted(&reason) => Err(password.explain(&reason, None)),
+                    outcome => outcome,
                 },
-                outcome => outcome,
+                Ok(false) => Err(password.explain(&refusal, None)),
+                Err(unread) => Err(password.explain(&refusal, Some(unread))),
             }
         });
         match self.meanwhile(attempt).await {
             Ok(Ok((stream, shaken))) => Ok(Connected { stream, shaken, master }),
-            Ok(Err(Unshaken::Failed(reason) | Unshaken::NoHello(reason))) => Err(reason),
+            Ok(Err(reason)) => Err(reason),
             Err(_) => Err(format!("could not connect within {limit:?}").into()),
         }
     }
 
-    async fn connect(&self, hello: &Hello, master: Option<&mut Master>) -> Result<(Stream, Shaken), Unshaken> {
+    /// Connects and says this password.
+    async fn reach(
+        &self,
+        password: Option<&Secret>,
+        mut master: Option<&mut Master>,
+    ) -> Result<(Stream, Shaken), Arc<str>> {
+        let outcome = match self.connect(&self.hello, password, master.as_deref_mut()).await {
+            // A server from before RESP3 announces nothing, yet it can be read.
+            Err(Unshaken::NoHello(refusal)) => match self.connect(&Hello::Resp2, password, master).await {
+                Ok((stream, shaken)) => Ok((stream, Shaken { untracked: Some(refusal), ..shaken })),
+                Err(error) => Err(error),
+            },
+            outcome => outcome,
+        };
+        outcome.map_err(|(Unshaken::Failed(reason) | Unshaken::NoHello(reason))| reason)
+    }
+
+    async fn connect(
+        &self,
+        hello: &Hello,
+        password: Option<&Secret>,
+        master: Option<&mut Master>,
+    ) -> Result<(Stream, Shaken), Unshaken> {
         let mut stream = connect(&self.settings, master).await.map_err(reason)?;
-        let shaken = shake_hands(&mut stream, &self.settings, hello, self.keeps_replies).await?;
+        let shaken = shake_hands(&mut stream, &self.settings, hello, self.keeps_replies, password).await?;
         Ok((stream, shaken))
     }
 
@@ -312,7 +341,6 @@ impl Inner {
             input: shaken.input,
             out: Output::default(),
             unflushed: false,
-            silence: if watch.is_some() { TRACKING_PROBE } else { PROBE },
             pipeline: Pipeline::new(
                 self.settings.clone(),
                 watch,

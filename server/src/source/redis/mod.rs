@@ -25,7 +25,10 @@ mod commands;
 mod connect;
 mod handshake;
 mod homes;
+mod large;
 mod link;
+mod passage;
+mod password;
 mod pipeline;
 mod replies;
 mod request;
@@ -37,6 +40,7 @@ mod writes;
 
 pub(super) use cluster::{ClusterSetup, ClusterSource};
 pub use commands::{Commands, Known, Upstream};
+pub use passage::Passage;
 pub(super) use settings::Settings;
 
 use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
@@ -146,6 +150,27 @@ impl RedisSource {
             Ok(answer)
         }
     }
+    /// See [`RedisServer::relay_apart`].
+    fn send_apart(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> impl Future<Output = Answer> + use<> {
+        let (pool, limit) = (self.pool.clone(), self.settings.limits.slow_timeout);
+        let link = self.single(resp3);
+        async move {
+            let link = link?;
+            large::check(&link, &commands).await?;
+            let answer = link.relay_within(commands, count, limit).await?;
+            // After an error the server may be about to hang up.
+            if clean && !answer.iter().any(|reply| reply.starts_with(b"-")) {
+                pool.put(link, resp3);
+            }
+            Ok(answer)
+        }
+    }
     fn pin_now(&self, resp3: bool) -> Result<Box<dyn Pinned>, SourceError> {
         let link = self.single(resp3)?;
         let slow_timeout = self.settings.limits.slow_timeout;
@@ -205,7 +230,7 @@ fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
 /// An error reply's text as an error: some say that the server cannot answer now, or that another Larder does not know what its source did; the
 /// others refuse this command.
 fn refusal(text: &[u8]) -> SourceError {
-    const NOT_NOW: [&str; 5] = ["LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
+    const NOT_NOW: [&str; 6] = ["NOAUTH", "LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
     let text: Arc<str> = String::from_utf8_lossy(text.trim_ascii_end()).into();
     if let Some(reason) = text.strip_prefix("ERR ").and_then(|text| text.strip_prefix(UNAVAILABLE)) {
         return SourceError::Lost(reason.into());
@@ -270,6 +295,15 @@ impl Relay for RedisSource {
 }
 
 impl RedisServer for RedisSource {
+    fn relay_apart(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        Box::pin(self.send_apart(commands, count, resp3, clean))
+    }
     fn known_commands(&self) -> Option<Arc<Commands>> {
         // Another connection may lead to another server.
         let now = self.settings.health.reconnects();

@@ -29,6 +29,9 @@ const DIRECT: usize = 32 * 1024;
 /// What a reply to a verbatim command may measure beyond `max-value`.
 const REPLY_MARGIN: usize = 64 * 1024 * 1024;
 
+/// How a server begins that wants a password first.
+const NO_AUTH: &[u8] = b"-NOAUTH ";
+
 /// The other end does not speak the protocol, or not in this order.
 pub(super) const CONFUSED: &str = "the source's replies are not those of a Redis server";
 
@@ -44,6 +47,16 @@ pub(super) struct Protocol {
 enum Owed {
     Batch(Batch),
     Call { call: Call, replies: BytesMut, ends: Vec<usize> },
+}
+
+/// The reply that the input begins with.
+enum Scanned {
+    /// Has this length.
+    Reply(usize),
+    /// Is not all there.
+    Part,
+    /// Was longer than allowed and is gone; this stands for it.
+    TooLong(Bytes),
 }
 
 /// A value that is larger than what was read of it.
@@ -67,6 +80,16 @@ pub(super) struct Pipeline {
     sent: VecDeque<Waiting>,
     body: Option<Body>,
     scanner: Scanner,
+    /// The reply that comes is too long: thrown away as it comes.
+    skipping: bool,
+    /// A reply says that we are not let in (any more). A script may say so as well: the server itself is to be asked.
+    doubted: bool,
+    /// It has said so.
+    shut_out: Option<Arc<str>>,
+    /// Messages that came unasked.
+    pushes: u64,
+    /// When a part of a reply last came.
+    progress: Option<Instant>,
     /// Fetches to be sent again, in order.
     again: Vec<Waiting>,
     /// For a node of a cluster: who takes over what it does not answer.
@@ -91,6 +114,11 @@ impl Pipeline {
             sent: VecDeque::new(),
             body: None,
             scanner: Scanner::new(max_reply),
+            skipping: false,
+            doubted: false,
+            shut_out: None,
+            pushes: 0,
+            progress: None,
             again: Vec::new(),
             elsewhere,
         }
@@ -101,12 +129,16 @@ impl Pipeline {
         !self.owed.is_empty()
     }
 
-    /// The earliest deadline of what was sent: requests are sent in the order of their deadlines.
+    /// The earliest deadline of what was sent: requests are sent in the order of their deadlines. As long as replies keep coming, what waits
+    /// behind a long one is not given up: for that the connection would be, with the requests of all clients on it.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        match self.owed.front()? {
-            Owed::Batch(_) => self.sent.front().map(|waiting| waiting.deadline),
-            Owed::Call { call, .. } => Some(call.deadline),
-        }
+        let deadline = match self.owed.front()? {
+            Owed::Batch(_) => self.sent.front()?.deadline,
+            Owed::Call { call, .. } => call.deadline,
+        };
+        let limits = &self.settings.limits;
+        let patience = self.progress.map(|progress| (progress + limits.timeout).min(deadline + limits.slow_timeout));
+        Some(patience.map_or(deadline, |patience| patience.max(deadline)))
     }
     /// Why it fails when that is past.
     pub(super) fn timed_out(&self) -> Arc<str> {
@@ -132,13 +164,45 @@ impl Pipeline {
     /// Takes in what was read, as far as it goes; then see [`requeue`](Pipeline::requeue).
     pub(super) fn receive(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         let now = clock::now();
-        while self.step(input, now)? {}
+        let pushes = self.pushes;
+        let mut steps = 0;
+        while self.step(input, now)? {
+            steps += 1;
+        }
+        // A message that came unasked answers nothing.
+        let part = self.body.is_some() || self.skipping || input.first().is_some_and(|&byte| byte != b'>');
+        if part || steps > self.pushes - pushes {
+            self.progress = Some(Instant::now());
+        }
         Ok(())
+    }
+
+    /// Looks for the end of the reply that `input` begins with; throws away one that is too long.
+    fn scan(&mut self, input: &mut BytesMut) -> Result<Scanned, Malformed> {
+        if !self.skipping {
+            match self.scanner.scan(input) {
+                Ok(Some(len)) => return Ok(Scanned::Reply(len)),
+                Ok(None) => return Ok(Scanned::Part),
+                Err(_) if self.scanner.is_too_long() => self.skipping = true,
+                Err(malformed) => return Err(malformed),
+            }
+        }
+        let (len, ended) = self.scanner.skip(input)?;
+        input.advance(len);
+        if !ended {
+            return Ok(Scanned::Part);
+        }
+        self.skipping = false;
+        let max = self.settings.limits.max_value.saturating_add(REPLY_MARGIN);
+        Ok(Scanned::TooLong(
+            format!("-ERR the source's reply is longer than {max} bytes (follows from max-value)\r\n").into(),
+        ))
     }
 
     /// Takes one reply, or one part of a batch's; false when there is not enough input.
     fn step(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
         let unasked = match input.first() {
+            _ if self.skipping => false,
             Some(b'>') => self.is_between_replies(),
             Some(b'+') => self.unasked.are_lines_expected() && input.get(1).is_some_and(u8::is_ascii_digit),
             _ => false,
@@ -148,32 +212,40 @@ impl Pipeline {
                 return Ok(false);
             };
             self.pushed(&input[..len])?;
+            self.pushes += 1;
             input.advance(len);
             return Ok(true);
         }
         match self.owed.front_mut() {
             None if input.is_empty() => Ok(false),
             None => Err(Malformed),
-            Some(Owed::Call { call, replies, ends }) => {
-                let Some(len) = self.scanner.scan(input)? else {
-                    return Ok(false);
-                };
-                ends.push(replies.len() + len);
-                if len >= LINKED && replies.is_empty() {
-                    *replies = input.split_to(len);
-                } else {
-                    // Copied: small ones do not hold on to the buffer, and those of one call lie together.
-                    replies.extend_from_slice(&input[..len]);
-                    input.advance(len);
+            Some(Owed::Call { .. }) => {
+                let scanned = self.scan(input)?;
+                let Some(Owed::Call { call, replies, ends }) = self.owed.front_mut() else { return Ok(false) };
+                match scanned {
+                    Scanned::Part => return Ok(false),
+                    Scanned::TooLong(error) => replies.extend_from_slice(&error),
+                    Scanned::Reply(len) if len >= LINKED && replies.is_empty() => *replies = input.split_to(len),
+                    Scanned::Reply(len) => {
+                        // Copied: small ones do not hold on to the buffer, and those of one call lie together.
+                        replies.extend_from_slice(&input[..len]);
+                        input.advance(len);
+                    }
                 }
+                ends.push(replies.len());
                 let over = match call.count {
                     UNTIL_PONG => {
                         replies.ends_with(b"+PONG\r\n") && replies.len() - ends.iter().rev().nth(1).unwrap_or(&0) == 7
                     }
                     count => ends.len() == count,
                 };
+                let begin = ends.iter().rev().nth(1).copied().unwrap_or(0);
+                let noauth = replies[begin..].starts_with(NO_AUTH);
                 if call.answer.is_some() {
                     self.unasked.note_reply();
+                    self.doubted |= noauth;
+                } else if noauth {
+                    self.shut_out = Some(String::from_utf8_lossy(replies[1..].trim_ascii_end()).into());
                 }
                 if over && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front() {
                     call.finish(Ok(Replies { bytes: replies.freeze(), ends }));
@@ -223,6 +295,15 @@ impl Pipeline {
             // Not understood: with the connection ends what it vouched for.
             _ => Err(Malformed),
         }
+    }
+
+    /// Is the server to be asked whether we are let in?
+    pub(super) fn take_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.doubted)
+    }
+    /// Why the connection is of no use any more, if so it says.
+    pub(super) fn shut_out(&mut self) -> Option<Arc<str>> {
+        self.shut_out.take()
     }
 
     /// Puts the fetches that are to be sent again before all others.

@@ -44,12 +44,13 @@ impl Sentinels {
     /// See [`Settings::new`].
     pub(super) fn new(url: &RedisUrl, limits: Limits) -> Result<Option<Arc<Sentinels>>, String> {
         let Deployment::Sentinel(sentinels) = &url.deployment else { return Ok(None) };
-        let SentinelUrl { others, service, user, password } = &**sentinels;
+        let SentinelUrl { others, service, user, password, password_file } = &**sentinels;
         let settings = |address: &RedisAddress| {
             let url = RedisUrl {
                 address: address.clone(),
                 user: user.clone(),
                 password: password.clone(),
+                password_file: password_file.clone(),
                 database: 0,
                 deployment: Deployment::Single,
                 ..url.clone()

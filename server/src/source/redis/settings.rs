@@ -1,5 +1,5 @@
 //! What all connections to one server have in common.
-use super::{Commands, homes, sentinel::Sentinels, tls};
+use super::{Commands, homes, password::Password, sentinel::Sentinels, tls};
 use crate::{
     config::{Deployment, RedisAddress, RedisUrl},
     source::{Limits, SourceHealth},
@@ -14,6 +14,8 @@ use tokio::sync::watch;
 /// What the connections of all cores have in common.
 pub(in crate::source) struct Settings {
     pub(super) url: RedisUrl,
+    /// Of all servers of the URL.
+    pub(super) password: Arc<Password>,
     /// They say where the server is, instead of the URL.
     pub(super) sentinels: Option<Arc<Sentinels>>,
     /// Reads from replicas of a cluster.
@@ -47,6 +49,7 @@ impl Settings {
         };
         Ok(Settings {
             url: url.clone(),
+            password: Arc::new(Password::new(url)?),
             sentinels: Sentinels::new(url, limits)?,
             read_only: false,
             tls,
@@ -70,6 +73,7 @@ impl Settings {
         };
         Ok(Settings {
             url: RedisUrl { address: address.clone(), deployment: Deployment::Single, ..self.url.clone() },
+            password: self.password.clone(),
             sentinels: None,
             read_only: self.read_only,
             tls,

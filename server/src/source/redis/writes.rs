@@ -3,14 +3,14 @@ use super::{accepted, positive};
 use crate::{
     clock,
     proto::resp::encode,
-    source::{Local, Relay, SourceError},
+    source::{LARGE, Local, RedisServer, Relay, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
 
 /// See [`Source::put`](crate::source::Source::put).
 pub(super) fn put<'a>(
-    relay: &'a dyn Relay,
+    server: &'a dyn RedisServer,
     key: &'a [u8],
     value: &'a [u8],
     expiry: Option<Millis>,
@@ -23,7 +23,10 @@ pub(super) fn put<'a>(
         Some(None) => encode(&[b"DEL", key]),
     });
     Box::pin(async move {
-        let replies = relay.relay(commands.into(), 2, false).await?;
+        let replies = match commands.len() > LARGE {
+            true => server.relay_apart(commands.into(), 2, false, true).await?,
+            false => server.relay(commands.into(), 2, false).await?,
+        };
         // A user who may not ask whether it existed has written all the same.
         accepted(&replies[1]).map(|_| positive(&replies[0]).unwrap_or(false))
     })

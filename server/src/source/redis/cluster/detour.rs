@@ -104,6 +104,7 @@ impl Core {
             Lane::Shared => node.relay(commands, count, way.resp3),
             Lane::Slow => node.relay_slowly(commands, count, way.resp3),
             Lane::Own => Box::pin(node.send_alone(commands, count, way.resp3)),
+            Lane::Apart { clean } => Box::pin(node.send_apart(commands, count, way.resp3, clean)),
         });
         async move {
             let replies = answer?.await?;
@@ -198,6 +199,8 @@ pub(super) enum Lane {
     Slow,
     /// One of its own, for as long as it takes.
     Own,
+    /// See [`RedisServer::relay_apart`](crate::source::RedisServer::relay_apart).
+    Apart { clean: bool },
 }
 
 /// What EXEC says of GET and PTTL.

@@ -337,6 +337,15 @@ impl Relay for ClusterSource {
 }
 
 impl RedisServer for ClusterSource {
+    fn relay_apart(
+        &self,
+        commands: Bytes,
+        _count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> Local<'static, Result<Replies, SourceError>> {
+        self.0.clone().relay(commands, Way { lane: Lane::Apart { clean }, resp3 })
+    }
     fn known_commands(&self) -> Option<Arc<Commands>> {
         self.0.known_commands()
     }

@@ -1,5 +1,5 @@
 //! A connection in use: requests are written, replies read, deadlines kept, silence questioned.
-use super::{Inner, timing::Alarm};
+use super::{Inner, PROBE, timing::Alarm};
 use crate::{
     proto::output::Output,
     source::redis::{
@@ -15,7 +15,6 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWrite},
@@ -38,8 +37,6 @@ pub(super) struct Talk<'l> {
     pub(super) unflushed: bool,
     pub(super) pipeline: Pipeline,
     pub(super) alarm: Alarm,
-    /// After this long without a word the server is asked.
-    pub(super) silence: Duration,
     /// When the server was last heard, or asked.
     pub(super) heard: Instant,
 }
@@ -63,6 +60,12 @@ impl Talk<'_> {
                         return Poll::Ready(CONFUSED.into());
                     }
                     self.pipeline.requeue(&mut self.link.queue.borrow_mut());
+                    if let Some(reason) = self.pipeline.shut_out() {
+                        return Poll::Ready(reason);
+                    }
+                    if self.pipeline.take_doubt() {
+                        self.probe(Instant::now());
+                    }
                     continue;
                 }
                 Poll::Pending => {}
@@ -70,7 +73,7 @@ impl Talk<'_> {
             let next = [
                 self.pipeline.deadline(),
                 self.link.deadline(),
-                (!self.pipeline.is_owed()).then(|| self.heard + self.silence),
+                (!self.pipeline.is_owed()).then(|| self.heard + PROBE),
             ];
             let next = next.into_iter().flatten().min();
             ready!(self.alarm.poll(cx, next));
@@ -79,7 +82,7 @@ impl Talk<'_> {
             if self.pipeline.deadline().is_some_and(|at| at <= now) {
                 return Poll::Ready(self.pipeline.timed_out());
             }
-            if !self.pipeline.is_owed() && self.heard + self.silence <= now {
+            if !self.pipeline.is_owed() && self.heard + PROBE <= now {
                 self.probe(now);
             }
         }

@@ -1,6 +1,6 @@
 //! The replies to a batch, step by step, until each of its fetches has its answer.
 use super::{
-    Body, Owed, Pipeline,
+    Body, NO_AUTH, Owed, Pipeline, Scanned,
     batch::{Batch, Stage, fields_expire},
     take,
 };
@@ -64,10 +64,12 @@ impl Pipeline {
             return Ok(true);
         }
         if batch.whole && matches!(batch.stage, Stage::Guard | Stage::Switch(_) | Stage::Value) {
-            let Some(len) = self.scanner.scan(input)? else {
-                return Ok(false);
+            let reply = match self.scan(input)? {
+                Scanned::Part => return Ok(false),
+                Scanned::Reply(len) => take(input, len),
+                Scanned::TooLong(error) => error,
             };
-            let reply = take(input, len);
+            let Some(Owed::Batch(batch)) = self.owed.front_mut() else { return Ok(false) };
             match batch.stage {
                 Stage::Value => batch.stage = Stage::ReplyExpiry(reply),
                 Stage::Guard => {
@@ -96,6 +98,7 @@ impl Pipeline {
         };
         let (&kind, text) = head.split_first().ok_or(Malformed)?;
         let error = (kind == b'-').then(|| refusal(text));
+        self.doubted |= head.starts_with(NO_AUTH);
         match (&mut batch.stage, error) {
             (Stage::Multi, None) => batch.stage = Stage::Queued(0),
             // Announcements would be lost while the other protocol is spoken.

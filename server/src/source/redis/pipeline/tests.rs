@@ -62,6 +62,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         tls: None,
         user: None,
         password: None,
+        password_file: None,
         database: 0,
         deployment: Deployment::Single,
     };
@@ -183,6 +184,50 @@ fn only_values_within_the_limit_get_a_buffer() {
         assert_eq!(sent.feed(head.as_bytes(), &[usize::MAX]), Ok(()));
         assert_eq!(sent.pipeline.direct().is_some(), held);
     }
+}
+
+#[test]
+fn a_reply_that_is_coming_is_waited_for_and_an_announcement_is_not_one() {
+    let mut sent = sent_in(3, Coherence::Coherent, &[]);
+    let first = sent.pipeline.deadline().expect("it is owed");
+    assert_eq!(sent.feed(invalidate(&["a"]).as_bytes(), &[usize::MAX]), Ok(()));
+    assert_eq!(sent.pipeline.deadline(), Some(first));
+    let mut before = first;
+    for part in PARTS.iter().take(PARTS.len() - 1) {
+        assert_eq!(sent.feed(part.as_bytes(), &[2]), Ok(()));
+        let now = sent.pipeline.deadline().expect("it is owed");
+        assert!(now > before, "after {part:?}");
+        before = now;
+    }
+    // Not for ever.
+    sent.pipeline.progress = Some(first + Duration::from_secs(3600));
+    assert_eq!(sent.pipeline.deadline(), Some(first + sent.pipeline.settings.limits.slow_timeout));
+}
+
+#[test]
+fn who_is_not_let_in_any_more_asks_whether_that_is_so() {
+    const NO_AUTH: &str = "-NOAUTH Authentication required.\r\n";
+    let mut sent = sent(1);
+    assert!(!sent.pipeline.take_doubt());
+    assert_eq!(sent.feed(NO_AUTH.repeat(4).as_bytes(), &[usize::MAX]), Ok(()));
+    assert!(sent.pipeline.take_doubt() && !sent.pipeline.take_doubt());
+    let call = |answer| Call {
+        commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
+        count: 1,
+        deadline: Instant::now() + Duration::from_secs(1),
+        limit: Duration::from_secs(1),
+        answer,
+    };
+    // A client's command, which may have been answered by a script; then a question of our own.
+    let (sender, mut answer) = tokio::sync::oneshot::channel();
+    sent.queue.extend([Request::Call(call(Some(sender))), Request::Call(call(None))]);
+    sent.pipeline.send(&mut sent.queue, &mut Output::default());
+    assert_eq!(sent.feed(NO_AUTH.as_bytes(), &[usize::MAX]), Ok(()));
+    assert!(sent.pipeline.take_doubt() && sent.pipeline.shut_out().is_none());
+    assert_eq!(answer.try_recv().expect("an answer").expect("a reply").bytes(), NO_AUTH);
+    assert_eq!(sent.feed(NO_AUTH.as_bytes(), &[usize::MAX]), Ok(()));
+    assert_eq!(sent.pipeline.shut_out().as_deref(), Some("NOAUTH Authentication required."));
+    assert!(sent.answers()[0].as_ref().is_some_and(|answer| matches!(answer, Err(SourceError::Unavailable(_)))));
 }
 
 fn invalidate(keys: &[&str]) -> String {

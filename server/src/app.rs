@@ -2,7 +2,7 @@
 use crate::{
     clients::{Clients, inbox::Backlog, pause::Pause},
     config::{Coherence, GroupSettings, Settings, SourceUrl},
-    dispatch::{Calls, Cursors, PubSub, Tracking},
+    dispatch::{Access, Calls, Cursors, PubSub, Tracking},
     http,
     net::{RunError, drain::Drain, throttle::Throttle},
     read::{Group, Policy, Writes, watch},
@@ -44,6 +44,8 @@ pub struct App {
     pub tracking: Arc<Tracking>,
     /// Who has subscribed to what, without a source.
     pub pubsub: Arc<PubSub>,
+    /// What clients of each listener for the Redis protocol may do: first those of the top level's.
+    pub access: Vec<Arc<Access>>,
     /// The limiters, `None` when nothing is limited.
     pub throttle: Option<Throttle>,
     /// CLIENT PAUSE.
@@ -103,6 +105,7 @@ impl App {
             sources: sources(&settings)?,
             writes: settings.groups.iter().map(|_| Arc::default()).collect(),
             clients: Arc::new(Clients::new(settings.threads, connections)),
+            access: Access::of_listeners(&settings),
             throttle: Throttle::new(&settings),
             pause: Pause::default(),
             drain: Drain::default(),

@@ -34,7 +34,7 @@ pub struct Gets {
     pub pending: Option<Pending>,
 }
 
-const GET: &Command = {
+pub(super) const GET: &Command = {
     let mut row = 0;
     while !matches!(COMMANDS[row].run, Run::Get) {
         row += 1;

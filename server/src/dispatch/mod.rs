@@ -14,6 +14,7 @@
 //! - A command's function sees the tier under locks that cover all its keys; it never takes locks itself.
 //!
 //! A new command is a row in [`table`] and a function in one of the files of `commands`.
+mod access;
 mod attached;
 mod blocking;
 mod call;
@@ -22,6 +23,7 @@ mod command;
 mod commands;
 mod delivery;
 mod fault;
+mod foreign;
 mod forward;
 pub mod gets;
 pub(crate) mod glob;
@@ -40,6 +42,7 @@ mod table;
 mod together;
 mod tracking;
 
+pub use access::Access;
 pub use calls::Calls;
 pub use command::{Command, Flags, Found, Keys, find, find_for};
 pub use pausing::waits as waits_for_pause;
@@ -65,6 +68,7 @@ use crate::{
 use call::Call;
 use command::{Run, Transaction};
 use fault::{Fault, NO_AUTH, NOT_IN_MULTI, c_str};
+use foreign::Foreign;
 use forward::{FORWARDED, is_forwarded};
 use larder_engine::Millis;
 use std::sync::atomic::Ordering::Relaxed;
@@ -85,6 +89,8 @@ pub enum Flow {
     Paused,
     /// Its reply is in the output; close after sending it.
     Close,
+    /// It is of another protocol, which is named: close without a word.
+    Foreign(&'static str),
 }
 
 /// Begins a command, and ends it if it can be answered without waiting: everything without a source, hits with one.
@@ -102,7 +108,9 @@ pub fn begin(
         return Flow::Done;
     }
     match find_for(*args) {
-        Found::Command(command) if !session.is_unusual() && command.takes(args.len()) => {
+        Found::Command(command)
+            if !session.is_unusual() && command.takes(args.len()) && session.may_call(command) && !args.is_inline() =>
+        {
             count(worker, session, command, *args);
             let call = &mut Call {
                 worker,
@@ -192,6 +200,11 @@ impl Call<'_> {
         }
     }
 
+    fn check_forwarded(&self) -> Result<(), Fault> {
+        let known = self.group().source.as_redis().and_then(|server| server.known_commands());
+        forward::check(self.session, known.as_deref(), self.args)
+    }
+
     #[cold]
     fn fail(&mut self, fault: &Fault) -> Flow {
         self.worker.counters.redis_errors.add(1);
@@ -216,6 +229,7 @@ impl Call<'_> {
                 Ok(Flow::Done)
             }
             Run::Local(_) if at_source(self.command, self.args) && self.group().source.as_redis().is_some() => {
+                self.check_forwarded()?;
                 Ok(Flow::Relay(Held::Relayed))
             }
             Run::Local(function) => function(self),
@@ -237,18 +251,21 @@ fn unusual(
     out: &mut Output,
     batch: &mut Vec<Fetch>,
 ) -> Flow {
+    if let Some(foreign) = Foreign::of(*args) {
+        return Flow::Foreign(foreign.name());
+    }
     // What was posted before the command began stands before its reply.
     if session.client.inbox.has_mail() {
         session.deliver(out);
     }
     let mark = out.mark();
+    let ours = found;
     let found = match found {
         Found::Command(command) if !at_source(command, *args) => found,
         _ if is_forwarded(worker, args) => Found::Command(&FORWARDED),
         found => found,
     };
     let checked = match found {
-        Found::Unknown if is_http(&args[0]) => return Flow::Close,
         Found::Unknown => Err(unknown(args)),
         Found::UnknownSub(parent) => Err(unknown_sub(parent.name, &args[1])),
         Found::Command(command) if !command.takes(args.len()) => Err(arity(command.name)),
@@ -263,7 +280,7 @@ fn unusual(
                     command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
                 ).into_bytes()))
             }
-            _ => Ok(command),
+            _ => check_access(worker, session, ours, command, args).map(|()| command),
         },
     };
     let flow = match checked {
@@ -332,6 +349,26 @@ fn unusual(
     flow
 }
 
+/// Refuses what the client may not call, and what may not go to the source. `ours` is what the table here says, `command` what will be run.
+fn check_access(
+    worker: &Worker,
+    session: &Session,
+    ours: Found,
+    command: &Command,
+    args: &Args<'_>,
+) -> Result<(), Fault> {
+    if let Found::Command(ours) = ours {
+        session.access.check(ours)?;
+    }
+    match command.run {
+        Run::Forward => {
+            let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
+            forward::check(session, known.as_deref(), *args)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Answers a command that is not even looked at, because its client has sent too many, with `error`.
 #[cold]
 pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) {
@@ -396,11 +433,6 @@ fn note(worker: &Worker, command: &Command, args: Args<'_>) {
         _ => Operation::Get,
     };
     keys.for_each(|key| worker.app.telemetry.tap.note(worker.id, operation, key));
-}
-
-/// What a browser that was lured here would say: Redis hangs up.
-fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 fn arity(name: &str) -> Fault {

@@ -4,8 +4,8 @@ use super::{
     Flow, arity,
     call::Call,
     command::{Command, Flags, Run, Transaction},
-    fault::{EXEC_ABORT, Fault, NOT_IN_MULTI},
-    pending,
+    fault::{EXEC_ABORT, Fault},
+    forward, pending,
     session::Session,
 };
 use crate::proto::resp::{Args, Reply};
@@ -92,13 +92,7 @@ fn check_forwarded(call: &Call<'_>) -> Result<(), Fault> {
     }
     let known = call.group().source.as_redis().and_then(|server| server.known_commands());
     let Some(known) = known.filter(|known| !known.is_empty()) else { return Ok(()) };
-    match known.find(call.args) {
-        None => Err(super::unknown(&call.args)),
-        Some(row) if row.lacks(call.args) => Err(super::unknown_sub(&row.name, &call.args[1])),
-        Some(row) if !row.takes(call.args.len()) => Err(arity(&row.name)),
-        Some(row) if row.no_multi => Err(NOT_IN_MULTI),
-        Some(_) => Ok(()),
-    }
+    forward::check_queued(&known, call.args)
 }
 
 /// EXEC was refused before it began.

@@ -6,7 +6,7 @@ use super::{
     command::{Command, Flags, Run, Transaction},
     commands::strings,
     fault::{Answer, Fault},
-    forward::{self, Reach},
+    forward::{self, Apart, Reach},
     multi::{self, Queue},
     session::{Held, Session},
 };
@@ -74,7 +74,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let encoded = encoded(call.args);
     let sent = match reach.blocks {
         true => blocking::block(call, encoded).await,
-        false => send_at_its_pace(call, encoded, 1, reach.slow).await,
+        false => send_its_way(call, encoded, 1, &reach).await,
     };
     let taken = match &sent {
         Ok(replies) => replies.iter().next().filter(|reply| !is_error(reply)),
@@ -113,7 +113,7 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
         call.session.end_transaction();
         return Err(error);
     }
-    let (mut flushes, mut slow) = (false, false);
+    let mut together = Reach::default();
     let mut writings = Vec::new();
     let mut seen = Vec::new();
     let mut encoded = Vec::new();
@@ -124,18 +124,21 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
             Ok(reach) => reach,
             Err(error) => {
                 call.session.end_transaction();
-                return Err(error.into());
+                return Err(error);
             }
         };
-        flushes |= reach.everything;
-        slow |= reach.slow;
+        together.everything |= reach.everything;
+        together.slow |= reach.slow;
+        together.apart = together.apart.max(reach.apart);
     }
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
+    together.apart = together.apart.max(Apart::of_size(encoded.len()));
+    let flushes = together.everything;
     let sent = match data == 0 && call.session.pinned.is_none() {
         // Nothing in it concerns the source.
         true => Ok(Bytes::from_static(b"*0\r\n")),
         false => {
-            let sent = send_at_its_pace(call, encoded, data + 2, slow).await;
+            let sent = send_its_way(call, encoded, data + 2, &together).await;
             call.session.skip_replies(data + 1, call.reply.output());
             sent.map(|replies| replies.last())
         }
@@ -230,11 +233,14 @@ async fn touched<'c>(
     args: Args<'c>,
     writings: &mut Vec<Writing<'c>>,
     seen: &mut Vec<Key<'c>>,
-) -> Result<Reach, SourceError> {
+) -> Result<Reach, Fault> {
     let known = match command.run {
         Run::Forward => Some(shared(call)?.commands().await?),
         _ => None,
     };
+    if known.is_some() {
+        forward::check(call.session, known.as_deref(), args)?;
+    }
     let group = call.group();
     let each = |key, written| {
         let key = group.cache.key(key);
@@ -254,18 +260,18 @@ pub(super) async fn send(call: &Call<'_>, commands: Vec<u8>, count: usize) -> Re
     let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
     relay.relay(commands.into(), count, resp3).await
 }
-/// The same for commands that may be `slow`.
-async fn send_at_its_pace(
-    call: &Call<'_>,
-    commands: Vec<u8>,
-    count: usize,
-    slow: bool,
-) -> Result<Replies, SourceError> {
-    if !slow {
-        return send(call, commands, count).await;
+/// The same for commands that may be slow, or may not share a connection.
+async fn send_its_way(call: &Call<'_>, commands: Vec<u8>, count: usize, reach: &Reach) -> Result<Replies, SourceError> {
+    let resp3 = call.session.resp3;
+    match (reach.apart, reach.slow, &call.session.pinned) {
+        (None, false, _) => send(call, commands, count).await,
+        (Some(_), _, Some(own)) => own.relay_slowly(commands.into(), count, resp3).await,
+        (Some(apart), _, None) => shared(call)?.relay_apart(commands.into(), count, resp3, apart == Apart::Alone).await,
+        (None, true, _) => {
+            let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
+            relay.relay_slowly(commands.into(), count, resp3).await
+        }
     }
-    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
-    relay.relay_slowly(commands.into(), count, call.session.resp3).await
 }
 
 /// The connection for a client's commands: its own, if it has one, else its worker's.

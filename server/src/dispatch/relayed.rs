@@ -113,7 +113,7 @@ impl Relayed {
         let server = group.source.as_redis().filter(|_| forwarded);
         let commands = server.and_then(RedisServer::known_commands);
         let reach = forward::touched(call.command, commands.as_deref(), call.args, touch);
-        let joins = reach.filter(|reach| !reach.everything && !reach.blocks);
+        let joins = reach.filter(|reach| !reach.everything && !reach.blocks && reach.apart.is_none());
         if joins.is_none_or(|reach| self.slow.is_some_and(|slow| slow != reach.slow)) {
             effects.keys.truncate(keys);
             effects.touched.truncate(touched);

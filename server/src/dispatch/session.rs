@@ -1,5 +1,6 @@
 //! The state of one connection of the Redis protocol.
 use super::{
+    access::Access,
     attached::Attached,
     command::{Command, Run},
     multi::Transacting,
@@ -26,6 +27,10 @@ pub struct Session {
     /// RESP3 rather than RESP2.
     pub(super) resp3: bool,
     authenticated: bool,
+    /// Which commands it may call.
+    pub(super) access: Arc<Access>,
+    /// Not all.
+    restricted: bool,
     replies: Replies,
     held: Held,
     /// Commands queued by MULTI.
@@ -80,6 +85,8 @@ impl Session {
             counters: worker.counters.clone(),
             resp3: false,
             authenticated: !password::is_required(&worker.app.settings),
+            access: worker.app.access[0].clone(),
+            restricted: worker.app.access[0].restricts(),
             replies: Replies::On,
             held: Held::Nothing,
             multi: None,
@@ -96,6 +103,19 @@ impl Session {
         session.client.about.lock().user = password::USER_NAME.into();
         session.settle();
         session
+    }
+
+    /// It came in by another listener than the top level's.
+    pub fn enter_by(&mut self, access: Arc<Access>) {
+        self.restricted = access.restricts();
+        self.access = access;
+        self.settle();
+    }
+
+    /// May it call this command of ours?
+    #[inline]
+    pub(super) fn may_call(&self, command: &Command) -> bool {
+        !self.restricted || self.access.passes(command)
     }
 
     /// Has the client said the password (or need not it)?
@@ -150,7 +170,8 @@ impl Session {
             || self.pinned.is_some()
             || self.is_attached()
             || self.tracker.is_some()
-            || self.subscriptions.is_some();
+            || self.subscriptions.is_some()
+            || !self.may_call(super::gets::GET);
         self.unusual = special || self.held != Held::Nothing;
         self.plain_reads = !special && self.held != Held::Relayed;
     }

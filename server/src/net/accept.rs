@@ -89,7 +89,7 @@ connection: close\r\n\
 /// Says why, then closes.
 fn refuse(mut stream: TcpStream, service: Service, refused: &Rc<Cell<usize>>) {
     let reason = match service {
-        Service::Redis => NO_ROOM_REDIS,
+        Service::Redis(_) => NO_ROOM_REDIS,
         Service::Http | Service::Admin => NO_ROOM_HTTP,
     };
     // An empty socket buffer takes these few bytes; if not, the client goes without a reason.

@@ -14,7 +14,8 @@ const BACKLOG: i32 = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
     Http,
-    Redis,
+    /// With the number of the listener: 0 for those of the top level, then the named ones.
+    Redis(usize),
     Admin,
 }
 
@@ -23,7 +24,7 @@ impl Service {
     fn setting(self) -> &'static str {
         match self {
             Service::Http => "http",
-            Service::Redis => "redis",
+            Service::Redis(_) => "redis",
             Service::Admin => "admin",
         }
     }
@@ -31,8 +32,11 @@ impl Service {
 
 /// Binds every address of the settings, in their order.
 pub(super) fn bind(settings: &Settings) -> Result<(Vec<(Service, TcpListener)>, Bound), RunError> {
+    let named = settings.listeners.iter().map(|listener| &listener.redis);
+    let redis = [&settings.redis].into_iter().chain(named).enumerate();
+    let redis = redis.flat_map(|(listener, addresses)| addresses.iter().map(move |a| (Service::Redis(listener), *a)));
     let wanted = (settings.http.iter().map(|a| (Service::Http, *a)))
-        .chain(settings.redis.iter().map(|a| (Service::Redis, *a)))
+        .chain(redis)
         .chain(settings.admin.iter().map(|a| (Service::Admin, *a)));
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
@@ -42,7 +46,7 @@ pub(super) fn bind(settings: &Settings) -> Result<(Vec<(Service, TcpListener)>, 
         let real = listener.local_addr().map_err(failed)?;
         match service {
             Service::Http => bound.http.push(real),
-            Service::Redis => bound.redis.push(real),
+            Service::Redis(_) => bound.redis.push(real),
             Service::Admin => bound.admin = Some(real),
         }
         listeners.push((service, listener));

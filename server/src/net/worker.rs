@@ -127,7 +127,7 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
     };
     let counters = &worker.counters;
     match service {
-        Service::Redis => counters.redis_connections_opened.add(1),
+        Service::Redis(_) => counters.redis_connections_opened.add(1),
         Service::Http | Service::Admin => counters.http_connections_opened.add(1),
     }
     let place = Place { worker: worker.clone(), service, _seat: seat, _alive: alive };
@@ -136,7 +136,7 @@ fn admit(worker: &Rc<Worker>, spare: &Rc<Spare>, arrival: Arrival, alive: mpsc::
     tokio::task::spawn_local(async move {
         let worker = place.worker.clone();
         match service {
-            Service::Redis => redis::serve(worker, spare, stream, peer).await,
+            Service::Redis(listener) => redis::serve(worker, spare, stream, peer, listener).await,
             Service::Http => http::serve_connection(worker, stream, peer, http::Role::Native).await,
             Service::Admin => http::serve_connection(worker, stream, peer, http::Role::Admin).await,
         }
@@ -167,7 +167,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let counters = &self.worker.counters;
         match self.service {
-            Service::Redis => counters.redis_connections_closed.add(1),
+            Service::Redis(_) => counters.redis_connections_closed.add(1),
             Service::Http | Service::Admin => counters.http_connections_closed.add(1),
         }
         if thread::panicking() {

@@ -97,6 +97,10 @@ counters! {
     redis_throttled,
     /// Redis connections closed for a protocol error.
     redis_protocol_errors,
+    /// Redis connections closed because an HTTP request arrived.
+    redis_foreign_http,
+    /// Redis connections closed because a TLS handshake arrived.
+    redis_foreign_tls,
     /// HTTP requests, by the class of their status.
     http_responses_2xx,
     /// Redirections and 304.

@@ -234,6 +234,12 @@ pub const FAMILIES: &[Family] = &[
         ["http" => http_protocol_errors, "redis" => redis_protocol_errors],
         "Connections closed because what came was not their protocol."
     ),
+    sums!(
+        "larder_cross_protocol_total",
+        "request",
+        ["http" => redis_foreign_http, "tls" => redis_foreign_tls],
+        "Redis connections closed because a request of another protocol arrived."
+    ),
     sum!("larder_panics_total", panics, "Connections that a panic ended."),
     group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
     group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),

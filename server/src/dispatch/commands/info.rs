@@ -141,6 +141,7 @@ fn stats(info: &mut Info<'_, '_>) {
     info.line("tracking_total_prefixes", tracked.prefixes);
     info.line("client_output_buffer_limit_disconnections", app.backlog.cut_off());
     info.line("total_error_replies", sums.redis_errors);
+    info.line("cross_protocol_connections", sums.redis_foreign_http + sums.redis_foreign_tls);
 }
 
 fn replication(info: &mut Info<'_, '_>) {

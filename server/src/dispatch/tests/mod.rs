@@ -8,3 +8,5 @@ mod replies;
 mod stored;
 mod support;
 mod tracked;
+
+pub(in crate::dispatch) use support::Redis;

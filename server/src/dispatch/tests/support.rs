@@ -4,7 +4,7 @@ use crate::{
     clients::{Clients, Listed, inbox::Backlog, pause::Pause},
     clock,
     config::Settings,
-    dispatch::{self, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
+    dispatch::{self, Access, Calls, Cursors, Flow, Joined, PubSub, Session, Together, Tracking},
     http,
     net::{drain::Drain, redis::conn::Conn},
     proto::{
@@ -76,6 +76,7 @@ impl Server {
             calls: Calls::new(1),
             cursors: Cursors::default(),
             clients: Arc::new(Clients::new(1, 100)),
+            access: Access::of_listeners(&settings),
             throttle: None,
             pause: Pause::default(),
             drain: Drain::default(),
@@ -206,7 +207,7 @@ impl Client<'_> {
             }
             match flow {
                 Flow::Done | Flow::Paused => {}
-                Flow::Close => self.closed = true,
+                Flow::Close | Flow::Foreign(_) => self.closed = true,
                 Flow::Alone | Flow::Relay(_) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;
@@ -220,12 +221,12 @@ impl Client<'_> {
 }
 
 /// A redis-server on a Unix socket of its own; ends with this value.
-pub(super) struct Redis {
+pub(in crate::dispatch) struct Redis {
     process: Child,
     dir: tempfile::TempDir,
 }
 impl Redis {
-    pub(super) fn start() -> Redis {
+    pub(in crate::dispatch) fn start() -> Redis {
         let dir = tempfile::tempdir().expect("a directory");
         let process = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--unixsocket", "redis.sock", "--enable-debug-command", "no"])
@@ -241,7 +242,7 @@ impl Redis {
         self.dir.path().join("redis.sock")
     }
     /// A connection, as soon as there is one to be had.
-    pub(super) fn connect(&self) -> RedisClient {
+    pub(in crate::dispatch) fn connect(&self) -> RedisClient {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             match UnixStream::connect(self.socket()) {
@@ -261,7 +262,7 @@ impl Drop for Redis {
 }
 
 /// A connection to a [`Redis`].
-pub(super) struct RedisClient {
+pub(in crate::dispatch) struct RedisClient {
     stream: UnixStream,
     read: Vec<u8>,
 }
@@ -281,7 +282,7 @@ impl RedisClient {
             self.read.extend_from_slice(&buffer[..got]);
         }
     }
-    pub(super) fn say(&mut self, line: &str) -> String {
+    pub(in crate::dispatch) fn say(&mut self, line: &str) -> String {
         String::from_utf8_lossy(&self.call(&words(line))).into_owned()
     }
     /// Sends bytes and then the end of the stream; everything that comes back.

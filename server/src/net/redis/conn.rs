@@ -25,9 +25,10 @@ use crate::{
 use larder_engine::{Key, Millis};
 use std::{
     collections::VecDeque,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 /// Commands processed before the other connections of the worker get their turn.
@@ -107,6 +108,13 @@ impl Conn {
             peer: client.peer.ip(),
             client,
         }
+    }
+
+    /// It came in by the listener with this number: 0 for those of the top level, then the named ones.
+    #[must_use]
+    pub fn entered_by(mut self, worker: &Worker, listener: usize) -> Conn {
+        self.session.enter_by(worker.app.access[listener].clone());
+        self
     }
 
     /// The key that a plain GET at the front of the input will look up in the memory tier.
@@ -209,6 +217,10 @@ impl Conn {
                     self.input.consume(consumed);
                     return Step::Close;
                 }
+                Flow::Foreign(foreign) => {
+                    note_foreign(worker, foreign, self.client.peer);
+                    return Step::Close;
+                }
             }
         }
         Step::Turn
@@ -248,7 +260,7 @@ impl Conn {
             Flow::Done | Flow::Paused => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone | Flow::Relay(_) | Flow::Behind => unreachable!("it is running alone"),
+            Flow::Alone | Flow::Relay(_) | Flow::Behind | Flow::Foreign(_) => unreachable!("it is running alone"),
         }
         Step::Turn
     }
@@ -375,6 +387,22 @@ impl Conn {
 fn refusal(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
     let throttle = worker.app.throttle.as_ref()?;
     throttle.check(Scope::Data, peer).err()
+}
+
+/// Counts and logs a request that is not of the Redis protocol: a browser may have been lured here, or a port is wrong.
+#[cold]
+fn note_foreign(worker: &Worker, foreign: &'static str, peer: SocketAddr) {
+    match foreign {
+        "TLS" => worker.counters.redis_foreign_tls.add(1),
+        _ => worker.counters.redis_foreign_http.add(1),
+    }
+    if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
+        tracing::warn!(
+            %peer,
+            not_logged = left_out,
+            "closed a connection to the Redis port: an {foreign} request arrived instead of a Redis command"
+        );
+    }
 }
 
 #[cold]

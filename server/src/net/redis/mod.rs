@@ -39,7 +39,13 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_DRAINING: Duration = Duration::from_millis(100);
 
 /// Serves a connection to its end.
-pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpStream, peer: SocketAddr) {
+pub(super) async fn serve(
+    worker: Rc<Worker>,
+    spare: Rc<Spare>,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    listener: usize,
+) {
     let Ok(local) = stream.local_addr() else {
         return; // reset before we got to it
     };
@@ -51,7 +57,7 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
     }
     let end = Loop {
         worker: &worker,
-        conn: Conn::new(&worker, listed.client.clone()),
+        conn: Conn::new(&worker, listed.client.clone()).entered_by(&worker, listener),
         stream: &mut stream,
         spare: &spare,
         state: State::Reading { more: 1 },

@@ -113,11 +113,17 @@ impl ProtocolError {
 pub struct Args<'a> {
     input: &'a [u8],
     ranges: &'a [Range<u32>],
+    inline: bool,
 }
 impl<'a> Args<'a> {
     /// The parts `ranges` of `input`.
     pub(crate) fn new(input: &'a [u8], ranges: &'a [Range<u32>]) -> Args<'a> {
-        Args { input, ranges }
+        Args { input, ranges, inline: false }
+    }
+    /// Came as a line of words rather than as an array.
+    #[inline]
+    pub fn is_inline(&self) -> bool {
+        self.inline
     }
     /// Number of parts, the command's name included.
     #[inline]
@@ -144,11 +150,11 @@ impl<'a> Args<'a> {
     }
     /// The first `len` parts (all, if there are fewer).
     pub fn first(&self, len: usize) -> Args<'a> {
-        Args { input: self.input, ranges: &self.ranges[..len.min(self.ranges.len())] }
+        Args { ranges: &self.ranges[..len.min(self.ranges.len())], ..*self }
     }
     /// The parts from `first` on, as a command of their own.
     pub fn skip(&self, first: usize) -> Args<'a> {
-        Args { input: self.input, ranges: &self.ranges[first.min(self.ranges.len())..] }
+        Args { ranges: &self.ranges[first.min(self.ranges.len())..], ..*self }
     }
 }
 impl std::ops::Index<usize> for Args<'_> {
@@ -263,7 +269,7 @@ impl Parser {
     /// The command that [`parse`](Parser::parse) found at the start of `input`.
     #[inline]
     pub fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
-        Args { input: if self.inline { &self.words } else { input }, ranges: &self.ranges }
+        Args { input: if self.inline { &self.words } else { input }, ranges: &self.ranges, inline: self.inline }
     }
 
     fn begin(&mut self) {

@@ -6,6 +6,7 @@ mod common;
 mod fixture;
 #[path = "../common/larder.rs"]
 mod larder;
+mod password;
 mod sentinel;
 
 use common::{Client, Reply, wait_until};

@@ -12,9 +12,9 @@ use tempfile::TempDir;
 /// A silence, milliseconds, that no busy machine makes: a master that is well is not replaced.
 const PATIENT: &str = "60000";
 
-struct Sentinel {
+pub(crate) struct Sentinel {
     child: Child,
-    port: Port,
+    pub(crate) port: Port,
     _dir: TempDir,
 }
 impl Drop for Sentinel {
@@ -25,7 +25,7 @@ impl Drop for Sentinel {
 }
 
 impl Sentinel {
-    fn start(master: &RedisServer) -> Sentinel {
+    pub(crate) fn start(master: &RedisServer) -> Sentinel {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("sentinel.conf");
         let port = Port::free();

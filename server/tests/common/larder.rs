@@ -17,6 +17,8 @@ pub struct Larder {
     stderr: Option<ChildStderr>,
     pub http: u16,
     pub redis: u16,
+    /// Ports of further listeners for the Redis protocol, in the order of the file.
+    pub listeners: Vec<u16>,
     pub admin: u16,
 }
 
@@ -65,6 +67,7 @@ impl Larder {
             stdout,
             http: port(&ready["http"][0]),
             redis: port(&ready["redis"][0]),
+            listeners: ready["redis"].as_array().unwrap()[1..].iter().map(port).collect(),
             admin: port(&ready["admin"]),
         })
     }
@@ -224,6 +227,17 @@ pub fn skip_until(stream: &mut TcpStream, mark: &[u8]) {
         stream.read_exact(&mut byte).unwrap();
         read.extend(byte);
     }
+}
+/// Reads a line, without its end.
+pub fn read_line(stream: &mut TcpStream) -> Vec<u8> {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        line.extend(byte);
+    }
+    line.truncate(line.len() - 2);
+    line
 }
 /// Sends lines, one behind the other in one write.
 pub fn send(stream: &mut TcpStream, lines: &[&str]) {

@@ -228,7 +228,8 @@ fn excerpt<'h>(history: &'h [String], args: &[Vec<u8>]) -> Vec<&'h str> {
 fn replies_are_those_of_redis() {
     let redis = RedisServer::start();
     let behind = RedisServer::start();
-    let larder = Larder::start(&["--source", &behind.url(), "--threads", "2", "--source-timeout", "10s"]);
+    let larder =
+        Larder::start(&["--source", &behind.url(), "--threads", "2", "--source-timeout", "10s", "--forward-admin"]);
     wait_until("the source to be connected", || larder.metric("larder_source_up{group=\"default\"}") == 1.0);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (seconds, seed) = (number("LARDER_DIFFERENTIAL_SECONDS"), number("LARDER_TEST_SEED"));

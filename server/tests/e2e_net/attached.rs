@@ -103,7 +103,7 @@ fn what_comes_unasked_comes_without_replies_as_well() {
 
 #[test]
 fn a_transaction_refuses_at_once_what_redis_refuses_at_once() {
-    at_both_doors(&[], |_, port| {
+    at_both_doors(&["--forward-admin"], |_, port| {
         for (refused, error) in [
             ("NOSUCH a", "ERR unknown command 'NOSUCH', with args beginning with: 'a' "),
             ("SAVE", "ERR Command not allowed inside a transaction"),

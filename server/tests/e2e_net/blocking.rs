@@ -7,7 +7,12 @@ use rustix::process::Signal;
 use std::time::Duration;
 
 fn before(redis: &RedisServer) -> Larder {
-    Larder::start(&["--source", &redis.url(), "--source-timeout", "1s", "--grace", "1m", "--threads", "1"])
+    before_with(redis, &[])
+}
+fn before_with(redis: &RedisServer, args: &[&str]) -> Larder {
+    let url = redis.url();
+    let usual = ["--source", &url, "--source-timeout", "1s", "--grace", "1m", "--threads", "1"];
+    Larder::start(&[&usual, args].concat())
 }
 /// Clients that Redis has blocked.
 fn blocked(redis: &RedisServer) -> usize {
@@ -145,7 +150,7 @@ fn a_script_that_never_ends_is_killed_through_larder() {
 #[test]
 fn slow_commands_have_a_deadline_of_their_own() {
     let redis = RedisServer::with(&["--enable-debug-command", "yes"]);
-    let larder = before(&redis);
+    let larder = before_with(&redis, &["--forward-admin"]);
     let mut client = larder.client();
     client.command(&["HSET", "h", "f", "v"]);
     // Redis does nothing else meanwhile; the others miss theirs, and no more than that.

@@ -217,10 +217,13 @@ fn wrong_credentials_are_named() {
     run(async {
         let port = server.port();
         let none = plain(tcp(port));
-        assert_eq!(reason(none.get("k").await), "source unavailable: NOAUTH Authentication required.");
+        let text = reason(none.get("k").await);
+        let wanted = "(the source wants a password: give one in its URL or its password-file)";
+        assert_eq!(text, format!("source unavailable: NOAUTH Authentication required. {wanted}"));
         let wrong = plain(RedisUrl { password: Some("guess".into()), ..tcp(port) });
         let text = reason(wrong.get("k").await);
         assert!(text.starts_with("source unavailable: WRONGPASS"), "{text}");
+        assert!(text.ends_with("(the source refuses the password in its URL)"), "{text}");
         let database = plain(RedisUrl { password: Some("secret".into()), database: 4711, ..tcp(port) });
         let text = reason(database.get("k").await);
         assert_eq!(text, "source unavailable: ERR DB index is out of range");

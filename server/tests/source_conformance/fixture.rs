@@ -61,6 +61,7 @@ pub(crate) fn tcp(port: u16) -> RedisUrl {
         tls: None,
         user: None,
         password: None,
+        password_file: None,
         database: 0,
     }
 }

@@ -2,7 +2,7 @@
 use super::{
     AccessSettings, Coherence, CommandList, ConfigError, GroupSettings, ListenerSettings, LogFormat, LogLevel, Machine,
     Rate, Secret, Settings, SourceUrl,
-    raw::{Layer, Origin, Raw},
+    raw::{Layer, Origin, Raw, RawValue},
     table::{Fallback, Kind, Setting, TABLE},
     value::{Value, is_off, parse},
 };
@@ -97,9 +97,9 @@ pub(super) fn check(raw: &Raw, machine: &Machine, mut problems: Vec<String>) -> 
             ));
         }
         // What it does not set is as at the top level.
-        let inherited = raw.top.iter().filter(|(name, _)| **name != "redis");
-        let inherited = inherited.map(|(name, value)| (*name, value.clone()));
-        let layer = inherited.chain(listener.layer.clone()).collect();
+        let mut layer = raw.top.clone();
+        layer.insert("redis", RawValue { texts: Vec::new(), origin: origin.clone() });
+        layer.extend(listener.layer.clone());
         scopes.push(scope(Some(Table::Listener(name.clone())), &layer, machine, &mut problems));
     }
     compare(&scopes, &raw.top, &mut problems);

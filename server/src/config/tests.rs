@@ -171,6 +171,51 @@ fn groups() {
 }
 
 #[test]
+fn listeners_have_what_the_top_level_has_unless_they_say_otherwise() {
+    let toml = "deny-commands = ['@dangerous', 'GETDEL']\nforward-admin = true\n\
+        [listeners.b]\nredis = ['127.0.0.1:7001', '127.0.0.1:7002']\nforward-admin = false\n\
+        [listeners.a]\nredis = '127.0.0.1:7003'\ndeny-commands = []\nallow-commands = '@read'\n";
+    let settings = loaded(&["--deny-commands", "@write,config|set"], &[], toml).settings;
+    let list = |entries: &[&str]| CommandList::of(entries.iter().copied());
+    let top = &settings.access;
+    assert_eq!((&top.deny_commands, top.forward_admin), (&list(&["@write", "config|set"]), true));
+    let [b, a] = &settings.listeners[..] else { panic!("{:?}", settings.listeners) };
+    assert_eq!((b.name.as_str(), b.redis.len(), b.access.forward_admin), ("b", 2, false));
+    assert_eq!(b.access.deny_commands, top.deny_commands);
+    assert_eq!((a.name.as_str(), a.redis.len(), a.access.forward_admin), ("a", 1, true));
+    assert_eq!((&a.access.deny_commands, &a.access.allow_commands), (&list(&[]), &list(&["@read"])));
+    for (toml, expected) in [
+        ("[listeners.a]", "larder.toml:1: listeners.a.redis: must be set: each listener has an address of its own"),
+        (
+            "[listeners.a]\nredis = ':1'\nhttp = ':2'",
+            "larder.toml:3: listeners.a.http: http is not a listener's setting; move it above the first [listeners.…]",
+        ),
+        (
+            "[listeners.a]\nredis = '127.0.0.1:6380'",
+            "larder.toml:2: listeners.a.redis: 127.0.0.1:6380 is already taken by redis",
+        ),
+        (
+            "[listeners.a]\nredis = ':1'\ndeny-command = 'x'",
+            "larder.toml:3: listeners.a.deny-command: no such setting, did you mean deny-commands?",
+        ),
+        ("listeners = 1", "larder.toml:1: listeners: write tables, [listeners.NAME]"),
+        ("forward-admin = 'maybe'", "larder.toml:1: forward-admin: `maybe` is not true or false"),
+    ] {
+        assert_eq!(problems(&[], &[], toml), [expected], "{toml}");
+    }
+}
+
+#[test]
+fn a_switch_is_on_where_its_flag_stands_alone() {
+    let on = |args: &[&str]| loaded(args, &[], "").settings.access.forward_admin;
+    assert!(
+        on(&["--forward-admin"]) && on(&["--forward-admin=yes"]) && on(&["--forward-admin", "true", "--threads=1"])
+    );
+    assert!(!on(&[]) && !on(&["--forward-admin=off"]) && !on(&["--forward-admin", "--forward-admin=false"]));
+    assert!(loaded(&[], &[("LARDER_FORWARD_ADMIN", "1")], "forward-admin = false").settings.access.forward_admin);
+}
+
+#[test]
 fn the_variables_of_other_proxies_stand_between_ours_and_the_file() {
     let vars = [("PROXY_PORT", "9000"), ("REDIS_HOST", "r"), ("PROXY_TTL_MS", "1500"), ("PROXY_MAX_KEYS", "7")];
     let toml = "http = ':1'\nttl = '1h'\nmax-keys = 1";

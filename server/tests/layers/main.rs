@@ -11,8 +11,20 @@ use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};
 
 /// The server's rooms, lowest first. A room imports only rooms before it.
-const ROOMS: [&str; 12] =
-    ["config", "buffers", "telemetry", "lifecycle", "source", "read", "clients", "app", "dispatch", "http", "net", "cli"];
+const ROOMS: [&str; 12] = [
+    "config",
+    "buffers",
+    "telemetry",
+    "lifecycle",
+    "source",
+    "read",
+    "clients",
+    "app",
+    "dispatch",
+    "http",
+    "net",
+    "cli",
+];
 
 /// The crates that ship, from the bottom up.
 const CRATES: [&str; 5] = ["units", "engine", "proto", "store", "server"];

@@ -5,6 +5,7 @@ use crate::{
     budget::Budget,
     changes::Changes,
     flight::{Flight, Lead, Wait},
+    large::Lent,
     shard::{Key, Rules, Shard},
     stats::Stats,
     sync::{Arc, Mutex, MutexGuard, lock, try_lock},
@@ -100,17 +101,17 @@ impl Cache {
         let shards = config.shard_count();
         let segment = config.segment_size(shards);
         let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
-        Cache::build(&config, FixedState::with_seed(seed), shards, segment)
+        Cache::build(&config, FixedState::with_seed(seed), shards, segment, Lent::default())
     }
 
     /// An empty cache of one shard to work in and throw away: it has no bound, no default lifetime and no listener, and
     /// a [`Key`] of this cache is good for it.
     pub fn scratch(&self) -> Arc<Cache> {
         let unbounded = Config { max_memory: usize::MAX, ..Config::default() };
-        Cache::build(&unbounded, self.rules.hasher.clone(), 1, SCRATCH_SEGMENT)
+        Cache::build(&unbounded, self.rules.hasher.clone(), 1, SCRATCH_SEGMENT, self.rules.lent.clone())
     }
 
-    fn build(config: &Config, hasher: FixedState, shards: usize, segment: usize) -> Arc<Cache> {
+    fn build(config: &Config, hasher: FixedState, shards: usize, segment: usize, lent: Lent) -> Arc<Cache> {
         let rules = Rules {
             budget: Budget::new(config.max_memory, config.max_keys),
             fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH)) + 2 * segment,
@@ -118,9 +119,10 @@ impl Cache {
             changes: Changes::default(),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),
+            lent: lent.clone(),
         };
         let shards = (0..shards).map(|_| {
-            let mut shard = Shard::new(segment);
+            let mut shard = Shard::new(segment, lent.clone());
             shard.settle(&rules.budget);
             Slot(Mutex::new(shard))
         });
@@ -282,6 +284,11 @@ impl Cache {
             while lock(self.mutex(number)).reclaim(&self.rules, now) {}
         }
         self.rules.changes.settled();
+    }
+
+    /// Values that have left the tier, or one of its [scratches](Cache::scratch), while somebody still reads them.
+    pub fn lent(&self) -> &Lent {
+        &self.rules.lent
     }
 
     /// Counters.

@@ -3,7 +3,7 @@
 use crate::{
     Millis,
     clock::Clock,
-    log::Large,
+    large::Large,
     record::{self, Meta},
 };
 use bytes::Bytes;

@@ -4,7 +4,7 @@ use crate::{
     Entry, Millis, Value,
     clock::Clock,
     entry::LargeValue,
-    log::Large,
+    large::Large,
     record::{self, Meta},
 };
 use bytes::Bytes;

@@ -12,6 +12,7 @@ use crate::{
     flight::Flights,
     ghost::Wanted,
     index::{Index, ScanAt},
+    large::Lent,
     log::{Log, Queue},
     policy::Policy,
     record::{self, Body, Meta, body},
@@ -52,6 +53,7 @@ pub(crate) struct Rules {
     pub(crate) default_ttl: std::sync::atomic::AtomicU64,
     /// Per cent.
     pub(crate) jitter: u8,
+    pub(crate) lent: Lent,
 }
 
 impl Rules {
@@ -97,13 +99,13 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(segment: usize) -> Shard {
+    pub(crate) fn new(segment: usize, lent: Lent) -> Shard {
         Shard {
             index: Index::new(),
             has_stale: false,
             stale: 0,
             actor: 0,
-            log: Log::new(segment),
+            log: Log::new(segment, lent),
             policy: Policy::new(),
             flights: Flights::default(),
             wheel: Wheel::new(),
@@ -306,7 +308,7 @@ impl Shard {
     /// Forgets everything but the version count, the counters and what was wanted.
     /// The contents come back to be dropped where no lock is held.
     pub(crate) fn clear(&mut self, rules: &Rules) -> Box<Shard> {
-        let empty = Shard::new(self.log.segment_size());
+        let empty = Shard::new(self.log.segment_size(), self.log.lent.clone());
         let mut old = std::mem::replace(self, empty);
         self.clock = std::mem::take(&mut old.clock);
         self.wanted = std::mem::take(&mut old.wanted);

@@ -4,7 +4,7 @@ use crate::{
     Millis,
     entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
     index::Hint,
-    log::Large,
+    large::Large,
     policy,
     record::{self, Body, MAX_KEY, MAX_VALUE, Meta, Parts, body},
     shard::{Key, Rules, Shard},
@@ -302,7 +302,7 @@ impl Shard {
         }
         let mut weight = parts.meta().len();
         if !is_small {
-            let large = Large::new(key.bytes, new.value);
+            let large = Large::new(key.bytes, new.value, &self.log.lent);
             weight += large.bytes();
             parts.body = Body::Large { slot: self.log.add_large(large) };
         }

@@ -1,5 +1,6 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
+    buffers::Buffers,
     clients::{Clients, inbox::Backlog, pause::Pause},
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     dispatch::{Calls, Cursors, PubSub, Tracking},
@@ -38,6 +39,8 @@ pub struct App {
     pub clients: Arc<Clients>,
     /// What clients may leave lying of what they are told unasked.
     pub backlog: Arc<Backlog>,
+    /// The account of all buffers.
+    pub buffers: Arc<Buffers>,
     /// Where walks through a store go on.
     pub cursors: Cursors,
     /// Which clients hold copies of what, as far as it is Larder that knows.
@@ -86,9 +89,11 @@ impl App {
     /// # Errors
     /// [`RunError::Source`]: a source names a file or host that cannot be used.
     pub fn new(settings: Settings, logs: Logs, bound: Bound, connections: usize) -> Result<App, RunError> {
-        let backlog = Arc::new(Backlog::new(settings.max_backlog));
-        let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
         let caches: Vec<_> = settings.groups.iter().map(cache).collect();
+        let lent = caches.iter().map(|cache| cache.lent().clone()).collect();
+        let buffers = Buffers::new(settings.max_buffers, settings.threads, lent);
+        let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
+        let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
         // The Redis protocol serves the first group only.
         if let Some(cache) = caches.first() {
             cache.set_listener(tracking.clone());
@@ -100,7 +105,8 @@ impl App {
             pubsub: Arc::new(PubSub::new(backlog.clone())),
             tracking,
             backlog,
-            sources: sources(&settings)?,
+            sources: sources(&settings, &buffers)?,
+            buffers,
             writes: settings.groups.iter().map(|_| Arc::default()).collect(),
             clients: Arc::new(Clients::new(settings.threads, connections)),
             throttle: Throttle::new(&settings),
@@ -142,7 +148,7 @@ fn policy(group: &GroupSettings) -> Policy {
     }
 }
 
-fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
+fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetup>, RunError> {
     let source = |group: &GroupSettings| {
         let limits = Limits {
             timeout: settings.source_timeout,
@@ -153,7 +159,8 @@ fn sources(settings: &Settings) -> Result<Vec<SourceSetup>, RunError> {
             max_backlog: settings.max_backlog,
             store: group.store,
         };
-        SourceSetup::new(&group.source, limits).map_err(|reason| RunError::Source { group: group.name.clone(), reason })
+        SourceSetup::new(&group.source, limits, buffers)
+            .map_err(|reason| RunError::Source { group: group.name.clone(), reason })
     };
     settings.groups.iter().map(source).collect()
 }

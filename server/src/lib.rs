@@ -1,5 +1,6 @@
 //! Larder's server: rooms in the order in which they may import one another (docs/architecture.md).
 pub mod app;
+pub mod buffers;
 pub mod cli;
 pub mod clients;
 pub mod clock;

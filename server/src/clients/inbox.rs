@@ -4,13 +4,18 @@
 //! Invariants:
 //! - Messages are delivered in the order in which they were posted.
 //! - A client that leaves more than `max-backlog` bytes of them lying is cut off.
+//! - The queue is on the account of all buffers; published messages are counted once for all who are to get them, by the publisher.
+use crate::buffers::{Account, Buffers, Charge, Kind};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
-    sync::atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
 };
 
@@ -39,6 +44,13 @@ impl Message {
         };
         size_of::<Message>() + bytes
     }
+    /// The part of it that is this client's alone.
+    fn own_size(&self) -> usize {
+        match self {
+            Message::Published(_) => size_of::<Message>(),
+            Message::Invalidated { .. } | Message::RedirectionBroken(_) => self.size(),
+        }
+    }
 }
 
 /// `max-backlog`, and what came of it.
@@ -46,11 +58,16 @@ impl Message {
 pub struct Backlog {
     max: usize,
     cut_off: AtomicU64,
+    buffers: Arc<Buffers>,
 }
 impl Backlog {
     /// At most `max` bytes for each client.
-    pub fn new(max: usize) -> Backlog {
-        Backlog { max, cut_off: AtomicU64::new(0) }
+    pub fn new(max: usize, buffers: Arc<Buffers>) -> Backlog {
+        Backlog { max, cut_off: AtomicU64::new(0), buffers }
+    }
+    /// Counts a message that several may get.
+    pub fn count(&self, frame: Bytes) -> Bytes {
+        self.buffers.count_always(Kind::Pushes, frame)
     }
     /// A client left too much lying on its own connection to the source.
     pub fn note_cut_off(&self) {
@@ -86,10 +103,32 @@ pub struct Inbox {
 struct Queue {
     messages: VecDeque<Message>,
     bytes: usize,
+    /// Of `bytes`, those that nobody else counts.
+    own: usize,
+    /// Made with the first message.
+    charge: Option<Charge>,
+    /// The client's, which shows who has how much waiting.
+    account: Option<Arc<Account>>,
     closed: bool,
 }
 
+impl Queue {
+    fn settle(&mut self) {
+        if let Some(charge) = &mut self.charge {
+            charge.resize(self.own);
+        }
+        if let Some(account) = &self.account {
+            account.set_pushes(self.bytes);
+        }
+    }
+}
+
 impl Inbox {
+    /// Shows on this account what waits.
+    pub fn show_on(&self, account: Arc<Account>) {
+        self.queue.lock().account = Some(account);
+    }
+
     /// Is there something to deliver?
     #[inline]
     pub fn has_mail(&self) -> bool {
@@ -101,6 +140,8 @@ impl Inbox {
         let mut queue = self.queue.lock();
         let message = queue.messages.pop_front();
         queue.bytes -= message.as_ref().map_or(0, Message::size);
+        queue.own -= message.as_ref().map_or(0, Message::own_size);
+        queue.settle();
         self.has_mail.store(!queue.messages.is_empty(), Release);
         message
     }
@@ -116,6 +157,9 @@ impl Inbox {
             self.shut(&mut queue);
             return Posted::TooMuch;
         }
+        queue.own += message.own_size();
+        queue.charge.get_or_insert_with(|| backlog.buffers.charge(Kind::Pushes));
+        queue.settle();
         queue.messages.push_back(message);
         match self.has_mail.swap(true, Release) {
             true => Posted::Queued,
@@ -129,6 +173,8 @@ impl Inbox {
     }
 
     fn shut(&self, queue: &mut Queue) {
+        queue.bytes = 0;
+        queue.settle();
         *queue = Queue { closed: true, ..Queue::default() };
         self.has_mail.store(false, Release);
     }
@@ -140,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_ends_it() {
-        let (inbox, backlog) = (Inbox::default(), Backlog::new(1000));
+        let (inbox, backlog) = (Inbox::default(), Backlog::new(1000, Buffers::unbounded()));
         let message = |len| Message::Published(Bytes::from(vec![b'x'; len]));
         assert_eq!(inbox.post(message(300), &backlog), Posted::Wake);
         assert_eq!(inbox.post(message(300), &backlog), Posted::Queued);

@@ -114,6 +114,7 @@ fn computed(name: &str, scope: &Scope, machine: &Machine) -> Vec<Value> {
     let burst = |rate| scope.rate(rate).map(|n| Value::Count(n.into()));
     let value = match name {
         "max-memory" => Some(Value::Size(((machine.memory / 4) >> 20 << 20).max(1 << 20))),
+        "max-buffers" => Some(Value::Size(((machine.memory / 8) >> 20 << 20).max(32 << 20))),
         "max-body" => scope.one("max-value").cloned(),
         "threads" => Some(Value::Count(machine.cores as u64)),
         "store-threads" => Some(Value::Count((2 * machine.cores as u64).clamp(1, 16))),
@@ -191,6 +192,7 @@ fn settings(scopes: &[Scope]) -> Settings {
         max_body: top.number("max-body"),
         max_headers: top.number("max-headers"),
         max_pipeline: top.number("max-pipeline"),
+        max_buffers: top.number("max-buffers"),
         max_backlog: top.number("max-backlog"),
         tracking_table_max_keys: top.number("tracking-table-max-keys"),
         max_connections: top.number("max-connections"),

@@ -20,6 +20,8 @@ pub struct Settings {
     /// Bytes of an HTTP request's head.
     pub max_headers: usize,
     pub max_pipeline: usize,
+    /// Bytes of all buffers together.
+    pub max_buffers: usize,
     /// Bytes of messages and invalidations.
     pub max_backlog: usize,
     /// 0: any number.

@@ -445,6 +445,15 @@ pub const TABLE: &[Setting] = &[
         ..ROW
     },
     Setting {
+        name: "max-buffers",
+        section: Section::Limits,
+        kind: Kind::Memory { min: MIB },
+        default: Computed("an eighth of the memory that the process may use, at least 32MiB"),
+        example: "256MiB",
+        help: "Bound on all buffers together, besides `max-memory`: input that is not carried out yet, replies and responses that clients have not taken, push messages, and what is on its way to or from a source. In bytes or as a percentage of the memory that the process may use. A command or body that cannot fit is refused. At the bound, the connections that hold the most are closed. See docs/operations.md.",
+        ..ROW
+    },
+    Setting {
         name: "max-backlog",
         section: Section::Limits,
         kind: Kind::Size { min: 64 * KIB, max: 16 << 30 },

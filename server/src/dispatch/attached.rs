@@ -349,6 +349,11 @@ impl Session {
         self.own_connections().any(|own| own.unasked().is_too_much())
     }
 
+    /// Bytes of memory that what came unasked occupies.
+    pub(super) fn owned_unasked(&self) -> usize {
+        self.attached.aside.owned() + self.own_connections().map(|own| own.unasked().bytes()).sum::<usize>()
+    }
+
     fn own_connections(&self) -> impl Iterator<Item = &dyn Pinned> {
         let subscribed = self.attached.subscribed.as_ref().map(|subscribed| &*subscribed.relay);
         subscribed.into_iter().chain(self.pinned.as_deref())

@@ -34,6 +34,7 @@ mod pubsub;
 mod relay;
 mod relayed;
 mod replies;
+mod room;
 mod session;
 mod stored;
 mod table;

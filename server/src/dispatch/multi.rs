@@ -6,6 +6,7 @@ use super::{
     command::{Command, Flags, Run, Transaction},
     fault::{EXEC_ABORT, Fault, NOT_IN_MULTI},
     pending,
+    room::Room,
     session::Session,
 };
 use crate::proto::resp::{Args, Reply};
@@ -44,6 +45,12 @@ impl Queue {
     /// Bytes that the arguments occupy.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.parts.len() * size_of::<Range<u32>>()
+    }
+    /// Bytes of memory that it occupies.
+    pub(super) fn owned(&self) -> usize {
+        self.bytes.capacity()
+            + self.parts.capacity() * size_of::<Range<u32>>()
+            + self.commands.capacity() * size_of::<(&Command, Range<usize>)>()
     }
     pub(super) fn push(&mut self, command: &'static Command, args: Args<'_>) {
         let first = self.parts.len();
@@ -201,8 +208,11 @@ fn exec(call: &mut Call<'_>) -> Flow {
     }
     call.reply.array(queue.len());
     let mut close = false;
+    let mut room = Room::new(call.worker);
     for (command, args) in queue.iter() {
+        let has_room = room.take(call.reply.output().owned());
         let flow = call.nested(command, args, |call| match command.run {
+            _ if has_room.is_err() => has_room.map(|()| Flow::Done),
             Run::Tier(function) => function(call, tier.get_or_insert_with(lock)).map(|()| Flow::Done),
             Run::Get => pending::get_in(call, tier.get_or_insert_with(lock)).map(|()| Flow::Done),
             Run::MultiGet => pending::mget_in(call, tier.get_or_insert_with(lock)).map(|()| Flow::Done),

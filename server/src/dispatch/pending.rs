@@ -1,5 +1,5 @@
 //! GET and MGET: reads that may wait for the source.
-use super::{Flow, call::Call, fault::Fault, session::Session};
+use super::{Flow, call::Call, fault::Fault, room::Room, session::Session};
 use crate::{
     proto::{output::Output, resp::Reply},
     read::{Begun, Fetch, Group},
@@ -23,6 +23,8 @@ pub struct Pending {
     slots: Vec<Slot>,
     /// The slots before this one are known.
     next: usize,
+    /// Bytes of known values that this read alone has.
+    known: usize,
 }
 
 /// One value.
@@ -34,7 +36,12 @@ enum Slot {
 impl Pending {
     /// A read of one value, or of one whole reply.
     pub(super) fn one(wait: Wait, resp3: bool, whole: bool) -> Pending {
-        Pending { resp3, whole, head: None, slots: vec![Slot::Wait(wait)], next: 0 }
+        Pending { resp3, whole, head: None, slots: vec![Slot::Wait(wait)], next: 0, known: 0 }
+    }
+
+    /// Bytes of memory that it occupies. Fetched values are on the account by themselves if they are long.
+    pub fn owned(&self) -> usize {
+        self.head.as_ref().map_or(0, |head| head.owned()) + self.slots.capacity() * size_of::<Slot>() + self.known
     }
 
     /// Ready once every value is known; the flights go on by themselves.
@@ -135,8 +142,10 @@ pub(super) fn mget_each(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<F
     let keys = call.command.keys.of(call.args);
     reply.array(keys.len());
     let mut slots: Vec<Slot> = Vec::new();
+    let (mut known, mut room) = (0, Room::new(call.worker));
     let _one_table = group.one_table();
     for key in keys {
+        room.take(reply.output().owned() + known)?;
         let key = group.cache.key(key);
         if slots.is_empty() {
             // Nothing to wait for so far: values go where they belong.
@@ -148,7 +157,10 @@ pub(super) fn mget_each(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<F
         } else {
             let begun = group.begin(key, call.now, batch, |entry| entry.value.to_bytes());
             slots.push(match begun {
-                Begun::Hit(value) => Slot::Known(Ok(Some(value))),
+                Begun::Hit(value) => {
+                    known += value.len();
+                    Slot::Known(Ok(Some(value)))
+                }
                 Begun::Absent => Slot::Known(Ok(None)),
                 Begun::Wait(wait) => Slot::Wait(wait),
             });
@@ -163,6 +175,7 @@ pub(super) fn mget_each(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<F
         head: Some(Box::new(reply.output().split_off(mark))),
         slots,
         next: 0,
+        known,
     }))
 }
 
@@ -170,7 +183,9 @@ pub(super) fn mget_each(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<F
 pub(super) fn mget_in(call: &mut Call<'_>, tier: &mut Tier<'_>) -> Result<(), Fault> {
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());
+    let mut room = Room::new(call.worker);
     for key in keys {
+        room.take(call.reply.output().owned())?;
         let key = call.cache().key(key);
         value_in(call, tier, key);
     }

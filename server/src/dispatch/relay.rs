@@ -8,6 +8,7 @@ use super::{
     fault::{Answer, Fault},
     forward::{self, Reach},
     multi::{self, Queue},
+    room::Room,
     session::{Held, Session},
 };
 use crate::{
@@ -169,11 +170,12 @@ async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {
     }
     // Commands that are none of the source's business run here, in their places.
     call.reply.array(queue.len());
-    let mut close = false;
+    let (mut close, mut room) = (false, Room::new(call.worker));
     for (command, args) in queue.iter() {
         match command.run {
             Run::Local(function) if !goes_there(command) => {
-                let flow = call.nested(command, args, function);
+                let has_room = room.take(call.reply.output().owned());
+                let flow = call.nested(command, args, |call| has_room.and_then(|()| function(call)));
                 close |= matches!(flow, Flow::Close);
             }
             Run::Transaction(around) => {

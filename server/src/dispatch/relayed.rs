@@ -99,6 +99,13 @@ impl Relayed {
         self.len
     }
 
+    /// Bytes of memory that they occupy. What is sent is on the account by itself if it is long.
+    pub fn owned(&self) -> usize {
+        let Effects { keys, touched, stored, .. } = &self.effects;
+        let values: usize = stored.iter().map(|(_, value, _)| value.len()).sum();
+        self.encoded.capacity() + keys.capacity() + touched.capacity() * size_of::<Touched>() + values
+    }
+
     /// Adds a command.
     pub(super) fn join(&mut self, call: &Call<'_>) -> Joined {
         let group = call.group();

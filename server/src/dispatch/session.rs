@@ -226,6 +226,16 @@ impl Session {
         self.authenticate(!password::is_required(&worker.app.settings));
     }
 
+    /// Bytes of memory that a transaction and what came unasked occupy.
+    #[inline]
+    pub fn owned(&self) -> usize {
+        if self.unusual { self.owned_unusually() } else { 0 }
+    }
+    #[cold]
+    fn owned_unusually(&self) -> usize {
+        self.multi.as_ref().map_or(0, |multi| multi.queue.owned()) + self.owned_unasked()
+    }
+
     /// A number that looks random (xorshift64*).
     pub(super) fn next_random(&mut self) -> u64 {
         self.random ^= self.random >> 12;

@@ -47,6 +47,13 @@ impl Together {
             Together::Stored(batch) => batch.bytes(),
         }
     }
+    /// Bytes of memory that they occupy and nobody else counts.
+    pub fn owned(&self) -> usize {
+        match self {
+            Together::Relayed(relayed) => relayed.owned(),
+            Together::Stored(batch) => batch.bytes(),
+        }
+    }
     /// Adds a command.
     pub(super) fn join(&mut self, call: &Call<'_>) -> Joined {
         match self {

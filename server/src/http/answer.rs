@@ -340,6 +340,13 @@ pub(super) fn write_whole(out: &mut Output, mut response: Response<Body>, date: 
     }
 }
 
+/// The connection is closed because it held the most when all buffers together had come to `max-buffers`.
+pub(super) fn cut(limit: usize) -> Response<Body> {
+    let mut response = Problem::buffers_full("the connection held the most", limit).into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 /// A client did not finish a request's head within this time.
 pub(super) fn head_timeout(limit: Duration) -> Response<Body> {
     let limit = show_duration(limit);

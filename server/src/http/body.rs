@@ -1,6 +1,7 @@
 //! Response bodies: counted bytes, and values that are written as JSON or base64 while they are sent.
 use super::walk::Walk;
 use crate::{
+    buffers::Charge,
     proto::http::{json, text::Sink},
     source::SourceError,
 };
@@ -23,6 +24,8 @@ pub(super) struct Body {
     left: Option<u64>,
     /// What comes behind the pieces.
     walk: Option<Box<Walk>>,
+    /// For a long text.
+    _charge: Option<Charge>,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,8 @@ enum Piece {
 const WINDOW: usize = 48 * 1024;
 /// Bytes handed out at a time, though they need no encoding: a client that stops taking them shows in that nobody asks for more.
 const PART: usize = 256 * 1024;
+/// Pieces of at least this length are parts of values; no text that is made here is as long.
+pub(super) const REFERENCE: usize = 2 * WINDOW;
 /// Values larger than this are not read through just to know how long they are as JSON: HTTP/1.1 sends such a body in chunks.
 const COUNTED: usize = 1 << 20;
 
@@ -129,13 +134,15 @@ impl Body {
 /// Composes a body of text with values in it: small values are encoded at once, large ones when they are sent.
 pub(super) struct Writer {
     text: Vec<u8>,
+    /// Bytes of text before that.
+    texts: usize,
     body: Body,
 }
 
 impl Writer {
     /// An empty body, with room for this much text.
     pub(super) fn with_capacity(bytes: usize) -> Writer {
-        Writer { text: Vec::with_capacity(bytes), body: Body::empty() }
+        Writer { text: Vec::with_capacity(bytes), texts: 0, body: Body::empty() }
     }
 
     /// Appends a JSON string: `value` with invalid UTF-8 replaced.
@@ -160,6 +167,16 @@ impl Writer {
         self.link(Piece::Base64(value), Some(len));
     }
 
+    /// Bytes of text so far.
+    pub(super) fn text(&self) -> usize {
+        self.texts + self.text.len()
+    }
+
+    /// The body, with what its text is on the account.
+    pub(super) fn finish_charged(self, charge: Charge) -> Body {
+        Body { _charge: Some(charge), ..self.finish() }
+    }
+
     /// The body.
     pub(super) fn finish(mut self) -> Body {
         self.cut();
@@ -175,6 +192,7 @@ impl Writer {
         if !self.text.is_empty() {
             let text = std::mem::take(&mut self.text);
             let len = text.len();
+            self.texts += len;
             self.body.add(Piece::Raw(text.into()), Some(len));
         }
     }

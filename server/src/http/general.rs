@@ -1,16 +1,11 @@
 //! The general path: hyper, over a connection of which some bytes may have been read.
 use super::{
     Context, LINGER, answer,
-    body::Body,
-    router,
+    body::{self, Body},
+    end_with, router,
     watch::{Verdict, Watch},
 };
-use crate::{
-    net::linger::linger,
-    proto::{http::text::Date, output::Output},
-    source::SourceError,
-    telemetry::Counters,
-};
+use crate::{buffers::Holding, net::linger::linger, source::SourceError, telemetry::Counters};
 use bytes::{Buf, Bytes};
 use http::{Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
@@ -32,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
@@ -83,17 +78,8 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
     let mut stream = connection.into_parts().io.into_inner().stream;
     match end {
         End::Done => linger(&mut stream, LINGER).await,
-        End::HeadTimeout => {
-            let mut output = Output::default();
-            let date = *Date::default().at(crate::clock::now());
-            answer::write_whole(&mut output, answer::head_timeout(header_timeout), &date);
-            let mut slices = [IoSlice::new(&[]); 2];
-            let used = output.io_slices(&mut slices);
-            // A socket without room for this much belongs to a client that does not listen.
-            if stream.write_vectored(&slices[..used]).await.is_ok() {
-                linger(&mut stream, LINGER).await;
-            }
-        }
+        End::Cut => end_with(&mut stream, answer::cut(activity.context.worker.app.buffers.limit())).await,
+        End::HeadTimeout => end_with(&mut stream, answer::head_timeout(header_timeout)).await,
         End::Dropped => {}
     }
 }
@@ -105,6 +91,8 @@ enum End {
     Done,
     /// A head took too long.
     HeadTimeout,
+    /// It held too much, in a head.
+    Cut,
     /// Its time was over.
     Dropped,
 }
@@ -121,6 +109,12 @@ async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> P
                     activity.counters.http_protocol_errors.add(1);
                 }
                 return Poll::Ready(End::Done);
+            }
+            let holder = &activity.context.holder;
+            if holder.is_cut() {
+                holder.note_cut(activity.context.peer);
+                let in_head = activity.in_head.get() && activity.answers.get() == 0;
+                return Poll::Ready(if in_head { End::Cut } else { End::Dropped });
             }
             match activity.watch.verdict() {
                 Verdict::Live => return Poll::Pending,
@@ -141,6 +135,7 @@ async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> P
 /// While a handler runs there is no deadline: bodies (`input`) and sources have their own. A head has `header-timeout`
 /// altogether. Otherwise, answers being sent or not, something must move within `idle-timeout`.
 struct Activity {
+    context: Rc<Context>,
     counters: Arc<Counters>,
     watch: Rc<Watch>,
     idle_timeout: Option<Duration>,
@@ -151,12 +146,16 @@ struct Activity {
     handlers: Cell<u32>,
     answers: Cell<u32>,
     in_head: Cell<bool>,
+    held: Cell<Holding>,
+    /// What hyper keeps of input at most.
+    most_input: usize,
 }
 
 impl Activity {
-    fn new(context: &Context, watch: Rc<Watch>, is_http2: bool, begun: bool) -> Activity {
+    fn new(context: &Rc<Context>, watch: Rc<Watch>, is_http2: bool, begun: bool) -> Activity {
         let settings = &context.worker.app.settings;
         let activity = Activity {
+            context: context.clone(),
             counters: context.worker.counters.clone(),
             watch,
             idle_timeout: settings.idle_timeout,
@@ -165,6 +164,8 @@ impl Activity {
             handlers: Cell::new(0),
             answers: Cell::new(0),
             in_head: Cell::new(false),
+            held: Cell::default(),
+            most_input: 4 * settings.max_headers,
         };
         activity.moved();
         if begun {
@@ -176,7 +177,27 @@ impl Activity {
     /// Bytes came in.
     fn read(&self, bytes: usize) {
         self.counters.http_bytes_in.add(bytes as u64);
+        // Hyper makes as much room again as it has.
+        self.hold(|held| held.input = (held.input + 2 * bytes).min(self.most_input));
         self.head_begins();
+    }
+
+    /// Says what the connection holds, as far as that can be seen from outside of hyper: a head, or what of a body was not
+    /// taken from it; and pieces of answers that were handed to it and not written.
+    fn hold(&self, change: impl FnOnce(&mut Holding)) {
+        let mut held = self.held.get();
+        change(&mut held);
+        self.held.set(held);
+        self.context.holder.set(held);
+    }
+
+    /// A piece of an answer goes out.
+    fn handed(&self, bytes: usize) {
+        self.hold(|held| match bytes {
+            // No text is this long: it is a reference to a value.
+            body::REFERENCE.. => held.referred += bytes,
+            _ => held.output += bytes,
+        });
     }
 
     fn head_begins(&self) {
@@ -189,6 +210,11 @@ impl Activity {
     /// Bytes went out.
     fn wrote(&self, bytes: usize) {
         self.counters.http_bytes_out.add(bytes as u64);
+        self.hold(|held| {
+            let rest = bytes.saturating_sub(held.output);
+            held.output = held.output.saturating_sub(bytes);
+            held.referred = held.referred.saturating_sub(rest);
+        });
         if bytes > 0 && !self.is_http2 {
             self.moved();
         }
@@ -205,6 +231,7 @@ impl Activity {
     fn begin(self: &Rc<Self>) -> InWork {
         self.handlers.set(self.handlers.get() + 1);
         self.in_head.set(false);
+        self.hold(|held| held.input = 0);
         self.watch.allow(None);
         InWork { activity: self.clone(), since: Instant::now(), answered: false }
     }
@@ -236,6 +263,7 @@ impl Drop for InWork {
         } else {
             handlers.set(handlers.get() - 1);
         }
+        self.activity.hold(|held| held.input = 0);
         self.activity.moved();
     }
 }
@@ -272,7 +300,11 @@ impl http_body::Body for Answer {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Cx<'_>) -> Poll<Option<Result<Frame<Bytes>, SourceError>>> {
         self.work.activity.moved();
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.work.activity.handed(frame.data_ref().map_or(0, Bytes::len));
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -317,6 +349,9 @@ impl AsyncRead for Io {
             return Poll::Ready(Ok(()));
         }
         let before = free.filled().len();
+        if !self.activity.context.holder.poll_room(cx) {
+            return Poll::Pending;
+        }
         ready!(Pin::new(&mut self.stream).poll_read(cx, free))?;
         self.activity.read(free.filled().len() - before);
         Poll::Ready(Ok(()))

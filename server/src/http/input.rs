@@ -1,13 +1,19 @@
 //! Request bodies: whole, bounded in size and in time.
-use super::problem::{Kind, Problem};
+use super::{
+    Context,
+    problem::{Kind, Problem},
+};
+use crate::buffers::{Growing, Holder, Holding, Kind as BufferKind};
 use bytes::Bytes;
 use http_body::Body;
-use std::{future::poll_fn, pin::pin, time::Duration};
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 /// Bound on a body.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
+#[derive(Clone, Copy)]
+pub(super) struct Limit<'c> {
+    /// Whose account it is on.
+    pub(super) context: &'c Context,
     /// Bytes.
     pub(super) bytes: usize,
     /// The setting that says so.
@@ -28,8 +34,8 @@ const BELIEVED: usize = 1 << 20;
 ///
 /// # Errors
 /// `limit.kind` if it is too large (told before anything is read if the client announced it), `BodyTimeout`, `BadBody` if
-/// the client broke off.
-pub(super) async fn read<B>(body: B, limit: Limit) -> Result<Bytes, Problem>
+/// the client broke off, `BuffersFull` if there is no room for it.
+pub(super) async fn read<B>(body: B, limit: Limit<'_>) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
 {
@@ -38,14 +44,40 @@ where
     if announced > limit.bytes as u64 {
         return Err(too_large());
     }
+    let Context { worker, peer, .. } = limit.context;
+    let buffers = &worker.app.buffers;
+    if announced > buffers.limit() as u64 {
+        buffers.note_refused();
+        return Err(Problem::over(Kind::BodyTooLarge, "the body", "max-buffers", buffers.limit()));
+    }
+    // Of a body that does not come in one piece.
+    let mut holder: Option<Holder> = None;
     let mut body = pin!(body);
     let begun = Instant::now();
     let mut first = Bytes::new();
-    let mut all = Vec::new();
+    let mut all = Growing::default();
     let mut len = 0;
     loop {
         let deadline = begun + limit.patience + Duration::from_secs(len as u64 / SLOWEST);
-        let frame = timeout_at(deadline, poll_fn(|cx| body.as_mut().poll_frame(cx))).await;
+        let next = poll_fn(|cx| {
+            if let Some(holder) = &holder {
+                if holder.is_cut() {
+                    return Poll::Ready(None);
+                }
+                if !holder.poll_room(cx) {
+                    return Poll::Pending;
+                }
+            }
+            body.as_mut().poll_frame(cx).map(Some)
+        });
+        let frame = match timeout_at(deadline, next).await {
+            Ok(Some(frame)) => Ok(frame),
+            Ok(None) => {
+                holder.iter().for_each(|holder| holder.note_cut(*peer));
+                return Err(Problem::buffers_full("the request held the most", buffers.limit()));
+            }
+            Err(late) => Err(late),
+        };
         let data = match frame {
             Err(_) => {
                 return Err(Problem::of(
@@ -57,8 +89,11 @@ where
                 ));
             }
             Ok(Some(Err(_))) => return Err(Problem::of(Kind::BadBody, "the body broke off")),
-            Ok(None) if all.is_empty() => return Ok(first),
-            Ok(None) => return Ok(all.into()),
+            Ok(None) => {
+                drop(holder);
+                let whole = if all.is_empty() { first } else { all.into() };
+                return Ok(buffers.count(BufferKind::HttpInput, whole));
+            }
             // Trailers mean nothing here.
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => data,
@@ -75,9 +110,15 @@ where
             continue;
         }
         if all.is_empty() {
-            all.reserve((announced as usize).clamp(len, len.max(BELIEVED)));
-            all.extend_from_slice(&first);
+            all.reserve_exact((announced as usize).clamp(len, len.max(BELIEVED)));
+            all.extend(&first, len);
         }
-        all.extend_from_slice(&data);
+        // Without a length, as much again as has come.
+        all.extend(&data, if announced > 0 { announced as usize } else { 2 * len });
+        if holder.is_none() {
+            holder = Some(super::holder(worker).await);
+        }
+        // What is reserved beyond that has not been touched.
+        holder.iter().for_each(|holder| holder.set(Holding { input: all.len(), ..Holding::default() }));
     }
 }

@@ -16,6 +16,8 @@ use http::{Response, StatusCode};
 use std::ops::Bound;
 
 const USUAL_COUNT: usize = 100;
+/// How much text is written between two looks at the account.
+const STEP: usize = 256 * 1024;
 /// Each key looked at costs time under a shard's lock and room in the answer.
 const MOST_COUNT: usize = 10_000;
 
@@ -34,13 +36,19 @@ pub(super) async fn page(call: &Call<'_>) -> Result<Response<Body>, Problem> {
         .map_or(USUAL_COUNT, |count| usize::try_from(count).unwrap_or(MOST_COUNT).clamp(1, MOST_COUNT));
     let mut body = Writer::with_capacity(64 + 16 * count);
     body.put(b"{\"keys\":[");
-    let mut first = true;
+    let buffers = &call.worker.app.buffers;
+    let mut charge = buffers.charge(crate::buffers::Kind::HttpOutput);
+    let (mut charged, mut fits, mut first) = (STEP, true, true);
     let mut list = |key: &[u8]| {
-        if pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+        if fits && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
             if !std::mem::take(&mut first) {
                 body.put(b",");
             }
             put_bytes(&mut body, Bytes::copy_from_slice(key));
+            if body.text() > charged {
+                charged = body.text() + STEP;
+                fits = charge.try_resize(charged);
+            }
         }
     };
     let next = match call.group.source.as_local() {
@@ -59,10 +67,14 @@ pub(super) async fn page(call: &Call<'_>) -> Result<Response<Body>, Problem> {
             call.group.cache.tier().scan(cursor, count, call.now, |entry| list(entry.key)).to_string()
         }
     };
+    if !fits {
+        return Err(Problem::buffers_full("the page does not fit", buffers.limit()));
+    }
     body.put(b"],\"cursor\":\"");
     body.put(next.as_bytes());
     body.put(b"\"}");
-    Ok(answer::json(body.finish()))
+    charge.settle(body.text());
+    Ok(answer::json(body.finish_charged(charge)))
 }
 
 /// What a cursor begins with that names a key, the last that was looked at.

@@ -38,6 +38,11 @@ struct Encoded {
     base64: String,
 }
 
+/// Longer values are not copied.
+const COPIED: usize = 16 * 1024;
+/// How much text is written between two looks at the account.
+const STEP: usize = 256 * 1024;
+
 enum Slot {
     Known(Option<Bytes>),
     Wait(Wait),
@@ -50,6 +55,10 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
     let group = call.group;
     let mut batch = Vec::new();
     let mut slots = Vec::with_capacity(keys.len());
+    let buffers = &call.worker.app.buffers;
+    let mut charge = buffers.charge(crate::buffers::Kind::HttpOutput);
+    let full = || Problem::buffers_full("the answer does not fit", buffers.limit());
+    let mut known = 0;
     let one_table = group.one_table();
     for key in &keys {
         call.check_key(key)?;
@@ -57,17 +66,24 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
         let key = group.cache.key(key);
         let begun = group.begin(key, call.now, &mut batch, |entry| entry.value.to_bytes());
         slots.push(match begun {
-            Begun::Hit(value) => Slot::Known(Some(value)),
+            Begun::Hit(value) => {
+                known += value.len().min(COPIED);
+                Slot::Known(Some(value))
+            }
             Begun::Absent => Slot::Known(None),
             Begun::Wait(wait) => Slot::Wait(wait),
         });
     }
     drop(one_table);
+    if !charge.try_resize(known) {
+        return Err(full());
+    }
     if !batch.is_empty() {
         group.source.fetch(&mut batch);
     }
     let mut body = Writer::with_capacity(64 * keys.len());
     let mut separator: &[u8] = b"{\"values\":[";
+    let mut charged = 0;
     for slot in slots {
         let value = match slot {
             Slot::Known(value) => value,
@@ -79,9 +95,16 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
             Some(value) => put_bytes(&mut body, value),
             None => body.put(b"null"),
         }
+        if body.text() > charged + STEP {
+            charged = body.text() + STEP;
+            if !charge.try_resize(known + charged) {
+                return Err(full());
+            }
+        }
     }
     body.put(if keys.is_empty() { b"{\"values\":[]}" } else { b"]}" });
-    Ok(answer::json(body.finish()))
+    charge.resize(body.text());
+    Ok(answer::json(body.finish_charged(charge)))
 }
 
 fn parse(body: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Problem> {

@@ -32,9 +32,13 @@ mod watch;
 
 use crate::{
     app::Worker,
+    buffers::{Holder, Protocol},
+    clock,
+    net::linger::linger,
     proto::{http::text::Date, output::Output},
 };
-use std::{cell::RefCell, net::SocketAddr, rc::Rc, time::Duration};
+use http::Response;
+use std::{cell::RefCell, future::poll_fn, io::IoSlice, net::SocketAddr, rc::Rc, task::Poll, time::Duration};
 use tokio::net::TcpStream;
 
 /// Which routes a listener has.
@@ -77,14 +81,30 @@ impl Default for Buffers {
 /// A connection's surroundings.
 struct Context {
     worker: Rc<Worker>,
+    /// The connection's account.
+    holder: Holder,
     peer: SocketAddr,
     role: Role,
+}
+
+impl Context {
+    /// Of the calling task's connection.
+    async fn new(worker: Rc<Worker>, peer: SocketAddr, role: Role) -> Context {
+        let holder = holder(&worker).await;
+        Context { worker, holder, peer, role }
+    }
+}
+
+/// An account for the calling task.
+async fn holder(worker: &Worker) -> Holder {
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    Holder::client(&worker.app.buffers, worker.id, Protocol::Http, waker)
 }
 
 /// Serves one connection until the client, a limit or the drain ends it.
 pub async fn serve_connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, role: Role) {
     let watch = Rc::new(watch::Watch::begin(&worker).await);
-    let context = Rc::new(Context { worker, peer, role });
+    let context = Rc::new(Context::new(worker, peer, role).await);
     // The admin listener has no hot routes.
     let handover = match role {
         Role::Native => fast::serve(&context, stream, &watch).await,
@@ -92,5 +112,18 @@ pub async fn serve_connection(worker: Rc<Worker>, stream: TcpStream, peer: Socke
     };
     if let Some((stream, read)) = handover {
         general::serve(context, stream, read, watch).await;
+    }
+}
+
+/// Ends a connection with this answer to what its client has begun to send.
+async fn end_with(stream: &mut TcpStream, response: Response<body::Body>) {
+    let mut output = Output::default();
+    let date = *Date::default().at(clock::now());
+    answer::write_whole(&mut output, response, &date);
+    let mut slices = [IoSlice::new(&[]); 2];
+    let used = output.io_slices(&mut slices);
+    // A socket without room for this much belongs to a client that does not listen.
+    if stream.try_write_vectored(&slices[..used]).is_ok() {
+        linger(stream, LINGER).await;
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     read::Group,
     source::Reloaded,
     store::disk::Store,
-    telemetry::{self, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
+    telemetry::{self, BuffersSnapshot, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
 };
 use http::{HeaderValue, Response, StatusCode, header};
 
@@ -92,7 +92,13 @@ fn snapshot(app: &App) -> Snapshot {
         subscribed: app.pubsub.totals().map(|n| n as u64),
         cut_off: app.backlog.cut_off(),
     };
-    app.telemetry.snapshot(groups.collect(), unasked)
+    let buffers = BuffersSnapshot {
+        max_bytes: app.buffers.limit() as u64,
+        bytes: app.buffers.by_kind().collect(),
+        cut: app.buffers.cut().collect(),
+        refused: app.buffers.refused(),
+    };
+    app.telemetry.snapshot(groups.collect(), unasked, buffers)
 }
 
 /// `GET /openapi.json`

@@ -1,6 +1,6 @@
 //! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described in docs/reference/http.md.
 use super::body::Body;
-use crate::{net::throttle::Throttled, proto::http::json, source::SourceError};
+use crate::{config::show_size, net::throttle::Throttled, proto::http::json, source::SourceError};
 use http::{HeaderValue, Response, StatusCode, header};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ pub(super) enum Kind {
     BadPrecondition,
     BodyTimeout,
     BodyTooLarge,
+    BuffersFull,
     HeadTimeout,
     HeadTooLarge,
     KeyNotFound,
@@ -48,6 +49,7 @@ impl Kind {
             Kind::BadPrecondition => ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST),
             Kind::BodyTimeout => ("body-timeout", "The body came too slowly", S::REQUEST_TIMEOUT),
             Kind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),
+            Kind::BuffersFull => ("buffers-full", "The buffers are full", S::SERVICE_UNAVAILABLE),
             Kind::HeadTimeout => ("head-timeout", "The head came too slowly", S::REQUEST_TIMEOUT),
             Kind::HeadTooLarge => ("head-too-large", "The head is too large", S::REQUEST_HEADER_FIELDS_TOO_LARGE),
             Kind::KeyNotFound => ("key-not-found", "Key not found", S::NOT_FOUND),
@@ -109,6 +111,13 @@ impl Problem {
         }
     }
 
+    /// The request, or its answer, does not fit into what all buffers together may hold.
+    pub(super) fn buffers_full(what: &str, limit: usize) -> Problem {
+        let limit = show_size(limit as u64);
+        let detail = format!("{what} when all buffers together may hold {limit} (setting `max-buffers`)");
+        Problem { retry_after: Some(BUFFERS_RETRY), ..Problem::of(Kind::BuffersFull, detail) }
+    }
+
     /// A request over the rate.
     pub(super) fn throttled(throttled: &Throttled) -> Problem {
         Problem {
@@ -160,6 +169,9 @@ impl Problem {
         response
     }
 }
+
+/// When there may be room again.
+const BUFFERS_RETRY: Duration = Duration::from_secs(1);
 
 /// When to try a source again that did not answer; sources reconnect with backoff, so sooner seldom helps.
 pub(super) const SOURCE_RETRY: Duration = Duration::from_secs(1);

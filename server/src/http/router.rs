@@ -196,7 +196,7 @@ where
         headers: &head.headers,
         now: clock::now(),
     };
-    let at_most = |bytes, setting, kind| Limit { bytes, setting, kind, patience: settings.header_timeout };
+    let at_most = |bytes, setting, kind| Limit { context, bytes, setting, kind, patience: settings.header_timeout };
     let small = at_most(settings.max_body, "max-body", Kind::BodyTooLarge);
     let value = at_most(settings.max_value, "max-value", Kind::ValueTooLarge);
     match route.handler {

@@ -97,6 +97,7 @@ fn keep_house(app: &App, ticks: u32) {
     for cache in &app.caches {
         cache.tick(now);
     }
+    app.buffers.tick();
     if let Some(throttle) = &app.throttle
         && ticks.is_multiple_of(FORGET_EVERY)
     {

@@ -84,6 +84,19 @@ impl Output {
         self.buf.len() - self.sent + self.linked
     }
 
+    /// Bytes of memory that it occupies: not those that it refers to, nor room in a long buffer that has not been touched.
+    #[inline]
+    pub fn owned(&self) -> usize {
+        self.buf.capacity().min(self.buf.len().max(2 * KEPT_CAPACITY))
+            + self.chunks.capacity() * size_of::<(usize, Bytes)>()
+    }
+
+    /// Bytes that it refers to and are to be sent.
+    #[inline]
+    pub fn referred(&self) -> usize {
+        self.linked
+    }
+
     /// The end as it is now, for [`truncate`](Output::truncate) and [`split_off`](Output::split_off). Good until bytes are sent.
     #[inline]
     pub fn mark(&self) -> Mark {

@@ -23,6 +23,7 @@ pub use table::{Looked, OneTable, Reloaded, TableSource};
 pub use unasked::Unasked;
 
 use crate::{
+    buffers::Buffers,
     config::{Deployment, SourceUrl, StoreSettings},
     proto::resp::Args,
     read::Fetch,
@@ -71,11 +72,11 @@ enum Kind {
     Table(table::TableSetup),
 }
 impl SourceSetup {
-    /// Checks what the URL names and opens a table or disk store; connects to nothing yet.
+    /// Checks what the URL names and opens a table or disk store; connects to nothing yet. `buffers` counts what is on its way.
     ///
     /// # Errors
     /// A text that names the file or host at fault.
-    pub fn new(url: &SourceUrl, limits: Limits) -> Result<SourceSetup, String> {
+    pub fn new(url: &SourceUrl, limits: Limits, buffers: &Arc<Buffers>) -> Result<SourceSetup, String> {
         let health = Arc::new(match url {
             SourceUrl::None | SourceUrl::Table(_) => SourceHealth::always_up(),
             SourceUrl::Disk(_) | SourceUrl::Redis(_) => SourceHealth::default(),
@@ -83,13 +84,13 @@ impl SourceSetup {
         let kind = match url {
             SourceUrl::None => Kind::None,
             SourceUrl::Table(path) => Kind::Table(table::TableSetup::open(path, limits, health.clone())?),
-            SourceUrl::Disk(dir) => Kind::Disk(disk::DiskSetup::open(dir, limits, health.clone())?),
+            SourceUrl::Disk(dir) => Kind::Disk(disk::DiskSetup::open(dir, limits, health.clone(), buffers.clone())?),
             SourceUrl::Redis(url) => match url.deployment {
                 Deployment::Cluster { .. } => {
-                    Kind::Cluster(Arc::new(redis::ClusterSetup::new(url, limits, health.clone())?))
+                    Kind::Cluster(Arc::new(redis::ClusterSetup::new(url, limits, health.clone(), buffers.clone())?))
                 }
                 Deployment::Single | Deployment::Sentinel(_) => {
-                    Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone())?))
+                    Kind::Redis(Arc::new(redis::Settings::new(url, limits, health.clone(), buffers.clone())?))
                 }
             },
         };

@@ -49,6 +49,11 @@ impl Unasked {
         Ok(())
     }
 
+    /// Bytes of the messages that lie here.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
     /// From now on lines that answer nothing may come.
     pub fn expect_lines(&self) {
         self.lines.set(true);

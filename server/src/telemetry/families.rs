@@ -163,6 +163,38 @@ pub const FAMILIES: &[Family] = &[
         help: "Redis clients cut off because they left more than max-backlog unread.",
         read: |s, to| to.number(&[], s.unasked.cut_off),
     },
+    Family {
+        name: "larder_buffers_max_bytes",
+        kind: Gauge,
+        help: "Bound on all buffers together (max-buffers).",
+        read: |s, to| to.number(&[], s.buffers.max_bytes),
+    },
+    Family {
+        name: "larder_buffers_bytes",
+        kind: Gauge,
+        help: "Bytes of the bound in use, by kind: input, output, commands on their way to a source (relayed), its values and replies (fetched), push messages, and values that have left the memory tier while a client still takes them (lent).",
+        read: |s, to| {
+            for (kind, bytes) in &s.buffers.bytes {
+                to.number(&[("kind", kind)], *bytes);
+            }
+        },
+    },
+    Family {
+        name: "larder_buffers_cutoffs_total",
+        kind: Counter,
+        help: "Connections and requests cut off because they held the most when all buffers together reached max-buffers.",
+        read: |s, to| {
+            for (protocol, cut) in &s.buffers.cut {
+                to.number(&[("protocol", protocol)], *cut);
+            }
+        },
+    },
+    Family {
+        name: "larder_buffers_refusals_total",
+        kind: Counter,
+        help: "Bodies, replies and fetched values refused because they did not fit into max-buffers.",
+        read: |s, to| to.number(&[], s.buffers.refused),
+    },
     sums!(
         "larder_http_responses_total",
         "class",

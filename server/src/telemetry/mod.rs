@@ -103,7 +103,7 @@ impl Telemetry {
         self.started.elapsed()
     }
     /// Everything at this moment. `groups` in the order of the configuration.
-    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: UnaskedSnapshot) -> Snapshot {
+    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: UnaskedSnapshot, buffers: BuffersSnapshot) -> Snapshot {
         let mut http_seconds = Distribution::default();
         self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
         Snapshot {
@@ -116,6 +116,7 @@ impl Telemetry {
             http_seconds,
             groups,
             unasked,
+            buffers,
         }
     }
 }
@@ -140,6 +141,19 @@ pub struct Snapshot {
     pub http_seconds: Distribution,
     pub groups: Vec<GroupSnapshot>,
     pub unasked: UnaskedSnapshot,
+    pub buffers: BuffersSnapshot,
+}
+
+/// What is held for clients besides the memory tiers.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs)]
+pub struct BuffersSnapshot {
+    pub max_bytes: u64,
+    /// By kind.
+    pub bytes: Vec<(&'static str, u64)>,
+    /// Connections, by protocol.
+    pub cut: Vec<(&'static str, u64)>,
+    pub refused: u64,
 }
 
 /// What Redis clients are told without having asked.

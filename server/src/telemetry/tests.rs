@@ -17,6 +17,7 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
             GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
         ],
         UnaskedSnapshot { subscribed: [4, 5, 6], ..UnaskedSnapshot::default() },
+        BuffersSnapshot { bytes: vec![("lent", 8)], cut: vec![("redis", 1)], ..BuffersSnapshot::default() },
     )
 }
 
@@ -106,7 +107,11 @@ fn every_number_of_the_engine_has_a_metric() {
         fenced_fills: 2018,
     };
     let group = GroupSnapshot { name: "g".to_string(), cache, ..GroupSnapshot::default() };
-    let samples = samples(&text(&Telemetry::default().snapshot(vec![group], UnaskedSnapshot::default())));
+    let samples = samples(&text(&Telemetry::default().snapshot(
+        vec![group],
+        UnaskedSnapshot::default(),
+        BuffersSnapshot::default(),
+    )));
     for n in 2001..=2020 {
         let shown = |(series, value): (&String, &f64)| series.ends_with("{group=\"g\"}") && *value == f64::from(n);
         assert!(samples.iter().any(shown), "{n} is not shown");

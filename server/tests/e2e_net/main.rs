@@ -8,6 +8,7 @@ mod larder;
 
 mod attached;
 mod blocking;
+mod buffers;
 mod connections;
 mod drain;
 mod moving;

@@ -125,9 +125,11 @@ fn what_a_clear_deletes_stays_deleted() {
 #[test]
 fn a_directory_belongs_to_one_store_and_says_what_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
-    let refused = |path: &Path| SourceSetup::new(&url(path), LIMITS).err().expect("an error");
+    let refused = |path: &Path| {
+        SourceSetup::new(&url(path), LIMITS, &larder::buffers::Buffers::unbounded()).err().expect("an error")
+    };
     let store = dir.path().join("new/store");
-    let setup = SourceSetup::new(&url(&store), LIMITS).expect("a store");
+    let setup = SourceSetup::new(&url(&store), LIMITS, &larder::buffers::Buffers::unbounded()).expect("a store");
     assert!(refused(&store).ends_with("in use by this process already: a store belongs to one group"));
     drop(setup);
 
@@ -153,11 +155,11 @@ fn a_directory_belongs_to_one_store_and_says_what_it_is() {
     std::fs::create_dir(&unmarked).expect("a directory");
     std::fs::write(unmarked.join(".larder-store.1-2.tmp"), "Lar").expect("a file");
     std::fs::write(unmarked.join("lock"), "1").expect("a file");
-    drop(SourceSetup::new(&url(&unmarked), LIMITS).expect("a store"));
+    drop(SourceSetup::new(&url(&unmarked), LIMITS, &larder::buffers::Buffers::unbounded()).expect("a store"));
     std::fs::remove_dir_all(store.join("db")).expect("removed");
     std::fs::create_dir_all(store.join("db.new/keyspaces")).expect("a directory");
     std::fs::write(store.join("db.new/0.jnl"), "half").expect("a file");
-    drop(SourceSetup::new(&url(&store), LIMITS).expect("a store"));
+    drop(SourceSetup::new(&url(&store), LIMITS, &larder::buffers::Buffers::unbounded()).expect("a store"));
     assert!(!store.join("db.new").exists());
 }
 

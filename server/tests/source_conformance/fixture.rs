@@ -47,7 +47,7 @@ pub(crate) fn open(url: &SourceUrl, limits: Limits, policy: Policy) -> Fixture {
 }
 /// In mode `coherent`, with these `tracking-prefixes`.
 pub(crate) fn open_with(url: &SourceUrl, limits: Limits, policy: Policy, prefixes: &[&str]) -> Fixture {
-    let setup = SourceSetup::new(url, limits).expect("a source");
+    let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
     let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
     let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&cache, policy, prefixes));
     let source = setup.open(watch, policy.keeps_replies());

@@ -216,7 +216,7 @@ fn conformance_tls() {
 
         let no_file = TlsUrl { ca: Some("/nowhere/ca.pem".into()), ..good };
         let url = SourceUrl::Redis(RedisUrl { tls: Some(no_file), ..tcp(port) });
-        let error = SourceSetup::new(&url, LIMITS).err().expect("an error");
+        let error = SourceSetup::new(&url, LIMITS, &larder::buffers::Buffers::unbounded()).err().expect("an error");
         assert!(error.contains("/nowhere/ca.pem"), "{error}");
     });
 }

@@ -1,6 +1,7 @@
 //! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
 use super::{MAX_VALUE, Outcome, Request, put_out};
 use crate::{
+    buffers::Buffers,
     config::SourceUrl,
     proto::resp::{View, encode, view},
     source::{Limits, SourceSetup},
@@ -18,7 +19,7 @@ pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout
         max_backlog: 0,
         store: crate::config::StoreSettings::DEFAULT,
     };
-    let source = SourceSetup::new(url, limits)?.open(None, false);
+    let source = SourceSetup::new(url, limits, &Buffers::unbounded())?.open(None, false);
     let relay = source.as_redis().ok_or("not a Redis server")?;
     let millis;
     let command = match request {

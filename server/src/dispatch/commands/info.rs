@@ -109,6 +109,9 @@ fn memory(info: &mut Info<'_, '_>) {
     info.line("maxmemory", tier.max_bytes);
     info.line("maxmemory_human", human(tier.max_bytes));
     info.line("maxmemory_policy", POLICY);
+    let of_clients = |kind: &str| kind.starts_with("redis_");
+    let buffers = info.call.worker.app.buffers.by_kind().filter(|(kind, _)| of_clients(kind));
+    info.line("mem_clients_normal", buffers.map(|(_, bytes)| bytes).sum::<u64>());
     let ratio = rss as f64 / tier.used_bytes.max(1) as f64;
     info.line("mem_fragmentation_ratio", format!("{ratio:.2}"));
 }
@@ -140,6 +143,8 @@ fn stats(info: &mut Info<'_, '_>) {
     info.line("tracking_total_items", tracked.items);
     info.line("tracking_total_prefixes", tracked.prefixes);
     info.line("client_output_buffer_limit_disconnections", app.backlog.cut_off());
+    let cut = app.buffers.cut().find(|(protocol, _)| *protocol == "redis");
+    info.line("evicted_clients", cut.map_or(0, |(_, cut)| cut));
     info.line("total_error_replies", sums.redis_errors);
 }
 

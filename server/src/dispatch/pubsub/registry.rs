@@ -72,7 +72,7 @@ impl PubSub {
     pub(super) fn publish(&self, kind: Kind, channel: &[u8], message: &[u8]) -> usize {
         let topics = self.topics.lock();
         let post = |subscribers: &Subscribers, parts: &[&[u8]]| {
-            let frame = push(parts);
+            let frame = self.backlog.count(push(parts));
             for client in subscribers.values() {
                 client.post(Message::Published(frame.clone()), &self.backlog);
             }

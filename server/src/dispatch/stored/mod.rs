@@ -28,6 +28,7 @@ use super::{
     fault::{Answer, Fault},
     multi::{self, Queue},
     pending,
+    room::Room,
 };
 use crate::{
     clock,
@@ -128,9 +129,11 @@ async fn together(
 ) -> Result<bool, SourceError> {
     let group = call.group();
     let mut scratch = Scratch::load(group, wanted(commands.iter().copied())).await?;
-    let mut close = false;
+    let (mut close, mut room) = (false, Room::new(call.worker));
     for &(command, args) in commands {
+        let has_room = room.take(call.reply.output().owned());
         let flow = call.nested(command, args, |call| match command.run {
+            _ if has_room.is_err() => has_room.map(|()| Flow::Done),
             Run::Local(function) => function(call),
             Run::Transaction(around) => multi::step(call, around),
             _ => scratch.run(call),

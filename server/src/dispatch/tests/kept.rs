@@ -32,7 +32,7 @@ fn with_workers<F: Future<Output = ()>>(
             max_backlog: 32 << 20,
             store: crate::config::StoreSettings::DEFAULT,
         };
-        let setup = SourceSetup::new(&url, limits).expect("a source");
+        let setup = SourceSetup::new(&url, limits, &crate::buffers::Buffers::unbounded()).expect("a source");
         let first = Server::new(&[]);
         let second = Server::beside(&first.worker.groups[0].cache);
         let mut workers = [first, second];

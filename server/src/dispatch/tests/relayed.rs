@@ -20,7 +20,7 @@ fn setup(redis: &Redis) -> SourceSetup {
         max_backlog: 32 << 20,
         store: crate::config::StoreSettings::DEFAULT,
     };
-    SourceSetup::new(&url, limits).expect("nothing to check")
+    SourceSetup::new(&url, limits, &crate::buffers::Buffers::unbounded()).expect("nothing to check")
 }
 
 /// Runs a test with a Redis and a server in front of it, on a runtime like a worker's.

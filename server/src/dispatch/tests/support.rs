@@ -1,6 +1,7 @@
 //! A worker without sockets, clients of it, and a real redis-server to compare with.
 use crate::{
     app::{App, Bound, Worker},
+    buffers::Buffers,
     clients::{Clients, Listed, inbox::Backlog, pause::Pause},
     clock,
     config::Settings,
@@ -62,13 +63,15 @@ impl Server {
             writes: Arc::default(),
         };
         let telemetry = Telemetry::new(1, Logs::default());
-        let backlog = Arc::new(Backlog::new(settings.max_backlog));
+        let buffers = Buffers::new(settings.max_buffers, 1, vec![cache.lent().clone()]);
+        let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
         cache.set_listener(tracking.clone());
         let app = App {
             pubsub: Arc::new(PubSub::new(backlog.clone())),
             tracking,
             backlog,
+            buffers,
             bound: Bound::default(),
             caches: vec![cache],
             sources: Vec::new(),

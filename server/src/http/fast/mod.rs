@@ -48,6 +48,8 @@ use tokio::{
 const ENOUGH: usize = 256 * 1024;
 /// Reads of one connection that wait at a time.
 const MOST_WAITING: usize = 128;
+/// Room for part of a request that a connection keeps.
+const KEPT: usize = 512;
 /// Turns before other connections get theirs.
 const TURNS: u32 = 16;
 
@@ -66,6 +68,7 @@ pub(super) async fn serve(context: &Rc<Context>, stream: TcpStream, watch: &Watc
         state: State::Idle,
         answered: 0,
         hits: 0,
+        behind: 0,
     };
     watch.allow(context.worker.app.settings.idle_timeout);
     loop {
@@ -83,6 +86,10 @@ pub(super) async fn serve(context: &Rc<Context>, stream: TcpStream, watch: &Watc
                 linger(&mut fast.stream, LINGER).await;
                 return None;
             }
+            Next::Cut => {
+                fast.cut().await;
+                return None;
+            }
             Next::Close => return None,
         }
     }
@@ -96,6 +103,8 @@ enum Next {
     Handover,
     /// A client took too long over a head.
     HeadTimeout,
+    /// The connection holds too much.
+    Cut,
     Close,
 }
 
@@ -129,6 +138,8 @@ struct Fast<'c> {
     answered: u32,
     /// Those of them that were hits.
     hits: u32,
+    /// Bytes behind answers that are being settled.
+    behind: usize,
 }
 
 /// An answer that could not be written at once, and those that come after it.
@@ -151,6 +162,17 @@ enum Answer {
 
 impl Fast<'_> {
     fn turn(&mut self, cx: &mut Cx<'_>) -> Poll<io::Result<Next>> {
+        if self.context.holder.is_cut() {
+            return Poll::Ready(Ok(Next::Cut));
+        }
+        let next = self.take_turns(cx);
+        if next.is_pending() {
+            self.account();
+        }
+        next
+    }
+
+    fn take_turns(&mut self, cx: &mut Cx<'_>) -> Poll<io::Result<Next>> {
         let worker = self.context.worker.clone();
         let settings = &worker.app.settings;
         for _ in 0..TURNS {
@@ -181,6 +203,9 @@ impl Fast<'_> {
             let (was, begun) = (self.state, Instant::now());
             let answered = self.answer_all(filled, buffers, begun);
             self.input.clear();
+            if self.input.capacity() > KEPT {
+                self.input = Vec::new();
+            }
             self.input.extend_from_slice(&buffers.input[answered..filled]);
             if !self.batch.is_empty() {
                 worker.groups[0].source.fetch(&mut self.batch);

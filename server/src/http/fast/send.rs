@@ -1,10 +1,13 @@
 //! Answers that were waited for, and sending.
 use super::{Answer, ENOUGH, Fast, State, Waiting};
 use crate::{
+    buffers::Holding,
     clock,
     http::{
+        Context,
         answer::{self, About, Reading},
         body::Body,
+        end_with,
         kv::{self, Read},
         problem::Problem,
         watch::Verdict,
@@ -32,6 +35,7 @@ impl Fast<'_> {
     /// Sends the answers that wait, in order, each followed by those behind it.
     pub(super) async fn settle(&mut self) -> io::Result<()> {
         let worker = self.context.worker.clone();
+        self.behind = self.waiting.iter().map(|waiting| waiting.after.owned()).sum();
         for waiting in std::mem::take(&mut self.waiting) {
             let Waiting { reading, key, answer, begun, mut after } = waiting;
             // The source keeps its own deadline.
@@ -53,6 +57,7 @@ impl Fast<'_> {
                 self.send(response).await?;
             }
             worker.counters.http_seconds.record(begun.elapsed());
+            self.behind = self.behind.saturating_sub(after.owned());
             self.output.append(&mut after);
             if self.output.len() > ENOUGH {
                 self.flush().await?;
@@ -121,6 +126,33 @@ impl Fast<'_> {
         Ok(())
     }
 
+    /// Says what the connection holds.
+    #[inline]
+    pub(super) fn account(&self) {
+        let mut holding = Holding {
+            input: self.input.capacity(),
+            output: self.output.owned() + self.behind,
+            referred: self.output.referred(),
+        };
+        for waiting in &self.waiting {
+            holding.output += waiting.after.owned() + waiting.key.len();
+        }
+        self.context.holder.set(holding);
+    }
+
+    /// Ends the connection, which holds too much. Its client is told if nothing else is due to it.
+    pub(super) async fn cut(&mut self) {
+        let Context { worker, holder, peer, .. } = self.context;
+        holder.note_cut(*peer);
+        self.input = Vec::new();
+        let told = self.output.is_empty() && self.waiting.is_empty();
+        self.output = Output::default();
+        self.account();
+        if told {
+            end_with(&mut self.stream, answer::cut(worker.app.buffers.limit())).await;
+        }
+    }
+
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.watch.allow(self.context.worker.app.settings.idle_timeout);
         poll_fn(|cx| self.poll_flush(cx)).await
@@ -138,6 +170,14 @@ impl Fast<'_> {
         match sent {
             Poll::Pending if self.watch.verdict() == Verdict::Expired => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            Poll::Pending if self.context.holder.is_cut() => {
+                self.context.holder.note_cut(self.context.peer);
+                Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
+            }
+            Poll::Pending => {
+                self.account();
+                Poll::Pending
             }
             Poll::Ready(Ok(())) => {
                 // An idle connection keeps no buffer.

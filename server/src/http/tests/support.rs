@@ -101,7 +101,7 @@ impl Server {
 
 async fn serve_general(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let watch = Rc::new(Watch::begin(&worker).await);
-    let context = Rc::new(Context { worker, peer, role: Role::Native });
+    let context = Rc::new(Context::new(worker, peer, Role::Native).await);
     general::serve(context, stream, Vec::new(), watch).await;
 }
 

@@ -12,7 +12,9 @@
 use super::{input::Input, spare::Spare};
 use crate::{
     app::Worker,
+    buffers::Holding,
     clients::Client,
+    config::show_size,
     dispatch::{self, Flow, Held, Joined, Pending, Session, Together},
     net::throttle::{Scope, Throttled},
     proto::{
@@ -35,6 +37,8 @@ const TURN: usize = 1024;
 /// Bytes due to the client beyond which no more of its commands are processed. One reply may pass it; large values are
 /// linked, not copied, so what it adds is references.
 const MAX_DUE: usize = 1 << 20;
+/// Commands from this length on are compared with the room that is left before they are copied for a source.
+const COPIED: usize = 64 * 1024;
 /// Waiting reads whose room is kept from one batch to the next.
 const KEPT_QUEUE: usize = 64;
 
@@ -69,6 +73,24 @@ enum What {
     Read(Pending),
     Together(Together),
 }
+impl Waiting {
+    /// Bytes of memory that it occupies.
+    fn owned(&self) -> usize {
+        self.after.owned()
+            + match &self.what {
+                What::Read(read) => read.owned(),
+                What::Together(together) => together.owned(),
+            }
+    }
+    /// Bytes that it refers to: what is relayed is on the account by itself.
+    fn referred(&self) -> usize {
+        self.after.referred()
+            + match &self.what {
+                What::Read(_) => 0,
+                What::Together(together) => together.bytes(),
+            }
+    }
+}
 
 /// One client's connection, without the socket.
 pub struct Conn {
@@ -87,6 +109,8 @@ pub struct Conn {
     /// Length of the command that `run_alone` is to run, still at the front of the input.
     alone: usize,
     max_pipeline: usize,
+    /// [`MAX_DUE`], or less where buffers are short.
+    max_due: usize,
     peer: IpAddr,
 }
 
@@ -99,11 +123,12 @@ impl Conn {
             input: Input::default(),
             out: Output::default(),
             parser: Parser::default(),
-            limits: Limits::new(settings.max_value),
+            limits: Limits::new(settings.max_value).within(settings.max_buffers),
             queue: VecDeque::new(),
             held: 0,
             alone: 0,
             max_pipeline: settings.max_pipeline.max(1),
+            max_due: MAX_DUE,
             peer: client.peer.ip(),
             client,
         }
@@ -119,6 +144,7 @@ impl Conn {
     /// one batch. Does not wait and does not write: what is to be sent is in [`Conn::out`].
     pub fn process(&mut self, worker: &Worker, spare: &Spare, now: Millis) -> Step {
         let batch = &mut *spare.batch.borrow_mut();
+        self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
         let already = self.queue.len();
         let step = self.begin_all(worker, now, batch);
         self.send_relayed(worker, already);
@@ -173,6 +199,9 @@ impl Conn {
                         worker.counters.redis_throttled.add(1);
                         dispatch::refuse(worker, &mut self.session, &args, throttled_text(&throttled), out);
                         Flow::Done
+                    } else if !has_room(worker, consumed) {
+                        dispatch::refuse(worker, &mut self.session, &args, no_room_text(worker, consumed), out);
+                        Flow::Done
                     } else {
                         dispatch::begin(worker, &mut self.session, &args, now, out, batch)
                     };
@@ -220,7 +249,7 @@ impl Conn {
         if !self.parser.is_fresh() {
             return 0;
         }
-        let room = MAX_DUE - (self.out.len() + self.held);
+        let room = self.max_due - (self.out.len() + self.held);
         let (out, behind) = match self.queue.back_mut() {
             None => (&mut self.out, false),
             Some(last) => (&mut last.after, true),
@@ -364,9 +393,29 @@ impl Conn {
         }
     }
 
+    /// What the connection occupies between two turns.
+    #[inline]
+    pub fn holding(&self) -> Holding {
+        let mut holding = Holding {
+            input: self.input.owned() + self.parser.owned() + self.session.owned(),
+            output: self.out.owned(),
+            referred: self.out.referred(),
+        };
+        for waiting in &self.queue {
+            holding.output += waiting.owned();
+            holding.referred += waiting.referred();
+        }
+        holding
+    }
+
+    /// Is nothing due to the client, so that an error can be said?
+    pub fn owes_nothing(&self) -> bool {
+        self.out.is_empty() && self.queue.is_empty()
+    }
+
     /// Is too much due to the client, or do too many reads wait?
     pub fn is_full(&self) -> bool {
-        self.out.len() + self.held >= MAX_DUE || self.queue.len() >= self.max_pipeline
+        self.out.len() + self.held >= self.max_due || self.queue.len() >= self.max_pipeline
     }
 }
 
@@ -375,6 +424,20 @@ impl Conn {
 fn refusal(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
     let throttle = worker.app.throttle.as_ref()?;
     throttle.check(Scope::Data, peer).err()
+}
+
+/// May a command of this length be carried out? On its way to a source it is in memory once more.
+#[inline]
+fn has_room(worker: &Worker, command: usize) -> bool {
+    command < COPIED || !worker.groups[0].source.reads_through() || worker.app.buffers.fits(command)
+}
+
+#[cold]
+fn no_room_text(worker: &Worker, command: usize) -> String {
+    let limit = show_size(worker.app.buffers.limit() as u64);
+    format!(
+        "ERR this command of {command} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)"
+    )
 }
 
 #[cold]

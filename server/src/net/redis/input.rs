@@ -1,11 +1,11 @@
 //! What a client has sent and nobody has parsed yet.
 use super::spare::{READ, Spare};
+use crate::buffers::Growing;
 use std::{
     io, mem,
-    pin::pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
 
 /// A partial command up to this length is moved out of the lent buffer while the connection waits for the rest.
 const HELD: usize = 4096;
@@ -18,7 +18,7 @@ const LEAST_READ: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Input {
     /// Lent by the worker, or our own once a large command made it grow.
-    data: Vec<u8>,
+    data: Growing,
     /// The bytes before are parsed.
     start: usize,
     /// A short partial command between two reads (then `data` is given back).
@@ -40,7 +40,7 @@ impl Input {
     }
 
     /// Reads once. `more` is how many bytes the command at the front still lacks, as far as is known: the buffer grows
-    /// towards it as bytes arrive and never ahead of them, so that a length that is only claimed costs nothing.
+    /// towards it as bytes arrive, so that a length that is only claimed costs nothing.
     pub fn poll_read(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
@@ -50,24 +50,24 @@ impl Input {
     ) -> Poll<io::Result<usize>> {
         self.prepare(more, spare);
         // Room left over tells the runtime that the socket is drained: it then waits without asking the kernel again.
-        let read = ready!(pin!(from.read_buf(&mut self.data)).poll(cx));
-        Poll::Ready(read)
+        self.data.poll_read(from, cx)
     }
 
     /// Makes room for a read.
     fn prepare(&mut self, more: usize, spare: &Spare) {
         if self.data.capacity() == 0 {
-            self.data = spare.take_input();
-            self.data.extend_from_slice(&self.held);
+            let mut data = spare.take_input();
+            data.extend_from_slice(&self.held);
+            self.data = Growing::Heap(data);
             self.held.clear();
         }
         if self.start > 0 {
-            self.data.drain(..self.start);
+            self.data.remove_front(self.start);
             self.start = 0;
         }
         if self.data.capacity() - self.data.len() < LEAST_READ {
-            let most = self.data.len().max(READ);
-            self.data.reserve_exact(more.saturating_add(LEAST_READ).min(most));
+            let announced = more.saturating_add(LEAST_READ);
+            self.data.grow(announced.min(READ), announced);
         }
     }
 
@@ -79,21 +79,31 @@ impl Input {
         }
         self.held.extend_from_slice(&self.data[self.start..]);
         self.start = 0;
-        spare.put_input(mem::take(&mut self.data));
+        if let Growing::Heap(data) = mem::take(&mut self.data) {
+            spare.put_input(data);
+        }
         if left == 0 && self.held.capacity() > KEPT {
             self.held = Vec::new();
         }
     }
 
-    /// Bytes of memory that it occupies (for CLIENT LIST and limits).
-    pub fn capacity(&self) -> usize {
-        self.data.capacity() + self.held.capacity()
+    /// Bytes of memory that it occupies and that are not the worker's.
+    #[inline]
+    pub fn owned(&self) -> usize {
+        let lent_and_empty = self.start == self.data.len() && self.data.capacity() <= 2 * READ;
+        self.held.capacity() + if lent_and_empty { 0 } else { self.data.occupied() }
+    }
+
+    /// Is a command arriving that no lent buffer holds?
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.data.capacity() > 2 * READ
     }
 
     /// Takes in bytes that came in another way than from a socket (tests).
     pub fn feed(&mut self, bytes: &[u8], spare: &Spare) {
         self.prepare(1, spare);
-        self.data.extend_from_slice(bytes);
+        self.data.extend(bytes, 0);
     }
 }
 

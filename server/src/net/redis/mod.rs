@@ -10,7 +10,14 @@ pub mod input;
 pub mod spare;
 
 use super::linger::linger;
-use crate::{app::Worker, clients::Closing, clock, source::Local};
+use crate::{
+    app::Worker,
+    buffers::{Holder, Protocol},
+    clients::Closing,
+    clock,
+    config::show_size,
+    source::Local,
+};
 use conn::{Conn, Step};
 use spare::Spare;
 use std::{
@@ -35,6 +42,8 @@ const PIECES: usize = 64;
 const WRITES: usize = 8;
 /// How long the client of a connection that we end may take to end its half.
 const LINGER: Duration = Duration::from_secs(1);
+/// The same when it was cut: it may be sending a great deal.
+const LINGER_CUT: Duration = Duration::from_millis(250);
 /// The same when the whole process is waiting.
 const LINGER_DRAINING: Duration = Duration::from_millis(100);
 
@@ -45,13 +54,16 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
     };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let clients = &worker.app.clients;
+    let holder = Holder::client(&worker.app.buffers, worker.id, Protocol::Redis, waker.clone());
     let listed = clients.register(peer, local, worker.id, clock::now(), waker);
+    listed.client.inbox.show_on(holder.account().clone());
     if worker.app.drain.begun() {
         listed.client.finish(); // it came too late to be told with the others
     }
     let end = Loop {
         worker: &worker,
         conn: Conn::new(&worker, listed.client.clone()),
+        holder: &holder,
         stream: &mut stream,
         spare: &spare,
         state: State::Reading { more: 1 },
@@ -63,8 +75,20 @@ pub(super) async fn serve(worker: Rc<Worker>, spare: Rc<Spare>, mut stream: TcpS
     .run()
     .await;
     drop(listed);
+    let cut = matches!(end, End::Cut { .. });
+    if cut {
+        holder.note_cut(peer);
+    }
+    // Before a client that may take its time to go: what it held has been given back.
+    drop(holder);
     match end {
-        End::Gone => {}
+        End::Gone | End::Cut { told: false } => {}
+        End::Cut { told: true } => {
+            let limit = show_size(worker.app.buffers.limit() as u64);
+            // A socket without room for this belongs to a client that does not listen.
+            let _ = stream.try_write(format!("-ERR connection closed: it held the most when all buffers together reached {limit} (max-buffers)\r\n").as_bytes());
+            linger(&mut stream, LINGER_CUT).await;
+        }
         End::Ours if worker.app.drain.begun() => linger(&mut stream, LINGER_DRAINING).await,
         End::Ours => linger(&mut stream, LINGER).await,
     }
@@ -76,6 +100,8 @@ enum End {
     Gone,
     /// We do, and it should hear our last reply.
     Ours,
+    /// We do, because it held too much; it can be told why if nothing else was due to it.
+    Cut { told: bool },
 }
 
 /// What the connection does next.
@@ -100,6 +126,7 @@ enum State {
 struct Loop<'c> {
     worker: &'c Worker,
     conn: Conn,
+    holder: &'c Holder,
     stream: &'c mut TcpStream,
     spare: &'c Spare,
     state: State,
@@ -135,6 +162,7 @@ impl Loop<'_> {
                     self.process();
                     if self.state == State::Processing {
                         self.flush()?;
+                        self.holder.set(self.conn.holding());
                         tokio::task::yield_now().await;
                     }
                 }
@@ -195,6 +223,17 @@ impl Loop<'_> {
 
     /// Waits for whatever comes first of: a request to end, a flight's end, room in the socket, input.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        if self.holder.is_cut() {
+            return Poll::Ready(Ok(Event::End(End::Cut { told: self.conn.owes_nothing() })));
+        }
+        let event = self.poll_next(cx);
+        if event.is_pending() {
+            self.holder.set(self.conn.holding());
+        }
+        event
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
         let closing = match self.conn.client.closing() {
             Some(Closing::Now) => return Poll::Ready(Ok(Event::End(End::Gone))),
             Some(Closing::Moving) => {
@@ -274,6 +313,14 @@ impl Loop<'_> {
 
     /// Reads once; ready if something came. When we are to end (`last`), this is the last look at what the client has sent.
     fn poll_read(&mut self, more: usize, last: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.conn.input.is_large() {
+            // What it grew for may have been carried out.
+            self.conn.input.rest(self.spare);
+            self.holder.set(self.conn.holding());
+        }
+        if !self.holder.poll_room(cx) {
+            return Poll::Pending;
+        }
         let read = self.conn.input.poll_read(self.stream, more, self.spare, cx);
         self.input_ended |= last;
         match read? {

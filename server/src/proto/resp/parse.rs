@@ -23,6 +23,8 @@ pub struct Limits {
     max_bulk: usize,
     /// Longest command, bytes; at most `u32::MAX`.
     max_command: usize,
+    /// The setting that this follows from.
+    command_setting: &'static str,
     /// Whether the client has said who it is.
     pub authenticated: bool,
 }
@@ -34,7 +36,17 @@ impl Limits {
         Limits {
             max_bulk,
             max_command: max_bulk.saturating_mul(2).max(256 * 1024 * 1024).min(u32::MAX as usize),
+            command_setting: "max-value",
             authenticated: true,
+        }
+    }
+
+    /// The same, but no command is longer than all buffers together may be (setting `max-buffers`).
+    #[must_use]
+    pub fn within(self, max_buffers: usize) -> Limits {
+        match max_buffers < self.max_command {
+            true => Limits { max_command: max_buffers, command_setting: "max-buffers", ..self },
+            false => self,
         }
     }
 }
@@ -76,8 +88,8 @@ pub enum ProtocolError {
     UnauthenticatedMultibulk,
     /// A longer argument than a client may send before it authenticated.
     UnauthenticatedBulk,
-    /// A command longer than this in total (follows from `max-value`).
-    BigCommand(usize),
+    /// A command longer than this in total, which follows from this setting.
+    BigCommand(usize, &'static str),
 }
 impl ProtocolError {
     /// Appends the error reply, in the words of Redis.
@@ -100,8 +112,8 @@ impl ProtocolError {
                 out.put(b"unauthenticated multibulk length");
             }
             ProtocolError::UnauthenticatedBulk => out.put(b"unauthenticated bulk length"),
-            ProtocolError::BigCommand(limit) => {
-                out.put(format!("command longer than {limit} bytes (follows from max-value)").as_bytes())
+            ProtocolError::BigCommand(limit, setting) => {
+                out.put(format!("command longer than {limit} bytes (follows from {setting})").as_bytes())
             }
         }
         out.put(b"\r\n");
@@ -218,6 +230,12 @@ impl Parser {
         self.at == 0 && self.scanned == 0
     }
 
+    /// Bytes of memory that it occupies.
+    #[inline]
+    pub fn owned(&self) -> usize {
+        self.ranges.capacity() * size_of::<Range<u32>>() + self.words.capacity()
+    }
+
     /// Parses the command that `input` begins with. After `Incomplete`, `input` must begin with the same bytes again.
     ///
     /// # Errors
@@ -318,7 +336,7 @@ impl Parser {
             return Err(ProtocolError::UnauthenticatedBulk);
         }
         if next + length + 2 > limits.max_command {
-            return Err(ProtocolError::BigCommand(limits.max_command));
+            return Err(ProtocolError::BigCommand(limits.max_command, limits.command_setting));
         }
         self.at = next;
         self.scanned = 0;

@@ -172,11 +172,11 @@ impl Crossing {
     fn job(&self, asked: impl Iterator<Item = (Box<[u8]>, Asked)>) -> Work {
         let (keys, asked): (Vec<Box<[u8]>>, VecDeque<Asked>) = asked.unzip();
         let job = self.jobs.borrow_mut().begin(Instant::now(), asked);
-        let (left, replies) = (self.found.clone(), self.replies.clone());
+        let (left, replies, buffers) = (self.found.clone(), self.replies.clone(), self.setup.buffers.clone());
         Box::new(move |tree| {
             for key in keys {
                 let found = tree.get(&key, clock::now());
-                let answer = found.map(|found| found.map(into_found)).map_err(unavailable);
+                let answer = found.map(|found| found.map(|found| into_found(found, &buffers))).map_err(unavailable);
                 let first = {
                     let mut left = left.lock();
                     left.push((job, answer));

@@ -10,6 +10,7 @@ use super::{
     health::{Stand, Standing},
 };
 use crate::{
+    buffers::{Buffers, Kind},
     clock,
     read::Fetch,
     store::disk::{Change, Range, Store, Tree, Walk},
@@ -27,6 +28,7 @@ pub(super) struct DiskSetup {
     store: Store,
     limits: Limits,
     health: Arc<SourceHealth>,
+    buffers: Arc<Buffers>,
 }
 
 impl DiskSetup {
@@ -34,7 +36,12 @@ impl DiskSetup {
         &self.store
     }
     /// Opens the store.
-    pub(super) fn open(dir: &Path, limits: Limits, health: Arc<SourceHealth>) -> Result<DiskSetup, String> {
+    pub(super) fn open(
+        dir: &Path,
+        limits: Limits,
+        health: Arc<SourceHealth>,
+        buffers: Arc<Buffers>,
+    ) -> Result<DiskSetup, String> {
         let mut standing = Standing::new(health.clone());
         standing.set(Stand::Up);
         let standing = Mutex::new(standing);
@@ -44,7 +51,7 @@ impl DiskSetup {
             standing.lock().set(Stand::Down);
         });
         let store = Store::open(dir, limits.store, poisoned)?;
-        Ok(DiskSetup { store, limits, health })
+        Ok(DiskSetup { store, limits, health, buffers })
     }
     fn unavailable(&self, what: &str) -> SourceError {
         SourceError::Unavailable(self.named(what))
@@ -84,8 +91,8 @@ impl DiskSource {
     }
 }
 
-fn into_found((value, expiry): (Bytes, Option<Millis>)) -> Found {
-    Found { value, expiry }
+fn into_found((value, expiry): (Bytes, Option<Millis>), buffers: &Arc<Buffers>) -> Found {
+    Found { value: buffers.count(Kind::Fetched, value), expiry }
 }
 
 impl Source for DiskSource {
@@ -134,9 +141,10 @@ impl Source for DiskSource {
 impl LocalStore for DiskSource {
     fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> Local<'a, Result<Vec<Option<Found>>, SourceError>> {
         let keys: Vec<Bytes> = keys.iter().map(|key| Bytes::copy_from_slice(key)).collect();
+        let buffers = self.crossing.setup.buffers.clone();
         let work = move |tree: &Tree| {
             let found = tree.get_many(&keys, clock::now())?;
-            Ok(found.into_iter().map(|found| found.map(into_found)).collect())
+            Ok(found.into_iter().map(|found| found.map(|found| into_found(found, &buffers))).collect())
         };
         Box::pin(self.crossing.read(self.crossing.setup.limits.timeout, work))
     }

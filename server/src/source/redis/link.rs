@@ -23,6 +23,7 @@ use super::{
     sentinel::Master,
 };
 use crate::{
+    buffers::Kind,
     clock,
     proto::output::Output,
     read::Fetch,
@@ -170,6 +171,8 @@ impl Link {
         limit: Duration,
     ) -> impl Future<Output = Answer> + use<> {
         let (sender, answer) = oneshot::channel();
+        // They may outlive the client that sent them.
+        let commands = self.inner.settings.buffers.count(Kind::Relayed, commands);
         let call = Call { commands, count, deadline: Instant::now() + limit, limit, answer: Some(sender) };
         match self.check() {
             Err(error) => call.finish(Err(error)),
@@ -322,6 +325,7 @@ impl Inner {
             ),
             alarm: Alarm::new(),
             heard: Instant::now(),
+            charge: self.settings.buffers.charge(Kind::Fetched),
         };
         let mut replaced = pin!(async {
             match master {

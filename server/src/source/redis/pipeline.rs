@@ -8,6 +8,7 @@ use super::{
     request::{Call, Request, UNTIL_PONG, Waiting, fail, timed_out},
 };
 use crate::{
+    buffers::Kind,
     clock,
     proto::resp::{Malformed, Scanner, View, view},
     source::{Found, Replies, SourceError, Unasked, Watch},
@@ -129,6 +130,15 @@ impl Pipeline {
         }
     }
 
+    /// Bytes of a value or of replies that are not complete.
+    pub(super) fn held(&self) -> usize {
+        let replies = match self.owed.front() {
+            Some(Owed::Call { replies, .. }) => replies.capacity(),
+            Some(Owed::Batch(_)) | None => 0,
+        };
+        self.body.as_ref().map_or(0, |body| body.value.len()) + replies
+    }
+
     /// Takes in what was read, as far as it goes; then see [`requeue`](Pipeline::requeue).
     pub(super) fn receive(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         let now = clock::now();
@@ -176,7 +186,8 @@ impl Pipeline {
                     self.unasked.note_reply();
                 }
                 if over && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front() {
-                    call.finish(Ok(Replies { bytes: replies.freeze(), ends }));
+                    let bytes = self.settings.buffers.count(Kind::Fetched, replies);
+                    call.finish(Ok(Replies { bytes, ends }));
                 }
                 Ok(true)
             }

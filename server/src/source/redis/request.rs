@@ -94,6 +94,14 @@ pub(super) fn too_large(size: usize, max: usize) -> SourceError {
     )
 }
 
+/// A value does not fit into what is left of `max-buffers`.
+pub(super) fn no_room(size: usize, limit: usize) -> SourceError {
+    SourceError::Refused(
+        format!("ERR the source's value of {size} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)")
+            .into(),
+    )
+}
+
 /// Why a request failed that its deadline overtook.
 pub(super) fn timed_out(limit: Duration, limits: &Limits) -> Arc<str> {
     let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };

@@ -4,6 +4,7 @@
 //! they name and only if that says so itself (`ROLE`); when they name another, every connection ends and is made anew.
 use super::{Settings, link::Link};
 use crate::{
+    buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl, SentinelUrl},
     proto::resp::{View, encode, parse_i64, view},
     source::{Limits, SourceHealth},
@@ -42,7 +43,11 @@ impl Sentinels {
     ///
     /// # Errors
     /// See [`Settings::new`].
-    pub(super) fn new(url: &RedisUrl, limits: Limits) -> Result<Option<Arc<Sentinels>>, String> {
+    pub(super) fn new(
+        url: &RedisUrl,
+        limits: Limits,
+        buffers: &Arc<Buffers>,
+    ) -> Result<Option<Arc<Sentinels>>, String> {
         let Deployment::Sentinel(sentinels) = &url.deployment else { return Ok(None) };
         let SentinelUrl { others, service, user, password } = &**sentinels;
         let settings = |address: &RedisAddress| {
@@ -54,7 +59,7 @@ impl Sentinels {
                 deployment: Deployment::Single,
                 ..url.clone()
             };
-            Settings::new(&url, limits, Arc::new(SourceHealth::default())).map(Arc::new)
+            Settings::new(&url, limits, Arc::new(SourceHealth::default()), buffers.clone()).map(Arc::new)
         };
         let each = [&url.address].into_iter().chain(others).map(settings).collect::<Result<_, _>>()?;
         Ok(Some(Arc::new(Sentinels {

@@ -1,6 +1,7 @@
 //! What all connections to one server have in common.
 use super::{Commands, homes, sentinel::Sentinels, tls};
 use crate::{
+    buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl},
     source::{Limits, SourceHealth},
 };
@@ -20,6 +21,8 @@ pub(in crate::source) struct Settings {
     pub(super) read_only: bool,
     pub(super) tls: Option<tls::Tls>,
     pub(super) limits: Limits,
+    /// Counts commands and replies on their way.
+    pub(super) buffers: Arc<Buffers>,
     pub(super) health: Arc<SourceHealth>,
     queues: Arc<AtomicU32>,
     /// Counts connections made: where one gets through, the others need not wait longer.
@@ -40,6 +43,7 @@ impl Settings {
         url: &RedisUrl,
         limits: Limits,
         health: Arc<SourceHealth>,
+        buffers: Arc<Buffers>,
     ) -> Result<Settings, String> {
         let tls = match (&url.tls, &url.address) {
             (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
@@ -47,10 +51,11 @@ impl Settings {
         };
         Ok(Settings {
             url: url.clone(),
-            sentinels: Sentinels::new(url, limits)?,
+            sentinels: Sentinels::new(url, limits, &buffers)?,
             read_only: false,
             tls,
             limits,
+            buffers,
             health,
             queues: Arc::default(),
             connected: watch::Sender::default(),
@@ -74,6 +79,7 @@ impl Settings {
             read_only: self.read_only,
             tls,
             limits: self.limits,
+            buffers: self.buffers.clone(),
             health: self.health.clone(),
             queues: self.queues.clone(),
             connected: watch::Sender::default(),

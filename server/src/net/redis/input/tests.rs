@@ -20,6 +20,11 @@ impl AsyncRead for Pieces {
     }
 }
 
+/// Bytes of memory, lent ones included.
+fn capacity(input: &Input) -> usize {
+    input.data.occupied() + input.held.capacity()
+}
+
 fn poll(input: &mut Input, from: &mut Pieces, more: usize, spare: &Spare) -> Option<usize> {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     match input.poll_read(from, more, spare, &mut cx) {
@@ -71,10 +76,10 @@ fn an_idle_connection_holds_no_buffer() {
     let (spare, mut input) = (Spare::default(), Input::default());
     let mut from = Pieces([vec![b'x'; 10_000]].into());
     assert_eq!(poll(&mut input, &mut from, 1, &spare), Some(10_000));
-    assert!(input.capacity() >= READ);
+    assert!(capacity(&input) >= READ);
     input.consume(10_000);
     input.rest(&spare);
-    assert_eq!(input.capacity(), 0);
+    assert_eq!(capacity(&input), 0);
 }
 
 #[test]
@@ -83,7 +88,7 @@ fn a_short_partial_command_holds_about_its_length() {
     let mut from = Pieces([vec![b'x'; 100]].into());
     poll(&mut input, &mut from, 1, &spare);
     assert_eq!(poll(&mut input, &mut from, 1, &spare), None);
-    assert!(input.capacity() < 512, "{}", input.capacity());
+    assert!(capacity(&input) < 512, "{}", capacity(&input));
 }
 
 #[test]
@@ -91,15 +96,15 @@ fn the_buffer_follows_what_arrives_not_what_is_announced() {
     let (spare, mut input) = (Spare::default(), Input::default());
     let mut from = Pieces([vec![b'x'; 10]].into());
     poll(&mut input, &mut from, 500 << 20, &spare);
-    assert!(input.capacity() <= READ, "{}", input.capacity());
+    assert!(capacity(&input) <= READ, "{}", capacity(&input));
     // A value of 20 MiB in pieces of 64 KiB: never much more than twice what has come, nor than what is to come.
     let total = 20 << 20;
     from.0 = vec![vec![b'x'; READ]; total / READ].into();
     let mut have = 10;
     while let Some(read) = poll(&mut input, &mut from, total + 10 - have, &spare) {
         have += read;
-        assert!(input.capacity() <= 2 * have + 2 * READ, "{} for {have}", input.capacity());
-        assert!(input.capacity() <= total + 2 * READ);
+        assert!(capacity(&input) <= 2 * have + 2 * READ, "{} for {have}", capacity(&input));
+        assert!(capacity(&input) <= total + 2 * READ);
     }
     assert_eq!(input.unread().len(), total + 10);
     // Nor is it kept.

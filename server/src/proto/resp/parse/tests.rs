@@ -109,7 +109,7 @@ fn a_command_is_bounded_in_total() {
     let limits = Limits { max_command: 1000, ..Limits::new(400) };
     let input = format!("*3\r\n{0}{0}{0}", format!("$400\r\n{}\r\n", "x".repeat(400)));
     let (_, error) = feed(input.as_bytes(), &[input.len()], &limits);
-    assert_eq!(error, Some(ProtocolError::BigCommand(1000)));
+    assert_eq!(error, Some(ProtocolError::BigCommand(1000, "max-value")));
 }
 
 #[test]

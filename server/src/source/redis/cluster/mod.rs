@@ -24,6 +24,7 @@ mod watcher;
 
 use super::{RedisSource, Settings, request::Waiting, writes};
 use crate::{
+    buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl},
     proto::resp::Args,
     read::Fetch,
@@ -80,8 +81,9 @@ impl ClusterSetup {
         url: &RedisUrl,
         limits: Limits,
         health: Arc<SourceHealth>,
+        buffers: Arc<Buffers>,
     ) -> Result<ClusterSetup, String> {
-        let mut settings = Settings::new(url, limits, health)?;
+        let mut settings = Settings::new(url, limits, health, buffers)?;
         let (mut seeds, mut from_replicas) = (vec![url.address.clone()], false);
         if let Deployment::Cluster { seeds: others, from_replicas: replicas } = &url.deployment {
             seeds.extend_from_slice(others);

@@ -1,6 +1,7 @@
 //! A connection in use: requests are written, replies read, deadlines kept, silence questioned.
 use super::{Inner, timing::Alarm};
 use crate::{
+    buffers::Charge,
     proto::output::Output,
     source::redis::{
         connect::Stream,
@@ -42,10 +43,18 @@ pub(super) struct Talk<'l> {
     pub(super) silence: Duration,
     /// When the server was last heard, or asked.
     pub(super) heard: Instant,
+    /// What is held here.
+    pub(super) charge: Charge,
 }
 impl Talk<'_> {
     /// Ready with the reason when the connection is of no use any more.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
+        let polled = self.poll_all(cx);
+        self.charge.settle(self.input.capacity() + self.out.owned() + self.pipeline.held());
+        polled
+    }
+
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
         self.link.waker.set(Some(cx.waker().clone()));
         loop {
             self.pipeline.send(&mut self.link.queue.borrow_mut(), &mut self.out);

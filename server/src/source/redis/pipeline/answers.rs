@@ -5,12 +5,13 @@ use super::{
     take,
 };
 use crate::{
+    buffers::Kind,
     proto::resp::{Malformed, parse_i64},
     source::{
         Found, FoundReply, KeyLife, SourceError,
         redis::{
             refusal,
-            request::{NO_EXPIRY, Waiting, too_large},
+            request::{NO_EXPIRY, Waiting, no_room, too_large},
         },
     },
 };
@@ -47,7 +48,8 @@ impl Pipeline {
                 return Ok(false);
             }
             if let Some(Body { value, refused, .. }) = self.body.take() {
-                let answer = refused.map_or(Ok(Some(Bytes::from(value))), Err);
+                let value = || self.settings.buffers.count(Kind::Fetched, value);
+                let answer = refused.map_or_else(|| Ok(Some(value())), Err);
                 batch.stage = Stage::Expiry(answer, true);
             }
             return Ok(true);
@@ -67,7 +69,7 @@ impl Pipeline {
             let Some(len) = self.scanner.scan(input)? else {
                 return Ok(false);
             };
-            let reply = take(input, len);
+            let reply = self.settings.buffers.count(Kind::Fetched, take(input, len));
             match batch.stage {
                 Stage::Value => batch.stage = Stage::ReplyExpiry(reply),
                 Stage::Guard => {
@@ -182,8 +184,11 @@ impl Pipeline {
         let max = self.settings.limits.max_value;
         if size > max {
             self.body = Some(Body { value: Vec::new(), missing: size, refused: Some(too_large(size, max)) });
+        } else if !self.settings.buffers.fits(size) {
+            let refused = no_room(size, self.settings.buffers.limit());
+            self.body = Some(Body { value: Vec::new(), missing: size, refused: Some(refused) });
         } else if size <= input.len() {
-            let value = Bytes::copy_from_slice(&input[..size]);
+            let value = self.settings.buffers.count(Kind::Fetched, Bytes::copy_from_slice(&input[..size]));
             input.advance(size);
             batch.stage = Stage::Expiry(Ok(Some(value)), true);
             return Ok(());

@@ -75,7 +75,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         max_backlog: 1 << 20,
         store: crate::config::StoreSettings::DEFAULT,
     };
-    let settings = Settings::new(&url, limits, Arc::default()).expect("settings");
+    let settings = Settings::new(&url, limits, Arc::default(), crate::buffers::Buffers::unbounded()).expect("settings");
     settings.health.begin(count, 1000);
     let (mut batch, mut waits) = (Vec::new(), Vec::new());
     for index in 0..count {

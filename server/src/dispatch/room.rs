@@ -1,0 +1,52 @@
+//! Room for the reply of a single command, which may be longer than all buffers together.
+use super::fault::Fault;
+use crate::{
+    app::Worker,
+    buffers::{Charge, Kind},
+    config::show_size,
+};
+
+/// Replies up to here need not be looked at while they are written: the connection's turn ends soon enough.
+const UNSEEN: usize = 1 << 20;
+
+/// This part of the bound is left free.
+const MARGIN_SHARE: usize = 8;
+
+/// What a reply that is being written takes. The connection accounts for it when the command is over.
+pub(super) struct Room<'w> {
+    worker: &'w Worker,
+    /// Up to here it is taken.
+    taken: usize,
+    charge: Option<Charge>,
+}
+
+impl<'w> Room<'w> {
+    pub(super) fn new(worker: &'w Worker) -> Room<'w> {
+        Room { worker, taken: UNSEEN, charge: None }
+    }
+
+    /// The output has come to so many bytes.
+    ///
+    /// # Errors
+    /// There is no room for more.
+    #[inline]
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Fault> {
+        if bytes <= self.taken { Ok(()) } else { self.take_more(bytes) }
+    }
+
+    #[cold]
+    fn take_more(&mut self, bytes: usize) -> Result<(), Fault> {
+        let buffers = &self.worker.app.buffers;
+        // In steps, so that a long reply looks at the account now and then only. Some is left free, so that its connection is not cut
+        // for it in the end.
+        let taken = bytes + UNSEEN;
+        let charge = self.charge.get_or_insert_with(|| buffers.charge(Kind::RedisOutput));
+        if !charge.try_resize(taken + buffers.limit() / MARGIN_SHARE) {
+            let limit = show_size(buffers.limit() as u64);
+            let text = format!("ERR the reply does not fit into the buffers now, which may hold {limit} (max-buffers)");
+            return Err(Fault::Told(text.into_bytes()));
+        }
+        self.taken = taken;
+        Ok(())
+    }
+}

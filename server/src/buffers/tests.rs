@@ -54,7 +54,7 @@ fn pick<T>(from: &[T], at: usize) -> Option<usize> {
 }
 
 proptest! {
-    /// Against a model that adds everything up anew after each step; nothing is left over at the end.
+    /// Against a model that adds everything up again after each step; nothing is left over at the end.
     #[test]
     fn what_is_held_is_counted_once_and_given_back(steps in steps()) {
         let buffers = Buffers::new(200 << 10, 3, Vec::new());

@@ -25,6 +25,9 @@ use larder_proto::{
 };
 use larder_store::clock;
 
+/// More than an argument takes besides its bytes.
+const ROOM_FOR_HEADER: usize = 32;
+
 /// Answers from the tier if the command reads one string and the tier has a copy of it, or if it concerns no entry.
 pub(super) fn copy_will_do(
     call: &mut Call<'_>,
@@ -321,7 +324,8 @@ pub(super) fn pass_part(session: &Session, reply: Bytes, out: &mut Output) {
 
 /// The command as it goes over the wire.
 pub(super) fn encoded(args: Args<'_>) -> Vec<u8> {
-    let mut encoded = Vec::new();
+    // A large one must not take twice its size on the way.
+    let mut encoded = Vec::with_capacity(args.from(0).map(|part| part.len() + ROOM_FOR_HEADER).sum());
     write_command(&mut encoded, args.from(0));
     encoded
 }

@@ -141,7 +141,7 @@ fn a_redis_that_does_not_show_larder_its_info_still_has_a_version() {
 #[test]
 fn parameters_are_the_redis_s_and_larder_s_carry_its_name() {
     let redis = RedisServer::start();
-    let larder = in_front(&redis, &["--max-memory", "64MiB", "--password", "sesame"]);
+    let larder = in_front(&redis, &["--max-memory", "64MiB", "--password", "sesame", "--forward-admin"]);
     let (mut direct, mut through) = (redis.client(), larder.client());
     assert_eq!(through.command(&["AUTH", "sesame"]), Reply::ok());
     for patterns in
@@ -220,7 +220,7 @@ fn the_counters_of_both_are_reset() {
 #[test]
 fn what_concerns_the_server_is_answered_by_it() {
     let redis = RedisServer::start();
-    let larder = in_front(&redis, &[]);
+    let larder = in_front(&redis, &["--forward-admin"]);
     let (mut direct, mut through) = (redis.client(), larder.client());
     for command in
         ["ROLE", "READONLY", "READWRITE", "CLUSTER INFO", "LASTSAVE", "CONFIG HELP", "COMMAND HELP", "MEMORY DOCTOR"]

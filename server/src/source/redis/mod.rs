@@ -160,9 +160,13 @@ impl RedisSource {
     ) -> impl Future<Output = Answer> + use<> {
         let (pool, limit) = (self.pool.clone(), self.settings.limits.slow_timeout);
         let link = self.single(resp3);
+        // The link counts them once it has them.
+        let mut charge = self.settings.buffers.charge(Kind::Relayed);
+        charge.resize(commands.len());
         async move {
             let link = link?;
             large::check(&link, &commands).await?;
+            drop(charge);
             let answer = link.relay_within(commands, count, limit).await?;
             // After an error the server may be about to hang up.
             if clean && !answer.iter().any(|reply| reply.starts_with(b"-")) {

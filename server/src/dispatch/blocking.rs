@@ -6,7 +6,7 @@ use super::{
     Flow, attached,
     call::Call,
     fault::{Fault, integer},
-    forward, relay,
+    relay,
 };
 use crate::{
     clients::{Client, Waits},
@@ -56,7 +56,7 @@ pub(super) async fn block(call: &mut Call<'_>, command: Vec<u8>) -> Result<Repli
     let number =
         number[0].strip_prefix(b":").filter(|_| has_numbers).and_then(|text| resp::parse_i64(text.trim_ascii_end()));
     let until_it_ends = Blocked::on(&client, number);
-    forward::show(call);
+    call.show_forwarded();
     let answer = answer.await;
     match own {
         // Whoever has it next is not to be unblocked in this client's place.

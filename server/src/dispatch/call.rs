@@ -1,13 +1,13 @@
 //! One command being run.
 use super::{
-    command::Command,
+    command::{Command, Run},
     fault::{Fault, TOO_LONG},
     session::Session,
 };
 use crate::{app::Worker, read::Group};
 use larder_engine::{Cache, Key, Millis, Tier};
 use larder_proto::resp::{Args, Reply};
-use std::rc::Rc;
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
 /// Everything that a command's function needs.
 pub(super) struct Call<'c> {
@@ -41,6 +41,16 @@ impl<'c> Call<'c> {
     #[inline]
     pub(super) fn key(&self, index: usize) -> Key<'c> {
         self.cache().key(self.arg(index))
+    }
+
+    /// Shows others a forwarded command as its client's last one (CLIENT LIST). One that blocks is shown once Redis has it: who sees it may
+    /// unblock it.
+    pub(super) fn show_forwarded(&self) {
+        if matches!(self.command.run, Run::Forward) {
+            let client = &self.session.client;
+            client.forwarded.set(&self.args[0], self.args.get(1));
+            client.command.store(self.command.index, Relaxed);
+        }
     }
 
     /// Refuses keys that no entry can have.

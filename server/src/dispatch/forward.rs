@@ -2,7 +2,6 @@
 //! table of commands says.
 use super::{
     arity,
-    call::Call,
     command::{Command, Flags, Keys, Run},
     fault::{Fault, NOT_IN_MULTI},
     session::Session,
@@ -13,7 +12,6 @@ use crate::{
     source::{Commands, Known, LARGE, Passage, Upstream},
 };
 use larder_proto::resp::Args;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Stands for each of them.
 pub(super) static FORWARDED: Command = Command {
@@ -72,16 +70,6 @@ pub(super) fn check_queued(known: &Commands, args: Args<'_>) -> Result<(), Fault
     match check_whole(known, args)?.no_multi {
         true => Err(NOT_IN_MULTI),
         false => Ok(()),
-    }
-}
-
-/// Shows others a forwarded command as its client's last one (CLIENT LIST). One that blocks is shown once Redis has it: who sees it may
-/// unblock it.
-pub(super) fn show(call: &Call<'_>) {
-    if matches!(call.command.run, Run::Forward) {
-        let client = &call.session.client;
-        client.forwarded.set(&call.args[0], call.args.get(1));
-        client.command.store(FORWARDED.index, Relaxed);
     }
 }
 

@@ -81,7 +81,7 @@ async fn command(call: &mut Call<'_>) -> Answer {
     let sent = match reach.blocks {
         true => blocking::block(call, encoded).await,
         false => {
-            forward::show(call);
+            call.show_forwarded();
             send_its_way(call, encoded, 1, &reach).await
         }
     };

@@ -127,7 +127,7 @@ impl Relayed {
             return if joins.is_some() { Joined::Not } else { Joined::Alone };
         }
         self.slow = reach.map(|reach| reach.slow);
-        forward::show(call);
+        call.show_forwarded();
         let whole = relay::is_whole(call.command, effects.touched.len() - touched);
         effects.touched[touched..].iter_mut().for_each(|key| key.whole = whole);
         if group.policy.coherence == Coherence::Ttl && effects.touched[touched..].iter().any(|key| key.written) {

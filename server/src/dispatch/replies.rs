@@ -5,7 +5,6 @@ use super::{
     call::Call,
     command::{Command, Flags, Run},
     fault::Fault,
-    forward,
     pending::Pending,
     session::{Held, Session},
 };
@@ -47,7 +46,7 @@ pub(super) fn begin(call: &mut Call<'_>, batch: &mut Vec<Fetch>) -> Result<Flow,
     let Some(keepable) = keepable(call.worker, args, resp3) else {
         return Ok(Flow::Relay(Held::Relayed));
     };
-    forward::show(call);
+    call.show_forwarded();
     let out = call.reply.output();
     let begun = group.begin_reply(args, keepable, resp3, call.now, batch, |reply| match reply.share() {
         Some(large) => out.put_shared(large),

@@ -46,7 +46,7 @@ pub use passage::Passage;
 pub(super) use settings::Settings;
 
 use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
-use crate::source::Fetch;
+use crate::{buffers::Kind, source::Fetch};
 use bytes::Bytes;
 use cluster::Elsewhere;
 use handshake::Hello;

@@ -1,5 +1,5 @@
 //! Bytes that belong to no single connection.
-use super::{Buffers, Kind, STEP};
+use super::budget::{Buffers, Kind, STEP};
 use bytes::Bytes;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 

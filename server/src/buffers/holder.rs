@@ -1,5 +1,5 @@
 //! What one connection holds.
-use super::{Buffers, KINDS, Kind, LITTLE, Protocol, STEP};
+use super::budget::{Buffers, KINDS, Kind, LITTLE, Protocol, STEP};
 use std::{
     cell::Cell,
     marker::PhantomData,

@@ -1,10 +1,13 @@
-use super::*;
+use super::{budget::*, *};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::AtomicBool,
-    task::Wake,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Wake, Waker},
     thread,
 };
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// By which profile of Cargo.toml this program is built (`build.rs`): a debug build is slow, and says so.
-const PROFILE: &str = env!("LARDER_PROFILE");
+const PROFILE: &str = env!("BUILD_PROFILE");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Says on standard output that the process listens: one JSON object, or lines for a person if that is a terminal.

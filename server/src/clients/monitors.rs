@@ -1,6 +1,6 @@
 //! Who sees every command (MONITOR), for those commands that a Redis source does not see because they are answered here.
 use super::{
-    Client,
+    client::Client,
     inbox::{Backlog, Message},
 };
 use bytes::Bytes;
@@ -30,34 +30,9 @@ impl Monitors {
             client.post(Message::Monitored(line.clone()), backlog);
         }
     }
-    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Client>>)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Vec<Arc<Client>>)) {
         let mut clients = self.clients.lock();
         change(&mut clients);
         self.count.store(clients.len(), Relaxed);
-    }
-}
-
-/// A client that monitors, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Monitoring {
-    clients: Arc<super::Clients>,
-    id: u64,
-}
-impl super::Clients {
-    /// The clients that monitor.
-    #[inline]
-    pub fn monitors(&self) -> &Monitors {
-        &self.monitors
-    }
-    /// Has a client see every command.
-    pub(crate) fn monitor(self: &Arc<Self>, client: Arc<Client>) -> Monitoring {
-        let id = client.id;
-        self.monitors.change(|clients| clients.push(client));
-        Monitoring { clients: self.clone(), id }
-    }
-}
-impl Drop for Monitoring {
-    fn drop(&mut self) {
-        self.clients.monitors.change(|clients| clients.retain(|client| client.id != self.id));
     }
 }

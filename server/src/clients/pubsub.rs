@@ -3,7 +3,7 @@
 //! A message is encoded once and posted to each subscriber's inbox under the registry's lock, so that all of them see
 //! messages in the same order. Lock order: this registry, an inbox.
 use super::{
-    Client,
+    client::Client,
     inbox::{Backlog, Message},
 };
 use bytes::Bytes;

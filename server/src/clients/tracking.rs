@@ -7,7 +7,7 @@
 //!
 //! Lock order: the tier's shards, this table, an inbox or what is known about a client.
 use super::{
-    Client, Tracks,
+    client::{Client, Tracks},
     inbox::{Backlog, Message},
 };
 use bytes::Bytes;

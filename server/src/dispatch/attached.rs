@@ -15,7 +15,7 @@ use super::{
     tracking::{self, Redirect},
 };
 use crate::{
-    clients::{Tracks, monitors::Monitoring},
+    clients::{Monitoring, Tracks},
     source::{ClientTracking, Pinned, RedisServer, Replies, SourceError, answers_ping},
     telemetry::Counters,
 };

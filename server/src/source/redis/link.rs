@@ -59,6 +59,9 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// connection for idle (its `timeout`, of whole seconds). Where it announces changes, in a network that has gone silent nothing is announced, and what
 /// was fetched may be served for so long and `source-timeout`, the probe's deadline. docs/coherence.md promises it.
 const PROBE: Duration = Duration::from_secs(1);
+/// How long the answer to a probe may take where nothing is announced: a server that is busy for some seconds (a slow command, a fork) is still
+/// there, and reconnecting to it would only add to its work.
+const UNTRACKED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection that is ready.
 struct Connected {
@@ -343,6 +346,8 @@ impl Inner {
             self.settings.forms.set(form(false), form(true), shaken.informs);
         }
         let vouching = tracking_wanted.then(|| Vouching::new(self.settings.health.clone(), watch.clone()));
+        let timeout = self.settings.limits.timeout;
+        let probe_limit = if watch.is_some() { timeout } else { timeout.max(UNTRACKED_PATIENCE) };
         let mut talk = Talk {
             link: self,
             stream,
@@ -358,6 +363,7 @@ impl Inner {
             ),
             alarm: Alarm::new(),
             heard: Instant::now(),
+            probe_limit,
             charge: self.settings.buffers.charge(Kind::Fetched),
         };
         let mut replaced = pin!(async {

@@ -16,6 +16,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWrite},
@@ -40,6 +41,8 @@ pub(super) struct Talk<'l> {
     pub(super) alarm: Alarm,
     /// When the server was last heard, or asked.
     pub(super) heard: Instant,
+    /// How long the answer to a probe may take.
+    pub(super) probe_limit: Duration,
     /// What is held here.
     pub(super) charge: Charge,
 }
@@ -102,8 +105,8 @@ impl Talk<'_> {
         let probe = Call {
             commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
             count: 1,
-            deadline: now + self.link.settings.limits.timeout,
-            limit: self.link.settings.limits.timeout,
+            deadline: now + self.probe_limit,
+            limit: self.probe_limit,
             answer: None,
         };
         let mut queue = self.link.queue.borrow_mut();

@@ -89,6 +89,9 @@ async fn command(call: &mut Call<'_>) -> Answer {
         Ok(replies) => replies.iter().next().filter(|reply| !is_error(reply)),
         Err(_) => None,
     };
+    if taken == Some(b"+OK\r\n") {
+        note_password(call);
+    }
     match taken {
         Some(b"+OK\r\n") => match strings::stored(call).filter(|_| call.session.is_at_home()) {
             Some((value, expiry)) => writings.into_iter().for_each(|writing| {
@@ -110,6 +113,20 @@ async fn command(call: &mut Call<'_>) -> Answer {
     }
     pass_on(call, &sent?);
     Ok(())
+}
+
+/// `CONFIG SET requirepass`, with `forward-admin`: Larder's own next connection must say the new password.
+fn note_password(call: &Call<'_>) {
+    let names = |at: usize, name: &[u8]| call.args.get(at).is_some_and(|part| part.eq_ignore_ascii_case(name));
+    let Some(server) = call.group().source.as_redis().filter(|_| names(0, b"config") && names(1, b"set")) else {
+        return;
+    };
+    let mut parts = call.args.from(2);
+    while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+        if name.eq_ignore_ascii_case(b"requirepass") {
+            server.note_password(value);
+        }
+    }
 }
 
 async fn exec(call: &mut Call<'_>) -> Result<Flow, Fault> {

@@ -195,6 +195,8 @@ pub trait RedisServer: Relay {
     fn identify(&self) -> Local<'_, ()>;
     /// The user that Larder is there, and its password.
     fn login(&self) -> (&str, Option<Secret>);
+    /// The server has a new password for its default user: a client that may administrate it has set it by way of Larder.
+    fn note_password(&self, _password: &[u8]) {}
     /// A connection like a [pinned](RedisServer::pin) one, as another user (`None`: with a password alone). A server that does not let the
     /// user in is a refusal.
     fn log_in<'a>(

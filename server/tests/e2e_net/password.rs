@@ -119,3 +119,23 @@ fn a_password_in_the_url_is_said_to_be_refused() {
     change(&mut direct, "one");
     wait_until("it to come back", || answers(&larder, "2"));
 }
+
+/// An administrator who changes the password by way of Larder does not lock Larder out: it says the new one from then on.
+#[test]
+fn a_password_that_is_set_through_larder_is_said_by_larder() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url(), "--forward-admin", "--threads", "2"]);
+    let mut client = larder.client();
+    let mut direct = redis.client();
+    for password in ["sesame", ""] {
+        assert_eq!(client.command(&["CONFIG", "SET", "requirepass", password]), Reply::ok());
+        // All of Larder's connections: it has to connect again.
+        direct.command(&["AUTH", "sesame"]);
+        direct.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        wait_until("larder to be let in", || {
+            client.command(&["HSET", "h", "f", password]);
+            client.command(&["HGET", "h", "f"]) == Reply::bulk(password)
+        });
+        assert_eq!(client.command(&["CONFIG", "SET", "timeout", "0"]), Reply::ok());
+    }
+}

@@ -345,6 +345,9 @@ impl RedisServer for RedisSource {
     fn identity(&self) -> Option<Arc<Identity>> {
         self.settings.identity.lock().clone()
     }
+    fn note_password(&self, password: &[u8]) {
+        self.settings.note_password(password);
+    }
     fn login(&self) -> (&str, Option<crate::config::Secret>) {
         self.settings.login()
     }

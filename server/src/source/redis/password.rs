@@ -47,6 +47,12 @@ impl Password {
         self.current.lock().clone()
     }
 
+    /// From now on the server wants this one; empty: none.
+    pub(super) fn set(&self, password: &[u8]) {
+        let text = String::from_utf8_lossy(password).into_owned();
+        *self.current.lock() = (!text.is_empty()).then(|| text.into());
+    }
+
     /// The server has refused `said`. Is there something else to say?
     ///
     /// # Errors

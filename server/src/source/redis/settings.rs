@@ -114,6 +114,12 @@ impl Settings {
     pub(super) fn login(&self) -> (&str, Option<Secret>) {
         (self.url.user.as_deref().unwrap_or("default"), self.password.current())
     }
+    /// The default user's password has changed at the server.
+    pub(super) fn note_password(&self, password: &[u8]) {
+        if self.url.user.as_deref().is_none_or(|user| user == "default") {
+            self.password.set(password);
+        }
+    }
     /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
     pub(super) fn queue(&self) -> u32 {
         self.queues.fetch_add(1, Relaxed).wrapping_add(1).max(1)

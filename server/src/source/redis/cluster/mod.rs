@@ -382,6 +382,9 @@ impl RedisServer for ClusterSource {
         let node = self.0.setup.settings.identity.lock().clone()?;
         Some(Arc::new(Identity { role: Identity::default().role, ..Identity::clone(&node) }))
     }
+    fn note_password(&self, password: &[u8]) {
+        self.0.setup.settings.note_password(password);
+    }
     fn login(&self) -> (&str, Option<crate::config::Secret>) {
         self.0.setup.settings.login()
     }

@@ -21,12 +21,9 @@ use bytes::Bytes;
 use larder_engine::{Key, Tier};
 use larder_proto::{
     output::Output,
-    resp::{Args, View, view, write_command},
+    resp::{Args, View, encode, view, write_command},
 };
 use larder_store::clock;
-
-/// More than an argument takes besides its bytes.
-const ROOM_FOR_HEADER: usize = 32;
 
 /// Answers from the tier if the command reads one string and the tier has a copy of it, or if it concerns no entry.
 pub(super) fn copy_will_do(
@@ -341,10 +338,7 @@ pub(super) fn pass_part(session: &Session, reply: Bytes, out: &mut Output) {
 
 /// The command as it goes over the wire.
 pub(super) fn encoded(args: Args<'_>) -> Vec<u8> {
-    // A large one must not take twice its size on the way.
-    let mut encoded = Vec::with_capacity(args.from(0).map(|part| part.len() + ROOM_FOR_HEADER).sum());
-    write_command(&mut encoded, args.from(0));
-    encoded
+    encode(&args.from(0).collect::<Vec<_>>())
 }
 
 pub(super) fn is_error(reply: &[u8]) -> bool {

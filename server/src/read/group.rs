@@ -56,7 +56,13 @@ impl Group {
                 Looked::Unknown(read) => read,
             },
         };
-        match self.cache.lookup(key, now, read) {
+        self.begun(self.cache.lookup(key, now, read), batch)
+    }
+
+    /// What a look-up in the memory tier means for a read; the fetch of a new flight is pushed to `batch`.
+    #[inline]
+    pub(super) fn begun<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> Begun<R> {
+        match found {
             Lookup::Hit(answer) => Begun::Hit(answer),
             Lookup::Absent => Begun::Absent,
             Lookup::Wait(wait) => Begun::Wait(wait),

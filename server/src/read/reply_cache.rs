@@ -8,7 +8,7 @@ use crate::source::{
     Fetch, Keepable,
     reply_name::{RESP3, UNLESS_FIELDS_EXPIRE, name_len, write_name},
 };
-use larder_engine::{Derived, Lookup, Millis};
+use larder_engine::{Derived, Millis};
 use larder_proto::resp::Args;
 
 /// Names up to this length are put together without an allocation.
@@ -42,15 +42,6 @@ impl Group {
         let how = if resp3 { RESP3 } else { 0 } | if keepable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
         write_name(command, how, name);
         let (key, name) = (self.cache.key(command.get(keepable.key).unwrap_or_default()), self.cache.key(name));
-        match self.cache.lookup_derived(key, name, now, read) {
-            Lookup::Hit(answer) => Begun::Hit(answer),
-            Lookup::Absent => Begun::Absent,
-            Lookup::Wait(wait) => Begun::Wait(wait),
-            Lookup::Lead(lead) => {
-                let wait = lead.wait();
-                batch.push(Fetch::new(lead, self.policy));
-                Begun::Wait(wait)
-            }
-        }
+        self.begun(self.cache.lookup_derived(key, name, now, read), batch)
     }
 }

@@ -77,6 +77,8 @@ pub(super) struct Pipeline {
     /// What it says to a client whose own it is.
     unasked: Rc<Unasked>,
     owed: VecDeque<Owed>,
+    /// How many of `owed` are slow calls.
+    slow: usize,
     /// Fetches of the batches in `owed`, in order.
     sent: VecDeque<Waiting>,
     body: Option<Body>,
@@ -112,6 +114,7 @@ impl Pipeline {
             protocol,
             unasked,
             owed: VecDeque::new(),
+            slow: 0,
             sent: VecDeque::new(),
             body: None,
             scanner: Scanner::new(max_reply),
@@ -137,9 +140,19 @@ impl Pipeline {
             Owed::Batch(_) => self.sent.front()?.deadline,
             Owed::Call { call, .. } => call.deadline,
         };
+        // A server that reads both at once answers the first one together with the slow one behind it.
+        let deadline = self.slow_deadline().map_or(deadline, |slow| slow.max(deadline));
         let limits = &self.settings.limits;
         let patience = self.progress.map(|progress| (progress + limits.timeout).min(deadline + limits.slow_timeout));
         Some(patience.map_or(deadline, |patience| patience.max(deadline)))
+    }
+    /// The deadline of the first slow call that is owed.
+    fn slow_deadline(&self) -> Option<Instant> {
+        let slow = |owed: &Owed| match owed {
+            Owed::Call { call, .. } if call.is_slow(&self.settings.limits) => Some(call.deadline),
+            Owed::Call { .. } | Owed::Batch(_) => None,
+        };
+        if self.slow == 0 { None } else { self.owed.iter().find_map(slow) }
     }
     /// Why it fails when that is past.
     pub(super) fn timed_out(&self) -> Arc<str> {
@@ -260,6 +273,7 @@ impl Pipeline {
                 }
                 if over && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front() {
                     let bytes = self.settings.buffers.count(Kind::Fetched, replies);
+                    self.slow -= usize::from(call.is_slow(&self.settings.limits));
                     call.finish(Ok(Replies { bytes, ends }));
                 }
                 Ok(true)

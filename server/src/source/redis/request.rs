@@ -62,6 +62,10 @@ pub(super) struct Call {
 }
 pub(super) type Answer = Result<Replies, SourceError>;
 impl Call {
+    /// May it take longer than `source-timeout`?
+    pub(super) fn is_slow(&self, limits: &Limits) -> bool {
+        self.limit > limits.timeout
+    }
     pub(super) fn finish(self, answer: Answer) {
         if let Some(sender) = self.answer {
             // The client may be gone; its command was sent all the same.

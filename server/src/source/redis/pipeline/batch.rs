@@ -116,6 +116,7 @@ impl Pipeline {
                         out.put_shared(commands);
                     }
                     let ends = Vec::with_capacity(call.count.min(BATCH));
+                    self.slow += usize::from(call.is_slow(&self.settings.limits));
                     self.owed.push_back(Owed::Call { call, replies: BytesMut::new(), ends });
                 }
             }

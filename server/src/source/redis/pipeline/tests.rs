@@ -205,6 +205,24 @@ fn a_reply_that_is_coming_is_waited_for_and_an_announcement_is_not_one() {
 }
 
 #[test]
+fn what_is_owed_before_a_slow_call_may_take_as_long() {
+    let mut sent = sent(0);
+    let call = |limit| {
+        let deadline = Instant::now() + limit;
+        let commands = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
+        Request::Call(Call { commands, count: 1, deadline, limit, answer: None })
+    };
+    let (quick, slow) = (Duration::from_secs(1), Duration::from_secs(20));
+    sent.queue.extend([call(quick), call(slow), call(quick)]);
+    let deadlines: Vec<_> = sent.queue.iter().map(Request::deadline).collect();
+    sent.pipeline.send(&mut sent.queue, &mut Output::default());
+    assert_eq!(sent.pipeline.deadline(), Some(deadlines[1]));
+    assert_eq!(sent.feed(b"+PONG\r\n+PONG\r\n", &[usize::MAX]), Ok(()));
+    sent.pipeline.progress = None;
+    assert_eq!(sent.pipeline.deadline(), Some(deadlines[2]), "nothing slow is behind it");
+}
+
+#[test]
 fn who_is_not_let_in_any_more_asks_whether_that_is_so() {
     const NO_AUTH: &str = "-NOAUTH Authentication required.\r\n";
     let mut sent = sent(1);

@@ -1,11 +1,11 @@
 //! Commands whose whole replies the group keeps: answered from the memory tier, or fetched for it. What is not kept is
 //! relayed.
 use super::{
-    Flow,
-    command::{Command, Flags, Run},
+    command::{Command, Flags, Kind},
     command_context::CommandContext,
     command_error::CommandError,
-    get::Pending,
+    flow::Flow,
+    pending_read::PendingRead,
     session::{Outstanding, Session},
 };
 use crate::{
@@ -27,14 +27,14 @@ fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
 /// May the command be begun while reads of the client wait for the source? Then it will be answered from the tier or wait with them,
 /// as one more read.
 pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
-    let may_be_read = match command.run {
-        Run::Forward => true,
-        Run::Tier(_) => command.flags.has(Flags::READONLY),
+    let may_be_read = match command.kind {
+        Kind::Forward => true,
+        Kind::Tier => command.flags.has(Flags::READONLY),
         _ => false,
     };
     may_be_read
         && session.holds(Outstanding::Reads)
-        && session.pinned.is_none()
+        && session.dedicated.is_none()
         && session.multi.is_none()
         && keepable(worker, args, session.resp3).is_some()
 }
@@ -44,7 +44,7 @@ pub(super) fn begin(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Re
     let (group, args) = (call.group(), call.args);
     let resp3 = call.reply.is_resp3();
     let Some(keepable) = keepable(call.worker, args, resp3) else {
-        return Ok(Flow::Relay(Outstanding::Forwarded));
+        return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
     };
     call.show_forwarded();
     let out = call.reply.output();
@@ -54,8 +54,8 @@ pub(super) fn begin(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Re
     });
     Ok(match begun {
         Begun::Hit(()) => Flow::Done,
-        Begun::Wait(wait) => Flow::Pending(Pending::one(wait, resp3, true)),
+        Begun::Wait(wait) => Flow::Pending(PendingRead::one(wait, resp3, true)),
         // To be kept when it is asked for again.
-        Begun::Absent => Flow::Relay(Outstanding::Reads),
+        Begun::Absent => Flow::Relay(call.command, Outstanding::Reads),
     })
 }

@@ -1,11 +1,4 @@
-//! What a command is, and finding one by name.
-use super::{
-    Flow,
-    command_context::CommandContext,
-    command_error::{Answer, CommandError},
-    command_table::{COMMANDS, INDEX},
-};
-use larder_engine::Tier;
+//! What a command is: its name, arity, flags and keys. The functions are in [`command_handlers`](super::command_handlers).
 use larder_proto::resp::Args;
 
 /// One row of the table.
@@ -25,7 +18,7 @@ pub struct Command {
     pub group: &'static str,
     /// What it does, in our words.
     pub summary: &'static str,
-    pub(super) run: Run,
+    pub(super) kind: Kind,
     /// Its position in the table.
     pub(super) index: u16,
     /// Is it a subcommand?
@@ -35,27 +28,27 @@ pub struct Command {
 }
 
 /// How a command is run.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Run {
-    /// Needs nothing of the memory tier's locks: connection and server commands.
-    Local(fn(&mut CommandContext<'_>) -> Result<Flow, CommandError>),
-    /// Works on the memory tier, or goes to a Redis source verbatim.
-    Tier(fn(&mut CommandContext<'_>, &mut Tier<'_>) -> Answer),
-    /// GET: reads through the group; within EXEC, and without a source, on the tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Concerns the connection or the server, not entries.
+    Local,
+    /// Works on entries, under the locks of the memory tier.
+    Tier,
+    /// GET.
     Get,
-    /// MGET: likewise.
+    /// MGET.
     MultiGet,
-    /// What the session's transaction does next.
-    Transaction(Transaction),
-    /// Is unknown here, and goes to a Redis source verbatim.
+    /// One of the commands around a transaction.
+    Transaction(TransactionStep),
+    /// Larder does not know it; an upstream Redis may.
     Forward,
-    /// Only has subcommands.
+    /// Has subcommands only.
     Container,
 }
 
 /// Commands around a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Transaction {
+pub(super) enum TransactionStep {
     Multi,
     Exec,
     Discard,
@@ -90,6 +83,16 @@ impl Flags {
     pub const COPY_WILL_DO: Flags = Flags(1 << 19);
     /// Empties the keyspace.
     pub const FLUSH: Flags = Flags(1 << 20);
+    /// Keeps a Redis busy for long.
+    pub const SLOW: Flags = Flags(1 << 26);
+    /// Chooses the database: an upstream Redis carries it out, in a transaction too.
+    pub const SELECTS: Flags = Flags(1 << 27);
+    /// Removes its keys, as far as who records operations is concerned.
+    pub const DELETES: Flags = Flags(1 << 28);
+    /// CLIENT CACHING stays in force for the command behind this one.
+    pub const KEEPS_CACHING: Flags = Flags(1 << 29);
+    /// May set the password of an upstream Redis.
+    pub const SETS_PASSWORD: Flags = Flags(1 << 30);
     /// With a Redis source it is Redis's to answer, as if it were unknown here.
     pub const AT_SOURCE: Flags = Flags(1 << 22);
     /// With a Redis source its reply is Redis's and Larder's together; within MULTI it is Redis's to answer.
@@ -161,193 +164,20 @@ impl Command {
             at_least => parts >= usize::from(at_least.unsigned_abs()),
         }
     }
-    /// Its subcommands, in the table's order.
-    pub fn subcommands(&self) -> impl Iterator<Item = &'static Command> + Clone + use<> {
-        let parent = self.name;
-        COMMANDS.iter().filter(move |row| row.is_sub && parent_of(row.name) == parent)
+    /// Works on the keyspace as a whole.
+    pub(super) fn is_keyspace(&self) -> bool {
+        self.flags.has(Flags::KEYSPACE)
     }
     /// Touches keys, or the keyspace.
     #[inline]
     pub(super) fn is_data(&self) -> bool {
-        matches!(self.run, Run::Tier(_) | Run::Get | Run::MultiGet | Run::Forward)
+        matches!(self.kind, Kind::Tier | Kind::Get | Kind::MultiGet | Kind::Forward)
     }
-}
-
-fn parent_of(name: &str) -> &str {
-    name.split_once('|').map_or(name, |(parent, _)| parent)
-}
-
-/// Longest name that is looked up.
-const MAX_NAME: usize = 32;
-/// Slots of the index: a power of two, and several times the rows, so that most names are found at the first look.
-const SLOTS: usize = 1024;
-const EMPTY: u8 = u8::MAX;
-
-/// Finds names in a table of rows without a loop over them: open addressing, computed when compiled.
-#[derive(Debug)]
-pub(super) struct Index([u8; SLOTS]);
-impl Index {
-    pub(super) const fn of(rows: &[Command]) -> Index {
-        assert!(rows.len() < EMPTY as usize, "a row's number must fit a slot");
-        let mut slots = [EMPTY; SLOTS];
-        let mut row = 0;
-        while row < rows.len() {
-            assert!(rows[row].name.len() <= MAX_NAME, "the name is looked up");
-            let mut at = slot(rows[row].name.as_bytes());
-            while slots[at] != EMPTY {
-                at = (at + 1) % SLOTS;
-            }
-            slots[at] = row as u8;
-            row += 1;
-        }
-        Index(slots)
-    }
-    #[inline]
-    fn find(&self, name: &[u8]) -> Option<&'static Command> {
-        if name.len() > MAX_NAME {
-            return None;
-        }
-        let mut at = slot(name);
-        while self.0[at] != EMPTY {
-            let row = &COMMANDS[usize::from(self.0[at])];
-            if row.name.as_bytes().eq_ignore_ascii_case(name) {
-                return Some(row);
-            }
-            at = (at + 1) % SLOTS;
-        }
-        None
-    }
-}
-
-/// Where a name's probe begins, whatever its case.
-#[inline]
-const fn slot(name: &[u8]) -> usize {
-    let mut hash = name.len() as u64;
-    let mut i = 0;
-    while i < name.len() {
-        hash = hash.rotate_left(7) ^ (name[i] | 0x20) as u64;
-        i += 1;
-    }
-    (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SLOTS.trailing_zeros())) as usize
-}
-
-/// The command with this name, in any case. Subcommands are found by [`find_for`].
-#[inline]
-pub fn find(name: &[u8]) -> Option<&'static Command> {
-    INDEX.find(name).filter(|row| !row.is_sub)
-}
-
-/// What a client asks for.
-#[derive(Debug, Clone, Copy)]
-pub enum FoundCommand {
-    /// This command or subcommand.
-    Command(&'static Command),
-    /// A subcommand that there is not, of this command.
-    UnknownSub(&'static Command),
-    /// A command that there is not.
-    Unknown,
-}
-
-/// The command or subcommand that `args` names. `args` has at least one part.
-#[inline]
-pub fn find_for(args: Args<'_>) -> FoundCommand {
-    match find(&args[0]) {
-        None => FoundCommand::Unknown,
-        Some(command) if command.is_parent && args.len() > 1 => {
-            let mut name = [0; MAX_NAME];
-            let (parent, sub) = (command.name.as_bytes(), &args[1]);
-            let len = parent.len() + 1 + sub.len();
-            if len > MAX_NAME {
-                return FoundCommand::UnknownSub(command);
-            }
-            name[..parent.len()].copy_from_slice(parent);
-            name[parent.len()] = b'|';
-            name[parent.len() + 1..len].copy_from_slice(sub);
-            match INDEX.find(&name[..len]) {
-                Some(sub) => FoundCommand::Command(sub),
-                None => FoundCommand::UnknownSub(command),
-            }
-        }
-        Some(command) => FoundCommand::Command(command),
-    }
-}
-
-/// Numbers the rows and notes which are parents and subcommands.
-pub(super) const fn numbered<const N: usize>(mut rows: [Command; N]) -> [Command; N] {
-    let mut row = 0;
-    let mut parent = 0;
-    while row < N {
-        rows[row].index = row as u16;
-        let name = rows[row].name.as_bytes();
-        let mut i = 0;
-        while i < name.len() {
-            if name[i] == b'|' {
-                rows[row].is_sub = true;
-                rows[parent].is_parent = true;
-            }
-            i += 1;
-        }
-        if !rows[row].is_sub {
-            parent = row;
-        }
-        row += 1;
-    }
-    rows
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn every_row_is_found_in_any_case() {
-        for row in &COMMANDS {
-            let upper = row.name.to_uppercase();
-            match row.name.split_once('|') {
-                None => assert_eq!(find(upper.as_bytes()).map(|c| c.name), Some(row.name)),
-                Some((parent, sub)) => {
-                    assert!(find(row.name.as_bytes()).is_none(), "not by itself");
-                    let text = format!("{parent}{sub}");
-                    let (a, b) = (parent.len() as u32, text.len() as u32);
-                    let ranges = [0..a, a..b];
-                    let FoundCommand::Command(found) = find_for(Args::new(text.as_bytes(), &ranges)) else {
-                        panic!("{} is not found", row.name);
-                    };
-                    assert_eq!(found.name, row.name);
-                    assert!(find(parent.as_bytes()).is_some_and(|p| p.is_parent), "{parent}");
-                }
-            }
-            assert_eq!(&COMMANDS[usize::from(row.index)].name, &row.name);
-        }
-        for other in ["", "ge", "gett", "g\x05t", "GE\u{d4}", &"x".repeat(100)] {
-            assert!(find(other.as_bytes()).is_none(), "{other:?}");
-        }
-    }
-
-    #[test]
-    fn rows_are_well_formed() {
-        let mut names = HashSet::new();
-        let mut parent = "";
-        for row in &COMMANDS {
-            assert!(names.insert(row.name), "{} twice", row.name);
-            assert_eq!(row.name, row.name.to_lowercase());
-            match row.name.split_once('|') {
-                None => parent = row.name,
-                Some((of, _)) => assert_eq!(of, parent, "subcommands follow their parent"),
-            }
-            let has_keys = row.keys.first > 0;
-            let keyspace = row.flags.has(Flags::KEYSPACE);
-            // COMMAND and its like are the source's to answer as well, and touch nothing.
-            if row.is_data() && parent != "command" {
-                assert!(has_keys != keyspace, "{} has keys or touches the keyspace", row.name);
-                let (w, r) = (row.flags.has(Flags::WRITE), row.flags.has(Flags::READONLY));
-                assert!(w != r, "{} reads or writes", row.name);
-                assert!(!row.flags.has(Flags::UNLOCKED), "{}: data commands run under the lock", row.name);
-            }
-            assert!(!row.summary.is_empty() && !row.since.is_empty() && !row.group.is_empty());
-        }
-    }
 
     #[test]
     fn keys_are_where_the_table_says() {

@@ -2,7 +2,7 @@
 use super::{
     command::{Command, Flags},
     command_error::CommandError,
-    command_table::COMMANDS,
+    command_lookup::COMMANDS,
 };
 use crate::{
     config::{AccessSettings, Categories, Settings},

@@ -1,12 +1,17 @@
-//! One command being run.
+//! What a command has at hand while it runs.
 use super::{
-    command::{Command, Run},
-    command_error::{CommandError, TOO_LONG},
+    command::{Command, Kind},
+    command_counts::count,
+    command_error::{CommandError, NOT_IN_MULTI, TOO_LONG},
+    flow::Flow,
     session::Session,
 };
-use crate::{app::Worker, read::Group};
+use crate::{app::Worker, read::Group, source::RawReplies};
 use larder_engine::{Cache, Key, Millis, Tier};
-use larder_proto::resp::{Args, Reply};
+use larder_proto::{
+    output::Output,
+    resp::{Args, Reply},
+};
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
 /// Everything that a command's function needs.
@@ -22,6 +27,20 @@ pub(super) struct CommandContext<'c> {
 }
 
 impl<'c> CommandContext<'c> {
+    /// A command of this client, which answers to `out`.
+    #[inline]
+    pub(super) fn new(
+        worker: &'c Worker,
+        session: &'c mut Session,
+        command: &'static Command,
+        args: Args<'c>,
+        now: Millis,
+        out: &'c mut Output,
+    ) -> CommandContext<'c> {
+        let reply = Reply::new(out, session.resp3);
+        CommandContext { worker, session, command, args, now, nested: false, reply }
+    }
+
     /// The group that the Redis protocol serves.
     #[inline]
     pub(super) fn group(&self) -> &'c Rc<Group> {
@@ -46,7 +65,7 @@ impl<'c> CommandContext<'c> {
     /// Shows others a forwarded command as its client's last one (CLIENT LIST). One that blocks is shown once Redis has it: who sees it may
     /// unblock it.
     pub(super) fn show_forwarded(&self) {
-        if matches!(self.command.run, Run::Forward) {
+        if self.command.kind == Kind::Forward {
             let client = &self.session.client;
             client.forwarded.set(&self.args[0], self.args.get(1));
             client.command.store(self.command.index, Relaxed);
@@ -78,6 +97,60 @@ impl<'c> CommandContext<'c> {
             0 | 1 => self.cache().tier(),
             _ => self.cache().exclusive(keys.map(|key| self.cache().key(key))),
         }
+    }
+}
+
+impl CommandContext<'_> {
+    /// Runs `run`; if it fails, the error is all that is answered.
+    #[inline]
+    pub(super) fn answering(&mut self, run: impl FnOnce(&mut Self) -> Result<Flow, CommandError>) -> Flow {
+        let mark = self.reply.output().mark();
+        match run(self) {
+            Ok(flow) => flow,
+            Err(fault) => {
+                self.reply.output().truncate(mark);
+                self.fail(&fault)
+            }
+        }
+    }
+
+    /// Answers with an error.
+    #[cold]
+    pub(super) fn fail(&mut self, fault: &CommandError) -> Flow {
+        self.worker.counters.redis_errors.add(1);
+        fault.reply(&mut self.reply);
+        Flow::Done
+    }
+
+    /// The command runs alone, which it cannot do within a transaction.
+    pub(super) fn alone(&self) -> Result<Flow, CommandError> {
+        match self.nested {
+            true => Err(NOT_IN_MULTI),
+            false => Ok(Flow::Alone(self.command)),
+        }
+    }
+
+    /// Passes on what an upstream Redis has replied.
+    pub(super) fn pass_on(&mut self, replies: &RawReplies) {
+        self.session.pass_on(replies, self.reply.output());
+    }
+
+    /// Runs a queued command: its reply is written where this one's is.
+    pub(super) fn nested(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        run: impl FnOnce(&mut CommandContext<'_>) -> Result<Flow, CommandError>,
+    ) -> Flow {
+        self.within(command, args).answering(run)
+    }
+
+    /// A queued command: its reply goes where this one's does.
+    pub(super) fn within<'a>(&'a mut self, command: &'static Command, args: Args<'a>) -> CommandContext<'a> {
+        count(self.worker, self.session, command, args);
+        let context =
+            CommandContext::new(self.worker, &mut *self.session, command, args, self.now, self.reply.output());
+        CommandContext { nested: true, ..context }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a command failed: the error replies, in the words of Redis, because clients parse them.
 use crate::source::SourceError;
 use larder_engine::TooLarge;
-use larder_proto::resp::{Reply, parse_i64};
+use larder_proto::resp::{Args, Reply, parse_i64};
 
 /// An error reply: a code in capitals and words.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(super) enum CommandError {
 }
 
 /// What a command on the tier comes to: its reply is written, or it failed.
-pub(super) type Answer = Result<(), CommandError>;
+pub(super) type CommandResult = Result<(), CommandError>;
 
 pub(super) const SYNTAX: CommandError = CommandError::Said("ERR syntax error");
 pub(super) const NOT_INTEGER: CommandError = CommandError::Said("ERR value is not an integer or out of range");
@@ -74,6 +74,37 @@ impl From<SourceError> for CommandError {
         };
         CommandError::Told(text.into_bytes())
     }
+}
+
+/// The wrong number of arguments.
+pub(super) fn arity(name: &str) -> CommandError {
+    CommandError::Told(format!("ERR wrong number of arguments for '{name}' command").into_bytes())
+}
+
+/// No such command.
+pub(super) fn unknown(args: &Args<'_>) -> CommandError {
+    /// How much is quoted, of the name and of the arguments.
+    const QUOTED: usize = 128;
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(c_str(&args[0], QUOTED));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let begin = text.len();
+    for arg in args.from(1) {
+        let used = text.len() - begin;
+        if used >= QUOTED {
+            break;
+        }
+        text.push(b'\'');
+        text.extend_from_slice(c_str(arg, QUOTED - used));
+        text.extend_from_slice(b"' ");
+    }
+    CommandError::Told(text)
+}
+
+/// No such subcommand.
+pub(super) fn unknown_sub(parent: &str, sub: &[u8]) -> CommandError {
+    let after = format!("'. Try {} HELP.", parent.to_uppercase());
+    CommandError::quoting("ERR unknown subcommand '", sub, 128, &after)
 }
 
 /// An integer argument.

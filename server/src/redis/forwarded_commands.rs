@@ -1,11 +1,9 @@
 //! Commands that Larder does not know: a Redis source may. They are sent on as they came; which keys they touch, the source's own
 //! table of commands says.
 use super::{
-    arity,
-    command::{Command, Flags, Keys, Run},
-    command_error::{CommandError, NOT_IN_MULTI},
+    command::{Command, Flags, Keys, Kind},
+    command_error::{CommandError, NOT_IN_MULTI, arity, unknown, unknown_sub},
     session::Session,
-    unknown, unknown_sub,
 };
 use crate::{
     app::Worker,
@@ -22,7 +20,7 @@ pub(super) static FORWARDED: Command = Command {
     since: "",
     group: "",
     summary: "",
-    run: Run::Forward,
+    kind: Kind::Forward,
     index: u16::MAX - 1,
     is_sub: false,
     is_parent: false,
@@ -117,10 +115,10 @@ pub(super) fn touched<'a>(
     args: Args<'a>,
     mut each: impl FnMut(&'a [u8], bool),
 ) -> Option<Reach> {
-    if !matches!(command.run, Run::Forward) {
+    if command.kind != Kind::Forward {
         let (writes, flushes) = (command.flags.has(Flags::WRITE), command.flags.has(Flags::FLUSH));
         command.keys.of(args).for_each(|key| each(key, writes));
-        let slow = flushes || command.name == "keys";
+        let slow = command.flags.has(Flags::SLOW);
         return Some(Reach { everything: flushes, blocks: false, slow, apart: Apart::of_size(size(args)) });
     }
     let known = known?;

@@ -1,13 +1,7 @@
 //! Plain `GET key`s in a row, which is what a cache is sent most: recognised at a glance, their memory fetched together, and begun without
-//! the way through parser and table, which costs a hit as much as the rest of it. Whatever is not plain is left to [`begin`](super::begin),
+//! the way through parser and table, which costs a hit as much as the rest of it. Whatever is not plain is left to [`begin`](super::begin::begin),
 //! which does the same for one.
-use super::{
-    command::{Command, Run},
-    command_table::COMMANDS,
-    count_calls,
-    get::Pending,
-    session::Session,
-};
+use super::{command_counts::count_calls, command_lookup::GET, pending_read::PendingRead, session::Session};
 use crate::{
     app::Worker,
     read::Begun,
@@ -31,16 +25,8 @@ pub struct GetRun {
     /// Their bytes in the input.
     pub consumed: usize,
     /// The last of them waits for its flight; the replies to the others are in the output.
-    pub pending: Option<Pending>,
+    pub pending: Option<PendingRead>,
 }
-
-pub(super) const GET: &Command = {
-    let mut row = 0;
-    while !matches!(COMMANDS[row].run, Run::Get) {
-        row += 1;
-    }
-    &COMMANDS[row]
-};
 
 /// The key of the plain GET that `input` begins with, if reads look at the memory tier first.
 #[inline]
@@ -93,7 +79,7 @@ pub fn begin(
             Begun::Hit(()) => {}
             Begun::Absent => reply.null(),
             Begun::Wait(wait) => {
-                gets.pending = Some(Pending::one(wait, session.resp3, false));
+                gets.pending = Some(PendingRead::one(wait, session.resp3, false));
                 break;
             }
         }

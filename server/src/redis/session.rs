@@ -1,12 +1,14 @@
 //! The state of one connection of the Redis protocol.
 use super::{
     auth,
-    command::{Command, Run},
+    backend::Backend,
+    command::{Command, Kind},
     command_access::CommandAccess,
-    dedicated::DedicatedState,
-    local_pubsub::Subscriptions,
-    tracking::Tracker,
-    transaction::OpenTransaction,
+    command_lookup::GET,
+    command_queue::OpenTransaction,
+    local_subscriptions::LocalSubscriptions,
+    tracker::Tracker,
+    upstream::client_state::UpstreamState,
 };
 use crate::{
     app::Worker,
@@ -35,21 +37,34 @@ pub struct Session {
     held: Outstanding,
     /// Commands queued by MULTI.
     pub(super) multi: Option<OpenTransaction>,
-    /// WATCHed keys and the versions that they had (0: absent), without a source.
-    pub(super) watched: Vec<(Box<[u8]>, u64)>,
-    /// WATCHed keys, on a source that keeps its entries on this machine.
-    pub(super) watch: Option<WatchedKeys>,
-    /// On a Redis source, with WATCH and what [`attached`](super::attached) says: everything goes over this connection.
-    pub(super) pinned: Option<Box<dyn DedicatedConnection>>,
     /// WATCH, until the transaction is over.
-    pub(super) watching: bool,
-    pub(super) attached: DedicatedState,
+    pub(super) watch: Watch,
+    /// What its commands on data are carried out by.
+    pub(super) backend: Backend,
+    /// To an upstream Redis: while there is one, every command on data goes over it.
+    pub(super) dedicated: Option<Box<dyn DedicatedConnection>>,
+    /// What an upstream Redis keeps for the client.
+    pub(super) upstream: UpstreamState,
     /// CLIENT TRACKING, if it is Larder that tracks.
     pub(super) tracker: Option<Box<Tracker>>,
-    /// Without a source.
-    pub(super) subscriptions: Option<Box<Subscriptions>>,
+    /// Where there is no upstream Redis.
+    pub(super) subscriptions: Option<Box<LocalSubscriptions>>,
     unusual: bool,
     plain_reads: bool,
+}
+
+/// WATCH: which keys must not change before EXEC.
+#[derive(Default)]
+pub(super) enum Watch {
+    /// None.
+    #[default]
+    Nothing,
+    /// These in the memory tier, with the versions that they had (0: absent).
+    Versions(Vec<(Box<[u8]>, u64)>),
+    /// An upstream Redis knows them, by the dedicated connection.
+    Upstream,
+    /// These in a store on this machine.
+    Store(WatchedKeys),
 }
 
 /// What a connection has begun that is not answered yet.
@@ -87,11 +102,10 @@ impl Session {
             replies: ReplyMode::On,
             held: Outstanding::Nothing,
             multi: None,
-            watched: Vec::new(),
-            watch: None,
-            pinned: None,
-            watching: false,
-            attached: DedicatedState::default(),
+            watch: Watch::default(),
+            backend: Backend::of(&*worker.groups[0].source),
+            dedicated: None,
+            upstream: UpstreamState::default(),
             tracker: None,
             subscriptions: None,
             unusual: false,
@@ -114,7 +128,7 @@ impl Session {
         self.authenticated
     }
 
-    /// Anything that takes a command off the short way: no password yet, a transaction, replies off, a pinned connection.
+    /// Anything that takes a command off the short way: no password yet, a transaction, replies off, a dedicated connection.
     #[inline]
     pub(super) fn is_unusual(&self) -> bool {
         self.unusual
@@ -137,19 +151,19 @@ impl Session {
     /// May this command be begun before what is held is answered? Reads of the tier and relayed commands travel on different
     /// connections and must not overtake each other.
     pub(super) fn may_begin(&self, command: &Command) -> bool {
-        let reads = matches!(command.run, Run::Get | Run::MultiGet);
+        let reads = matches!(command.kind, Kind::Get | Kind::MultiGet);
         match self.held {
             Outstanding::Nothing => true,
             Outstanding::Reads => reads || !command.is_data(),
             // Even what does not concern the source may concern the connection to it.
             Outstanding::Forwarded if self.multi.is_some() || self.is_silent() => false,
-            Outstanding::Forwarded => command.is_data() && (self.pinned.is_some() || !reads),
+            Outstanding::Forwarded => command.is_data() && (self.dedicated.is_some() || !reads),
         }
     }
 
     /// In the database that the memory tier has copies of?
     pub(super) fn is_at_home(&self) -> bool {
-        self.attached.database.is_none()
+        self.upstream.database.is_none()
     }
 
     /// To be called after any change of the fields that others may write.
@@ -157,11 +171,11 @@ impl Session {
         let special = !self.authenticated
             || self.replies != ReplyMode::On
             || self.multi.is_some()
-            || self.pinned.is_some()
+            || self.dedicated.is_some()
             || self.is_attached()
             || self.tracker.is_some()
             || self.subscriptions.is_some()
-            || !self.may_call(super::pipelined_gets::GET);
+            || !self.may_call(GET);
         self.unusual = special || self.held != Outstanding::Nothing;
         self.plain_reads = !special && self.held != Outstanding::Forwarded;
     }
@@ -208,22 +222,22 @@ impl Session {
     }
 
     pub(super) fn unwatch(&mut self) {
-        self.watched.clear();
-        self.watch = None;
-        let watching = mem::take(&mut self.watching);
-        if watching && let Some(pinned) = &self.pinned {
+        let watched = mem::take(&mut self.watch);
+        if matches!(watched, Watch::Upstream)
+            && let Some(dedicated) = &self.dedicated
+        {
             // Sent when this returns; nobody waits for the reply.
-            drop(pinned.relay(Bytes::from_static(b"*1\r\n$7\r\nUNWATCH\r\n"), 1, self.resp3));
+            drop(dedicated.relay(Bytes::from_static(b"*1\r\n$7\r\nUNWATCH\r\n"), 1, self.resp3));
             self.skip_reply();
         }
-        self.unpin();
+        self.release_dedicated();
     }
 
     /// As if newly connected (RESET).
     pub(super) fn reset(&mut self, worker: &Worker) {
         // Not given back, for it is not as new.
-        self.pinned = None;
-        self.attached = DedicatedState::default();
+        self.dedicated = None;
+        self.upstream = UpstreamState::default();
         self.tracker = None;
         self.subscriptions = None;
         self.note_subscriptions();

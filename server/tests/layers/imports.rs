@@ -196,6 +196,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         }
     }
 
+    /// Who may see an item is no import.
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.segments.len() > 1 && path.leading_colon.is_none() {
             let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();

@@ -15,7 +15,7 @@ use crate::{
     buffers::Holding,
     clients::Client,
     lifecycle::throttle::{Scope, Throttled},
-    redis::{self, ClientPipeline, CommandAccess, Flow, Joined, Outstanding, Pending, Session},
+    redis::{self, ClientPipeline, Command, CommandAccess, Flow, Joined, Outstanding, PendingRead, Session},
     source::{Fetch, SourceError},
 };
 use larder_engine::{Key, Millis};
@@ -70,7 +70,7 @@ struct Waiting {
     after: Output,
 }
 enum What {
-    Read(Pending),
+    Read(PendingRead),
     ClientPipeline(ClientPipeline),
 }
 impl Waiting {
@@ -106,8 +106,8 @@ pub struct Conn {
     queue: VecDeque<Waiting>,
     /// Bytes in the queue's `after`s.
     held: usize,
-    /// Length of the command that `run_alone` is to run, still at the front of the input.
-    alone: usize,
+    /// The command that `run_alone` is to run, and its length, still at the front of the input.
+    alone: Option<(&'static Command, usize)>,
     max_pipeline: usize,
     /// [`MAX_DUE`], or less where buffers are short.
     max_due: usize,
@@ -126,7 +126,7 @@ impl Conn {
             limits: Limits::new(settings.max_value).within(settings.max_buffers),
             queue: VecDeque::new(),
             held: 0,
-            alone: 0,
+            alone: None,
             max_pipeline: settings.max_pipeline.max(1),
             max_due: MAX_DUE,
             peer: client.peer.ip(),
@@ -217,16 +217,16 @@ impl Conn {
                     self.input.consume(consumed);
                     self.wait_for(read);
                 }
-                Flow::Relay(held) => match self.relay(worker, now, held) {
+                Flow::Relay(command, held) => match self.relay(worker, now, command, held) {
                     Joined::Yes => self.input.consume(consumed),
                     Joined::Not => return Step::Behind,
                     Joined::Alone => {
-                        self.alone = consumed;
+                        self.alone = Some((command, consumed));
                         return Step::Alone;
                     }
                 },
-                Flow::Alone => {
-                    self.alone = consumed;
+                Flow::Alone(command) => {
+                    self.alone = Some((command, consumed));
                     return Step::Alone;
                 }
                 Flow::Behind => return Step::Behind,
@@ -275,40 +275,41 @@ impl Conn {
     /// interrupt a write between the source and the memory tier. The queue must be empty.
     pub async fn run_alone(&mut self, worker: &Worker) -> Step {
         debug_assert!(self.queue.is_empty());
+        let Some((command, len)) = self.alone.take() else { return Step::Turn };
         let args = self.parser.args(self.input.unread());
-        let flow = redis::run(worker, &mut self.session, &args, &mut self.out).await;
-        self.input.consume(self.alone);
+        let flow = redis::run(worker, &mut self.session, (command, &args), &mut self.out).await;
+        self.input.consume(len);
         match flow {
             Flow::Done | Flow::Paused => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone | Flow::Relay(_) | Flow::Behind | Flow::ForeignProtocol(_) => {
+            Flow::Alone(_) | Flow::Relay(..) | Flow::Behind | Flow::ForeignProtocol(_) => {
                 unreachable!("it is running alone")
             }
         }
         Step::Turn
     }
 
-    fn wait_for(&mut self, read: Pending) {
+    fn wait_for(&mut self, read: PendingRead) {
         self.queue.push_back(Waiting { what: What::Read(read), after: Output::default() });
         self.session.hold(Outstanding::Reads);
     }
 
     /// Adds the command at the front of the input to those that are relayed.
-    fn relay(&mut self, worker: &Worker, now: Millis, held: Outstanding) -> Joined {
+    fn relay(&mut self, worker: &Worker, now: Millis, command: &'static Command, held: Outstanding) -> Joined {
         let args = self.parser.args(self.input.unread());
         let mut before = None;
         if let Some(Waiting { what: What::ClientPipeline(together), after }) = self.queue.back_mut() {
             if together.is_open() && after.is_empty() {
                 let already = together.bytes();
-                let joined = redis::join(worker, &mut self.session, &args, now, together);
+                let joined = redis::join(worker, &mut self.session, (command, &args), now, together);
                 self.held += together.bytes() - already;
                 return joined;
             }
             before = Some(together.is_slow());
         }
-        let mut together = ClientPipeline::new(worker, &self.session, before);
-        let joined = redis::join(worker, &mut self.session, &args, now, &mut together);
+        let Some(mut together) = redis::pipeline(worker, &self.session, before) else { return Joined::Alone };
+        let joined = redis::join(worker, &mut self.session, (command, &args), now, &mut together);
         if joined == Joined::Yes {
             self.held += together.bytes();
             self.queue.push_back(Waiting { what: What::ClientPipeline(together), after: Output::default() });

@@ -2,10 +2,11 @@
 use crate::{
     clients::{Client, Tracks},
     redis::{
-        Flow, auth,
+        auth,
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX, c_str, integer},
-        command_table::COMMANDS,
+        command_lookup::COMMANDS,
+        flow::Flow,
         forwarded_commands::FORWARDED,
         session::ReplyMode,
     },

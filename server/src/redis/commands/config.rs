@@ -4,10 +4,9 @@ use super::config_larder;
 use crate::{
     config::LogLevel,
     redis::{
-        Flow,
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX},
-        dedicated,
+        flow::Flow,
     },
 };
 use larder_proto::glob;
@@ -199,7 +198,7 @@ fn memory(text: &[u8]) -> Option<usize> {
 /// CONFIG RESETSTAT
 pub(in crate::redis) fn resetstat(call: &mut CommandContext<'_>) -> Done {
     if call.group().source.as_redis().is_some() {
-        return dedicated::later(call);
+        return call.alone();
     }
     reset(call);
     call.reply.ok();

@@ -2,7 +2,7 @@
 use super::config::{Changes, MIN_MEMORY, TRACKED_KEYS, failed, unknown};
 use crate::{
     config::{LogLevel, TABLE},
-    redis::{Flow, command_context::CommandContext, command_error::CommandError, dedicated},
+    redis::{command_context::CommandContext, command_error::CommandError, flow::Flow},
 };
 use larder_proto::{glob, resp::Args};
 use larder_units::{parse_size, show_size};
@@ -82,7 +82,7 @@ pub(in crate::redis) fn put(call: &mut CommandContext<'_>, found: &[(String, Str
 /// CONFIG GET, unless it asks for Redis's alone.
 pub(super) fn get(call: &mut CommandContext<'_>) -> Done {
     if whose(call.args) == Whose::Both {
-        return dedicated::later(call);
+        return call.alone();
     }
     let found = asked(call);
     call.reply.map(found.len());

@@ -2,11 +2,11 @@
 use super::client::valid_name;
 use crate::{
     redis::{
-        Flow, auth,
+        auth,
         command_context::CommandContext,
-        command_error::{CommandError, NO_CLUSTER, SYNTAX},
-        dedicated,
-        upstream_auth::Login,
+        command_error::{CommandError, NO_CLUSTER, SYNTAX, arity},
+        flow::Flow,
+        upstream::login::Login,
     },
     source::RedisServer,
 };
@@ -25,7 +25,7 @@ pub(in crate::redis) fn ping(call: &mut CommandContext<'_>) -> Result<Flow, Comm
         }
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.arg(1)),
-        _ => return Err(crate::redis::arity(call.command.name)),
+        _ => return Err(arity(call.command.name)),
     }
     Ok(Flow::Done)
 }
@@ -75,7 +75,7 @@ pub(in crate::redis) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, Comm
     let settings = &call.worker.app.settings;
     let login = login(call)?;
     if login.is_for_redis(call) {
-        return dedicated::later(call);
+        return call.alone();
     }
     let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
     if login.user.is_none() && !auth::is_required(settings) && !single {
@@ -142,7 +142,7 @@ impl<'a> Hello<'a> {
 pub(in crate::redis) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let hello = Hello::parse(call)?;
     match hello.login {
-        Some(login) if login.is_for_redis(call) => return dedicated::later(call),
+        Some(login) if login.is_for_redis(call) => return call.alone(),
         Some(login) => check(call, login)?,
         None => {}
     }
@@ -156,10 +156,10 @@ pub(in crate::redis) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, Com
     hello.set_name(call);
     match hello.resp3.filter(|resp3| *resp3 != call.session.resp3) {
         // Its own connection is to speak the same.
-        Some(_) if call.session.pinned.is_some() => dedicated::later(call),
+        Some(_) if call.session.dedicated.is_some() => call.alone(),
         // Which Redis it is, its first connection will tell.
         _ if !call.nested && call.group().source.as_redis().is_some_and(|server| server.identity().is_none()) => {
-            dedicated::later(call)
+            call.alone()
         }
         resp3 => {
             welcome(call, resp3.unwrap_or(call.session.resp3));

@@ -2,7 +2,7 @@
 use super::strings::invalid_expire;
 use crate::redis::{
     command_context::CommandContext,
-    command_error::{Answer, CommandError, integer},
+    command_error::{CommandError, CommandResult, integer},
 };
 use larder_engine::{Change, Expiry, Millis, Tier};
 
@@ -49,29 +49,29 @@ impl Conditions {
 }
 
 /// EXPIRE key seconds [NX | XX | GT | LT]
-pub(in crate::redis) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     change(call, tier, 1000, now)
 }
 
 /// PEXPIRE key milliseconds [NX | XX | GT | LT]
-pub(in crate::redis) fn pexpire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn pexpire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     change(call, tier, 1, now)
 }
 
 /// EXPIREAT key unix-seconds [NX | XX | GT | LT]
-pub(in crate::redis) fn expireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn expireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     change(call, tier, 1000, 0)
 }
 
 /// PEXPIREAT key unix-milliseconds [NX | XX | GT | LT]
-pub(in crate::redis) fn pexpireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn pexpireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     change(call, tier, 1, 0)
 }
 
 /// The argument counts in `unit` milliseconds from `base` on.
-fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: Millis) -> Answer {
+fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: Millis) -> CommandResult {
     let conditions = Conditions::parse(call)?;
     let at = integer(call.arg(2))?
         .checked_mul(unit)
@@ -90,7 +90,7 @@ fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: M
 }
 
 /// PERSIST key
-pub(in crate::redis) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let changed = tier.update(call.key(1), call.now, |entry, _| match entry {
         Some(entry) if entry.expiry().is_some() => (Change::Expire(Expiry::Never), true),
         _ => (Change::Keep, false),
@@ -100,29 +100,29 @@ pub(in crate::redis) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'
 }
 
 /// TTL key
-pub(in crate::redis) fn ttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn ttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     show(call, tier, |at| seconds(at.saturating_sub(now)))
 }
 
 /// PTTL key
-pub(in crate::redis) fn pttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn pttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     show(call, tier, |at| at.saturating_sub(now))
 }
 
 /// EXPIRETIME key
-pub(in crate::redis) fn expiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn expiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     show(call, tier, seconds)
 }
 
 /// PEXPIRETIME key
-pub(in crate::redis) fn pexpiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn pexpiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     show(call, tier, |at| at)
 }
 
 /// Answers with what `view` makes of the entry's expiry; -1 if it has none, -2 if there is no entry.
-fn show(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, view: impl FnOnce(Millis) -> Millis) -> Answer {
+fn show(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, view: impl FnOnce(Millis) -> Millis) -> CommandResult {
     let expiry = tier.peek(call.key(1), call.now, |entry| entry.expiry());
     call.reply.integer(match expiry {
         None => -2,

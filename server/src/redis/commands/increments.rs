@@ -1,35 +1,35 @@
 //! Counters: INCR and its relatives.
 use crate::redis::{
     command_context::CommandContext,
-    command_error::{Answer, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
+    command_error::{CommandResult, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
     long_double::LongDouble,
 };
 use larder_engine::{Change, Entry, Expiry, Tier};
 use larder_proto::resp::parse_i64;
 
 /// INCR key
-pub(in crate::redis) fn incr(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn incr(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     add(call, tier, 1)
 }
 
 /// DECR key
-pub(in crate::redis) fn decr(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn decr(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     add(call, tier, -1)
 }
 
 /// INCRBY key increment
-pub(in crate::redis) fn incrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn incrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let by = integer(call.arg(2))?;
     add(call, tier, by)
 }
 
 /// DECRBY key decrement
-pub(in crate::redis) fn decrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn decrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let by = integer(call.arg(2))?.checked_neg().ok_or(DECREMENT_OVERFLOW)?;
     add(call, tier, by)
 }
 
-fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> Answer {
+fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> CommandResult {
     let sum = tier.update(call.key(1), call.now, |entry, scratch| {
         let old = match entry {
             None => Some(0),
@@ -49,7 +49,7 @@ fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> Answer {
 }
 
 /// INCRBYFLOAT key increment
-pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let by = call.arg(2);
     let sum = tier.update(call.key(1), call.now, |entry, scratch| {
         let old = match entry {

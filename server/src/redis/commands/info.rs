@@ -1,7 +1,7 @@
 //! INFO: the state of the server in the sections and names that tools read. With a Redis source they are Redis's, but for the section `Larder`.
-use super::{config::POLICY, connection::REDIS_VERSION, info_larder::larder};
+use super::{config::POLICY, config_larder::Whose, connection::REDIS_VERSION, info_larder::larder};
 use crate::{
-    redis::{COMMANDS, Flow, command_context::CommandContext, command_error::CommandError, dedicated},
+    redis::{command_context::CommandContext, command_error::CommandError, command_lookup::COMMANDS, flow::Flow},
     telemetry::Process,
 };
 use larder_engine::Stats;
@@ -57,8 +57,8 @@ impl Info<'_, '_> {
 /// INFO [section …]
 pub(in crate::redis) fn info(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let of_redis = call.group().source.as_redis().is_some();
-    if of_redis && !is_ours_alone(call.args) {
-        return dedicated::later(call);
+    if of_redis && whose(call.args) != Whose::Larder {
+        return call.alone();
     }
     let mut info = Info::of(call);
     for (name, by_default, write) in SECTIONS.iter().filter(|_| !of_redis) {
@@ -91,9 +91,12 @@ fn is_asked(args: Args<'_>, name: &str, by_default: bool) -> bool {
 pub(in crate::redis) fn is_larder(section: &[u8]) -> bool {
     section.eq_ignore_ascii_case(LARDER.as_bytes())
 }
-/// Is it not Redis's to say anything?
-pub(in crate::redis) fn is_ours_alone(args: Args<'_>) -> bool {
-    args.len() > 1 && args.from(1).all(is_larder)
+/// Whose the sections are that are asked for.
+pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
+    match args.len() > 1 && args.from(1).all(is_larder) {
+        true => Whose::Larder,
+        false => Whose::Both,
+    }
 }
 /// Is the section asked for, in front of a Redis?
 pub(in crate::redis) fn wants_larder(args: Args<'_>) -> bool {

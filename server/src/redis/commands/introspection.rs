@@ -1,11 +1,11 @@
 //! COMMAND: the table of commands as clients and people read it; a Redis source has its own, which has more. And HELP of every command
 //! that has subcommands.
 use crate::redis::{
-    Flow,
-    command::{Command, FoundCommand, find_for},
+    command::Command,
     command_context::CommandContext,
-    command_error::{Answer, CommandError, SYNTAX},
-    command_table::COMMANDS,
+    command_error::{CommandError, CommandResult, SYNTAX},
+    command_lookup::{COMMANDS, FoundCommand, find_for, subcommands},
+    flow::Flow,
 };
 use larder_engine::Tier;
 use larder_proto::{glob, resp::Reply};
@@ -22,20 +22,20 @@ fn by_name(name: &[u8]) -> Option<&'static Command> {
 }
 
 /// COMMAND
-pub(in crate::redis) fn all(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn all(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
     call.reply.array(top_level().count());
     top_level().for_each(|command| info_of(&mut call.reply, command));
     Ok(())
 }
 
 /// COMMAND COUNT
-pub(in crate::redis) fn count(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn count(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
     call.reply.integer(top_level().count() as i64);
     Ok(())
 }
 
 /// COMMAND INFO [name …]
-pub(in crate::redis) fn info(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn info(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let names = call.args.from(2);
     if names.len() == 0 {
         return all(call, tier);
@@ -63,13 +63,13 @@ fn info_of(reply: &mut Reply<'_>, command: &Command) {
     reply.set(0); // ACL categories: there are none
     reply.set(0); // tips
     reply.set(0); // key specifications
-    let subs = command.subcommands();
+    let subs = subcommands(command);
     reply.array(subs.clone().count());
     subs.for_each(|sub| info_of(reply, sub));
 }
 
 /// COMMAND DOCS [name …]
-pub(in crate::redis) fn docs(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn docs(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
     let commands: Vec<&Command> = match call.args.len() {
         2 => top_level().collect(),
         _ => call.args.from(2).filter_map(by_name).collect(),
@@ -82,7 +82,7 @@ pub(in crate::redis) fn docs(call: &mut CommandContext<'_>, _: &mut Tier<'_>) ->
 }
 
 fn docs_of(reply: &mut Reply<'_>, command: &Command) {
-    let subs = command.subcommands();
+    let subs = subcommands(command);
     let count = subs.clone().count();
     reply.bulk(command.name.as_bytes());
     reply.map(3 + usize::from(count > 0));
@@ -98,7 +98,7 @@ fn docs_of(reply: &mut Reply<'_>, command: &Command) {
 }
 
 /// COMMAND LIST [FILTERBY MODULE m | ACLCAT c | PATTERN p]
-pub(in crate::redis) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
     let is =
         |index: usize, name: &str| call.args.get(index).is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()));
     let pattern = match call.args.len() {
@@ -117,7 +117,7 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) ->
 }
 
 /// COMMAND GETKEYS command [argument …]
-pub(in crate::redis) fn getkeys(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn getkeys(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
     let args = call.args.skip(2);
     let FoundCommand::Command(command) = find_for(args) else {
         return Err(CommandError::Said("ERR Invalid command specified"));

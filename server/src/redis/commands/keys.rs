@@ -1,12 +1,12 @@
 //! Keys: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, and emptying the keyspace.
 use crate::redis::{
     command_context::CommandContext,
-    command_error::{Answer, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
+    command_error::{CommandResult, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
 };
 use larder_engine::{Condition, Expiry, Key, Stored, Tier, Write};
 
 /// Answers with the number of keys of which `holds` says so.
-fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> Answer {
+fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> CommandResult {
     let cache = call.cache();
     let keys = call.command.keys.of(call.args);
     let count = keys.filter(|key| holds(cache.key(key))).count();
@@ -15,32 +15,32 @@ fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) 
 }
 
 /// DEL key [key …]; UNLINK does the same, since deleting is cheap
-pub(in crate::redis) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     count(call, |key| tier.delete(key, now))
 }
 
 /// EXISTS key [key …]
-pub(in crate::redis) fn exists(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn exists(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     count(call, |key| tier.peek(key, now, |_| ()).is_some())
 }
 
 /// TOUCH key [key …]
-pub(in crate::redis) fn touch(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn touch(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     count(call, |key| tier.get(key, now, |_| ()).is_some())
 }
 
 /// TYPE key
-pub(in crate::redis) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let exists = tier.peek(call.key(1), call.now, |_| ()).is_some();
     call.reply.simple(if exists { "string" } else { "none" });
     Ok(())
 }
 
 /// RENAME key new-key
-pub(in crate::redis) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     if call.arg(1) == call.arg(2) {
         return match tier.peek(call.key(1), call.now, |_| ()) {
             Some(()) => {
@@ -57,7 +57,7 @@ pub(in crate::redis) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_
 }
 
 /// RENAMENX key new-key
-pub(in crate::redis) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     // A key that is renamed to itself is in its own way.
     let stored = duplicate(call, tier, Condition::IfAbsent)?.ok_or(NO_SUCH_KEY)?;
     let moved = stored != Stored::Unmet;
@@ -69,7 +69,7 @@ pub(in crate::redis) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<
 }
 
 /// `COPY source destination [DB 0] [REPLACE]`
-pub(in crate::redis) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let mut condition = Condition::IfAbsent;
     let mut parts = call.args.from(3);
     while let Some(part) = parts.next() {
@@ -109,13 +109,13 @@ fn duplicate(
 }
 
 /// DBSIZE
-pub(in crate::redis) fn dbsize(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn dbsize(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     call.reply.integer(tier.len() as i64);
     Ok(())
 }
 
 /// FLUSHALL [ASYNC | SYNC]; FLUSHDB does the same to the one database there is
-pub(in crate::redis) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     flush_options(call)?;
     tier.clear();
     call.reply.ok();
@@ -123,7 +123,7 @@ pub(in crate::redis) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>
 }
 
 /// Checks what else FLUSHALL was told.
-pub(in crate::redis) fn flush_options(call: &CommandContext<'_>) -> Answer {
+pub(in crate::redis) fn flush_options(call: &CommandContext<'_>) -> CommandResult {
     let mut options = call.args.from(1);
     let fine = |option: &[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
     if call.args.len() > 2 || !options.all(fine) {

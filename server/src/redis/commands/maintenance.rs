@@ -8,9 +8,9 @@ use crate::{
     app::{App, Worker},
     clients::{Client, Moves},
     redis::{
-        Flow,
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX},
+        flow::Flow,
         session::Session,
     },
 };

@@ -1,7 +1,7 @@
 //! Walking through the keyspace: SCAN, KEYS, RANDOMKEY.
 use crate::redis::{
     command_context::CommandContext,
-    command_error::{Answer, CURSOR, CommandError, SYNTAX, integer},
+    command_error::{CURSOR, CommandError, CommandResult, SYNTAX, integer},
 };
 use larder_engine::Tier;
 use larder_proto::{glob, output::Output, resp::Reply};
@@ -54,7 +54,7 @@ impl<'a> Walk<'a> {
 }
 
 /// SCAN
-pub(in crate::redis) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let walk = Walk::parse(call)?;
     let mut found = WalkPage::default();
     let next = tier.scan(walk.cursor, walk.count, call.now, |entry| {
@@ -80,7 +80,7 @@ fn cursor(text: &[u8]) -> Option<u64> {
 }
 
 /// KEYS pattern
-pub(in crate::redis) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let pattern = call.arg(1);
     let mut found = WalkPage::default();
     let mut cursor = 0;
@@ -99,7 +99,7 @@ pub(in crate::redis) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
 }
 
 /// RANDOMKEY
-pub(in crate::redis) fn randomkey(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn randomkey(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let seed = fastrand::u64(..);
     let reply = &mut call.reply;
     let found = tier.random(seed, call.now, |entry| reply.bulk(entry.key));

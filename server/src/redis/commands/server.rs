@@ -1,8 +1,8 @@
 //! What concerns the server as a whole, and answers that say that there is nothing of the kind.
 use crate::redis::{
-    Flow,
     command_context::CommandContext,
     command_error::{CommandError, NO_CLUSTER, integer},
+    flow::Flow,
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 

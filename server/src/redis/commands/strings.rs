@@ -1,7 +1,7 @@
 //! Values: SET and its relatives, GETEX, GETDEL, APPEND, ranges, MSET.
 use crate::redis::{
     command_context::CommandContext,
-    command_error::{Answer, CommandError, OFFSET, SYNTAX, integer},
+    command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
 };
 use larder_engine::{Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
 use larder_proto::resp::Args;
@@ -97,7 +97,7 @@ impl<'a> Options<'a> {
 
 /// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`
 #[inline]
-pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let value = call.arg(2);
     let options = match call.args.len() {
         3 => Options::default(),
@@ -118,7 +118,7 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
 }
 
 /// SETNX key value
-pub(in crate::redis) fn setnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn setnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let value = call.arg(2);
     call.check_len(value.len())?;
     let stored = store(call, tier, call.key(1), value, Expiry::Default, Condition::IfAbsent)?;
@@ -127,16 +127,16 @@ pub(in crate::redis) fn setnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>
 }
 
 /// SETEX key seconds value
-pub(in crate::redis) fn setex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn setex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     set_for(call, tier, true)
 }
 
 /// PSETEX key milliseconds value
-pub(in crate::redis) fn psetex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn psetex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     set_for(call, tier, false)
 }
 
-fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) -> Answer {
+fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) -> CommandResult {
     let lifetime = Lifetime { text: call.arg(2), seconds, relative: true };
     let expiry = Expiry::At(lifetime.at(call.now, call.command.name)?);
     let value = call.arg(3);
@@ -147,7 +147,7 @@ fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) ->
 }
 
 /// GETSET key value
-pub(in crate::redis) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let value = call.arg(2);
     call.check_len(value.len())?;
     exchange(call, tier, value, Expiry::Default, Condition::Always)
@@ -172,7 +172,7 @@ fn exchange(
     value: &[u8],
     expiry: Expiry,
     condition: Condition,
-) -> Answer {
+) -> CommandResult {
     let key = call.key(1);
     let reply = &mut call.reply;
     tier.update(key, call.now, |entry, scratch| {
@@ -192,7 +192,7 @@ fn exchange(
 }
 
 /// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]
-pub(in crate::redis) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let options = Options::parse(call, 2, false)?;
     let (key, now, name) = (call.key(1), call.now, call.command.name);
     let reply = &mut call.reply;
@@ -214,7 +214,7 @@ pub(in crate::redis) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>
 }
 
 /// GETDEL key
-pub(in crate::redis) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let key = call.key(1);
     let reply = &mut call.reply;
     tier.update(key, call.now, |entry, _| match entry {
@@ -231,7 +231,7 @@ pub(in crate::redis) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_
 }
 
 /// STRLEN key
-pub(in crate::redis) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let len = tier.get(call.key(1), call.now, |entry| len(&entry));
     call.reply.integer(len.unwrap_or(0) as i64);
     Ok(())
@@ -242,7 +242,7 @@ fn len(entry: &Entry<'_>) -> usize {
 }
 
 /// GETRANGE key start end; SUBSTR is its old name
-pub(in crate::redis) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let (start, end) = (integer(call.arg(2))?, integer(call.arg(3))?);
     let (key, reply) = (call.key(1), &mut call.reply);
     let found = tier.get(key, call.now, |entry| {
@@ -269,7 +269,7 @@ fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
 }
 
 /// APPEND key value
-pub(in crate::redis) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let value = call.arg(2);
     call.check_len(value.len())?;
     let total = tier.update(call.key(1), call.now, |entry, _| {
@@ -284,7 +284,7 @@ pub(in crate::redis) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_
 }
 
 /// SETRANGE key offset value
-pub(in crate::redis) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let offset = usize::try_from(integer(call.arg(2))?).map_err(|_| OFFSET)?;
     let value = call.arg(3);
     let total = tier.update(call.key(1), call.now, |entry, _| {
@@ -302,7 +302,7 @@ pub(in crate::redis) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<
 }
 
 /// MSET key value [key value …]
-pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     check_pairs(call)?;
     store_pairs(call, tier)?;
     call.reply.ok();
@@ -310,7 +310,7 @@ pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
 }
 
 /// MSETNX key value [key value …]
-pub(in crate::redis) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+pub(in crate::redis) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     check_pairs(call)?;
     let cache = call.cache();
     let mut keys = call.command.keys.of(call.args);
@@ -322,14 +322,14 @@ pub(in crate::redis) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_
     Ok(())
 }
 
-fn check_pairs(call: &CommandContext<'_>) -> Answer {
+fn check_pairs(call: &CommandContext<'_>) -> CommandResult {
     if call.args.len().is_multiple_of(2) {
-        return Err(crate::redis::arity(call.command.name));
+        return Err(arity(call.command.name));
     }
     call.args.from(2).step_by(2).try_for_each(|value| call.check_len(value.len()))
 }
 
-fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     for index in (1..call.args.len()).step_by(2) {
         let (key, value) = (call.key(index), call.arg(index + 1));
         store(call, tier, key, value, Expiry::Default, Condition::Always)?;
@@ -344,25 +344,27 @@ pub(in crate::redis) fn overwrites(args: Args<'_>) -> bool {
     !args[0].eq_ignore_ascii_case(b"set") || args.len() == 3 || args.len() == 5 && timed(&args[3])
 }
 
-/// For a command that a source has taken with `+OK`: the value that its key now has, and when it expires there. `None` if
-/// the command does not say.
-pub(in crate::redis) fn stored<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
-    let lifetime = |lifetime: Lifetime<'_>| lifetime.at(call.now, call.command.name).ok();
-    let timed = |seconds| Lifetime { text: call.arg(2), seconds, relative: true };
-    match call.command.name {
-        "set" => {
-            let options = Options::parse(call, 3, true).ok()?;
-            // GET answers with the old value, which may read as anything.
-            if options.keep_ttl || options.get {
-                return None;
-            }
-            match options.lifetime {
-                Some(given) => Some((call.arg(2), Some(lifetime(given)?))),
-                None => Some((call.arg(2), None)),
-            }
-        }
-        "setex" => Some((call.arg(3), Some(lifetime(timed(true))?))),
-        "psetex" => Some((call.arg(3), Some(lifetime(timed(false))?))),
-        _ => None,
+/// What a SET that the source has taken has stored; `None` if its options leave that open.
+pub(in crate::redis) fn stored_by_set<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
+    let options = Options::parse(call, 3, true).ok()?;
+    // GET answers with the old value, which may read as anything.
+    if options.keep_ttl || options.get {
+        return None;
     }
+    match options.lifetime {
+        Some(lifetime) => Some((call.arg(2), Some(lifetime.at(call.now, call.command.name).ok()?))),
+        None => Some((call.arg(2), None)),
+    }
+}
+/// The same for SETEX.
+pub(in crate::redis) fn stored_by_setex<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
+    stored_for(call, true)
+}
+/// The same for PSETEX.
+pub(in crate::redis) fn stored_by_psetex<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
+    stored_for(call, false)
+}
+fn stored_for<'a>(call: &CommandContext<'a>, seconds: bool) -> Option<(&'a [u8], Option<Millis>)> {
+    let lifetime = Lifetime { text: call.arg(2), seconds, relative: true };
+    Some((call.arg(3), Some(lifetime.at(call.now, call.command.name).ok()?)))
 }

@@ -7,7 +7,7 @@ use crate::{
     lifecycle::{drain::Drain, pause::Pause},
     net::redis::conn::Conn,
     read::Group,
-    redis::{self, ClientPipeline, CommandAccess, Flow, Joined, Session},
+    redis::{self, CommandAccess, Flow, Joined, Session},
     source::{Policy, Source, none::NoneSource},
     telemetry::{Calls, Logs, Telemetry},
 };
@@ -192,23 +192,23 @@ impl Client<'_> {
             if !batch.is_empty() {
                 worker.groups[0].source.fetch(&mut batch);
             }
-            if matches!(flow, Flow::Relay(_)) {
-                let mut together = ClientPipeline::new(worker, &self.session, None);
-                flow = Flow::Alone;
-                if redis::join(worker, &mut self.session, &args, now, &mut together) == Joined::Yes {
+            if let Flow::Relay(command, _) = flow {
+                let mut together = redis::pipeline(worker, &self.session, None).expect("it has pipelines");
+                flow = Flow::Alone(command);
+                if redis::join(worker, &mut self.session, (command, &args), now, &mut together) == Joined::Yes {
                     together.send(worker, &self.session);
                     poll_fn(|cx| together.poll(worker, &mut self.session, cx)).await;
                     together.reply(&mut self.session, &mut out);
                     flow = Flow::Done;
                 }
             }
-            if matches!(flow, Flow::Alone) {
-                flow = redis::run(worker, &mut self.session, &args, &mut out).await;
+            if let Flow::Alone(command) = flow {
+                flow = redis::run(worker, &mut self.session, (command, &args), &mut out).await;
             }
             match flow {
                 Flow::Done | Flow::Paused => {}
                 Flow::Close | Flow::ForeignProtocol(_) => self.closed = true,
-                Flow::Alone | Flow::Relay(_) | Flow::Behind => panic!("one at a time"),
+                Flow::Alone(_) | Flow::Relay(..) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;
                     pending.reply(&mut self.session, &mut out);

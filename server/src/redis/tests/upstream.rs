@@ -186,7 +186,7 @@ fn watch_has_a_connection_of_its_own() {
         }
         assert_eq!(other.ask("GET b").await, "$-1\r\n", "others are not held up");
         assert_eq!(client.ask("EXEC").await, "*1\r\n+OK\r\n");
-        assert!(client.session.pinned.is_none());
+        assert!(client.session.dedicated.is_none());
         assert_eq!(other.ask("GET a").await, "$1\r\n2\r\n");
         // Another client of ours does.
         client.ask("WATCH a b").await;
@@ -207,10 +207,10 @@ fn watch_has_a_connection_of_its_own() {
         client.ask("WATCH a").await;
         client.ask("MULTI").await;
         client.ask("DISCARD").await;
-        assert!(client.session.pinned.is_none());
+        assert!(client.session.dedicated.is_none());
         client.ask("WATCH a").await;
         client.ask("RESET").await;
-        assert!(client.session.pinned.is_none());
+        assert!(client.session.dedicated.is_none());
     });
 }
 
@@ -235,7 +235,7 @@ fn a_source_that_is_down() {
         assert_eq!(client.ask("EXEC").await, "-ERR EXEC without MULTI\r\n");
         let reply = watcher.ask("EXEC").await;
         assert!(reply.starts_with("-ERR source unavailable: "), "{reply}");
-        assert!(watcher.session.pinned.is_none() && watcher.session.multi.is_none());
+        assert!(watcher.session.dedicated.is_none() && watcher.session.multi.is_none());
         assert_eq!(client.ask("PING").await, "+PONG\r\n");
     });
 }

@@ -1,0 +1,285 @@
+//! How a command is begun: found, checked, and handed to its function or to the executor of its backend.
+use super::{
+    backend::Backend,
+    cached_replies,
+    command::{Command, Flags, Kind, TransactionStep},
+    command_context::CommandContext,
+    command_counts::count,
+    command_error::{CommandError, NO_AUTH, NOT_IN_MULTI, arity, unknown, unknown_sub},
+    command_handlers::{at_source, at_source_in_multi, handler},
+    command_lookup::{FoundCommand, find_for},
+    commands::get,
+    executor::{executor, pipeline::ClientPipeline},
+    flow::{Flow, Joined},
+    foreign_protocol::ForeignProtocol,
+    forwarded_commands::{self, FORWARDED, is_forwarded},
+    monitored_commands,
+    session::{Outstanding, Session},
+    tracked_reads, transaction, transaction_steps,
+};
+use crate::{app::Worker, source::Fetch};
+use larder_engine::Millis;
+use larder_proto::{
+    output::Output,
+    resp::{Args, Reply},
+};
+use larder_store::clock;
+
+/// Begins a command, and ends it if it can be answered without waiting: everything without a source, hits with one.
+/// Fetches that it needs are pushed to `batch`.
+#[inline]
+pub fn begin(
+    worker: &Worker,
+    session: &mut Session,
+    args: &Args<'_>,
+    now: Millis,
+    out: &mut Output,
+    batch: &mut Vec<Fetch>,
+) -> Flow {
+    if args.is_empty() {
+        return Flow::Done;
+    }
+    match find_for(*args) {
+        FoundCommand::Command(command)
+            if !session.is_unusual() && command.takes(args.len()) && session.may_call(command) && !args.is_inline() =>
+        {
+            count(worker, session, command, *args);
+            let call = &mut CommandContext::new(worker, session, command, *args, now, out);
+            let flow = call.answering(|call| start(call, batch));
+            if worker.app.clients.monitors().any() {
+                monitored_commands::show(worker, call.session, command, *args, &flow);
+            }
+            if call.session.is_unusual() {
+                call.session.command_over();
+            }
+            flow
+        }
+        found => unusual(worker, session, found, args, now, out, batch),
+    }
+}
+
+/// An empty pipeline for commands for which [`begin`] said [`Flow::Relay`]; `behind` says whether those before them are slow.
+pub fn pipeline(worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline> {
+    executor(session.backend).pipeline(worker, session, behind)
+}
+
+/// Adds such a command to others, if it may go with them.
+pub fn join(
+    worker: &Worker,
+    session: &mut Session,
+    (command, args): (&'static Command, &Args<'_>),
+    now: Millis,
+    pipeline: &mut ClientPipeline,
+) -> Joined {
+    let mut unused = Output::default();
+    pipeline.join(&CommandContext::new(worker, session, command, *args, now, &mut unused))
+}
+
+/// Runs a command for which [`begin`] said [`Flow::Alone`].
+pub async fn run(
+    worker: &Worker,
+    session: &mut Session,
+    (command, args): (&'static Command, &Args<'_>),
+    out: &mut Output,
+) -> Flow {
+    let silent = session.is_silent();
+    let mark = out.mark();
+    let mut call = CommandContext::new(worker, session, command, *args, clock::now(), out);
+    let done = match handler(command).later() {
+        Some(run) if command.kind == Kind::Local => run(&mut call).await,
+        _ => executor(call.session.backend).run(&mut call).await,
+    };
+    let flow = match done {
+        Ok(flow) => flow,
+        Err(fault) => {
+            call.reply.output().truncate(mark);
+            call.fail(&fault)
+        }
+    };
+    if silent {
+        let out = call.reply.output();
+        out.truncate(mark);
+        call.session.say_unasked(out);
+    }
+    call.session.command_over();
+    flow
+}
+
+/// Begins a command that may be called now.
+#[inline]
+fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    match call.command.kind {
+        Kind::Get => get::get(call, batch),
+        Kind::MultiGet => get::mget(call, batch),
+        Kind::Tier | Kind::Forward => executor(call.session.backend).begin(call, batch),
+        Kind::Local if call.session.backend == Backend::Upstream && at_source(call.command, call.args) => {
+            let known = call.group().source.as_redis().and_then(|server| server.known_commands());
+            forwarded_commands::check(call.session, known.as_deref(), call.args)?;
+            Ok(Flow::Relay(&FORWARDED, Outstanding::Forwarded))
+        }
+        Kind::Local => transaction::run_local(call),
+        Kind::Transaction(step) => transaction_steps::step(call, step),
+        Kind::Container => Err(arity(call.command.name)),
+    }
+}
+
+/// A command that is none, or comes from a client in a state that needs a look.
+#[cold]
+fn unusual(
+    worker: &Worker,
+    session: &mut Session,
+    found: FoundCommand,
+    args: &Args<'_>,
+    now: Millis,
+    out: &mut Output,
+    batch: &mut Vec<Fetch>,
+) -> Flow {
+    if let Some(foreign) = ForeignProtocol::of(*args) {
+        return Flow::ForeignProtocol(foreign.name());
+    }
+    // What was posted before the command began stands before its reply.
+    if session.client.inbox.has_mail() {
+        session.deliver(out);
+    }
+    let mark = out.mark();
+    let ours = found;
+    let found = match found {
+        FoundCommand::Command(command)
+            if !(at_source(command, *args) || session.multi.is_some() && at_source_in_multi(command, *args)) =>
+        {
+            found
+        }
+        _ if is_forwarded(worker, args) => FoundCommand::Command(&FORWARDED),
+        found => found,
+    };
+    let checked = match found {
+        FoundCommand::Unknown => Err(unknown(args)),
+        FoundCommand::UnknownSub(parent) => Err(unknown_sub(parent.name, &args[1])),
+        FoundCommand::Command(command) if !command.takes(args.len()) => Err(arity(command.name)),
+        FoundCommand::Command(command) => match command.flags {
+            flags if !session.authenticated() && !flags.has(Flags::NO_AUTH) => Err(NO_AUTH),
+            flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => {
+                Err(NOT_IN_MULTI)
+            }
+            flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => {
+                Err(CommandError::Told(format!(
+                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                    command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
+                ).into_bytes()))
+            }
+            _ => check_access(worker, session, ours, command, args).map(|()| command),
+        },
+    };
+    let flow = match checked {
+        Err(fault) => {
+            fail_early(worker, session, found, &fault, out);
+            Flow::Done
+        }
+        Ok(command) if !session.may_begin(command) && !cached_replies::joins_reads(worker, session, command, *args) => {
+            return Flow::Behind;
+        }
+        Ok(command) => {
+            count(worker, session, command, *args);
+            let call = &mut CommandContext::new(worker, session, command, *args, now, out);
+            let flow = call.answering(|call| {
+                if call.session.tracker.is_some() && call.session.backend != Backend::Memory {
+                    tracked_reads::note_first(call);
+                }
+                if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
+                    return transaction::queue(call);
+                }
+                let relayed = call.session.dedicated.is_some() || call.session.holds(Outstanding::Forwarded);
+                if relayed && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
+                    call.check_keys()?;
+                    return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
+                }
+                if call.session.tracker.is_some()
+                    && call.command.is_data()
+                    && let Some(answered) = executor(call.session.backend).begin_tracked(call)
+                {
+                    return answered;
+                }
+                start(call, batch)
+            });
+            if worker.app.clients.monitors().any() {
+                monitored_commands::show(worker, call.session, command, *args, &flow);
+            }
+            flow
+        }
+    };
+    if let FoundCommand::Command(command) = found {
+        session.caching_over(command);
+    }
+    match flow {
+        // Not over yet.
+        Flow::Alone(_) | Flow::Behind => return flow,
+        // Whose reply will not be wanted is not worth the company.
+        Flow::Relay(command, _) if session.is_silent() => return Flow::Alone(command),
+        Flow::Relay(..) => {}
+        Flow::Pending(_) if session.is_silent() => {
+            out.truncate(mark);
+            session.command_over();
+            return Flow::Done;
+        }
+        _ if session.is_silent() => {
+            out.truncate(mark);
+            session.say_unasked(out);
+        }
+        _ => {}
+    }
+    session.command_over();
+    // What the command itself caused stands behind it.
+    if matches!(flow, Flow::Done) && session.client.inbox.has_mail() {
+        session.deliver(out);
+    }
+    flow
+}
+
+/// Refuses what the client may not call, and what may not go to the source. `ours` is what the table here says, `command` what will be run.
+fn check_access(
+    worker: &Worker,
+    session: &Session,
+    ours: FoundCommand,
+    command: &Command,
+    args: &Args<'_>,
+) -> Result<(), CommandError> {
+    if let FoundCommand::Command(ours) = ours {
+        session.access.check(ours)?;
+    }
+    match command.kind {
+        Kind::Forward => {
+            let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
+            forwarded_commands::check(session, known.as_deref(), *args)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Answers a command that is not even looked at, because its client has sent too many, with `error`.
+#[cold]
+pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) {
+    let mark = out.mark();
+    fail_early(worker, session, find_for(*args), &CommandError::Told(error.into_bytes()), out);
+    if session.is_silent() {
+        out.truncate(mark);
+    }
+    session.command_over();
+}
+
+/// An error before the command was begun: a transaction that it was to be part of cannot be carried out.
+fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault: &CommandError, out: &mut Output) {
+    worker.counters.redis_errors.add(1);
+    let mut reply = Reply::new(out, session.resp3);
+    match found {
+        // An EXEC that is refused ends its transaction.
+        FoundCommand::Command(command) if command.kind == Kind::Transaction(TransactionStep::Exec) => {
+            transaction::abort(session, fault, &mut reply);
+        }
+        _ => {
+            if let Some(multi) = &mut session.multi {
+                multi.spoil();
+            }
+            fault.reply(&mut reply);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The functions of the commands: one entry for each row of the table.
+use super::{
+    command::{Command, Flags},
+    command_context::CommandContext,
+    command_error::{CommandError, CommandResult},
+    command_lookup::COUNT,
+    command_table::for_all_commands,
+    commands::{
+        client, client_pause, client_unblock, config,
+        config_larder::{self, Whose},
+        connection, expire, increments, info, introspection, keys, keyspace, maintenance, merged_replies, object,
+        pubsub, scan, select, server, strings, subscriptions, upstream_login, upstream_tracking,
+    },
+    flow::{Flow, Later},
+};
+use crate::{read::KeyGuard, source::LocalFuture};
+use larder_engine::{Millis, Tier};
+use larder_proto::resp::Args;
+use std::rc::Rc;
+
+/// Begins a command, and mostly ends it.
+pub(super) type LocalFn = fn(&mut CommandContext<'_>) -> Result<Flow, CommandError>;
+/// Runs a command that has to wait, once all before it are answered.
+pub(super) type LaterFn = for<'a> fn(&'a mut CommandContext<'_>) -> Later<'a>;
+/// Carries out a command on entries, under the locks of the memory tier.
+pub(super) type TierFn = fn(&mut CommandContext<'_>, &mut Tier<'_>) -> CommandResult;
+/// For a command that a source has taken with `+OK`: the value that its key now has and when that expires, if the command says.
+pub(super) type StoredFn = for<'a> fn(&CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)>;
+/// Carries out a command on the keyspace of a store on this machine; the guard holds all keys, for what deletes them.
+pub(super) type KeyspaceFn =
+    for<'a> fn(&'a mut CommandContext<'_>, Option<&'a Rc<KeyGuard>>) -> LocalFuture<'a, CommandResult>;
+
+/// The functions of one command.
+#[derive(Debug)]
+pub(super) enum Handler {
+    /// Concerns the connection or the server.
+    Local(LocalFn),
+    /// The same; in front of a Redis it may have to wait.
+    LocalThen(LocalFn, LaterFn),
+    /// The same; in front of a Redis its arguments say whose it is.
+    Shared(LocalFn, fn(Args<'_>) -> Whose),
+    /// Both.
+    SharedThen(LocalFn, LaterFn, fn(Args<'_>) -> Whose),
+    /// Works on entries.
+    Tier(TierFn),
+    /// The same, and says what it has stored.
+    Store(TierFn, StoredFn),
+    /// Works on the keyspace, which a store has whole.
+    Keyspace(TierFn, KeyspaceFn),
+    /// Has no function of its own.
+    None,
+}
+
+macro_rules! handlers {
+    ($($group:literal { $(
+        $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal
+            $kind:ident $(($($function:tt)*))?, $summary:literal;
+    )* })*) => {
+        [$($( handler!($kind $(($($function)*))?), )*)*]
+    };
+}
+macro_rules! handler {
+    (Transaction $step:tt) => {
+        Handler::None
+    };
+    ($kind:ident $functions:tt) => {
+        Handler::$kind $functions
+    };
+    ($kind:ident) => {
+        Handler::None
+    };
+}
+
+static HANDLERS: [Handler; COUNT] = for_all_commands!(handlers);
+
+/// The functions of a command; [`Handler::None`] for one that Larder does not know.
+#[inline]
+pub(super) fn handler(command: &Command) -> &'static Handler {
+    HANDLERS.get(usize::from(command.index)).unwrap_or(&Handler::None)
+}
+
+impl Handler {
+    /// The function on the memory tier.
+    #[inline]
+    pub(super) fn on_tier(&self) -> Option<TierFn> {
+        match self {
+            Handler::Tier(run) | Handler::Store(run, _) | Handler::Keyspace(run, _) => Some(*run),
+            _ => None,
+        }
+    }
+    /// The function of a command on the connection or the server.
+    #[inline]
+    pub(super) fn local(&self) -> Option<LocalFn> {
+        match self {
+            Handler::Local(begin)
+            | Handler::LocalThen(begin, _)
+            | Handler::Shared(begin, _)
+            | Handler::SharedThen(begin, ..) => Some(*begin),
+            _ => None,
+        }
+    }
+    /// The function that waits.
+    pub(super) fn later(&self) -> Option<LaterFn> {
+        match self {
+            Handler::LocalThen(_, run) | Handler::SharedThen(_, run, _) => Some(*run),
+            _ => None,
+        }
+    }
+}
+
+/// What a command has stored that the source has taken with `+OK`.
+pub(super) fn stored<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
+    match handler(call.command) {
+        Handler::Store(_, stored) => stored(call),
+        _ => None,
+    }
+}
+
+/// Is a command an upstream Redis's to answer, if there is one?
+pub(super) fn at_source(command: &Command, args: Args<'_>) -> bool {
+    match handler(command) {
+        Handler::Shared(_, whose) | Handler::SharedThen(_, _, whose) => whose(args) == Whose::Redis,
+        _ => command.flags.has(Flags::AT_SOURCE),
+    }
+}
+
+/// Within MULTI: is it the upstream's to answer there?
+pub(super) fn at_source_in_multi(command: &Command, args: Args<'_>) -> bool {
+    command.flags.has(Flags::MERGED)
+        && match handler(command) {
+            Handler::Shared(_, whose) | Handler::SharedThen(_, _, whose) => whose(args) != Whose::Larder,
+            _ => true,
+        }
+}

@@ -1,0 +1,119 @@
+//! GET and MGET: on the memory tier alone, or through the group, where they may wait for the source.
+use crate::{
+    read::Begun,
+    redis::{
+        command_context::CommandContext,
+        command_error::CommandError,
+        flow::Flow,
+        pending_read::{PendingRead, Slot},
+        reply_budget::ReplyBudget,
+    },
+    source::{Fetch, Reads},
+};
+use larder_engine::Tier;
+
+/// GET.
+#[inline]
+pub(in crate::redis) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    call.check_keys()?;
+    let (group, key) = (call.group(), call.key(1));
+    let reply = &mut call.reply;
+    match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
+        Begun::Hit(()) => Ok(Flow::Done),
+        Begun::Absent => {
+            reply.null();
+            Ok(Flow::Done)
+        }
+        Begun::Wait(wait) => Ok(Flow::Pending(PendingRead::one(wait, reply.is_resp3(), false))),
+    }
+}
+
+/// GET on the tier alone.
+pub(in crate::redis) fn get_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
+    let key = call.key(1);
+    value_in(call, tier, key);
+    Ok(())
+}
+
+/// MGET.
+pub(in crate::redis) fn mget(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    call.check_keys()?;
+    let source = &call.group().source;
+    if !source.reads_through() {
+        mget_in(call, &mut call.lock())?;
+        return Ok(Flow::Done);
+    }
+    // Nobody writes to a table.
+    if source.as_local().is_some() && !matches!(source.reads(), Reads::Table(_)) {
+        // What is written together is seen together: all from the tier at once, or else with the keys held.
+        let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
+        let mut keys = call.command.keys.of(call.args);
+        if keys.all(|key| tier.peek(cache.key(key), now, |_| ()).is_some()) {
+            mget_in(call, &mut tier)?;
+            return Ok(Flow::Done);
+        }
+        if call.args.len() > 2 {
+            return Ok(Flow::Alone(call.command));
+        }
+    }
+    mget_each(call, batch)
+}
+
+/// MGET, key by key.
+pub(in crate::redis) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    let group = call.group();
+    let reply = &mut call.reply;
+    let mark = reply.output().mark();
+    let keys = call.command.keys.of(call.args);
+    reply.array(keys.len());
+    let mut slots: Vec<Slot> = Vec::new();
+    let (mut known, mut room) = (0, ReplyBudget::new(call.worker));
+    let _one_table = group.one_table();
+    for key in keys {
+        room.take(reply.output().owned() + known)?;
+        let key = group.cache.key(key);
+        if slots.is_empty() {
+            // Nothing to wait for so far: values go where they belong.
+            match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
+                Begun::Hit(()) => {}
+                Begun::Absent => reply.null(),
+                Begun::Wait(wait) => slots.push(Slot::Wait(wait)),
+            }
+        } else {
+            let begun = group.begin(key, call.now, batch, |entry| entry.value.to_bytes());
+            slots.push(match begun {
+                Begun::Hit(value) => {
+                    known += value.len();
+                    Slot::Known(Ok(Some(value)))
+                }
+                Begun::Absent => Slot::Known(Ok(None)),
+                Begun::Wait(wait) => Slot::Wait(wait),
+            });
+        }
+    }
+    if slots.is_empty() {
+        return Ok(Flow::Done);
+    }
+    let resp3 = reply.is_resp3();
+    Ok(Flow::Pending(PendingRead::many(reply.output().split_off(mark), slots, known, resp3)))
+}
+
+/// MGET on the tier alone.
+pub(in crate::redis) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
+    let keys = call.command.keys.of(call.args);
+    call.reply.array(keys.len());
+    let mut room = ReplyBudget::new(call.worker);
+    for key in keys {
+        room.take(call.reply.output().owned())?;
+        let key = call.cache().key(key);
+        value_in(call, tier, key);
+    }
+    Ok(())
+}
+
+fn value_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, key: larder_engine::Key<'_>) {
+    let reply = &mut call.reply;
+    if tier.get(key, call.now, |entry| reply.value(entry.value)).is_none() {
+        reply.null();
+    }
+}

@@ -1,0 +1,181 @@
+//! SUBSCRIBE and its relatives, and MONITOR: at an upstream Redis on a connection for nothing else, or among the clients of this process.
+use crate::{
+    clients::pubsub::Kind,
+    redis::{
+        command_context::CommandContext,
+        command_error::CommandError,
+        flow::{Flow, Later},
+        local_subscriptions::LocalSubscriptions,
+        upstream::{client_state::UpstreamSubscriptions, replies::is_error, requests},
+    },
+    source::answers_ping,
+};
+
+type Done = Result<Flow, CommandError>;
+
+/// SUBSCRIBE
+pub(in crate::redis) fn subscribe(call: &mut CommandContext<'_>) -> Done {
+    begin(call, |call| add(call, Kind::Channel))
+}
+/// PSUBSCRIBE
+pub(in crate::redis) fn psubscribe(call: &mut CommandContext<'_>) -> Done {
+    begin(call, |call| add(call, Kind::Pattern))
+}
+/// SSUBSCRIBE
+pub(in crate::redis) fn ssubscribe(call: &mut CommandContext<'_>) -> Done {
+    begin(call, |call| add(call, Kind::Shard))
+}
+/// UNSUBSCRIBE
+pub(in crate::redis) fn unsubscribe(call: &mut CommandContext<'_>) -> Done {
+    begin(call, |call| remove(call, Kind::Channel))
+}
+/// PUNSUBSCRIBE
+pub(in crate::redis) fn punsubscribe(call: &mut CommandContext<'_>) -> Done {
+    begin(call, |call| remove(call, Kind::Pattern))
+}
+/// SUNSUBSCRIBE
+pub(in crate::redis) fn sunsubscribe(call: &mut CommandContext<'_>) -> Done {
+    begin(call, |call| remove(call, Kind::Shard))
+}
+
+fn begin(call: &mut CommandContext<'_>, local: impl FnOnce(&mut CommandContext<'_>)) -> Done {
+    match call.group().source.as_redis() {
+        Some(_) => call.alone(),
+        None => Ok(locally(call, local)),
+    }
+}
+
+/// MONITOR
+pub(in crate::redis) fn monitor(call: &mut CommandContext<'_>) -> Done {
+    match call.group().source.as_redis() {
+        Some(_) => call.alone(),
+        None => Err(CommandError::Said("ERR MONITOR needs a Redis source (setting source)")),
+    }
+}
+
+/// SUBSCRIBE and its relatives at an upstream Redis.
+pub(in crate::redis) fn run<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
+    Box::pin(async move {
+        at_upstream(call, false).await?;
+        call.session.settle();
+        call.session.note_subscriptions();
+        Ok(Flow::Done)
+    })
+}
+
+/// MONITOR at an upstream Redis.
+pub(in crate::redis) fn run_monitor<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
+    Box::pin(async move {
+        at_upstream(call, true).await?;
+        call.session.settle();
+        call.session.note_subscriptions();
+        Ok(Flow::Done)
+    })
+}
+
+async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(), CommandError> {
+    if call.session.upstream.subscribed.is_none() {
+        let server = requests::server(call)?;
+        let relay = match &call.session.upstream.user {
+            Some(user) => user.connect(server, true).await?,
+            None => server.pin(call.args, true).await?,
+        };
+        call.session.upstream.subscribed = Some(UpstreamSubscriptions { relay, counts: [0; 3], monitor: None });
+    }
+    let resp3 = call.session.resp3;
+    let silent = call.session.is_silent();
+    let Some(subscribed) = &mut call.session.upstream.subscribed else { return Ok(()) };
+    if monitor {
+        subscribed.relay.unasked().expect_lines();
+    }
+    let sent = subscribed.relay.ask(requests::encoded(call.args), !monitor).await;
+    let out = call.reply.output();
+    match sent {
+        Ok(replies) => {
+            let to = if silent { &mut call.session.upstream.aside } else { &mut *out };
+            subscribed.take(to, resp3, &call.session.counters);
+            // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
+            for reply in replies.iter().filter(|reply| monitor || !answers_ping(reply)) {
+                if monitor && !is_error(reply) {
+                    let clients = &call.worker.app.clients;
+                    subscribed.monitor.get_or_insert_with(|| clients.monitor(call.session.client.clone()));
+                }
+                out.put(reply);
+            }
+        }
+        Err(error) => {
+            call.session.upstream.subscribed = None;
+            return Err(error.into());
+        }
+    }
+    if subscribed.counts == [0; 3] && subscribed.monitor.is_none() {
+        call.session.upstream.subscribed = None;
+    }
+    Ok(())
+}
+
+/// Runs `change` without an upstream.
+fn locally(call: &mut CommandContext<'_>, change: impl FnOnce(&mut CommandContext<'_>)) -> Flow {
+    let mark = call.reply.output().mark();
+    change(call);
+    let session = &mut *call.session;
+    if session.is_silent() {
+        // Confirmations are no replies.
+        session.say_aside(call.reply.output(), mark);
+    }
+    session.subscriptions = session.subscriptions.take().filter(|subscriptions| !subscriptions.is_empty());
+    session.note_subscriptions();
+    session.settle();
+    Flow::Done
+}
+
+fn add(call: &mut CommandContext<'_>, kind: Kind) {
+    for topic in call.args.from(1) {
+        let client = &call.session.client;
+        let subscriptions = call.session.subscriptions.get_or_insert_with(|| {
+            let pubsub = call.worker.app.pubsub.clone();
+            Box::new(LocalSubscriptions { pubsub, client: client.clone(), topics: Default::default() })
+        });
+        if subscriptions.topics[kind as usize].insert(topic.into()) {
+            subscriptions.pubsub.subscribe(kind, topic, &subscriptions.client);
+        }
+        confirm(call, Some(topic), kind);
+    }
+}
+
+fn remove(call: &mut CommandContext<'_>, kind: Kind) {
+    let subscriptions = call.session.subscriptions.as_mut();
+    let topics: Vec<Box<[u8]>> = match (call.args.len(), subscriptions) {
+        (1, None) => Vec::new(),
+        (1, Some(subscriptions)) => subscriptions.topics[kind as usize].iter().cloned().collect(),
+        _ => call.args.from(1).map(Into::into).collect(),
+    };
+    if topics.is_empty() {
+        return confirm(call, None, kind);
+    }
+    if let Some(subscriptions) = &call.session.subscriptions {
+        subscriptions.pubsub.unsubscribe(kind, topics.iter().map(|topic| &**topic), subscriptions.client.id);
+    }
+    if !call.nested {
+        // A message behind the last confirmation would look like a reply to a client of RESP2.
+        call.session.deliver_all(call.reply.output());
+    }
+    for topic in topics {
+        if let Some(subscriptions) = &mut call.session.subscriptions {
+            subscriptions.topics[kind as usize].shift_remove(&topic);
+        }
+        confirm(call, Some(&topic), kind);
+    }
+}
+
+fn confirm(call: &mut CommandContext<'_>, topic: Option<&[u8]>, kind: Kind) {
+    let count = call.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.count(kind));
+    let reply = &mut call.reply;
+    reply.push(3);
+    reply.bulk(call.command.name.as_bytes());
+    match topic {
+        Some(topic) => reply.bulk(topic),
+        None => reply.null(),
+    }
+    reply.integer(count as i64);
+}

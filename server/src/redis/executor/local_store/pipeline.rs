@@ -1,0 +1,117 @@
+//! Keyed commands of one client that change the store together.
+use super::scratch::{Scratch, wanted};
+use crate::{
+    app::Worker,
+    read::{Group, KeyGuard},
+    redis::{
+        command_context::CommandContext, command_error::CommandError, command_queue::CommandQueue, flow::Joined,
+        session::Session,
+    },
+    source::{LocalFuture, SourceError},
+};
+use larder_proto::{output::Output, resp::Reply};
+use std::{
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+/// Commands of one pipeline that go together, at most: what they look at is in memory at once.
+const MOST: usize = 256;
+/// Bytes of such commands, of which one may be longer.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Commands of one client that are carried out together.
+pub struct StorePipeline {
+    group: Rc<Group>,
+    queue: CommandQueue,
+    state: State,
+    replies: Output,
+}
+enum State {
+    /// More may join, up to a limit.
+    Open,
+    Loading(LocalFuture<'static, Result<(Rc<KeyGuard>, Scratch), SourceError>>),
+    Storing(LocalFuture<'static, Result<(), SourceError>>),
+    Over(Result<(), SourceError>),
+}
+
+impl StorePipeline {
+    /// None yet.
+    pub(in crate::redis) fn new(group: &Rc<Group>) -> StorePipeline {
+        StorePipeline {
+            group: group.clone(),
+            queue: CommandQueue::default(),
+            state: State::Open,
+            replies: Output::default(),
+        }
+    }
+    pub(in crate::redis) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open) && self.queue.len() < MOST && self.queue.size() < MOST_BYTES
+    }
+    pub(in crate::redis) fn bytes(&self) -> usize {
+        self.queue.size()
+    }
+
+    /// Adds a command.
+    pub(in crate::redis) fn join(&mut self, call: &CommandContext<'_>) -> Joined {
+        if call.command.is_keyspace() {
+            return Joined::Alone;
+        }
+        self.queue.push(call.command, call.args);
+        Joined::Yes
+    }
+
+    /// Nobody else may join from now on.
+    fn begin(&mut self) -> State {
+        let group = self.group.clone();
+        let wanted = wanted(self.queue.iter());
+        State::Loading(Box::pin(async move {
+            let held = group.hold(wanted.iter().map(|wanted| &wanted.key)).await?;
+            let scratch = Scratch::load(&group, wanted).await?;
+            Ok((held, scratch))
+        }))
+    }
+
+    /// Begins with what has joined, and is ready once the store has taken what they changed. Those of one client are carried out one after the
+    /// other, each with all that came while the one before it was under way.
+    pub(in crate::redis) fn poll(&mut self, worker: &Worker, session: &mut Session, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.state = match &mut self.state {
+                State::Open => self.begin(),
+                State::Over(_) => return Poll::Ready(()),
+                State::Loading(loading) => match ready!(loading.as_mut().poll(cx)) {
+                    Err(error) => State::Over(Err(error)),
+                    Ok((held, scratch)) => self.carry_out(worker, session, &held, scratch),
+                },
+                State::Storing(storing) => State::Over(ready!(storing.as_mut().poll(cx))),
+            };
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        worker: &Worker,
+        session: &mut Session,
+        held: &Rc<KeyGuard>,
+        mut scratch: Scratch,
+    ) -> State {
+        for (command, args) in self.queue.iter() {
+            let (now, out) = (scratch.now, &mut self.replies);
+            CommandContext::new(worker, session, command, args, now, out).answering(|call| scratch.run(call));
+        }
+        State::Storing(Box::pin(self.group.commit(held, scratch.changes(), session.actor())))
+    }
+
+    /// Writes the replies, once [`poll`](StorePipeline::poll) was ready.
+    pub(in crate::redis) fn reply(mut self, session: &mut Session, out: &mut Output) {
+        match self.state {
+            State::Over(Ok(())) => out.append(&mut self.replies),
+            State::Over(Err(error)) => {
+                session.counters.redis_errors.add(self.queue.len() as u64);
+                let fault = CommandError::from(error);
+                (0..self.queue.len()).for_each(|_| fault.reply(&mut Reply::new(out, session.resp3)));
+            }
+            State::Open | State::Loading(_) | State::Storing(_) => {}
+        }
+    }
+}

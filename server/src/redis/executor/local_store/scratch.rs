@@ -1,0 +1,134 @@
+//! Where commands on a store run: a tier with the entries of their keys and nothing else, between what was and what is to be.
+use crate::{
+    read::{Changes, Group},
+    redis::{
+        command::{Command, Flags},
+        command_context::CommandContext,
+        command_error::CommandError,
+        commands::strings,
+        executor::tier_commands::run_on,
+        flow::Flow,
+    },
+    source::{FetchedValue, SourceError},
+};
+use bytes::Bytes;
+use larder_engine::{Cache, Condition, Expiry, Key, Millis, Stored, Write};
+use larder_proto::resp::Args;
+use larder_store::clock;
+use std::sync::Arc;
+
+/// Keys of which it is only asked whether they exist, looked up at a time: their values are in memory meanwhile.
+const EXISTENCES: usize = 64;
+
+/// A key that commands touch.
+pub(super) struct WantedKey {
+    pub(super) key: Bytes,
+    look: Look,
+}
+/// What commands look at of what a key had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    /// Nothing: it is only overwritten.
+    Away,
+    /// Whether there was something.
+    Existence,
+    Entry,
+}
+
+/// The keys of commands, each once.
+pub(super) fn wanted<'a>(commands: impl Iterator<Item = (&'static Command, Args<'a>)>) -> Vec<WantedKey> {
+    let mut keys: Vec<WantedKey> = commands
+        .flat_map(|(command, args)| {
+            let look = match command.flags {
+                flags if flags.has(Flags::OVERWRITES) && strings::overwrites(args) => Look::Away,
+                flags if flags.has(Flags::EXISTENCE) => Look::Existence,
+                _ => Look::Entry,
+            };
+            command.keys.of(args).map(move |key| WantedKey { key: Bytes::copy_from_slice(key), look })
+        })
+        .collect();
+    keys.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    keys.dedup_by(|next, first| {
+        let same = next.key == first.key;
+        if same {
+            first.look = first.look.max(next.look);
+        }
+        same
+    });
+    keys
+}
+
+/// Where commands run: a tier with the entries of their keys and nothing else. The keys are held.
+pub(super) struct Scratch {
+    cache: Arc<Cache>,
+    keys: Vec<WantedKey>,
+    /// Version and expiry of each, as loaded. What is only overwritten begins as something that nobody looks at.
+    before: Vec<Option<(u64, Option<Millis>)>>,
+    pub(super) now: Millis,
+}
+
+impl Scratch {
+    pub(super) async fn load(group: &Group, keys: Vec<WantedKey>) -> Result<Scratch, SourceError> {
+        let of = |look| keys.iter().filter(move |key| key.look == look).map(|key| key.key.clone());
+        let (entries, existences): (Vec<_>, Vec<_>) = (of(Look::Entry).collect(), of(Look::Existence).collect());
+        let mut found = group.load(group.local()?, &entries).await?.into_iter();
+        let mut exist = Vec::with_capacity(existences.len());
+        for some in existences.chunks(EXISTENCES) {
+            let found = group.load(group.local()?, some).await?;
+            exist.extend(
+                found.into_iter().map(|found| found.map(|found| FetchedValue { value: Bytes::new(), ..found })),
+            );
+        }
+        let mut exist = exist.into_iter();
+        let now = clock::now();
+        let cache = group.cache.scratch();
+        let mut tier = cache.tier();
+        let before = keys.iter().map(|key| {
+            let FetchedValue { value, expiry } = match key.look {
+                Look::Away => Some(FetchedValue { value: Bytes::new(), expiry: None }),
+                Look::Existence => exist.next().flatten(),
+                Look::Entry => found.next().flatten(),
+            }?;
+            let write = Write {
+                value: &value,
+                expiry: expiry.map_or(Expiry::Never, Expiry::At),
+                flags: 0,
+                condition: Condition::Always,
+            };
+            match tier.set(cache.key(&key.key), write, now) {
+                Ok(Stored::Created(version) | Stored::Replaced(version)) => Some((version, expiry)),
+                Ok(Stored::Unmet) | Err(_) => None,
+            }
+        });
+        let before = before.collect();
+        drop(tier);
+        Ok(Scratch { cache, keys, before, now })
+    }
+
+    /// Runs a command.
+    pub(super) fn run(&mut self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+        call.now = self.now;
+        let tier = &mut self.cache.tier();
+        run_on(call, tier)
+    }
+
+    /// What is not as it was.
+    pub(super) fn changes(&self) -> Changes {
+        let mut tier = self.cache.tier();
+        let keys = self.keys.iter().zip(&self.before);
+        keys.filter_map(|(wanted, before)| {
+            let key: Key<'_> = self.cache.key(&wanted.key);
+            let after = tier.peek(key, self.now, |entry| match (entry.version(), entry.expiry()) {
+                same if Some(same) == *before => None,
+                (_, expiry) => Some(FetchedValue { value: entry.value.to_bytes(), expiry }),
+            });
+            match (after, before) {
+                (Some(None), _) => None,
+                (Some(Some(found)), _) => Some((wanted.key.clone(), Some(found))),
+                (None, None) => None,
+                (None, Some(_)) => Some((wanted.key.clone(), None)),
+            }
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,143 @@
+//! Commands on the memory tier, which has all there is.
+//!
+//! A transaction locks everything that its commands and the watched keys touch, and runs its commands as they would run alone.
+use super::{
+    contract::Executor,
+    pipeline::ClientPipeline,
+    tier_commands::{on_tier, run_on},
+    transaction_replies::TransactionReplies,
+};
+use crate::{
+    app::Worker,
+    redis::{
+        command::{Command, Flags, Kind},
+        command_context::CommandContext,
+        command_error::{CommandError, arity, unknown},
+        command_queue::CommandQueue,
+        flow::{Flow, Later},
+        session::{Session, Watch},
+        transaction,
+    },
+    source::Fetch,
+};
+use larder_engine::{Cache, Key, Tier};
+use std::mem;
+
+pub(super) struct MemoryExecutor;
+
+impl Executor for MemoryExecutor {
+    #[inline]
+    fn begin(&self, call: &mut CommandContext<'_>, _batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+        call.check_keys()?;
+        on_tier(call)?(call, &mut call.lock())?;
+        Ok(Flow::Done)
+    }
+
+    /// What the command reads is noted before anybody can change it.
+    fn begin_tracked(&self, call: &mut CommandContext<'_>) -> Option<Result<Flow, CommandError>> {
+        Some(run_tracked(call))
+    }
+
+    fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+        Ok(transaction::begin(call))
+    }
+
+    fn watch(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+        let mut watched = match mem::take(&mut call.session.watch) {
+            Watch::Versions(watched) => watched,
+            _ => Vec::new(),
+        };
+        let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
+        for key in call.command.keys.of(call.args) {
+            if !watched.iter().any(|(known, _)| **known == *key) {
+                watched.push((key.into(), version(&mut tier, cache.key(key), now)));
+            }
+        }
+        call.session.watch = Watch::Versions(watched);
+        call.reply.ok();
+        Ok(Flow::Done)
+    }
+
+    fn exec(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+        let (queue, watch) = transaction::end(call);
+        let watched = if let Watch::Versions(watched) = watch { watched } else { Vec::new() };
+        let cache = call.cache();
+        let actor = call.session.actor();
+        let lock = || {
+            let mut tier = lock(cache, &queue, &watched);
+            tier.act_as(actor);
+            tier
+        };
+        let mut tier = Some(lock());
+        let now = call.now;
+        let is_unchanged = |tier: &mut Tier<'_>| {
+            watched.iter().all(|(key, version_then)| version(tier, cache.key(key), now) == *version_then)
+        };
+        if !tier.as_mut().is_none_or(is_unchanged) {
+            call.reply.null_array();
+            return Ok(Flow::Done);
+        }
+        call.reply.array(queue.len());
+        let mut replies = TransactionReplies::new(call.worker);
+        for (command, args) in queue.iter() {
+            replies.run(call, command, args, |call| {
+                if command.kind == Kind::Local && command.flags.has(Flags::UNLOCKED) {
+                    // It takes the engine's locks itself: what comes after it is atomic again.
+                    tier = None;
+                    return run(call, None);
+                }
+                run(call, Some(tier.get_or_insert_with(lock)))
+            });
+            // Still under the locks.
+            call.session.note_read(command, args);
+        }
+        Ok(replies.flow())
+    }
+
+    fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
+        Box::pin(async { Err(unknown(&call.args)) })
+    }
+    fn pipeline(&self, _worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
+        None
+    }
+}
+
+/// Runs a command of a transaction.
+fn run(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Result<Flow, CommandError> {
+    match (call.command.kind, tier) {
+        (Kind::Local, _) => transaction::run_local(call),
+        (Kind::Transaction(_), _) => transaction::unwatch(call),
+        (Kind::Tier | Kind::Get | Kind::MultiGet, Some(tier)) => run_on(call, tier),
+        (Kind::Forward, _) => Err(unknown(&call.args)),
+        _ => Err(arity(call.command.name)),
+    }
+}
+
+fn run_tracked(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    call.check_keys()?;
+    let keys = call.command.keys.of(call.args);
+    let mut tier = match keys.len() {
+        0 => call.cache().tier(),
+        _ => call.cache().exclusive(keys.map(|key| call.cache().key(key))),
+    };
+    call.session.act(&mut tier);
+    let answer = run_on(call, &mut tier);
+    call.session.note_read(call.command, call.args);
+    answer
+}
+
+/// Of the entry; 0 if there is none.
+fn version(tier: &mut Tier<'_>, key: Key<'_>, now: u64) -> u64 {
+    tier.peek(key, now, |entry| entry.version()).unwrap_or(0)
+}
+
+/// Everything that the commands and watched keys touch, locked.
+fn lock<'c>(cache: &'c Cache, queue: &CommandQueue, watched: &[(Box<[u8]>, u64)]) -> Tier<'c> {
+    let whole = |(command, _): (&Command, _)| command.flags.has(Flags::KEYSPACE);
+    if queue.iter().any(whole) {
+        return cache.exclusive_all();
+    }
+    let queued = queue.iter().flat_map(|(command, args)| command.keys.of(args));
+    let watched = watched.iter().map(|(key, _)| &**key);
+    cache.exclusive(queued.chain(watched).map(|key| cache.key(key)))
+}

@@ -1,0 +1,50 @@
+//! Commands on a tier: all of them where the tier has all there is, and those that a copy answers as well as the source does.
+use crate::redis::{
+    command::{Flags, Kind},
+    command_context::CommandContext,
+    command_error::{CommandError, arity},
+    command_handlers::{TierFn, handler},
+    commands::get,
+    flow::Flow,
+};
+use larder_engine::Tier;
+
+/// The function of this command on the tier.
+pub(super) fn on_tier(call: &CommandContext<'_>) -> Result<TierFn, CommandError> {
+    handler(call.command).on_tier().ok_or_else(|| arity(call.command.name))
+}
+
+/// Runs a command on entries under locks that are held.
+pub(super) fn run_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<Flow, CommandError> {
+    match (call.command.kind, handler(call.command).on_tier()) {
+        (Kind::Get, _) => get::get_in(call, tier)?,
+        (Kind::MultiGet, _) => get::mget_in(call, tier)?,
+        (_, Some(run)) => run(call, tier)?,
+        (_, None) => return Err(arity(call.command.name)),
+    }
+    Ok(Flow::Done)
+}
+
+/// Answers from the tier if the command reads one string and the tier has a copy of it. True if it did.
+pub(super) fn answer(call: &mut CommandContext<'_>) -> Result<bool, CommandError> {
+    if !call.command.flags.has(Flags::COPY_WILL_DO) {
+        return Ok(false);
+    }
+    let run = on_tier(call)?;
+    let key = call.key(1);
+    let mut tier = call.cache().exclusive([key]);
+    let there = tier.peek(key, call.now, |_| ()).is_some();
+    if there {
+        run(call, &mut tier)?;
+    }
+    Ok(there)
+}
+
+/// Answers what concerns no entry (COMMAND). True if it did.
+pub(super) fn answer_without_entries(call: &mut CommandContext<'_>) -> Result<bool, CommandError> {
+    let concerns_none = !call.command.flags.has(Flags::KEYSPACE) && call.command.keys.first == 0;
+    if concerns_none {
+        on_tier(call)?(call, &mut call.lock())?;
+    }
+    Ok(concerns_none)
+}

@@ -1,0 +1,202 @@
+//! What commands do to the memory tier once an upstream Redis has answered: the only place that says so.
+//!
+//! What writes is registered with the group before it is sent, so that neither a fetch nor another write that overlaps it leaves an older value
+//! in the tier. The answer ends the registration:
+//!
+//! | answer                                  | written keys                                                     | read keys          |
+//! |-----------------------------------------|------------------------------------------------------------------|--------------------|
+//! | `+OK` to a SET whose value is known     | the tier keeps the value, if only lifetimes bound its age        |                    |
+//! | any other reply that is no error        | forgotten                                                        | forgotten (`seen`) |
+//! | an error, where one key cannot be       | nothing has changed                                              | forgotten (`seen`) |
+//! | written by halves                       |                                                                  |                    |
+//! | another error, or the connection lost   | forgotten: it may have been done                                 |                    |
+//! | not sent                                | nothing has changed                                              |                    |
+use crate::{
+    config::Coherence,
+    read::{Group, PendingWrite},
+    redis::{
+        command::Command,
+        command_context::CommandContext,
+        command_handlers::stored,
+        forwarded_commands::{self, Reach},
+        upstream::replies::{is_error, is_unknown, is_whole, may_be_done},
+    },
+    source::{RawReplies, SourceError, UpstreamCommands},
+};
+use bytes::Bytes;
+use larder_engine::Millis;
+use larder_proto::resp::Args;
+use larder_store::clock;
+use std::rc::Rc;
+
+/// What the upstream has answered to all commands.
+pub(super) type Answered = Result<RawReplies, SourceError>;
+
+/// The keys that commands touch. Dropped without an answer, they may have been carried out.
+#[derive(Default)]
+pub(super) struct Effects {
+    group: Option<Rc<Group>>,
+    /// Commands.
+    count: u32,
+    /// The bytes of the keys, one behind the other.
+    keys: Vec<u8>,
+    touched: Vec<Touched>,
+    /// What a command has stored, if it says `+OK`.
+    stored: Vec<(u32, Bytes, Option<Millis>)>,
+}
+#[derive(Clone, Copy)]
+struct Touched {
+    command: u32,
+    len: u32,
+    written: bool,
+    /// If the reply is an error, nothing was done: see [`is_whole`].
+    whole: bool,
+}
+
+/// What became of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transacted {
+    /// Its commands were carried out.
+    Done,
+    /// None was.
+    Not,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// What became of one write.
+enum Written<'v> {
+    /// The key has this value now, until this moment.
+    Value(&'v [u8], Option<Millis>),
+    /// It may have changed.
+    Changed,
+    /// It has not.
+    Unchanged,
+}
+
+impl Effects {
+    /// Commands that were noted.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of memory that this occupies.
+    pub(super) fn owned(&self) -> usize {
+        let values: usize = self.stored.iter().map(|(_, value, _)| value.len()).sum();
+        self.keys.capacity() + self.touched.capacity() * size_of::<Touched>() + values
+    }
+
+    /// Notes the keys of a command and registers its writes, if it may be sent with the others (`admits`). `known` is the upstream's table,
+    /// for commands that Larder does not know; `None` if that is needed and missing.
+    pub(super) fn note(
+        &mut self,
+        call: &CommandContext<'_>,
+        (command, args): (&Command, Args<'_>),
+        known: Option<&UpstreamCommands>,
+        admits: impl FnOnce(&Reach) -> bool,
+    ) -> Option<Reach> {
+        let group = call.group();
+        let (keys, touched) = (self.keys.len(), self.touched.len());
+        let reach = forwarded_commands::touched(command, known, args, |key, written| {
+            self.keys.extend_from_slice(key);
+            self.touched.push(Touched { command: self.count, len: key.len() as u32, written, whole: false });
+        });
+        let Some(reach) = reach.filter(admits) else {
+            self.keys.truncate(keys);
+            self.touched.truncate(touched);
+            return reach;
+        };
+        let own = &mut self.touched[touched..];
+        let whole = is_whole(command, own.len());
+        own.iter_mut().for_each(|key| key.whole = whole);
+        if group.policy.coherence == Coherence::Ttl && own.iter().any(|key| key.written) {
+            for (key, _) in keys_of(&self.keys[keys..], own).filter(|(_, touched)| touched.written) {
+                group.writing(group.cache.key(key)).detach();
+            }
+        }
+        self.count += 1;
+        self.group.get_or_insert_with(|| group.clone());
+        Some(reach)
+    }
+
+    /// Notes what the command that was noted last stores, if it says `+OK`.
+    pub(super) fn note_stored(&mut self, call: &CommandContext<'_>) {
+        if call.group().policy.coherence == Coherence::Ttl
+            && call.session.is_at_home()
+            && let Some((value, expiry)) = stored(call)
+        {
+            self.stored.push((self.count - 1, Bytes::copy_from_slice(value), expiry));
+        }
+    }
+
+    /// Each command has its own reply.
+    pub(super) fn settle(&mut self, answered: &Answered) {
+        let Some(group) = self.group.take() else { return };
+        let mut replies = answered.as_ref().map(|replies| replies.iter().enumerate()).ok();
+        let mut reply = replies.as_mut().and_then(Iterator::next);
+        for (key, touched) in keys_of(&self.keys, &self.touched) {
+            let key = group.cache.key(key);
+            while reply.is_some_and(|(at, _)| at < touched.command as usize) {
+                reply = replies.as_mut().and_then(Iterator::next);
+            }
+            if touched.written {
+                let said = reply.map(|(_, reply)| reply);
+                end_write(group.resume(key), self.written(touched, said, answered));
+            } else if answered.is_ok() {
+                group.seen(key);
+            }
+        }
+    }
+
+    fn written(&self, touched: &Touched, reply: Option<&[u8]>, answered: &Answered) -> Written<'_> {
+        match reply.filter(|reply| !is_error(reply)) {
+            Some(b"+OK\r\n") => match self.stored.iter().find(|(command, ..)| *command == touched.command) {
+                Some((_, value, expiry)) => Written::Value(value, *expiry),
+                None => Written::Changed,
+            },
+            Some(_) => Written::Changed,
+            None if touched.whole && reply.is_some_and(|reply| !is_unknown(reply)) => Written::Unchanged,
+            None if may_be_done(answered) => Written::Changed,
+            None => Written::Unchanged,
+        }
+    }
+
+    /// The commands went as a transaction.
+    pub(super) fn settle_transaction(&mut self, transacted: Transacted) {
+        let Some(group) = self.group.take() else { return };
+        for (key, touched) in keys_of(&self.keys, &self.touched) {
+            let key = group.cache.key(key);
+            match (touched.written, transacted) {
+                (true, Transacted::Not) => end_write(group.resume(key), Written::Unchanged),
+                (true, Transacted::Done | Transacted::Unknown) => end_write(group.resume(key), Written::Changed),
+                (false, Transacted::Done) => group.seen(key),
+                (false, Transacted::Not | Transacted::Unknown) => {}
+            }
+        }
+    }
+}
+impl Drop for Effects {
+    fn drop(&mut self) {
+        self.settle_transaction(Transacted::Unknown);
+    }
+}
+
+/// The keys, which lie one behind the other.
+fn keys_of<'k>(mut keys: &'k [u8], touched: &'k [Touched]) -> impl Iterator<Item = (&'k [u8], &'k Touched)> {
+    touched.iter().map(move |touched| {
+        let (key, rest) = keys.split_at(touched.len as usize);
+        keys = rest;
+        (key, touched)
+    })
+}
+
+/// What the tier has of the key from now on.
+fn end_write(write: PendingWrite<'_>, written: Written<'_>) {
+    match written {
+        Written::Value(value, expiry) => {
+            write.put(value, expiry, clock::now());
+        }
+        Written::Changed => write.forget(),
+        Written::Unchanged => write.refused(),
+    }
+}

@@ -1,0 +1,79 @@
+//! The upstream executor.
+use super::{pipeline::UpstreamPipeline, single, transaction::exec};
+use crate::{
+    app::Worker,
+    redis::{
+        cached_replies,
+        command::{Flags, Kind, TransactionStep},
+        command_context::CommandContext,
+        command_error::CommandError,
+        executor::{contract::Executor, pipeline::ClientPipeline, tier_commands},
+        flow::{Flow, Later},
+        session::{Outstanding, Session, Watch},
+        transaction,
+        upstream::requests,
+    },
+    source::Fetch,
+};
+
+pub(in crate::redis::executor) struct UpstreamExecutor;
+
+impl Executor for UpstreamExecutor {
+    fn begin(&self, call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+        if call.command.kind == Kind::Forward {
+            return cached_replies::begin(call, batch);
+        }
+        call.check_keys()?;
+        if tier_commands::answer(call)? {
+            return Ok(Flow::Done);
+        }
+        match call.command.flags {
+            flags if flags.has(Flags::FLUSH) => Ok(Flow::Alone(call.command)),
+            flags if flags.has(Flags::READONLY) => cached_replies::begin(call, batch),
+            _ => Ok(Flow::Relay(call.command, Outstanding::Forwarded)),
+        }
+    }
+
+    /// Which commands cannot be queued, the upstream's table says.
+    fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+        match call.group().source.as_redis().is_some_and(|server| server.known_commands().is_none()) {
+            true => Ok(Flow::Alone(call.command)),
+            false => Ok(transaction::begin(call)),
+        }
+    }
+
+    fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
+        Box::pin(async move {
+            match call.command.kind {
+                Kind::Transaction(TransactionStep::Exec) => exec(call).await,
+                Kind::Transaction(TransactionStep::Multi) => {
+                    // An upstream that cannot tell now says so when its table is needed.
+                    let _ = requests::server(call)?.commands().await;
+                    Ok(transaction::begin(call))
+                }
+                Kind::Transaction(_) => watch(call).await,
+                _ => single::run(call).await,
+            }
+        })
+    }
+
+    fn pipeline(&self, _worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline> {
+        Some(ClientPipeline::Upstream(UpstreamPipeline::new(session, behind)))
+    }
+}
+
+/// WATCH, on the client's dedicated connection.
+async fn watch(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    requests::dedicate(call).await?;
+    call.session.watch = Watch::Upstream;
+    match requests::send(call, requests::encoded(call.args), 1).await {
+        Ok(replies) => {
+            call.pass_on(&replies);
+            Ok(Flow::Done)
+        }
+        Err(error) => {
+            call.session.unwatch();
+            Err(error.into())
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A command that goes to an upstream Redis by itself.
+use super::effects::Effects;
+use crate::{
+    redis::{
+        command::{Flags, Kind},
+        command_context::CommandContext,
+        command_error::CommandError,
+        command_lookup::{FoundCommand, find_for},
+        flow::Flow,
+        forwarded_commands::{self, Apart, Reach},
+        upstream::{
+            blocking,
+            replies::may_be_done,
+            requests::{self, encoded},
+        },
+    },
+    source::{RawReplies, SourceError, UpstreamCommands},
+};
+use larder_proto::resp::Args;
+use std::sync::Arc;
+
+/// Runs it.
+pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    let known = checked(call, call.command.kind, call.args).await?;
+    let mut effects = Effects::default();
+    let reach =
+        effects.note(call, (call.command, call.args), known.as_deref(), |_| true).ok_or_else(requests::no_redis)?;
+    effects.note_stored(call);
+    let encoded = encoded(call.args);
+    let sent = match reach.blocks {
+        true => blocking::block(call, encoded).await,
+        false => {
+            call.show_forwarded();
+            send(call, encoded, 1, &reach).await
+        }
+    };
+    if sent.as_ref().is_ok_and(|replies| *replies.last() == *b"+OK\r\n") {
+        note_password(call);
+    }
+    effects.settle(&sent);
+    if reach.everything && may_be_done(&sent) {
+        call.group().flushed();
+    }
+    call.pass_on(&sent?);
+    Ok(Flow::Done)
+}
+
+/// The upstream's table, if it is needed for this command, which may go there by it.
+pub(super) async fn checked(
+    call: &CommandContext<'_>,
+    kind: Kind,
+    args: Args<'_>,
+) -> Result<Option<Arc<UpstreamCommands>>, CommandError> {
+    if kind != Kind::Forward {
+        return Ok(None);
+    }
+    let known = requests::server(call)?.commands().await?;
+    forwarded_commands::check(call.session, Some(&*known), args)?;
+    Ok(Some(known))
+}
+
+/// Sends commands that may be slow, or may not share a connection.
+pub(super) async fn send(
+    call: &CommandContext<'_>,
+    commands: Vec<u8>,
+    count: usize,
+    reach: &Reach,
+) -> Result<RawReplies, SourceError> {
+    let resp3 = call.session.resp3;
+    match (reach.apart, reach.slow, &call.session.dedicated) {
+        (None, false, _) => requests::send(call, commands, count).await,
+        (Some(_), _, Some(own)) => own.relay_slowly(commands.into(), count, resp3).await,
+        (Some(apart), _, None) => {
+            requests::server(call)?.relay_apart(commands.into(), count, resp3, apart == Apart::Alone).await
+        }
+        (None, true, _) => {
+            let relay = requests::way(call.worker, call.session).ok_or_else(requests::no_redis)?;
+            relay.relay_slowly(commands.into(), count, resp3).await
+        }
+    }
+}
+
+/// With `forward-admin` a client may set the upstream's password: Larder's own next connection must say the new one.
+fn note_password(call: &CommandContext<'_>) {
+    let sets = matches!(find_for(call.args), FoundCommand::Command(row) if row.flags.has(Flags::SETS_PASSWORD));
+    let Some(server) = call.group().source.as_redis().filter(|_| sets) else { return };
+    let mut parts = call.args.from(2);
+    while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+        if name.eq_ignore_ascii_case(b"requirepass") {
+            server.note_password(value);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! EXEC at an upstream Redis: the queue goes there as one MULTI … EXEC. Commands that are none of its business run here, in their places.
+use super::{
+    effects::{Effects, Transacted},
+    single::{checked, send},
+};
+use crate::{
+    redis::{
+        command::{Command, Flags, Kind},
+        command_context::CommandContext,
+        command_error::CommandError,
+        command_queue::CommandQueue,
+        commands::select,
+        executor::transaction_replies::TransactionReplies,
+        flow::Flow,
+        forwarded_commands::{Apart, Reach},
+        session::Watch,
+        transaction,
+        upstream::{
+            replies::{is_error, may_be_done},
+            requests,
+        },
+    },
+    source::SourceError,
+};
+use bytes::Bytes;
+use larder_proto::resp::{View, view, write_command};
+
+/// EXEC.
+pub(super) async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    let queue = call.session.multi.take().unwrap_or_default().queue;
+    let answered = send_queue(call, &queue).await;
+    if let Ok((sent, _)) = &answered {
+        note_databases(call, &queue, sent);
+    }
+    call.session.end_transaction();
+    let (sent, transacted) = answered?;
+    match transacted {
+        Transacted::Done => reply(call, &queue, &sent?),
+        // The error of EXEC, or nothing because a watched key was written.
+        Transacted::Not | Transacted::Unknown => {
+            call.session.pass_part(sent?, call.reply.output());
+            Ok(Flow::Done)
+        }
+    }
+}
+
+/// Sends the commands, and does to the memory tier what follows from the answer.
+async fn send_queue(
+    call: &mut CommandContext<'_>,
+    queue: &CommandQueue,
+) -> Result<(Result<Bytes, SourceError>, Transacted), CommandError> {
+    if queue.iter().any(|(command, _)| command.flags.has(Flags::SELECTS)) {
+        requests::dedicate(call).await?;
+    }
+    let (mut effects, mut all) = (Effects::default(), Reach::default());
+    let mut encoded = Vec::new();
+    write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
+    let mut count = 2;
+    for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+        write_command(&mut encoded, args.from(0));
+        count += 1;
+        let known = checked(call, command.kind, args).await?;
+        let reach = effects.note(call, (command, args), known.as_deref(), |_| true).unwrap_or_default();
+        all.everything |= reach.everything;
+        all.slow |= reach.slow;
+        all.apart = all.apart.max(reach.apart);
+    }
+    write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
+    all.apart = all.apart.max(Apart::of_size(encoded.len()));
+    let sent = match count == 2 && call.session.dedicated.is_none() {
+        // Nothing in it concerns the upstream.
+        true => Ok(Bytes::from_static(b"*0\r\n")),
+        false => {
+            let sent = send(call, encoded, count, &all).await;
+            if sent.is_ok() && matches!(call.session.watch, Watch::Upstream) {
+                // EXEC has ended the watch, whatever came of it.
+                call.session.watch = Watch::Nothing;
+            }
+            call.session.skip_replies(count - 1, call.reply.output());
+            sent.map(|replies| replies.last())
+        }
+    };
+    let transacted = match &sent {
+        Ok(reply) if is_error(reply) => Transacted::Unknown,
+        Ok(reply) if matches!(view(reply), Ok(View::Array(_))) => Transacted::Done,
+        Ok(_) => Transacted::Not,
+        Err(_) if may_be_done(&sent) => Transacted::Unknown,
+        Err(_) => Transacted::Not,
+    };
+    effects.settle_transaction(transacted);
+    if all.everything && transacted != Transacted::Not {
+        call.group().flushed();
+    }
+    Ok((sent, transacted))
+}
+
+/// Is it carried out by the upstream, within a transaction?
+fn goes_there(command: &Command) -> bool {
+    command.is_data() || command.flags.has(Flags::SELECTS)
+}
+
+/// Where SELECTs in a transaction have led to.
+fn note_databases(call: &mut CommandContext<'_>, queue: &CommandQueue, sent: &Result<Bytes, SourceError>) {
+    if let Ok(reply) = sent
+        && let Ok(View::Array(mut values)) = view(reply)
+    {
+        for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+            let Some(reply) = values.next_raw() else { return };
+            if command.flags.has(Flags::SELECTS) {
+                select::note_database(call, args, reply);
+            }
+        }
+    }
+}
+
+/// Writes the replies: the upstream's, and those of the commands that run here.
+fn reply(call: &mut CommandContext<'_>, queue: &CommandQueue, reply: &Bytes) -> Result<Flow, CommandError> {
+    let Ok(View::Array(mut values)) = view(reply) else { return Err(requests::no_redis().into()) };
+    call.reply.array(queue.len());
+    let mut replies = TransactionReplies::new(call.worker);
+    for (command, args) in queue.iter() {
+        match command.kind {
+            Kind::Local if !goes_there(command) => replies.run(call, command, args, transaction::run_local),
+            Kind::Transaction(_) => replies.run(call, command, args, transaction::unwatch),
+            _ => match values.next_raw() {
+                Some(raw) => call.session.pass_part(reply.slice_ref(raw), call.reply.output()),
+                None => return Err(CommandError::Said("ERR source unavailable: short reply to EXEC")),
+            },
+        }
+    }
+    Ok(replies.flow())
+}

@@ -1,0 +1,42 @@
+//! Which commands wait for the end of a pause (CLIENT PAUSE).
+use super::{
+    command::{Command, Flags, Kind, TransactionStep},
+    command_handlers::at_source,
+    command_lookup::{FoundCommand, find_for},
+    forwarded_commands::is_forwarded,
+    session::Session,
+};
+use crate::{app::Worker, lifecycle::pause::Paused};
+use larder_proto::resp::Args;
+
+/// Must this command wait? One that is refused at once need not.
+pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, paused: Paused) -> bool {
+    let found = match find_for(*args) {
+        FoundCommand::Command(command) if !at_source(command, *args) => Some(command),
+        _ => None,
+    };
+    match found {
+        Some(command) if !command.takes(args.len()) => false,
+        Some(command) if !session.authenticated() && !command.flags.has(Flags::NO_AUTH) => false,
+        None if !session.authenticated() => false,
+        None if !is_forwarded(worker, args) => false,
+        _ if paused == Paused::All => true,
+        Some(command) if matches!(command.kind, Kind::Transaction(TransactionStep::Exec)) => session
+            .multi
+            .as_ref()
+            .is_some_and(|multi| multi.queue.iter().any(|(command, args)| writes(worker, Some(command), args))),
+        found => writes(worker, found, *args),
+    }
+}
+
+/// Does it write, or may it?
+fn writes(worker: &Worker, command: Option<&Command>, args: Args<'_>) -> bool {
+    match command {
+        Some(command) if !matches!(command.kind, Kind::Forward) => command.flags.has(Flags::WRITE),
+        _ => {
+            let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
+            // Of what is not known the worst is believed.
+            known.is_none_or(|known| known.is_empty() || known.find(args).is_some_and(|row| row.may_write))
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: what is refused, and which executor has the rest.
+use super::{
+    command::TransactionStep,
+    command_context::CommandContext,
+    command_error::{CommandError, EXEC_ABORT},
+    executor::{contract::Executor, executor},
+    flow::Flow,
+    transaction,
+};
+
+/// One of the commands around a transaction.
+pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Result<Flow, CommandError> {
+    let within = call.session.multi.is_some();
+    let executor = executor(call.session.backend);
+    match step {
+        TransactionStep::Multi if within => Err(CommandError::Said("ERR MULTI calls can not be nested")),
+        TransactionStep::Multi => executor.multi(call),
+        TransactionStep::Discard if !within => Err(CommandError::Said("ERR DISCARD without MULTI")),
+        TransactionStep::Discard => {
+            call.session.end_transaction();
+            call.reply.ok();
+            Ok(Flow::Done)
+        }
+        TransactionStep::Watch if within => Err(CommandError::Said("ERR WATCH inside MULTI is not allowed")),
+        TransactionStep::Watch => {
+            call.check_keys()?;
+            executor.watch(call)
+        }
+        TransactionStep::Unwatch => transaction::unwatch(call),
+        TransactionStep::Exec => exec(call, executor),
+    }
+}
+
+fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, CommandError> {
+    match &call.session.multi {
+        None => Err(CommandError::Said("ERR EXEC without MULTI")),
+        Some(multi) if multi.spoiled => {
+            call.session.end_transaction();
+            Err(EXEC_ABORT)
+        }
+        Some(_) => executor.exec(call),
+    }
+}

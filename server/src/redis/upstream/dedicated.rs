@@ -1,0 +1,162 @@
+//! A client's dedicated connections to an upstream Redis: taken, given back, and what the server pushes over them.
+//!
+//! A client needs one for what lasts: SELECT of another database, another user, WATCH, CLIENT TRACKING; subscriptions have a second one, which speaks
+//! RESP3 whatever the client does. While it has one, all its commands on data go over it, past the copies in the memory tier. A push is passed
+//! on in its place among the replies. If the connection is lost, so is its state: the client's own is closed, as by a Redis that goes away,
+//! and clients subscribe or select anew.
+use super::replies::is_error;
+use crate::{
+    redis::session::{Session, Watch},
+    source::{DedicatedConnection, RawReplies, SourceError},
+};
+use bytes::Bytes;
+use larder_proto::output::{Mark, Output};
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Poll},
+};
+
+impl Session {
+    /// Lets others see what messages it waits for.
+    pub(in crate::redis) fn note_subscriptions(&self) {
+        self.client.subscribed.store(self.has_subscriptions(), Relaxed);
+        self.client.about.lock().subscriptions = match (&self.subscriptions, &self.upstream.subscribed) {
+            (Some(subscriptions), _) => subscriptions.counts(),
+            (None, Some(subscribed)) => subscribed.counts,
+            (None, None) => [0; 3],
+        };
+    }
+
+    /// Has the client connections of its own on which the server may speak unasked?
+    pub fn is_attached(&self) -> bool {
+        self.upstream.tracking
+            || self.upstream.database.is_some()
+            || self.upstream.user.is_some()
+            || self.upstream.subscribed.is_some()
+    }
+
+    /// Only what concerns subscriptions, in RESP2.
+    pub(in crate::redis) fn is_subscriber(&self) -> bool {
+        !self.resp3 && self.has_subscriptions()
+    }
+
+    /// To anything but MONITOR.
+    pub(in crate::redis) fn has_subscriptions(&self) -> bool {
+        self.subscriptions.is_some()
+            || self.upstream.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitor.is_none())
+    }
+
+    /// Passes on what the server has said unasked, unless there is no room for it.
+    ///
+    /// # Errors
+    /// A connection of the client's own is lost, or too much was left lying there.
+    pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: Option<&mut Output>) -> Poll<Result<(), SourceError>> {
+        for own in self.own_connections() {
+            own.unasked().wait(cx)?;
+        }
+        let Some(out) = out else { return Poll::Pending };
+        let mut came = false;
+        if let Some(subscribed) = &mut self.upstream.subscribed {
+            let before = subscribed.counts;
+            came |= subscribed.take(out, self.resp3, &self.counters);
+            if subscribed.counts != before {
+                self.note_subscriptions();
+            }
+        }
+        came |= self.pass_unasked(out);
+        self.say_unasked(out);
+        if came { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Was a connection of the client's own given up because it left more than `max-backlog` lying there?
+    pub fn left_too_much(&self) -> bool {
+        self.own_connections().any(|own| own.unasked().is_too_much())
+    }
+
+    /// Bytes of memory that what came unasked occupies.
+    pub(in crate::redis) fn owned_unasked(&self) -> usize {
+        self.upstream.aside.owned() + self.own_connections().map(|own| own.unasked().bytes()).sum::<usize>()
+    }
+
+    fn own_connections(&self) -> impl Iterator<Item = &dyn DedicatedConnection> {
+        let subscribed = self.upstream.subscribed.as_ref().map(|subscribed| &*subscribed.relay);
+        subscribed.into_iter().chain(self.dedicated.as_deref())
+    }
+
+    /// What was said before the next reply of the dedicated connection. True if there was something.
+    fn pass_unasked(&mut self, out: &mut Output) -> bool {
+        let silent = self.is_silent();
+        let Some(unasked) = self.dedicated.as_ref().map(|dedicated| dedicated.unasked()) else { return false };
+        let out = if silent { &mut self.upstream.aside } else { out };
+        let mut came = false;
+        while let Some(frame) = unasked.next(self.upstream.passed) {
+            out.put(&frame);
+            self.counters.tracking_invalidations.add(1);
+            came = true;
+        }
+        came
+    }
+
+    /// Keeps what a command has said since `mark` though its reply is not wanted.
+    pub(in crate::redis) fn say_aside(&mut self, out: &mut Output, mark: Mark) {
+        self.upstream.aside.append(&mut out.split_off(mark));
+    }
+
+    /// Says what was kept while a command's reply was not wanted.
+    pub(in crate::redis) fn say_unasked(&mut self, out: &mut Output) {
+        out.append(&mut self.upstream.aside);
+    }
+
+    /// Passes on a reply, or a part of one, that is no connection's own.
+    pub(in crate::redis) fn pass_part(&self, reply: Bytes, out: &mut Output) {
+        self.counters.redis_errors.add(u64::from(is_error(&reply)));
+        out.put_bytes(reply);
+    }
+
+    /// Passes replies on, with what was said between them, and counts errors.
+    pub(in crate::redis) fn pass_on(&mut self, replies: &RawReplies, out: &mut Output) {
+        let errors = replies.iter().filter(|reply| is_error(reply)).count();
+        self.counters.redis_errors.add(errors as u64);
+        self.pass_replies(replies, out);
+    }
+
+    /// Passes replies on, with what was said between them.
+    fn pass_replies(&mut self, replies: &RawReplies, out: &mut Output) {
+        if self.dedicated.is_none() || !self.upstream.tracking {
+            self.upstream.passed += replies.iter().len() as u64;
+            return out.put_bytes(replies.bytes().clone());
+        }
+        for reply in replies.iter() {
+            self.pass_unasked(out);
+            out.put(reply);
+            self.upstream.passed += 1;
+        }
+    }
+
+    /// The last reply of a transaction is about to be passed on, those before it are not: what was said before it is.
+    pub(in crate::redis) fn skip_replies(&mut self, count: usize, out: &mut Output) {
+        self.upstream.passed += count as u64;
+        self.pass_unasked(out);
+        self.upstream.passed += 1;
+    }
+    /// A reply of the dedicated connection that nobody gets to see.
+    pub(in crate::redis) fn skip_reply(&mut self) {
+        self.upstream.passed += 1;
+    }
+
+    /// Gives the client a dedicated connection.
+    pub(in crate::redis) fn dedicate(&mut self, dedicated: Box<dyn DedicatedConnection>) {
+        self.upstream.passed = dedicated.unasked().requests();
+        self.dedicated = Some(dedicated);
+        self.settle();
+    }
+    /// Gives the dedicated connection back if nothing needs it any more: it is as new then.
+    pub(in crate::redis) fn release_dedicated(&mut self) {
+        let state = &self.upstream;
+        if !matches!(self.watch, Watch::Upstream) && !state.tracking && state.database.is_none() && state.user.is_none()
+        {
+            self.dedicated.take().into_iter().for_each(DedicatedConnection::release);
+        }
+        self.settle();
+    }
+}

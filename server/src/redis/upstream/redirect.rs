@@ -1,0 +1,123 @@
+//! CLIENT TRACKING … REDIRECT in front of a Redis that tracks for its clients.
+//!
+//! A client knows the others by the numbers that Larder gives; Redis knows only Larder's connections. So Redis is asked to redirect to a
+//! connection that is there for nothing else, and what comes over it goes on to the client that was meant:
+//!
+//! ```text
+//! tracking client ─► its own connection ── CLIENT TRACKING ON REDIRECT n ─► Redis ─► connection n (RESP3) ─► inbox of the target
+//! ```
+//!
+//! As with Redis itself, the invalidation and the reply of what it concerns travel on two connections: a client must expect either first.
+use crate::{
+    clients::{
+        Client,
+        push_inbox::{Backlog, Message},
+    },
+    source::DedicatedConnection,
+};
+use bytes::Bytes;
+use larder_proto::resp::{View, view};
+use std::{future::poll_fn, sync::Arc, task::Poll};
+use tokio::task::AbortHandle;
+
+/// A redirection, until it is dropped.
+pub(in crate::redis) struct Redirect {
+    target: u64,
+    task: AbortHandle,
+}
+impl Drop for Redirect {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Carry {
+    carrier: Box<dyn DedicatedConnection>,
+    client: Arc<Client>,
+    target: Arc<Client>,
+    backlog: Arc<Backlog>,
+}
+impl Carry {
+    async fn run(self) {
+        // Without an end but that of the connection: Redis tracks no more then, and the client begins anew.
+        poll_fn(|cx| {
+            let unasked = self.carrier.unasked();
+            let lost = unasked.wait(cx).is_err();
+            while let Some(frame) = unasked.next(u64::MAX) {
+                self.pass_on(&frame);
+            }
+            if lost { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.client.close();
+    }
+
+    fn pass_on(&self, frame: &Bytes) {
+        let Ok(View::Push(mut parts)) = view(frame) else { return };
+        let kind = parts.next();
+        let (Some(View::Bulk(b"invalidate")), Some(keys)) = (kind, parts.next_raw()) else { return };
+        let keys = (keys != b"_\r\n").then(|| frame.slice_ref(keys));
+        if !self.target.post(Message::Invalidated { keys, redirected: true }, &self.backlog) {
+            self.client.note_broken_redirection();
+            self.client.post(Message::RedirectionBroken(self.target.id), &self.backlog);
+        }
+    }
+}
+
+impl Redirect {
+    /// Passes what comes over `carrier` on to `target`, for `client`.
+    pub(in crate::redis) fn begin(
+        carrier: Box<dyn DedicatedConnection>,
+        client: Arc<Client>,
+        target: Arc<Client>,
+        backlog: Arc<Backlog>,
+    ) -> Redirect {
+        let carry = Carry { carrier, client, backlog, target };
+        Redirect { target: carry.target.id, task: tokio::task::spawn_local(carry.run()).abort_handle() }
+    }
+    /// The client that is told.
+    pub(in crate::redis) fn target(&self) -> u64 {
+        self.target
+    }
+
+    /// The reply to CLIENT TRACKINGINFO, in the client's terms; `None` if it is none.
+    pub(in crate::redis) fn translated(&self, info: &[u8], broken: bool) -> Option<Vec<u8>> {
+        let Ok(View::Map(mut parts) | View::Array(mut parts)) = view(info) else { return None };
+        let [flags_name, flags, redirect, _, prefixes_name, prefixes] = std::array::from_fn(|_| parts.next_raw());
+        let mut text = info.split_inclusive(|b| *b == b'\n').next()?.to_vec();
+        text.extend_from_slice(flags_name?);
+        match view(flags?) {
+            Ok(View::Set(mut each) | View::Array(mut each)) if broken => {
+                text.extend_from_slice(format!("{}{}\r\n", char::from(flags?[0]), each.len() + 1).as_bytes());
+                while let Some(flag) = each.next_raw() {
+                    text.extend_from_slice(flag);
+                }
+                text.extend_from_slice(b"$15\r\nbroken_redirect\r\n");
+            }
+            _ => text.extend_from_slice(flags?),
+        }
+        text.extend_from_slice(redirect?);
+        text.extend_from_slice(format!(":{}\r\n", self.target).as_bytes());
+        text.extend_from_slice(prefixes_name?);
+        text.extend_from_slice(prefixes?);
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_source_s_numbers_are_not_shown() {
+        let task = tokio::spawn(async {}).abort_handle();
+        let redirect = Redirect { target: 7, task };
+        let info = b"%3\r\n$5\r\nflags\r\n~2\r\n$2\r\non\r\n$6\r\nnoloop\r\n$8\r\nredirect\r\n:123\r\n$8\r\nprefixes\r\n*0\r\n";
+        let told = redirect.translated(info, false).expect("a map");
+        assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(info).replace(":123", ":7"));
+        let told = redirect.translated(info, true).expect("a map");
+        let broken = b"~3\r\n$2\r\non\r\n$6\r\nnoloop\r\n$15\r\nbroken_redirect\r\n$8\r\nredirect\r\n:7\r\n";
+        assert!(told.windows(broken.len()).any(|part| part == broken), "{}", String::from_utf8_lossy(&told));
+        assert_eq!(redirect.translated(b"-ERR no\r\n", false), None);
+    }
+}

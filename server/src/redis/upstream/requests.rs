@@ -1,0 +1,61 @@
+//! How commands of a client are sent to an upstream Redis: over its dedicated connection if it has one, else over its worker's.
+use crate::{
+    app::Worker,
+    redis::{
+        command_context::CommandContext,
+        command_error::CommandError,
+        session::{Session, Watch},
+    },
+    source::{RawReplies, RedisServer, Relay, SourceError},
+};
+use larder_proto::resp::{Args, encode};
+
+/// Sends encoded commands over the dedicated connection if there is one, else over the worker's.
+pub(in crate::redis) async fn send(
+    call: &CommandContext<'_>,
+    commands: Vec<u8>,
+    count: usize,
+) -> Result<RawReplies, SourceError> {
+    let resp3 = call.session.resp3;
+    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
+    relay.relay(commands.into(), count, resp3).await
+}
+/// The connection for a client's commands: its own, if it has one, else its worker's.
+pub(in crate::redis) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
+    match &session.dedicated {
+        Some(dedicated) => Some(&**dedicated),
+        None => worker.groups[0].source.as_redis().map(|server| server as _),
+    }
+}
+
+/// Gives the client a connection of its own, unless it has one.
+pub(in crate::redis) async fn dedicate(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
+    if call.session.dedicated.is_none() {
+        let dedicated = server(call)?.pin(call.args, call.session.resp3).await?;
+        call.session.dedicate(dedicated);
+    }
+    Ok(())
+}
+
+pub(in crate::redis) fn server<'c>(call: &CommandContext<'c>) -> Result<&'c dyn RedisServer, SourceError> {
+    let group = call.group();
+    group.source.as_redis().ok_or_else(no_redis)
+}
+pub(in crate::redis) fn no_redis() -> SourceError {
+    SourceError::Unavailable("it is no Redis".into())
+}
+
+/// Sends a command over the client's own connection.
+pub(in crate::redis) async fn ask(call: &mut CommandContext<'_>, command: Vec<u8>) -> Result<RawReplies, CommandError> {
+    dedicate(call).await?;
+    let sent = send(call, command, 1).await;
+    if sent.is_err() && !call.session.is_attached() && !matches!(call.session.watch, Watch::Upstream) {
+        call.session.dedicated = None;
+    }
+    Ok(sent?)
+}
+
+/// The command as it goes over the wire.
+pub(in crate::redis) fn encoded(args: Args<'_>) -> Vec<u8> {
+    encode(&args.from(0).collect::<Vec<_>>())
+}

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// A cache under test.
-pub(crate) trait Contender: Send + Sync {
+pub(crate) trait RivalCache: Send + Sync {
     /// Its name in results.
     const NAME: &'static str;
 
@@ -37,7 +37,7 @@ pub(crate) const NOW: Millis = 1_750_000_000_000;
 /// Larder's engine, with so much memory that only the number of entries bounds it.
 pub(crate) struct Larder(Arc<Cache>);
 
-impl Contender for Larder {
+impl RivalCache for Larder {
     const NAME: &'static str = "larder";
 
     fn new(entries: usize, entry_bytes: usize) -> Self {
@@ -81,7 +81,7 @@ pub(crate) fn plain_write(value: &[u8]) -> Write<'_> {
 /// moka's concurrent cache (W-TinyLFU).
 pub(crate) struct Moka(moka::sync::Cache<Box<[u8]>, Arc<[u8]>>);
 
-impl Contender for Moka {
+impl RivalCache for Moka {
     const NAME: &'static str = "moka";
 
     fn new(entries: usize, _entry_bytes: usize) -> Self {
@@ -109,7 +109,7 @@ impl Contender for Moka {
 /// quick_cache's concurrent cache (S3-FIFO with a clock).
 pub(crate) struct QuickCache(quick_cache::sync::Cache<Box<[u8]>, Arc<[u8]>>);
 
-impl Contender for QuickCache {
+impl RivalCache for QuickCache {
     const NAME: &'static str = "quick_cache";
 
     fn new(entries: usize, _entry_bytes: usize) -> Self {
@@ -134,7 +134,7 @@ pub(crate) struct Lru(Mutex<lru::LruCache<Owned, Owned>>);
 
 type Owned = Box<[u8]>;
 
-impl Contender for Lru {
+impl RivalCache for Lru {
     const NAME: &'static str = "lru";
 
     fn new(entries: usize, _entry_bytes: usize) -> Self {
@@ -166,7 +166,7 @@ impl Contender for Lru {
 mod tests {
     use super::*;
 
-    fn holds_what_it_is_given<C: Contender>() {
+    fn holds_what_it_is_given<C: RivalCache>() {
         let cache = C::new(1000, 72);
         let mut out = Vec::new();
         for number in 0..500_u32 {

@@ -1,9 +1,9 @@
 //! `larder-bench engine`: throughput of the memory tier in process.
 use crate::{
-    contender::{Contender, Larder, Moka, QuickCache},
+    contender::{Larder, Moka, QuickCache, RivalCache},
     dataset::Dataset,
     machine,
-    report::{self, Figure, Target, median},
+    report::{self, Figure, FigureTarget, median},
 };
 use anyhow::ensure;
 use serde::Serialize;
@@ -30,7 +30,7 @@ use std::{
 /// number of threads with median, minimum and maximum in operations per second; then the ratios with their targets: get at least 3 times
 /// moka's and 1.3 times quick_cache's, set at least 3 times moka's (one thread), two threads at least 1.7 times one (larder).
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct EngineArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 /// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Operation {
+enum EngineOperation {
     Fill,
     Get,
     Set,
@@ -55,7 +55,7 @@ enum Operation {
 struct Row {
     program: &'static str,
     contender: &'static str,
-    operation: Operation,
+    operation: EngineOperation,
     threads: usize,
     entries: u64,
     runs: u64,
@@ -130,15 +130,15 @@ impl Part<'_> {
 }
 
 /// A cache with its measurements, whatever its type.
-trait Subject {
+trait MeasuredCache {
     fn name(&self) -> &'static str;
     /// Operations per second of this operation by as many threads as there are cores given.
-    fn measure(&mut self, operation: Operation, walk: &Walk, cores: &[usize]) -> anyhow::Result<f64>;
+    fn measure(&mut self, operation: EngineOperation, walk: &Walk, cores: &[usize]) -> anyhow::Result<f64>;
 }
 
 struct Filled<C>(C);
 
-impl<C: Contender> Filled<C> {
+impl<C: RivalCache> Filled<C> {
     fn empty(walk: &Walk) -> C {
         // Room to spare, because a sharded cache evicts where one shard is full while others are not.
         C::new(walk.keys.len() + walk.keys.len() / 16 + 1000, 71)
@@ -151,18 +151,18 @@ impl<C: Contender> Filled<C> {
     }
 }
 
-impl<C: Contender> Subject for Filled<C> {
+impl<C: RivalCache> MeasuredCache for Filled<C> {
     fn name(&self) -> &'static str {
         C::NAME
     }
 
-    fn measure(&mut self, operation: Operation, walk: &Walk, cores: &[usize]) -> anyhow::Result<f64> {
-        if operation == Operation::Fill {
+    fn measure(&mut self, operation: EngineOperation, walk: &Walk, cores: &[usize]) -> anyhow::Result<f64> {
+        if operation == EngineOperation::Fill {
             self.0 = Self::empty(walk);
         }
         let time = together(walk, cores, |part, first| match operation {
-            Operation::Get => get_all(&self.0, part, first),
-            Operation::Fill | Operation::Set => set_all(&self.0, part, first),
+            EngineOperation::Get => get_all(&self.0, part, first),
+            EngineOperation::Fill | EngineOperation::Set => set_all(&self.0, part, first),
         })?;
         Ok(walk.keys.len() as f64 / time.as_secs_f64())
     }
@@ -171,7 +171,7 @@ impl<C: Contender> Subject for Filled<C> {
 /// Operations between two calls of the housekeeping, by the first thread only: some 20 ms, where the server lets 100 pass.
 const UPKEEP_EVERY: usize = 1 << 17;
 
-fn get_all<C: Contender>(cache: &C, part: &Part<'_>, first: bool) {
+fn get_all<C: RivalCache>(cache: &C, part: &Part<'_>, first: bool) {
     let mut out = Vec::with_capacity(64);
     let mut hits = 0;
     for (index, key) in part.keys.iter().enumerate() {
@@ -184,7 +184,7 @@ fn get_all<C: Contender>(cache: &C, part: &Part<'_>, first: bool) {
     assert!(hits * 1000 >= part.keys.len() * 999, "{} found {hits} of {} keys", C::NAME, part.keys.len());
 }
 
-fn set_all<C: Contender>(cache: &C, part: &Part<'_>, first: bool) {
+fn set_all<C: RivalCache>(cache: &C, part: &Part<'_>, first: bool) {
     for (index, (key, value)) in part.entries().enumerate() {
         cache.set(key, value);
         if first && index % UPKEEP_EVERY == 0 {
@@ -227,7 +227,7 @@ fn together(walk: &Walk, cores: &[usize], work: impl Fn(&Part<'_>, bool) + Sync)
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &EngineArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let cores = machine::cores()?;
     let most = args.threads.iter().copied().max().unwrap_or(0);
     ensure!(
@@ -239,20 +239,20 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let load = Walk::new(args.entries, 0);
     // Runs take turns between two walks: what a run sets lies in that run's order.
     let walks = [1, 2].map(|seed| Walk::new(args.entries, seed));
-    let mut subjects: [Box<dyn Subject>; 3] = [
+    let mut subjects: [Box<dyn MeasuredCache>; 3] = [
         Box::new(Filled::<Larder>::new(&load)),
         Box::new(Filled::<Moka>::new(&load)),
         Box::new(Filled::<QuickCache>::new(&load)),
     ];
-    let mut cells = vec![(Operation::Fill, 1)];
+    let mut cells = vec![(EngineOperation::Fill, 1)];
     for &threads in &args.threads {
-        cells.extend([(Operation::Get, threads), (Operation::Set, threads)]);
+        cells.extend([(EngineOperation::Get, threads), (EngineOperation::Set, threads)]);
     }
     let mut medians = Vec::new();
     for (operation, threads) in cells {
         let mut rates = [const { Vec::new() }; 3];
         for run in 0..args.runs {
-            let walk = if operation == Operation::Fill { &load } else { &walks[run as usize % 2] };
+            let walk = if operation == EngineOperation::Fill { &load } else { &walks[run as usize % 2] };
             for (subject, rates) in subjects.iter_mut().zip(&mut rates) {
                 rates.push(subject.measure(operation, walk, &cores[..threads])?);
             }
@@ -290,8 +290,8 @@ fn figures(rows: &[Row]) -> Vec<Figure> {
         let label = format!("{operation:?}").to_lowercase();
         for rival in [Moka::NAME, QuickCache::NAME] {
             let target = match (operation, threads, rival) {
-                (Operation::Get | Operation::Set, 1, Moka::NAME) => Some(Target::AtLeast(3.0)),
-                (Operation::Get, 1, QuickCache::NAME) => Some(Target::AtLeast(1.3)),
+                (EngineOperation::Get | EngineOperation::Set, 1, Moka::NAME) => Some(FigureTarget::AtLeast(3.0)),
+                (EngineOperation::Get, 1, QuickCache::NAME) => Some(FigureTarget::AtLeast(1.3)),
                 _ => None,
             };
             if let Some(other) = find(rival, operation, threads) {
@@ -303,7 +303,7 @@ fn figures(rows: &[Row]) -> Vec<Figure> {
         if threads > 1
             && let Some(one) = find(Larder::NAME, operation, 1)
         {
-            let target = (threads == 2).then_some(Target::AtLeast(1.7));
+            let target = (threads == 2).then_some(FigureTarget::AtLeast(1.7));
             let name = format!("{label} larder, threads={threads}/threads=1");
             let quotient = row.per_second / one.per_second;
             figures.push(Figure::new("engine", name, quotient, target));
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_small_run_yields_every_cell_and_ratio() {
-        let args = Args { threads: vec![1], entries: 2000, runs: 1 };
+        let args = EngineArgs { threads: vec![1], entries: 2000, runs: 1 };
         let mut out = Vec::new();
         run(&args, &mut out).expect("runs");
         let text = String::from_utf8(out).expect("JSON is UTF-8");
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn more_threads_than_cores_are_refused() {
-        let args = Args { threads: vec![1 << 20], entries: 1, runs: 1 };
+        let args = EngineArgs { threads: vec![1 << 20], entries: 1, runs: 1 };
         let error = run(&args, &mut Vec::new()).expect_err("refused");
         assert!(error.to_string().contains("--threads"), "{error}");
     }

@@ -9,18 +9,18 @@ use std::{
 
 /// A process to look at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Process {
+pub(crate) enum MeasuredProcess {
     /// This one.
     Own,
     /// The one with this id.
     Id(u32),
 }
 
-impl Process {
+impl MeasuredProcess {
     fn read(self, file: &str) -> anyhow::Result<String> {
         let path = match self {
-            Process::Own => format!("/proc/self/{file}"),
-            Process::Id(id) => format!("/proc/{id}/{file}"),
+            MeasuredProcess::Own => format!("/proc/self/{file}"),
+            MeasuredProcess::Id(id) => format!("/proc/{id}/{file}"),
         };
         fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
     }
@@ -45,18 +45,18 @@ impl Process {
     }
 
     /// It and all processes that come from it. A process that ends meanwhile is left out.
-    pub(crate) fn family(self) -> Vec<Process> {
+    pub(crate) fn family(self) -> Vec<MeasuredProcess> {
         let mut family = vec![self];
         let mut next = 0;
         while let Some(&parent) = family.get(next) {
             next += 1;
             let id = match parent {
-                Process::Own => std::process::id(),
-                Process::Id(id) => id,
+                MeasuredProcess::Own => std::process::id(),
+                MeasuredProcess::Id(id) => id,
             };
             // Of the first thread only: it is the one from which the servers here start processes.
             let children = parent.read(&format!("task/{id}/children")).unwrap_or_default();
-            family.extend(children.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(Process::Id));
+            family.extend(children.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(MeasuredProcess::Id));
         }
         family
     }
@@ -72,8 +72,8 @@ impl Process {
     /// How long its threads that are still there have run, to the nanosecond (`schedstat`, first field).
     pub(crate) fn run_time(self) -> anyhow::Result<Duration> {
         let folder = match self {
-            Process::Own => "/proc/self/task".to_owned(),
-            Process::Id(id) => format!("/proc/{id}/task"),
+            MeasuredProcess::Own => "/proc/self/task".to_owned(),
+            MeasuredProcess::Id(id) => format!("/proc/{id}/task"),
         };
         let mut sum = 0;
         for thread in fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))? {
@@ -92,7 +92,7 @@ impl Process {
 
 /// User and system CPU time of all children of this process that have ended (`stat`, fields 16 and 17; resolution 10 ms).
 pub(crate) fn ended_children_cpu_time() -> anyhow::Result<Duration> {
-    parse_cpu_time(&Process::Own.read("stat")?, 16)
+    parse_cpu_time(&MeasuredProcess::Own.read("stat")?, 16)
 }
 
 /// CPU time that the machine's cores have given to anyone, or lost to other machines on the same hardware (`/proc/stat`, resolution 10 ms).
@@ -186,12 +186,12 @@ mod tests {
 
     #[test]
     fn own_process_is_visible() {
-        assert!(Process::Own.resident_bytes().expect("statm") > 100_000);
-        assert!(Process::Own.proportional_bytes().expect("smaps_rollup") > 100_000);
-        Process::Own.cpu_time().expect("stat");
-        let before = Process::Own.run_time().expect("schedstat");
+        assert!(MeasuredProcess::Own.resident_bytes().expect("statm") > 100_000);
+        assert!(MeasuredProcess::Own.proportional_bytes().expect("smaps_rollup") > 100_000);
+        MeasuredProcess::Own.cpu_time().expect("stat");
+        let before = MeasuredProcess::Own.run_time().expect("schedstat");
         assert!(before > Duration::ZERO);
-        while Process::Own.run_time().expect("schedstat") < before + Duration::from_millis(1) {}
+        while MeasuredProcess::Own.run_time().expect("schedstat") < before + Duration::from_millis(1) {}
     }
 
     #[test]
@@ -204,8 +204,11 @@ mod tests {
         let stderr = shell.stderr.take().expect("piped");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).expect("a line");
         let sleep: u32 = line.trim().parse().expect("a process");
-        let family = Process::Id(shell.id()).family();
-        assert!(matches!(family[..], [_, Process::Id(_), Process::Id(last)] if last == sleep), "{family:?}");
+        let family = MeasuredProcess::Id(shell.id()).family();
+        assert!(
+            matches!(family[..], [_, MeasuredProcess::Id(_), MeasuredProcess::Id(last)] if last == sleep),
+            "{family:?}"
+        );
         let sleep = rustix::process::Pid::from_raw(sleep as i32).expect("a process");
         rustix::process::kill_process(sleep, rustix::process::Signal::KILL).expect("it is there");
         shell.wait().expect("ends with its children");

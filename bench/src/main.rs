@@ -35,22 +35,22 @@ use std::process::ExitCode;
 #[command(name = "larder-bench", version)]
 enum Program {
     // By far the largest of them.
-    Run(Box<run::Args>),
-    Record(record::Args),
-    Replay(Box<replay::Args>),
-    Report(page::Args),
-    HitRatio(hit_ratio::Args),
-    Memory(memory::Args),
-    Engine(engine::Args),
-    Bound(bound::Args),
-    Server(compare::Args),
-    Rivals(rivals::Args),
-    Floor(floor::Args),
-    Profile(profile::Args),
-    Soak(soak::Args),
-    Store(store::Args),
-    Table(table::Args),
-    Verify(verify::Args),
+    Run(Box<run::RunArgs>),
+    Record(record::RecordArgs),
+    Replay(Box<replay::ReplayArgs>),
+    Report(page::ReportArgs),
+    HitRatio(hit_ratio::HitRatioArgs),
+    Memory(memory::MemoryArgs),
+    Engine(engine::EngineArgs),
+    Bound(bound::BoundArgs),
+    Server(compare::ServerArgs),
+    Rivals(rivals::RivalsArgs),
+    Floor(floor::FloorArgs),
+    Profile(profile::ProfileArgs),
+    Soak(soak::SoakArgs),
+    Store(store::StoreArgs),
+    Table(table::TableArgs),
+    Verify(verify::VerifyArgs),
 }
 
 fn main() -> ExitCode {

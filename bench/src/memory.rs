@@ -1,11 +1,11 @@
 //! `larder-bench memory`: resident bytes per entry.
 use crate::{
-    contender::{Contender, Larder, Lru, Moka, QuickCache},
+    contender::{Larder, Lru, Moka, QuickCache, RivalCache},
     dataset::Dataset,
-    machine::Process,
-    report::{self, Figure, Target},
-    servers::{self, Server},
-    wire::Resp,
+    machine::MeasuredProcess,
+    report::{self, Figure, FigureTarget},
+    servers::{self, ServerProcess},
+    wire::RedisClient,
 };
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ use std::{
 /// One line per cache: entries held, resident_growth, bytes_per_entry, raw_bytes_per_entry (mean bytes of key and value) and their
 /// ratio. The last line holds larder's bytes_per_entry against its target, 90, which is meant for the default key set.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct MemoryArgs {
     /// Number of entries the caches have room for
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     entries: u64,
@@ -90,8 +90,8 @@ fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    const TARGET: Target = Target::AtMost(90.0);
+pub(crate) fn run(args: &MemoryArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    const TARGET: FigureTarget = FigureTarget::AtMost(90.0);
     ensure!(
         args.key_size >= Dataset::MIN_KEY,
         "--key-size {} is below {}: shorter keys cannot all differ",
@@ -154,10 +154,10 @@ fn in_process(name: &str, entries: u64, inserts: u64, dataset: &Dataset) -> anyh
     }
 }
 
-fn load<C: Contender>(entries: u64, inserts: u64, dataset: &Dataset) -> anyhow::Result<Row> {
+fn load<C: RivalCache>(entries: u64, inserts: u64, dataset: &Dataset) -> anyhow::Result<Row> {
     const UPKEEP_EVERY: u64 = 1 << 14;
     let (mut key, mut value) = (Vec::with_capacity(1024), Vec::with_capacity(1024));
-    let before = Process::Own.resident_bytes()?;
+    let before = MeasuredProcess::Own.resident_bytes()?;
     let cache = C::new(entries as usize, dataset.raw_bytes() as usize);
     for number in 0..inserts {
         dataset.key(number, &mut key);
@@ -169,7 +169,7 @@ fn load<C: Contender>(entries: u64, inserts: u64, dataset: &Dataset) -> anyhow::
     }
     cache.upkeep();
     let held = cache.entries();
-    let growth = Process::Own.resident_bytes()?.saturating_sub(before);
+    let growth = MeasuredProcess::Own.resident_bytes()?.saturating_sub(before);
     ensure!(
         held > 0 && held <= entries,
         "{} says it holds {held} entries where {entries} were allowed and {inserts} stored",
@@ -180,8 +180,8 @@ fn load<C: Contender>(entries: u64, inserts: u64, dataset: &Dataset) -> anyhow::
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn over_redis(server: &Server, entries: u64, dataset: &Dataset) -> anyhow::Result<Row> {
-    let mut client = Resp::connect(server.address, TIMEOUT)?;
+fn over_redis(server: &ServerProcess, entries: u64, dataset: &Dataset) -> anyhow::Result<Row> {
+    let mut client = RedisClient::connect(server.address, TIMEOUT)?;
     let before = server.process().resident_bytes()?;
     client.load(entries, |number, key, value| {
         dataset.key(number, key);
@@ -194,7 +194,7 @@ fn over_redis(server: &Server, entries: u64, dataset: &Dataset) -> anyhow::Resul
     Ok(Row::new(name, held, entries, growth, dataset))
 }
 
-fn over_memcached(server: &Server, entries: u64, dataset: &Dataset) -> anyhow::Result<Row> {
+fn over_memcached(server: &ServerProcess, entries: u64, dataset: &Dataset) -> anyhow::Result<Row> {
     let mut stream = TcpStream::connect_timeout(&server.address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let before = server.process().resident_bytes()?;

@@ -21,7 +21,7 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
     /// The bound it is held against, with its direction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<FigureTarget>,
     /// Whether it was reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) met: Option<bool>,
@@ -30,25 +30,25 @@ pub(crate) struct Figure {
 /// A bound on a figure.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Target {
+pub(crate) enum FigureTarget {
     /// The figure may not be smaller.
     AtLeast(f64),
     /// The figure may not be larger.
     AtMost(f64),
 }
 
-impl Target {
+impl FigureTarget {
     fn is_met_by(self, value: f64) -> bool {
         match self {
-            Target::AtLeast(bound) => value >= bound,
-            Target::AtMost(bound) => value <= bound,
+            FigureTarget::AtLeast(bound) => value >= bound,
+            FigureTarget::AtMost(bound) => value <= bound,
         }
     }
 }
 
 impl Figure {
     /// A figure, held against `target` if there is one.
-    pub(crate) fn new(program: &'static str, figure: String, value: f64, target: Option<Target>) -> Figure {
+    pub(crate) fn new(program: &'static str, figure: String, value: f64, target: Option<FigureTarget>) -> Figure {
         Figure { program, figure, value: rounded(value), target, met: target.map(|t| t.is_met_by(value)) }
     }
 }
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn a_target_has_a_direction() {
         let ratio = |value, target| Figure::new("t", "a/b".into(), value, Some(target)).met;
-        assert_eq!(ratio(1.5, Target::AtLeast(1.5)), Some(true));
-        assert_eq!(ratio(1.4, Target::AtLeast(1.5)), Some(false));
-        assert_eq!(ratio(0.9, Target::AtMost(0.85)), Some(false));
+        assert_eq!(ratio(1.5, FigureTarget::AtLeast(1.5)), Some(true));
+        assert_eq!(ratio(1.4, FigureTarget::AtLeast(1.5)), Some(false));
+        assert_eq!(ratio(0.9, FigureTarget::AtMost(0.85)), Some(false));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `larder-bench store`: Larder's disk store beside fjall in process, on the same operations.
 use crate::{
     load::{
-        self, Client, Interrupt, Plan, Stop,
-        keys::{Distribution, KeySpace, Names},
+        self, GeneratorOptions, Interrupt, LoadPlan, RunEnd,
+        keys::{KeyDistribution, KeySpace, Names},
         ops::{Mix, Verb},
-        target::Target,
+        target::TargetUrl,
     },
     report,
-    run::{self, summary::Summary},
+    run::{self, summary::RunSummary},
     servers,
 };
 use anyhow::{Context, ensure};
@@ -27,7 +27,7 @@ use std::{
 /// in a closed loop, over HTTP (`/v0/entity`) and over the Redis protocol, with one request in flight on each and with 16. The memory tier is small (64 MiB), so that most
 /// reads go to the store. Everything is written under --dir, and removed.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct StoreArgs {
     /// The larder binary
     #[arg(long, value_name = "PATH")]
     larder: PathBuf,
@@ -66,7 +66,7 @@ struct InProcess {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &StoreArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.dir)?;
     let (fjall, larder) = (args.dir.join("fjall"), args.dir.join("larder"));
     ensure!(!fjall.exists() && !larder.exists(), "{} holds stores already", args.dir.display());
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     done
 }
 
-fn in_process(args: &Args, dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+fn in_process(args: &StoreArgs, dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
     let db = fjall::Database::builder(dir).cache_size(256 << 20).open()?;
     let entries = db.keyspace("entries", fjall::KeyspaceCreateOptions::default)?;
     let value = vec![b'v'; args.value];
@@ -129,7 +129,7 @@ fn in_process(args: &Args, dir: &Path, out: &mut dyn Write) -> anyhow::Result<()
     Ok(())
 }
 
-fn through_larder(args: &Args, dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+fn through_larder(args: &StoreArgs, dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
     let source = format!("disk:{}", dir.display());
     let options = ["--source", &source, "--max-memory", "64MiB", "--store-block-cache", "256MiB", "--threads", "2"];
     let server = servers::larder(&args.larder, None, &options)?;
@@ -137,7 +137,7 @@ fn through_larder(args: &Args, dir: &Path, out: &mut dyn Write) -> anyhow::Resul
     let entity = "/v0/entity?id={key}";
     let http = format!("http://{}{entity}", server.http.context("larder's ready line names no HTTP address")?);
     let redis = format!("redis://{}", server.address);
-    let client = |connections, pipeline| Client {
+    let client = |connections, pipeline| GeneratorOptions {
         connections,
         threads: 1,
         pipeline,
@@ -148,25 +148,25 @@ fn through_larder(args: &Args, dir: &Path, out: &mut dyn Write) -> anyhow::Resul
         pin: Vec::new(),
         seed: 1,
     };
-    let plan = |url: &str, verb: Verb, client: Client, rate| -> anyhow::Result<Plan> {
-        Ok(Plan {
-            target: Target::parse(url)?,
+    let plan = |url: &str, verb: Verb, client: GeneratorOptions, rate| -> anyhow::Result<LoadPlan> {
+        Ok(LoadPlan {
+            target: TargetUrl::parse(url)?,
             mix: Mix::new(vec![(verb, 1.0)])?,
-            keys: KeySpace { count: args.keys, names: Names::pattern("{n}")?, distribution: Distribution::Uniform },
+            keys: KeySpace { count: args.keys, names: Names::pattern("{n}")?, distribution: KeyDistribution::Uniform },
             sizes: args.value.to_string().parse()?,
             rate,
             played: None,
-            stop: Stop::After(args.duration),
+            stop: RunEnd::After(args.duration),
             warm_up: Duration::ZERO,
             slice: run::slice(args.duration),
             interrupt: Interrupt::default(),
             client,
         })
     };
-    let mut measure = |name: &str, plan: &Plan| -> anyhow::Result<()> {
+    let mut measure = |name: &str, plan: &LoadPlan| -> anyhow::Result<()> {
         let mut series = run::summary::Series::default();
         let outcome = load::run(plan, &mut |slice| series.add(slice, plan.slice.as_secs_f64()))?;
-        report::line(out, &Summary::new("store", Some(name), plan, &outcome, series))
+        report::line(out, &RunSummary::new("store", Some(name), plan, &outcome, series))
     };
     let begun = Instant::now();
     run::preload(&plan(&redis, Verb::Set, client(1, 1), None)?, "")?;

@@ -1,8 +1,8 @@
 //! `larder-bench table`: tables against maps of the same data in memory.
 use crate::{
     dataset::{Dataset, mix},
-    machine::{Process, pin},
-    report::{self, Figure, Target, median},
+    machine::{MeasuredProcess, pin},
+    report::{self, Figure, FigureTarget, median},
 };
 use anyhow::{Context, bail, ensure};
 use larder_store::table::{BuildOptions, Decoder, Input, Now, Position, Table, build};
@@ -26,7 +26,7 @@ use std::{
 /// Lookups: all keys once, in a random order, laid out in memory in that order; one thread, pinned. Resident memory is the growth since the process's start once all
 /// keys have been looked up, mapped pages included, without the keys that are laid out. The last lines hold the figures against their targets.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct TableArgs {
     /// Number of entries
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     entries: u64,
@@ -65,7 +65,7 @@ struct Row {
     absent_lookups_per_second: Option<f64>,
 }
 
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &TableArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Some(name) = &args.in_process {
         let dir = args.dir.as_deref().context("--in-process goes with --dir")?;
         return report::line(out, &measure(name, args, dir)?);
@@ -84,21 +84,21 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let millions = args.entries as f64 / 1e6;
         match &name[..] {
             "build" => {
-                figure("build seconds per million entries", row.seconds / millions, Target::AtMost(2.0))?;
+                figure("build seconds per million entries", row.seconds / millions, FigureTarget::AtMost(2.0))?;
                 let bytes = row.file_bytes_per_entry.unwrap_or(f64::NAN);
-                figure("file bytes per entry", bytes, Target::AtMost(75.0))?;
+                figure("file bytes per entry", bytes, FigureTarget::AtMost(75.0))?;
                 figure(
                     "file bytes per entry beyond keys and values",
                     bytes - raw as f64 / args.entries as f64,
-                    Target::AtMost(4.0),
+                    FigureTarget::AtMost(4.0),
                 )?;
             }
             "table" => {
-                figure("open seconds", row.seconds, Target::AtMost(0.02))?;
-                figure("lookups per second", row.lookups_per_second.unwrap_or(f64::NAN), Target::AtLeast(5e6))?;
+                figure("open seconds", row.seconds, FigureTarget::AtMost(0.02))?;
+                figure("lookups per second", row.lookups_per_second.unwrap_or(f64::NAN), FigureTarget::AtLeast(5e6))?;
                 let file = fs::metadata(table(dir))?.len();
                 let beyond = row.resident_bytes as f64 - file as f64;
-                figure("resident bytes beyond the file", beyond, Target::AtMost((8 << 20) as f64))?;
+                figure("resident bytes beyond the file", beyond, FigureTarget::AtMost((8 << 20) as f64))?;
             }
             _ => {}
         }
@@ -133,7 +133,7 @@ fn write_data(path: &Path, entries: u64) -> anyhow::Result<()> {
     Ok(file.flush()?)
 }
 
-fn in_child(name: &str, args: &Args, dir: &Path) -> anyhow::Result<Row> {
+fn in_child(name: &str, args: &TableArgs, dir: &Path) -> anyhow::Result<Row> {
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let child = Command::new(own)
         .args(["table", "--in-process", name, "--dir"])
@@ -153,9 +153,9 @@ fn in_child(name: &str, args: &Args, dir: &Path) -> anyhow::Result<Row> {
     serde_json::from_slice(&child.stdout).with_context(|| format!("measuring {name} gave no result"))
 }
 
-fn measure(name: &str, args: &Args, dir: &Path) -> anyhow::Result<Row> {
+fn measure(name: &str, args: &TableArgs, dir: &Path) -> anyhow::Result<Row> {
     pin(0)?;
-    let before = Process::Own.resident_bytes()?;
+    let before = MeasuredProcess::Own.resident_bytes()?;
     let begun = Instant::now();
     match name {
         "build" => {
@@ -174,7 +174,7 @@ fn measure(name: &str, args: &Args, dir: &Path) -> anyhow::Result<Row> {
                 entries: built.entries,
                 seconds: report::rounded(seconds),
                 file_bytes_per_entry: Some(report::rounded(file as f64 / built.entries as f64)),
-                resident_bytes: Process::Own.peak_resident_bytes()?,
+                resident_bytes: MeasuredProcess::Own.peak_resident_bytes()?,
                 ..Row::default()
             })
         }
@@ -236,7 +236,7 @@ fn load(dir: &Path, mut insert: impl FnMut(&[u8], &[u8])) -> anyhow::Result<()> 
 /// Looks all keys up, to see that they are there and what is resident then; then for the time that it takes.
 fn looked_up(
     name: &str,
-    args: &Args,
+    args: &TableArgs,
     before: u64,
     seconds: f64,
     mut get: impl FnMut(&[u8]) -> Option<usize>,
@@ -248,7 +248,7 @@ fn looked_up(
         value(&set, number, &mut expected);
         ensure!(get(&key) == Some(expected.len()), "key {number} is not what it was");
     }
-    let resident = Process::Own.resident_bytes()?.saturating_sub(before);
+    let resident = MeasuredProcess::Own.resident_bytes()?.saturating_sub(before);
     let mut timed = |first: u64, found: bool| -> anyhow::Result<f64> {
         let mut order: Vec<u64> = (first..first + args.entries).collect();
         let mut state = 7;

@@ -57,7 +57,7 @@ impl Connection {
 
 /// A reply of the Redis protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum RedisReply {
     /// `+OK`
     Status(String),
     /// `-ERR …`, without the dash
@@ -69,12 +69,12 @@ pub(crate) enum Reply {
 }
 
 /// A client of the Redis protocol.
-pub(crate) struct Resp(Connection);
+pub(crate) struct RedisClient(Connection);
 
-impl Resp {
+impl RedisClient {
     /// Connects; connecting and each read and write give up after `timeout`.
-    pub(crate) fn connect(address: SocketAddr, timeout: Duration) -> anyhow::Result<Resp> {
-        Connection::open(address, timeout).map(Resp)
+    pub(crate) fn connect(address: SocketAddr, timeout: Duration) -> anyhow::Result<RedisClient> {
+        Connection::open(address, timeout).map(RedisClient)
     }
 
     /// Queues a command.
@@ -94,22 +94,22 @@ impl Resp {
     }
 
     /// Reads the next reply.
-    pub(crate) fn reply(&mut self) -> anyhow::Result<Reply> {
+    pub(crate) fn reply(&mut self) -> anyhow::Result<RedisReply> {
         let line = self.0.line()?;
         let (kind, rest) = line.split_at_checked(1).context("a reply begins with an empty line")?;
         let number = || -> anyhow::Result<i64> { Ok(rest.parse()?) };
         Ok(match kind {
-            "+" => Reply::Status(rest.to_owned()),
-            "-" => Reply::Error(rest.to_owned()),
-            ":" => Reply::Integer(number().with_context(|| format!("reply {line:?}"))?),
+            "+" => RedisReply::Status(rest.to_owned()),
+            "-" => RedisReply::Error(rest.to_owned()),
+            ":" => RedisReply::Integer(number().with_context(|| format!("reply {line:?}"))?),
             "$" => match number().with_context(|| format!("reply {line:?}"))? {
-                -1 => Reply::Bulk(None),
+                -1 => RedisReply::Bulk(None),
                 length => {
                     let length = usize::try_from(length).with_context(|| format!("reply {line:?}"))?;
                     let mut bytes = self.0.bytes(length + 2)?;
                     ensure!(bytes.ends_with(b"\r\n"), "a bulk string is longer than announced");
                     bytes.truncate(length);
-                    Reply::Bulk(Some(bytes))
+                    RedisReply::Bulk(Some(bytes))
                 }
             },
             _ => bail!("reply {line:?} is of a kind that was not asked for"),
@@ -117,7 +117,7 @@ impl Resp {
     }
 
     /// Sends one command and reads its reply.
-    pub(crate) fn call(&mut self, arguments: &[&[u8]]) -> anyhow::Result<Reply> {
+    pub(crate) fn call(&mut self, arguments: &[&[u8]]) -> anyhow::Result<RedisReply> {
         self.queue(arguments);
         self.flush()?;
         self.reply()
@@ -126,7 +126,7 @@ impl Resp {
     /// The number behind `name` in a section of INFO; absent if the section has no such name.
     pub(crate) fn info(&mut self, section: &str, name: &str) -> anyhow::Result<Option<u64>> {
         let reply = self.call(&[b"INFO", section.as_bytes()])?;
-        let Reply::Bulk(Some(info)) = reply else { bail!("INFO was answered {reply:?}") };
+        let RedisReply::Bulk(Some(info)) = reply else { bail!("INFO was answered {reply:?}") };
         let info = String::from_utf8_lossy(&info);
         let rest = info.lines().find_map(|line| line.strip_prefix(name));
         Ok(rest.and_then(|rest| rest.split(',').next()?.trim().parse().ok()))
@@ -135,7 +135,7 @@ impl Resp {
     /// Number of keys in the database (`DBSIZE`).
     pub(crate) fn count(&mut self) -> anyhow::Result<u64> {
         match self.call(&[b"DBSIZE"])? {
-            Reply::Integer(count) => Ok(count.try_into()?),
+            RedisReply::Integer(count) => Ok(count.try_into()?),
             other => bail!("DBSIZE was answered {other:?}"),
         }
     }
@@ -157,7 +157,7 @@ impl Resp {
             self.flush()?;
             for number in batch {
                 let reply = self.reply()?;
-                ensure!(reply == Reply::Status("OK".into()), "SET of key number {number} was answered {reply:?}");
+                ensure!(reply == RedisReply::Status("OK".into()), "SET of key number {number} was answered {reply:?}");
             }
         }
         Ok(())
@@ -166,7 +166,7 @@ impl Resp {
 
 /// An answer over HTTP.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     /// Its status code.
     pub(crate) status: u16,
     /// Its body.
@@ -174,21 +174,21 @@ pub(crate) struct Answer {
 }
 
 /// A client of HTTP/1.1 that keeps its connection; bodies must have a `Content-Length`.
-pub(crate) struct Http(Connection);
+pub(crate) struct HttpClient(Connection);
 
-impl Http {
+impl HttpClient {
     /// Connects; connecting and each read and write give up after `timeout`.
-    pub(crate) fn connect(address: SocketAddr, timeout: Duration) -> anyhow::Result<Http> {
-        Connection::open(address, timeout).map(Http)
+    pub(crate) fn connect(address: SocketAddr, timeout: Duration) -> anyhow::Result<HttpClient> {
+        Connection::open(address, timeout).map(HttpClient)
     }
 
     /// `GET path`.
-    pub(crate) fn get(&mut self, path: &str) -> anyhow::Result<Answer> {
+    pub(crate) fn get(&mut self, path: &str) -> anyhow::Result<HttpAnswer> {
         self.ask("GET", path)
     }
 
     /// A request without a body.
-    pub(crate) fn ask(&mut self, method: &str, path: &str) -> anyhow::Result<Answer> {
+    pub(crate) fn ask(&mut self, method: &str, path: &str) -> anyhow::Result<HttpAnswer> {
         let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
         let request = format!("{method} {path} HTTP/1.1\r\nHost: bench\r\n{length}\r\n");
         self.0.output.extend_from_slice(request.as_bytes());
@@ -196,7 +196,7 @@ impl Http {
     }
 
     /// A request with JSON as its body.
-    pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<Answer> {
+    pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<HttpAnswer> {
         let length = body.len();
         let headers = format!("Host: bench\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
         let request = format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}");
@@ -204,7 +204,7 @@ impl Http {
         self.answer()
     }
 
-    fn answer(&mut self) -> anyhow::Result<Answer> {
+    fn answer(&mut self) -> anyhow::Result<HttpAnswer> {
         self.0.flush()?;
         let status_line = self.0.line()?;
         let status = status_line
@@ -228,7 +228,7 @@ impl Http {
             (_, Some(length)) => self.0.bytes(length)?,
             (_, None) => bail!("an answer with status {status} has no Content-Length"),
         };
-        Ok(Answer { status, body })
+        Ok(HttpAnswer { status, body })
     }
 }
 
@@ -257,14 +257,14 @@ mod tests {
     #[test]
     fn replies_of_every_kind_are_read() {
         let (address, server) = scripted(b"+OK\r\n-ERR no\r\n:-7\r\n$2\r\n\r\n\r\n$-1\r\n*0\r\n");
-        let mut client = Resp::connect(address, TIMEOUT).expect("connect");
+        let mut client = RedisClient::connect(address, TIMEOUT).expect("connect");
         client.queue(&[b"GET", b"a\r\n"]);
         client.flush().expect("send");
-        assert_eq!(client.reply().expect("status"), Reply::Status("OK".into()));
-        assert_eq!(client.reply().expect("error"), Reply::Error("ERR no".into()));
-        assert_eq!(client.reply().expect("integer"), Reply::Integer(-7));
-        assert_eq!(client.reply().expect("bulk"), Reply::Bulk(Some(b"\r\n".to_vec())));
-        assert_eq!(client.reply().expect("nil"), Reply::Bulk(None));
+        assert_eq!(client.reply().expect("status"), RedisReply::Status("OK".into()));
+        assert_eq!(client.reply().expect("error"), RedisReply::Error("ERR no".into()));
+        assert_eq!(client.reply().expect("integer"), RedisReply::Integer(-7));
+        assert_eq!(client.reply().expect("bulk"), RedisReply::Bulk(Some(b"\r\n".to_vec())));
+        assert_eq!(client.reply().expect("nil"), RedisReply::Bulk(None));
         client.reply().expect_err("an array was not asked for");
         client.reply().expect_err("closed");
         drop(client);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_hostile_length_is_refused_before_it_is_allocated() {
         let (address, _server) = scripted(b"$9000000000000000000\r\n");
-        let mut client = Resp::connect(address, TIMEOUT).expect("connect");
+        let mut client = RedisClient::connect(address, TIMEOUT).expect("connect");
         let error = client.reply().expect_err("too long");
         assert!(error.to_string().contains("announces"), "{error}");
     }
@@ -284,7 +284,7 @@ mod tests {
         let (address, _server) = scripted(
             b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabcHTTP/1.1 404 Not Found\r\nContent-Length:0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
         );
-        let mut client = Http::connect(address, TIMEOUT).expect("connect");
+        let mut client = HttpClient::connect(address, TIMEOUT).expect("connect");
         let first = client.get("/a").expect("answer");
         assert_eq!((first.status, &first.body[..]), (200, &b"abc"[..]));
         assert_eq!(client.get("/b").expect("answer").status, 404);

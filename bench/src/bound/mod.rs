@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use larder_engine::Millis;
 use serde::Serialize;
 use std::{io::Write, path::PathBuf};
-use subjects::{Engine, Remote, Subject};
+use subjects::{CacheUnderTest, EngineUnderTest, ServerUnderTest};
 
 /// Writes many times more data than the memory bound and checks that the bound holds
 ///
@@ -24,7 +24,7 @@ use subjects::{Engine, Remote, Subject};
 ///
 /// Prints one line; ends with an error if a check failed.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BoundArgs {
     /// The bound
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     max_memory: ByteSize,
@@ -78,15 +78,15 @@ impl Row {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &BoundArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let row = if let Some(binary) = &args.larder {
         let bound = args.max_memory.as_u64().to_string();
         let server = servers::larder(binary, None, &["--max-memory", &bound])?;
-        exercise(args, &mut Remote::started(server)?)?
+        exercise(args, &mut ServerUnderTest::started(server)?)?
     } else if let Some(url) = &args.url {
-        exercise(args, &mut Remote::running(url, args.pid)?)?
+        exercise(args, &mut ServerUnderTest::running(url, args.pid)?)?
     } else {
-        exercise(args, &mut Engine::new(args.max_memory.as_u64() as usize))?
+        exercise(args, &mut EngineUnderTest::new(args.max_memory.as_u64() as usize))?
     };
     report::line(out, &row)?;
     ensure!(row.failures == 0, "the bound or the contents failed {} checks", row.failures);
@@ -103,7 +103,7 @@ struct Last {
 /// Keys that are remembered, so that they can be overwritten and checked.
 const RECENT: u64 = 10_000;
 
-fn exercise<S: Subject>(args: &Args, subject: &mut S) -> anyhow::Result<Row> {
+fn exercise<S: CacheUnderTest>(args: &BoundArgs, subject: &mut S) -> anyhow::Result<Row> {
     const READ_EVERY: u64 = 4;
     const SAMPLE_EVERY: u64 = 64;
     let bound = args.max_memory.as_u64();
@@ -156,7 +156,7 @@ fn exercise<S: Subject>(args: &Args, subject: &mut S) -> anyhow::Result<Row> {
     Ok(row)
 }
 
-fn check_read<S: Subject>(subject: &mut S, key: &[u8], last: Last, row: &mut Row) -> anyhow::Result<()> {
+fn check_read<S: CacheUnderTest>(subject: &mut S, key: &[u8], last: Last, row: &mut Row) -> anyhow::Result<()> {
     let mut value = Vec::new();
     let now = subject.advance()?;
     row.reads += 1;
@@ -175,7 +175,7 @@ fn check_read<S: Subject>(subject: &mut S, key: &[u8], last: Last, row: &mut Row
     Ok(())
 }
 
-fn sample<S: Subject>(subject: &S, row: &mut Row) -> anyhow::Result<()> {
+fn sample<S: CacheUnderTest>(subject: &S, row: &mut Row) -> anyhow::Result<()> {
     let resident = subject.process().resident_bytes()?;
     row.max_resident = row.max_resident.max(resident);
     if resident > row.allowed_resident {

@@ -1,9 +1,9 @@
 //! What the bound is checked on: the engine in this process, or a server over the Redis protocol.
 use crate::{
     contender::NOW,
-    machine::Process,
-    servers::Server,
-    wire::{Reply, Resp},
+    machine::MeasuredProcess,
+    servers::ServerProcess,
+    wire::{RedisClient, RedisReply},
 };
 use anyhow::{Context, bail, ensure};
 use larder_engine::{Cache, Condition, Config, Expiry, Millis};
@@ -14,7 +14,7 @@ use std::{
 };
 
 /// What is written to.
-pub(super) trait Subject {
+pub(super) trait CacheUnderTest {
     /// Its name in results.
     const NAME: &'static str;
     /// Moves on to the next operation and returns the time.
@@ -26,24 +26,24 @@ pub(super) trait Subject {
     /// Bytes in use by its own count, if they can be had after each write.
     fn used(&self) -> Option<u64>;
     /// Where it holds its memory.
-    fn process(&self) -> Process;
+    fn process(&self) -> MeasuredProcess;
 }
 
 /// The engine in this process.
-pub(super) struct Engine {
+pub(super) struct EngineUnderTest {
     cache: Arc<Cache>,
     now: Millis,
     operations: u64,
 }
 
-impl Engine {
-    pub(super) fn new(max_memory: usize) -> Engine {
+impl EngineUnderTest {
+    pub(super) fn new(max_memory: usize) -> EngineUnderTest {
         let config = Config { max_memory, ..Config::default() };
-        Engine { cache: Cache::new(config), now: NOW, operations: 0 }
+        EngineUnderTest { cache: Cache::new(config), now: NOW, operations: 0 }
     }
 }
 
-impl Subject for Engine {
+impl CacheUnderTest for EngineUnderTest {
     const NAME: &'static str = "engine";
 
     fn advance(&mut self) -> anyhow::Result<Millis> {
@@ -83,39 +83,39 @@ impl Subject for Engine {
         Some(self.cache.stats().used_bytes)
     }
 
-    fn process(&self) -> Process {
-        Process::Own
+    fn process(&self) -> MeasuredProcess {
+        MeasuredProcess::Own
     }
 }
 
 /// A server over the Redis protocol.
-pub(super) struct Remote {
-    client: Resp,
-    process: Process,
+pub(super) struct ServerUnderTest {
+    client: RedisClient,
+    process: MeasuredProcess,
     start: Instant,
     /// Keeps a server that was started for this run.
-    _server: Option<Server>,
+    _server: Option<ServerProcess>,
 }
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Remote {
-    pub(super) fn started(server: Server) -> anyhow::Result<Remote> {
-        Ok(Remote {
-            client: Resp::connect(server.address, TIMEOUT)?,
+impl ServerUnderTest {
+    pub(super) fn started(server: ServerProcess) -> anyhow::Result<ServerUnderTest> {
+        Ok(ServerUnderTest {
+            client: RedisClient::connect(server.address, TIMEOUT)?,
             process: server.process(),
             start: Instant::now(),
             _server: Some(server),
         })
     }
 
-    pub(super) fn running(url: &str, pid: Option<u32>) -> anyhow::Result<Remote> {
-        let mut client = Resp::connect(address(url)?, TIMEOUT)?;
+    pub(super) fn running(url: &str, pid: Option<u32>) -> anyhow::Result<ServerUnderTest> {
+        let mut client = RedisClient::connect(address(url)?, TIMEOUT)?;
         let pid = match pid {
             Some(pid) => pid,
             None => process_id(&mut client).context("give --pid")?,
         };
-        Ok(Remote { client, process: Process::Id(pid), start: Instant::now(), _server: None })
+        Ok(ServerUnderTest { client, process: MeasuredProcess::Id(pid), start: Instant::now(), _server: None })
     }
 }
 
@@ -128,8 +128,8 @@ pub(super) fn address(url: &str) -> anyhow::Result<SocketAddr> {
         .with_context(|| format!("--url {url:?} names no host and port that can be found"))
 }
 
-fn process_id(client: &mut Resp) -> anyhow::Result<u32> {
-    let Reply::Bulk(Some(info)) = client.call(&[b"INFO", b"server"])? else {
+fn process_id(client: &mut RedisClient) -> anyhow::Result<u32> {
+    let RedisReply::Bulk(Some(info)) = client.call(&[b"INFO", b"server"])? else {
         bail!("the server has no INFO");
     };
     String::from_utf8_lossy(&info)
@@ -138,7 +138,7 @@ fn process_id(client: &mut Resp) -> anyhow::Result<u32> {
         .context("the server's INFO has no process_id")
 }
 
-impl Subject for Remote {
+impl CacheUnderTest for ServerUnderTest {
     const NAME: &'static str = "server";
 
     fn advance(&mut self) -> anyhow::Result<Millis> {
@@ -153,14 +153,14 @@ impl Subject for Remote {
                 self.client.call(&[b"SET", key, value, b"PX", lifetime.as_bytes()])
             }
         }?;
-        ensure!(reply == Reply::Status("OK".into()), "SET was answered {reply:?}");
+        ensure!(reply == RedisReply::Status("OK".into()), "SET was answered {reply:?}");
         Ok(())
     }
 
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> anyhow::Result<bool> {
         match self.client.call(&[b"GET", key])? {
-            Reply::Bulk(None) => Ok(false),
-            Reply::Bulk(Some(value)) => {
+            RedisReply::Bulk(None) => Ok(false),
+            RedisReply::Bulk(Some(value)) => {
                 *out = value;
                 Ok(true)
             }
@@ -172,7 +172,7 @@ impl Subject for Remote {
         None
     }
 
-    fn process(&self) -> Process {
+    fn process(&self) -> MeasuredProcess {
         self.process
     }
 }

@@ -1,19 +1,19 @@
 use super::*;
-use crate::machine::Process;
+use crate::machine::MeasuredProcess;
 use clap::Parser;
 use subjects::address;
 
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
-    args: Args,
+    args: BoundArgs,
 }
 
-fn args(arguments: &[&str]) -> Args {
+fn args(arguments: &[&str]) -> BoundArgs {
     Cli::parse_from([&["bound"], arguments].concat()).args
 }
 
-fn result(args: &Args) -> (anyhow::Result<()>, serde_json::Value) {
+fn result(args: &BoundArgs) -> (anyhow::Result<()>, serde_json::Value) {
     let mut out = Vec::new();
     let ended = run(args, &mut out);
     (ended, serde_json::from_slice(&out).expect("one object"))
@@ -43,7 +43,7 @@ fn a_server_without_a_bound_is_found_out() {
 #[test]
 fn wrong_contents_are_found_out() {
     struct Liar(Vec<u8>);
-    impl Subject for Liar {
+    impl CacheUnderTest for Liar {
         const NAME: &'static str = "liar";
         fn advance(&mut self) -> anyhow::Result<Millis> {
             Ok(0)
@@ -59,8 +59,8 @@ fn wrong_contents_are_found_out() {
         fn used(&self) -> Option<u64> {
             None
         }
-        fn process(&self) -> Process {
-            Process::Own
+        fn process(&self) -> MeasuredProcess {
+            MeasuredProcess::Own
         }
     }
     let row = exercise(&args(&["--write", "1MiB", "--slack", "100GiB"]), &mut Liar(Vec::new()));

@@ -6,11 +6,11 @@ mod tests;
 
 use crate::{
     machine,
-    report::{self, Figure, Target, median},
+    report::{self, Figure, FigureTarget, median},
     servers,
 };
 use clap::ValueEnum;
-use rivals::{Rival, Sample, Setting};
+use rivals::{ServerSample, ServerSetting, ServerUnderLoad};
 use serde::Serialize;
 use std::{
     io::Write,
@@ -47,7 +47,7 @@ use std::{
 ///
 /// One line for the machine, one per load and server with the medians and their range, then the ratios with their targets.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ServerArgs {
     /// The larder binary (a release build)
     #[arg(long, value_name = "PATH")]
     larder: PathBuf,
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     seconds: u64,
     /// Loads to run (default: all)
     #[arg(long, value_delimiter = ',')]
-    load: Vec<Load>,
+    load: Vec<ServerLoad>,
     /// Core of redis-server as the source of the misses
     #[arg(long, value_name = "CORE")]
     source_core: Option<usize>,
@@ -68,7 +68,7 @@ pub(crate) struct Args {
 /// A way of loading servers: each compares a subject with a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-enum Load {
+enum ServerLoad {
     /// GET, one command at a time: larder and redis-server
     GetP1,
     /// GET, 16 commands at a time: larder and redis-server
@@ -97,23 +97,23 @@ enum Load {
     PogocacheP16,
 }
 
-impl Load {
+impl ServerLoad {
     /// Bounds on the ratios subject/reference of CPU time per request and of throughput.
-    fn targets(self) -> (Option<Target>, Option<Target>) {
+    fn targets(self) -> (Option<FigureTarget>, Option<FigureTarget>) {
         match self {
-            Load::GetP1 => (Some(Target::AtMost(0.95)), None),
-            Load::GetP16 => (Some(Target::AtMost(0.6)), Some(Target::AtLeast(1.5))),
-            Load::HttpKv => (Some(Target::AtMost(0.85)), None),
-            Load::HttpLookup => (Some(Target::AtMost(0.9)), None),
-            Load::MissesP1 => (None, Some(Target::AtLeast(0.5))),
-            Load::MissesP16 => (None, None),
-            Load::ForwardedP16 => (None, Some(Target::AtLeast(0.7))),
-            Load::CoherentP16 => (Some(Target::AtMost(1.05)), None),
-            Load::FloorP1 => (Some(Target::AtMost(1.08)), None),
-            Load::FloorP16 => (Some(Target::AtMost(1.25)), None),
-            Load::FloorHyper => (Some(Target::AtMost(1.2)), None),
-            Load::FloorHttp => (None, None),
-            Load::PogocacheP16 => (Some(Target::AtMost(0.9)), None),
+            ServerLoad::GetP1 => (Some(FigureTarget::AtMost(0.95)), None),
+            ServerLoad::GetP16 => (Some(FigureTarget::AtMost(0.6)), Some(FigureTarget::AtLeast(1.5))),
+            ServerLoad::HttpKv => (Some(FigureTarget::AtMost(0.85)), None),
+            ServerLoad::HttpLookup => (Some(FigureTarget::AtMost(0.9)), None),
+            ServerLoad::MissesP1 => (None, Some(FigureTarget::AtLeast(0.5))),
+            ServerLoad::MissesP16 => (None, None),
+            ServerLoad::ForwardedP16 => (None, Some(FigureTarget::AtLeast(0.7))),
+            ServerLoad::CoherentP16 => (Some(FigureTarget::AtMost(1.05)), None),
+            ServerLoad::FloorP1 => (Some(FigureTarget::AtMost(1.08)), None),
+            ServerLoad::FloorP16 => (Some(FigureTarget::AtMost(1.25)), None),
+            ServerLoad::FloorHyper => (Some(FigureTarget::AtMost(1.2)), None),
+            ServerLoad::FloorHttp => (None, None),
+            ServerLoad::PogocacheP16 => (Some(FigureTarget::AtMost(0.9)), None),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Load {
 #[derive(Debug, Serialize)]
 struct Row {
     program: &'static str,
-    load: Load,
+    load: ServerLoad,
     server: &'static str,
     runs: u64,
     requests: u64,
@@ -136,7 +136,7 @@ struct Row {
 
 /// What is measured on.
 #[derive(Debug, Serialize)]
-struct Machine {
+struct MachineRow {
     program: &'static str,
     cpu: String,
     kernel: String,
@@ -148,9 +148,9 @@ struct Machine {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ServerArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let (server_core, client_core) = machine::server_and_client_core()?;
-    let setting = Setting {
+    let setting = ServerSetting {
         larder: &args.larder,
         seconds: args.seconds,
         server_core,
@@ -159,11 +159,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         pogocache: servers::given(servers::POGOCACHE)?,
     };
     report::line(out, &machine(&setting)?)?;
-    let loads = if args.load.is_empty() { Load::value_variants() } else { &args.load };
+    let loads = if args.load.is_empty() { ServerLoad::value_variants() } else { &args.load };
     let mut figures = Vec::new();
     for &load in loads {
         // What nobody asked for by name may be missing.
-        if args.load.is_empty() && load == Load::PogocacheP16 && setting.pogocache.is_none() {
+        if args.load.is_empty() && load == ServerLoad::PogocacheP16 && setting.pogocache.is_none() {
             continue;
         }
         let [subject, reference] = compare(&setting, args.runs, load)?;
@@ -186,7 +186,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Subject and reference under one load, run by run in turn.
-fn compare(setting: &Setting<'_>, runs: u64, load: Load) -> anyhow::Result<[Row; 2]> {
+fn compare(setting: &ServerSetting<'_>, runs: u64, load: ServerLoad) -> anyhow::Result<[Row; 2]> {
     let rivals = setting.rivals(load)?;
     let sizes = [setting.warm_up(&rivals[0])?, setting.warm_up(&rivals[1])?];
     let mut samples = [Vec::new(), Vec::new()];
@@ -195,7 +195,7 @@ fn compare(setting: &Setting<'_>, runs: u64, load: Load) -> anyhow::Result<[Row;
             samples.push(setting.sample(rival, size)?);
         }
     }
-    let row = |rival: &Rival, samples: &[Sample]| {
+    let row = |rival: &ServerUnderLoad, samples: &[ServerSample]| {
         let cpu: Vec<f64> = samples.iter().map(|sample| sample.cpu_us).collect();
         let rate: Vec<f64> = samples.iter().map(|sample| sample.per_second).collect();
         let low = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -218,7 +218,7 @@ fn compare(setting: &Setting<'_>, runs: u64, load: Load) -> anyhow::Result<[Row;
 }
 
 /// The machine and the versions.
-fn machine(setting: &Setting<'_>) -> anyhow::Result<Machine> {
+fn machine(setting: &ServerSetting<'_>) -> anyhow::Result<MachineRow> {
     let cpus = std::fs::read_to_string("/proc/cpuinfo")?;
     let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let version = |program: &Path, argument| -> anyhow::Result<String> {
@@ -228,7 +228,7 @@ fn machine(setting: &Setting<'_>) -> anyhow::Result<Machine> {
         let text = String::from_utf8_lossy(&text);
         Ok(text.lines().next().unwrap_or_default().trim().to_owned())
     };
-    Ok(Machine {
+    Ok(MachineRow {
         program: "server",
         cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
         kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),

@@ -1,9 +1,9 @@
 //! The servers of each load, ready and loaded, and one load of one of them.
-use super::{Load, clients};
+use super::{ServerLoad, clients};
 use crate::{
     floor::VALUE,
-    servers::{self, Server},
-    wire::{Http, Resp},
+    servers::{self, ServerProcess},
+    wire::{HttpClient, RedisClient},
 };
 use anyhow::{Context, ensure};
 use std::{
@@ -16,7 +16,7 @@ const KEYS: u64 = 100_000;
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a server is loaded.
-pub(super) enum Way {
+pub(super) enum LoadTool {
     /// redis-benchmark, GET with this pipeline.
     Redis(u32),
     /// redis-benchmark, HSET with this pipeline.
@@ -26,17 +26,17 @@ pub(super) enum Way {
 }
 
 /// A server, ready to be loaded.
-pub(super) struct Rival {
+pub(super) struct ServerUnderLoad {
     pub(super) name: &'static str,
-    pub(super) server: Server,
-    pub(super) way: Way,
+    pub(super) server: ServerProcess,
+    pub(super) way: LoadTool,
     /// Where the requests must arrive: the server itself finds the keys, or this one behind it does.
-    pub(super) source: Option<Server>,
+    pub(super) source: Option<ServerProcess>,
 }
 
 /// One load of one server.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
+pub(super) struct ServerSample {
     pub(super) requests: u64,
     /// CPU time per request, in microseconds.
     pub(super) cpu_us: f64,
@@ -44,7 +44,7 @@ pub(super) struct Sample {
 }
 
 /// What the servers and clients are started with.
-pub(super) struct Setting<'a> {
+pub(super) struct ServerSetting<'a> {
     /// The larder binary.
     pub(super) larder: &'a Path,
     /// Length of a load.
@@ -56,88 +56,92 @@ pub(super) struct Setting<'a> {
     pub(super) pogocache: Option<PathBuf>,
 }
 
-impl Setting<'_> {
+impl ServerSetting<'_> {
     /// Subject and reference of a load.
-    pub(super) fn rivals(&self, load: Load) -> anyhow::Result<[Rival; 2]> {
+    pub(super) fn rivals(&self, load: ServerLoad) -> anyhow::Result<[ServerUnderLoad; 2]> {
         Ok(match load {
-            Load::GetP1 => [self.larder(Way::Redis(1))?, self.redis(1)?],
-            Load::GetP16 => [self.larder(Way::Redis(16))?, self.redis(16)?],
-            Load::HttpKv => self.http("/v1/kv/key:000000000042")?,
-            Load::HttpLookup => self.http("/lookup?key=key:000000000042")?,
-            Load::MissesP1 => [self.misses(1)?, self.larder(Way::Redis(1))?],
-            Load::MissesP16 => [self.misses(16)?, self.larder(Way::Redis(16))?],
-            Load::ForwardedP16 => {
+            ServerLoad::GetP1 => [self.larder(LoadTool::Redis(1))?, self.redis(1)?],
+            ServerLoad::GetP16 => [self.larder(LoadTool::Redis(16))?, self.redis(16)?],
+            ServerLoad::HttpKv => self.http("/v1/kv/key:000000000042")?,
+            ServerLoad::HttpLookup => self.http("/lookup?key=key:000000000042")?,
+            ServerLoad::MissesP1 => [self.misses(1)?, self.larder(LoadTool::Redis(1))?],
+            ServerLoad::MissesP16 => [self.misses(16)?, self.larder(LoadTool::Redis(16))?],
+            ServerLoad::ForwardedP16 => {
                 let redis = servers::redis(Some(self.server_core))?;
                 let name = "redis-server";
-                [self.forwarding()?, Rival { name, server: redis, way: Way::Hashes(16), source: None }]
+                [self.forwarding()?, ServerUnderLoad { name, server: redis, way: LoadTool::Hashes(16), source: None }]
             }
-            Load::CoherentP16 => [
+            ServerLoad::CoherentP16 => [
                 self.in_front("larder, coherent", &["--coherence", "coherent"])?,
                 self.in_front("larder, ttl", &["--coherence", "ttl"])?,
             ],
-            Load::FloorP1 => [self.larder(Way::Redis(1))?, self.floor("floor", "--redis", Way::Redis(1))?],
-            Load::FloorP16 => [self.larder(Way::Redis(16))?, self.floor("floor", "--redis", Way::Redis(16))?],
-            Load::FloorHyper => {
-                let way = "/v1/kv/key:000000000042";
-                [self.larder(Way::Http(way))?, self.floor("hyper", "--hyper", Way::Http(way))?]
+            ServerLoad::FloorP1 => {
+                [self.larder(LoadTool::Redis(1))?, self.floor("floor", "--redis", LoadTool::Redis(1))?]
             }
-            Load::FloorHttp => {
-                let way = "/v1/kv/key:000000000042";
-                [self.larder(Way::Http(way))?, self.floor("floor", "--http", Way::Http(way))?]
+            ServerLoad::FloorP16 => {
+                [self.larder(LoadTool::Redis(16))?, self.floor("floor", "--redis", LoadTool::Redis(16))?]
             }
-            Load::PogocacheP16 => [self.larder(Way::Redis(16))?, self.pogocache(16)?],
+            ServerLoad::FloorHyper => {
+                let way = "/v1/kv/key:000000000042";
+                [self.larder(LoadTool::Http(way))?, self.floor("hyper", "--hyper", LoadTool::Http(way))?]
+            }
+            ServerLoad::FloorHttp => {
+                let way = "/v1/kv/key:000000000042";
+                [self.larder(LoadTool::Http(way))?, self.floor("floor", "--http", LoadTool::Http(way))?]
+            }
+            ServerLoad::PogocacheP16 => [self.larder(LoadTool::Redis(16))?, self.pogocache(16)?],
         })
     }
 
-    pub(super) fn redis(&self, pipeline: u32) -> anyhow::Result<Rival> {
+    pub(super) fn redis(&self, pipeline: u32) -> anyhow::Result<ServerUnderLoad> {
         let server = servers::redis(Some(self.server_core))?;
         preload(&server)?;
-        Ok(Rival { name: "redis-server", server, way: Way::Redis(pipeline), source: None })
+        Ok(ServerUnderLoad { name: "redis-server", server, way: LoadTool::Redis(pipeline), source: None })
     }
 
     /// It has every key that it is asked for.
-    fn floor(&self, name: &'static str, kind: &str, way: Way) -> anyhow::Result<Rival> {
-        Ok(Rival { name, server: servers::floor(name, kind, Some(self.server_core))?, way, source: None })
+    fn floor(&self, name: &'static str, kind: &str, way: LoadTool) -> anyhow::Result<ServerUnderLoad> {
+        Ok(ServerUnderLoad { name, server: servers::floor(name, kind, Some(self.server_core))?, way, source: None })
     }
 
-    fn pogocache(&self, pipeline: u32) -> anyhow::Result<Rival> {
+    fn pogocache(&self, pipeline: u32) -> anyhow::Result<ServerUnderLoad> {
         let program =
             self.pogocache.as_deref().with_context(|| format!("{} does not name its binary", servers::POGOCACHE))?;
         let server = servers::pogocache(program, Some(self.server_core))?;
         preload(&server)?;
-        Ok(Rival { name: "pogocache", server, way: Way::Redis(pipeline), source: None })
+        Ok(ServerUnderLoad { name: "pogocache", server, way: LoadTool::Redis(pipeline), source: None })
     }
 
-    fn larder(&self, way: Way) -> anyhow::Result<Rival> {
+    fn larder(&self, way: LoadTool) -> anyhow::Result<ServerUnderLoad> {
         let server = servers::larder(self.larder, Some(self.server_core), &["--max-memory", "256MiB"])?;
         preload(&server)?;
-        Ok(Rival { name: "larder", server, way, source: None })
+        Ok(ServerUnderLoad { name: "larder", server, way, source: None })
     }
 
     /// A larder that can keep one key of all those that its source has.
-    fn misses(&self, pipeline: u32) -> anyhow::Result<Rival> {
+    fn misses(&self, pipeline: u32) -> anyhow::Result<ServerUnderLoad> {
         let source = servers::redis(Some(self.source_core))?;
         preload(&source)?;
         let url = format!("redis://{}", source.address);
         let arguments = ["--source", &url, "--max-keys", "1", "--max-memory", "256MiB"];
-        Ok(Rival {
+        Ok(ServerUnderLoad {
             name: "larder, all misses",
             server: servers::larder(self.larder, Some(self.server_core), &arguments)?,
-            way: Way::Redis(pipeline),
+            way: LoadTool::Redis(pipeline),
             source: Some(source),
         })
     }
 
     /// A larder that forwards, on whichever core has room.
-    fn forwarding(&self) -> anyhow::Result<Rival> {
+    fn forwarding(&self) -> anyhow::Result<ServerUnderLoad> {
         let source = servers::redis(Some(self.server_core))?;
         let url = format!("redis://{}", source.address);
         let server = servers::larder(self.larder, None, &["--source", &url])?;
-        Ok(Rival { name: "larder, forwarding", server, way: Way::Hashes(16), source: Some(source) })
+        Ok(ServerUnderLoad { name: "larder, forwarding", server, way: LoadTool::Hashes(16), source: Some(source) })
     }
 
     /// A larder that has copies of all that its source has.
-    fn in_front(&self, name: &'static str, mode: &[&str]) -> anyhow::Result<Rival> {
+    fn in_front(&self, name: &'static str, mode: &[&str]) -> anyhow::Result<ServerUnderLoad> {
         let source = servers::redis(Some(self.source_core))?;
         preload(&source)?;
         let url = format!("redis://{}", source.address);
@@ -145,67 +149,67 @@ impl Setting<'_> {
         let server = servers::larder(self.larder, Some(self.server_core), &arguments)?;
         // Random keys: so many that all but a few are asked for.
         clients::redis_benchmark(self.client_core, server.address, KEYS, 16, 20 * KEYS, GET)?;
-        Ok(Rival { name, server, way: Way::Redis(16), source: Some(source) })
+        Ok(ServerUnderLoad { name, server, way: LoadTool::Redis(16), source: Some(source) })
     }
 
     /// Larder on `path`, and nginx with the very bytes that larder answers as a file.
-    fn http(&self, path: &'static str) -> anyhow::Result<[Rival; 2]> {
-        let larder = self.larder(Way::Http(path))?;
-        let mut client = Http::connect(larder.http_address()?, TIMEOUT)?;
+    fn http(&self, path: &'static str) -> anyhow::Result<[ServerUnderLoad; 2]> {
+        let larder = self.larder(LoadTool::Http(path))?;
+        let mut client = HttpClient::connect(larder.http_address()?, TIMEOUT)?;
         let answer = client.get(path)?;
         ensure!(answer.status == 200, "larder answers {path} with {}", answer.status);
-        let nginx = Rival {
+        let nginx = ServerUnderLoad {
             name: "nginx",
             server: servers::nginx(Some(self.server_core), &[("file", &answer.body)])?,
-            way: Way::Http("/file"),
+            way: LoadTool::Http("/file"),
             source: None,
         };
         Ok([larder, nginx])
     }
 
     /// A short load; the number of requests that makes the load long enough.
-    pub(super) fn warm_up(&self, rival: &Rival) -> anyhow::Result<u64> {
+    pub(super) fn warm_up(&self, rival: &ServerUnderLoad) -> anyhow::Result<u64> {
         const FIRST: u64 = 50_000;
         let done = match rival.way {
-            Way::Redis(pipeline) => {
+            LoadTool::Redis(pipeline) => {
                 let requests = FIRST * u64::from(pipeline);
                 clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests, GET)?
             }
-            Way::Hashes(pipeline) => {
+            LoadTool::Hashes(pipeline) => {
                 let requests = FIRST * u64::from(pipeline);
                 clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests, &hset())?
             }
-            Way::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, 1)?,
+            LoadTool::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, 1)?,
         };
         Ok((done.per_second * self.seconds as f64) as u64)
     }
 
-    pub(super) fn sample(&self, rival: &Rival, requests: u64) -> anyhow::Result<Sample> {
+    pub(super) fn sample(&self, rival: &ServerUnderLoad, requests: u64) -> anyhow::Result<ServerSample> {
         let process = rival.server.process();
         // Copies answer without the source.
         let source = rival.source.as_ref().filter(|_| !matches!(rival.name, "larder, coherent" | "larder, ttl"));
         let found_by = source.unwrap_or(&rival.server);
         // The others do not count what they find. The floor has everything; Pogocache was seen to hold all keys.
         let counts = !matches!(rival.name, "floor" | "pogocache");
-        let found = |way: &Way| match way {
-            Way::Redis(_) if !counts => Ok(0),
-            Way::Redis(_) => keyspace_hits(found_by),
-            Way::Hashes(_) => calls_of_hset(found_by),
+        let found = |way: &LoadTool| match way {
+            LoadTool::Redis(_) if !counts => Ok(0),
+            LoadTool::Redis(_) => keyspace_hits(found_by),
+            LoadTool::Hashes(_) => calls_of_hset(found_by),
             // wrk looks at every answer's status.
-            Way::Http(_) => Ok(0),
+            LoadTool::Http(_) => Ok(0),
         };
         let (hits_before, cpu_before) = (found(&rival.way)?, process.cpu_time()?);
         let done = match rival.way {
-            Way::Redis(pipeline) => {
+            LoadTool::Redis(pipeline) => {
                 clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests, GET)?
             }
-            Way::Hashes(pipeline) => {
+            LoadTool::Hashes(pipeline) => {
                 clients::redis_benchmark(self.client_core, rival.server.address, KEYS, pipeline, requests, &hset())?
             }
-            Way::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, self.seconds)?,
+            LoadTool::Http(path) => clients::wrk(self.client_core, rival.http_address()?, path, self.seconds)?,
         };
         let cpu = process.cpu_time()? - cpu_before;
-        if let (Way::Redis(_) | Way::Hashes(_), true) = (&rival.way, counts) {
+        if let (LoadTool::Redis(_) | LoadTool::Hashes(_), true) = (&rival.way, counts) {
             let found = found(&rival.way)? - hits_before;
             // Concurrent misses of one key may share a fetch, so a source sees somewhat less.
             let expected = done.requests - done.requests / 20;
@@ -217,7 +221,7 @@ impl Setting<'_> {
                 found_by.name
             );
         }
-        Ok(Sample {
+        Ok(ServerSample {
             requests: done.requests,
             cpu_us: cpu.as_secs_f64() * 1e6 / done.requests as f64,
             per_second: done.per_second,
@@ -225,7 +229,7 @@ impl Setting<'_> {
     }
 }
 
-impl Rival {
+impl ServerUnderLoad {
     fn http_address(&self) -> anyhow::Result<std::net::SocketAddr> {
         let http = self.server.http;
         http.with_context(|| format!("{} has no HTTP address", self.name))
@@ -233,8 +237,8 @@ impl Rival {
 }
 
 /// Stores all keys, and sees that they are there.
-fn preload(server: &Server) -> anyhow::Result<()> {
-    let mut client = Resp::connect(server.address, TIMEOUT)?;
+fn preload(server: &ServerProcess) -> anyhow::Result<()> {
+    let mut client = RedisClient::connect(server.address, TIMEOUT)?;
     client.load(KEYS, |number, key, value| {
         *key = format!("key:{number:012}").into_bytes();
         value.clear();
@@ -252,15 +256,15 @@ fn hset() -> [&'static str; 4] {
 }
 
 /// `keyspace_hits` of INFO: how often the server found a key.
-fn keyspace_hits(server: &Server) -> anyhow::Result<u64> {
+fn keyspace_hits(server: &ServerProcess) -> anyhow::Result<u64> {
     let hits = number_of(server, "stats", "keyspace_hits:")?;
     hits.with_context(|| format!("{}'s INFO has no keyspace_hits", server.name))
 }
 /// How often the server was sent HSET.
-fn calls_of_hset(server: &Server) -> anyhow::Result<u64> {
+fn calls_of_hset(server: &ServerProcess) -> anyhow::Result<u64> {
     Ok(number_of(server, "commandstats", "cmdstat_hset:calls=")?.unwrap_or(0))
 }
 /// The number behind `name` in a section of INFO.
-fn number_of(server: &Server, section: &str, name: &str) -> anyhow::Result<Option<u64>> {
-    Resp::connect(server.address, TIMEOUT)?.info(section, name)
+fn number_of(server: &ServerProcess, section: &str, name: &str) -> anyhow::Result<Option<u64>> {
+    RedisClient::connect(server.address, TIMEOUT)?.info(section, name)
 }

@@ -1,11 +1,11 @@
-use super::rivals::{TIMEOUT, Way};
+use super::rivals::{LoadTool, TIMEOUT};
 use super::*;
-use crate::{floor::VALUE, wire::Resp};
+use crate::{floor::VALUE, wire::RedisClient};
 
-fn setting(larder: &Path) -> Setting<'_> {
+fn setting(larder: &Path) -> ServerSetting<'_> {
     let cores = machine::cores().expect("cores");
     let (first, last) = (cores[0], cores[cores.len() - 1]);
-    Setting { larder, seconds: 1, server_core: first, client_core: last, source_core: last, pogocache: None }
+    ServerSetting { larder, seconds: 1, server_core: first, client_core: last, source_core: last, pogocache: None }
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn a_load_is_measured_and_counted() {
 fn keys_that_are_not_there_end_the_program() {
     let setting = setting(Path::new("/bin/true"));
     let redis = setting.redis(1).expect("redis-server starts");
-    let mut client = Resp::connect(redis.server.address, TIMEOUT).expect("connect");
+    let mut client = RedisClient::connect(redis.server.address, TIMEOUT).expect("connect");
     client.call(&[b"FLUSHALL"]).expect("answers");
     let error = setting.sample(&redis, 2000).expect_err("nothing was found");
     assert!(error.to_string().contains("only 0 keys"), "{error}");
@@ -30,14 +30,14 @@ fn keys_that_are_not_there_end_the_program() {
 #[test]
 fn http_answers_are_counted() {
     let setting = setting(Path::new("/bin/true"));
-    let nginx = Rival {
+    let nginx = ServerUnderLoad {
         name: "nginx",
         server: servers::nginx(None, &[("file", &VALUE)]).expect("nginx starts"),
-        way: Way::Http("/file"),
+        way: LoadTool::Http("/file"),
         source: None,
     };
     assert!(setting.sample(&nginx, 0).expect("measured").requests > 100);
-    let absent = Rival { way: Way::Http("/absent"), ..nginx };
+    let absent = ServerUnderLoad { way: LoadTool::Http("/absent"), ..nginx };
     let error = setting.sample(&absent, 0).expect_err("404s");
     assert!(error.to_string().contains("Non-2xx"), "{error}");
 }

@@ -24,7 +24,7 @@ pub(crate) const VALUE: [u8; 64] = [b'v'; 64];
 /// What a server costs above this is its own doing. Answers every request with 64 bytes and prints a ready line like larder's.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Args {
+pub(crate) struct FloorArgs {
     /// Redis protocol, epoll: counts requests by --request-bytes, one write for each read
     #[arg(long, value_name = "ADDR")]
     redis: Option<SocketAddr>,
@@ -51,7 +51,7 @@ struct Ready {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &FloorArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut bind = |address: SocketAddr, is_redis: bool| -> anyhow::Result<TcpListener> {
         let listener = TcpListener::bind(address)?;
         let bound = vec![listener.local_addr()?];

@@ -1,6 +1,6 @@
 //! What the floors answer, to clients that look at it.
 use super::*;
-use crate::wire::{Http, Reply, Resp};
+use crate::wire::{HttpClient, RedisClient, RedisReply};
 use std::{io::Read, time::Duration};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,14 +22,14 @@ fn redis() -> SocketAddr {
 
 #[test]
 fn each_request_has_its_reply() {
-    let mut client = Resp::connect(redis(), TIMEOUT).expect("connect");
+    let mut client = RedisClient::connect(redis(), TIMEOUT).expect("connect");
     for pipeline in [1, 16, 1000] {
         for number in 0..pipeline {
             client.queue(&[b"GET", format!("key:{number:012}").as_bytes()]);
         }
         client.flush().expect("send");
         for _ in 0..pipeline {
-            assert_eq!(client.reply().expect("a reply"), Reply::Bulk(Some(VALUE.into())));
+            assert_eq!(client.reply().expect("a reply"), RedisReply::Bulk(Some(VALUE.into())));
         }
     }
     // A part is not answered: 46 bytes have one reply, with 26 more there is another.
@@ -73,7 +73,7 @@ fn http_floors_answer() {
     });
     let hyper = floor(|listener| bare_hyper::serve(listener).expect("serves"));
     for address in [canned, hyper] {
-        let mut client = Http::connect(address, TIMEOUT).expect("connect");
+        let mut client = HttpClient::connect(address, TIMEOUT).expect("connect");
         for _ in 0..3 {
             let answer = client.get("/v1/kv/key").expect("an answer");
             assert_eq!((answer.status, &answer.body[..]), (200, &VALUE[..]));

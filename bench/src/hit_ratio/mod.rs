@@ -4,10 +4,10 @@ mod policies;
 mod tests;
 
 use crate::{
-    contender::{Contender, Larder, Lru, Moka, QuickCache},
+    contender::{Larder, Lru, Moka, QuickCache, RivalCache},
     dataset::Dataset,
     memory, report,
-    trace::{Format, Summary, Trace},
+    trace::{TraceFile, TraceFormat, TraceSummary},
 };
 use anyhow::ensure;
 use bytesize::ByteSize;
@@ -35,13 +35,13 @@ use std::{io::Write, path::PathBuf};
 /// trace's distinct keys), policy, requests, hits, hit_ratio; in mode `bytes` also bytes_budget, bytes_measured (what the cache held
 /// at the end, by its own count for larder, entries x bytes_per_entry for the others) and bytes_per_entry.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct HitRatioArgs {
     /// Trace file; may end in .zst or .xz
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// How the trace is written; without it the name tells: .lis (arc), .trace (cache2k), .u64, .ops
     #[arg(long)]
-    format: Option<Format>,
+    format: Option<TraceFormat>,
     /// Capacities in entries
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     entries: Vec<u64>,
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     bytes: Vec<ByteSize>,
     /// Run one mode only
     #[arg(long)]
-    mode: Option<Mode>,
+    mode: Option<EqualBy>,
     /// Bytes of a key in mode `bytes` (36: UUIDs; at least 16)
     #[arg(long, default_value_t = 36)]
     key_size: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Args {
 /// What is equal among the caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Mode {
+pub(crate) enum EqualBy {
     /// The number of entries
     Entries,
     /// The memory
@@ -76,7 +76,7 @@ pub(crate) enum Mode {
 #[derive(Debug, Serialize)]
 struct Row<'t> {
     trace: &'t str,
-    mode: Mode,
+    mode: EqualBy,
     capacity: u64,
     percent: f64,
     policy: &'static str,
@@ -115,7 +115,7 @@ impl Footprints {
 }
 
 /// Mean over sizes spread evenly (by ratio) between two doublings: no cache is caught with its table just grown or just full.
-fn footprint<C: Contender>(dataset: &Dataset) -> anyhow::Result<f64> {
+fn footprint<C: RivalCache>(dataset: &Dataset) -> anyhow::Result<f64> {
     const SIZES: [u64; 4] = [100_000, 119_000, 141_000, 168_000];
     let mut sum = 0.0;
     for entries in SIZES {
@@ -125,7 +125,7 @@ fn footprint<C: Contender>(dataset: &Dataset) -> anyhow::Result<f64> {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &HitRatioArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(
         args.key_size >= Dataset::MIN_KEY,
         "--key-size {} is below {}: shorter keys cannot all differ",
@@ -133,17 +133,17 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Dataset::MIN_KEY
     );
     ensure!(args.percent.iter().all(|&p| p > 0.0 && p <= 100.0), "--percent takes numbers above 0 and up to 100");
-    let trace = Trace::new(&args.trace, args.format)?;
+    let trace = TraceFile::new(&args.trace, args.format)?;
     let replay = Replay {
         summary: trace.summary()?,
         name: trace.name(),
         trace,
         dataset: Dataset { key_size: args.key_size, value_size: args.value_size..=args.value_size },
     };
-    let bytes_wanted = args.mode != Some(Mode::Entries);
+    let bytes_wanted = args.mode != Some(EqualBy::Entries);
     let footprints = bytes_wanted.then(|| Footprints::measure(&replay.dataset)).transpose()?;
     for entries in capacities(args, replay.summary) {
-        if args.mode != Some(Mode::Bytes) {
+        if args.mode != Some(EqualBy::Bytes) {
             replay.at_entries(entries, out)?;
         }
         if let Some(footprints) = footprints {
@@ -160,7 +160,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// The capacities asked for, in entries.
-fn capacities(args: &Args, summary: Summary) -> Vec<u64> {
+fn capacities(args: &HitRatioArgs, summary: TraceSummary) -> Vec<u64> {
     const DEFAULT: [f64; 4] = [1.0, 5.0, 10.0, 25.0];
     let none_given = args.entries.is_empty() && args.percent.is_empty() && args.bytes.is_empty();
     let percent = if none_given { &DEFAULT[..] } else { &args.percent };
@@ -170,9 +170,9 @@ fn capacities(args: &Args, summary: Summary) -> Vec<u64> {
 
 /// A trace ready to be replayed.
 struct Replay {
-    trace: Trace,
+    trace: TraceFile,
     name: String,
-    summary: Summary,
+    summary: TraceSummary,
     dataset: Dataset,
 }
 
@@ -181,9 +181,9 @@ impl Replay {
         let n = entries as usize;
         let mut row = |policy, hits| {
             let percent = 100.0 * entries as f64 / self.summary.distinct as f64;
-            report::line(out, &self.row(Mode::Entries, entries, percent, policy, hits, None))
+            report::line(out, &self.row(EqualBy::Entries, entries, percent, policy, hits, None))
         };
-        row(Larder::NAME, policies::Larder::at_entries(n).replay(&self.trace)?)?;
+        row(Larder::NAME, policies::LarderPolicy::at_entries(n).replay(&self.trace)?)?;
         row(Moka::NAME, policies::moka(n, &self.trace)?)?;
         row(QuickCache::NAME, policies::quick_cache(n, &self.trace)?)?;
         row(Lru::NAME, policies::lru(n, &self.trace)?)
@@ -191,7 +191,7 @@ impl Replay {
 
     fn at_bytes(&self, budget: u64, footprints: Footprints, out: &mut dyn Write) -> anyhow::Result<()> {
         let percent = 100.0 * budget as f64 / self.dataset.raw_bytes() / self.summary.distinct as f64;
-        let mut larder = policies::Larder::at_bytes(budget as usize, &self.dataset);
+        let mut larder = policies::LarderPolicy::at_bytes(budget as usize, &self.dataset);
         let hits = larder.replay(&self.trace)?;
         let stats = larder.stats();
         let memory = Memory {
@@ -199,10 +199,10 @@ impl Replay {
             bytes_measured: stats.used_bytes,
             bytes_per_entry: report::rounded(stats.used_bytes as f64 / stats.entries.max(1) as f64),
         };
-        let row = self.row(Mode::Bytes, budget, percent, Larder::NAME, hits, Some(memory));
+        let row = self.row(EqualBy::Bytes, budget, percent, Larder::NAME, hits, Some(memory));
         report::line(out, &row)?;
 
-        type Policy = fn(usize, &Trace) -> anyhow::Result<u64>;
+        type Policy = fn(usize, &TraceFile) -> anyhow::Result<u64>;
         let rivals: [(&'static str, f64, Policy); 3] = [
             (Moka::NAME, footprints.moka, policies::moka),
             (QuickCache::NAME, footprints.quick_cache, policies::quick_cache),
@@ -217,7 +217,7 @@ impl Replay {
                 bytes_measured: (entries.min(self.summary.distinct) as f64 * bytes_per_entry) as u64,
                 bytes_per_entry: report::rounded(bytes_per_entry),
             };
-            let row = self.row(Mode::Bytes, entries, percent, name, hits, Some(memory));
+            let row = self.row(EqualBy::Bytes, entries, percent, name, hits, Some(memory));
             report::line(out, &row)?;
         }
         Ok(())
@@ -225,7 +225,7 @@ impl Replay {
 
     fn row(
         &self,
-        mode: Mode,
+        mode: EqualBy,
         capacity: u64,
         percent: f64,
         policy: &'static str,

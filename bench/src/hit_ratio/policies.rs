@@ -5,31 +5,31 @@
 use crate::{
     contender::{NOW, larder_config, plain_write},
     dataset::Dataset,
-    trace::Trace,
+    trace::TraceFile,
 };
 use larder_engine::{Cache, Config, Stats};
 use std::{num::NonZeroUsize, sync::Arc};
 
 /// The engine, with a clock of its own: 10 microseconds pass per request, and it is ticked every 100 ms of that, as the server does.
-pub(super) struct Larder {
+pub(super) struct LarderPolicy {
     cache: Arc<Cache>,
     shape: Option<Dataset>,
 }
 
-impl Larder {
+impl LarderPolicy {
     /// At most `entries` entries, memory in abundance.
-    pub(super) fn at_entries(entries: usize) -> Larder {
-        Larder { cache: Cache::new(larder_config(entries, 16)), shape: None }
+    pub(super) fn at_entries(entries: usize) -> LarderPolicy {
+        LarderPolicy { cache: Cache::new(larder_config(entries, 16)), shape: None }
     }
 
     /// At most `budget` bytes for keys and values of this shape.
-    pub(super) fn at_bytes(budget: usize, shape: &Dataset) -> Larder {
+    pub(super) fn at_bytes(budget: usize, shape: &Dataset) -> LarderPolicy {
         let config = Config { max_memory: budget, ..Config::default() };
-        Larder { cache: Cache::new(config), shape: Some(shape.clone()) }
+        LarderPolicy { cache: Cache::new(config), shape: Some(shape.clone()) }
     }
 
     /// Replays the trace once.
-    pub(super) fn replay(&mut self, trace: &Trace) -> anyhow::Result<u64> {
+    pub(super) fn replay(&mut self, trace: &TraceFile) -> anyhow::Result<u64> {
         const REQUESTS_PER_MS: u64 = 100;
         const TICK_MS: u64 = 100;
         let (mut bytes, mut value) = (Vec::new(), Vec::new());
@@ -71,7 +71,7 @@ impl Larder {
 
 /// moka at its best: its maintenance run after every request (the most exact order) or every 64th (fuller batches for its
 /// frequency sketch); which one is better depends on the trace, so both are tried.
-pub(super) fn moka(entries: usize, trace: &Trace) -> anyhow::Result<u64> {
+pub(super) fn moka(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
     let run = |every: u64| {
         let cache: moka::sync::Cache<u64, ()> = moka::sync::Cache::new(entries as u64);
         let mut requests = 0_u64;
@@ -91,7 +91,7 @@ pub(super) fn moka(entries: usize, trace: &Trace) -> anyhow::Result<u64> {
 }
 
 /// quick_cache, the concurrent cache with its defaults.
-pub(super) fn quick_cache(entries: usize, trace: &Trace) -> anyhow::Result<u64> {
+pub(super) fn quick_cache(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
     let cache = quick_cache::sync::Cache::new(entries);
     count(trace, |key| {
         let hit = cache.get(&key).is_some();
@@ -103,7 +103,7 @@ pub(super) fn quick_cache(entries: usize, trace: &Trace) -> anyhow::Result<u64> 
 }
 
 /// Least recently used.
-pub(super) fn lru(entries: usize, trace: &Trace) -> anyhow::Result<u64> {
+pub(super) fn lru(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
     let entries = NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN);
     let mut cache = lru::LruCache::new(entries);
     count(trace, |key| {
@@ -115,7 +115,7 @@ pub(super) fn lru(entries: usize, trace: &Trace) -> anyhow::Result<u64> {
     })
 }
 
-fn count(trace: &Trace, mut request: impl FnMut(u64) -> bool) -> anyhow::Result<u64> {
+fn count(trace: &TraceFile, mut request: impl FnMut(u64) -> bool) -> anyhow::Result<u64> {
     let mut hits = 0;
     for key in trace.keys()? {
         hits += u64::from(request(key?));

@@ -1,13 +1,13 @@
 use super::*;
-use crate::trace::Trace;
+use crate::trace::TraceFile;
 
 /// A little-endian u64 trace of these keys.
-fn with_trace<T>(keys: impl IntoIterator<Item = u64>, test: impl FnOnce(&Trace) -> T) -> T {
+fn with_trace<T>(keys: impl IntoIterator<Item = u64>, test: impl FnOnce(&TraceFile) -> T) -> T {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("made.u64");
     let bytes: Vec<u8> = keys.into_iter().flat_map(u64::to_le_bytes).collect();
     std::fs::write(&path, bytes).expect("write the trace");
-    test(&Trace::new(&path, None).expect("the name tells the format"))
+    test(&TraceFile::new(&path, None).expect("the name tells the format"))
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn lru_hits_what_theory_says() {
 fn everyone_hits_every_return_when_all_fits() {
     with_trace((0..3000).map(|i| i % 300), |trace| {
         let expected = 2700;
-        assert_eq!(policies::Larder::at_entries(3000).replay(trace).expect("replays"), expected);
+        assert_eq!(policies::LarderPolicy::at_entries(3000).replay(trace).expect("replays"), expected);
         assert_eq!(policies::moka(3000, trace).expect("replays"), expected);
         assert_eq!(policies::quick_cache(3000, trace).expect("replays"), expected);
         assert_eq!(policies::lru(3000, trace).expect("replays"), expected);
@@ -38,7 +38,7 @@ fn everyone_hits_every_return_when_all_fits() {
 fn larder_at_bytes_stays_within_its_budget() {
     let shape = Dataset { key_size: 36, value_size: 64..=64 };
     with_trace(0..100_000, |trace| {
-        let mut larder = policies::Larder::at_bytes(4 << 20, &shape);
+        let mut larder = policies::LarderPolicy::at_bytes(4 << 20, &shape);
         assert_eq!(larder.replay(trace).expect("replays"), 0);
         let stats = larder.stats();
         assert!(stats.used_bytes <= 4 << 20, "{stats:?}");

@@ -22,7 +22,7 @@ pub(crate) fn rate(text: &str) -> anyhow::Result<f64> {
 
 /// How the generator itself works.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Client {
+pub(crate) struct GeneratorOptions {
     /// Connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) connections: usize,

@@ -1,12 +1,12 @@
 //! One connection: requests wait in its buffer to be written, then in flight to be answered, in order.
 use super::{
-    generator::{Generator, Op},
+    generator::{DrawnOperation, Generator},
     measure::ErrorKind,
     poll::Poll,
     recorder::Recorder,
     schedule::{Due, Schedule},
-    target::Target,
-    wire::{Expect, Scan},
+    target::TargetUrl,
+    wire::{Expect, ReplyScan},
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::{
@@ -21,21 +21,21 @@ const BACKOFF: (u64, u64) = (10_000_000, 1_000_000_000);
 
 /// Nanoseconds since the start of the run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock(pub(super) Instant);
+pub(super) struct RunClock(pub(super) Instant);
 
-impl Clock {
+impl RunClock {
     pub(super) fn now(self) -> u64 {
         self.0.elapsed().as_nanos() as u64
     }
 }
 
 /// What a thread's connections share.
-pub(super) struct Shared {
-    pub(super) clock: Clock,
+pub(super) struct ThreadState {
+    pub(super) clock: RunClock,
     pub(super) schedule: Schedule,
     pub(super) generator: Generator,
     pub(super) recorder: Recorder,
-    pub(super) target: Target,
+    pub(super) target: TargetUrl,
     pub(super) poll: Poll,
     /// Most requests in flight on a connection.
     pub(super) pipeline: usize,
@@ -63,7 +63,7 @@ pub(super) struct InFlight {
     pub(super) bytes: u32,
     /// Keys that it reads.
     asked: u32,
-    op: Op,
+    op: DrawnOperation,
     /// It is the second request of an operation that has two.
     second: bool,
 }
@@ -127,7 +127,7 @@ impl Connection {
         self.state == State::Up
     }
 
-    pub(super) fn has_room(&self, shared: &Shared) -> bool {
+    pub(super) fn has_room(&self, shared: &ThreadState) -> bool {
         shared.started && self.is_up() && self.flight.len() < shared.pipeline
     }
 
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     /// Begins to connect. A failure counts; the next attempt is due after a while.
-    pub(super) fn connect(&mut self, shared: &mut Shared) {
+    pub(super) fn connect(&mut self, shared: &mut ThreadState) {
         let begun = || -> std::io::Result<TcpStream> {
             let address = shared.target.address;
             let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    fn failed(&mut self, why: Option<std::io::Error>, shared: &mut Shared) {
+    fn failed(&mut self, why: Option<std::io::Error>, shared: &mut ThreadState) {
         let now = shared.clock.now();
         shared.recorder.error(ErrorKind::Connect, now);
         shared.refused = why.or(shared.refused.take());
@@ -172,7 +172,7 @@ impl Connection {
     }
 
     /// What is to be done from time to time: reconnect, give up on late replies.
-    pub(super) fn tick(&mut self, now: u64, shared: &mut Shared) {
+    pub(super) fn tick(&mut self, now: u64, shared: &mut ThreadState) {
         let timeout = shared.timeout.as_nanos() as u64;
         match self.state {
             State::Down { retry } if retry <= now => self.connect(shared),
@@ -188,7 +188,7 @@ impl Connection {
     }
 
     /// Reacts to what happened to the socket. May leave something to be written.
-    pub(super) fn event(&mut self, writable: bool, shared: &mut Shared) {
+    pub(super) fn event(&mut self, writable: bool, shared: &mut ThreadState) {
         if self.state == State::Connecting {
             let connected = self.stream.as_ref().map(TcpStream::take_error);
             if !matches!(connected, Some(Ok(None))) {
@@ -220,7 +220,7 @@ impl Connection {
     }
 
     /// Goes up when the greeting is answered.
-    fn greeted(&mut self, shared: &mut Shared) {
+    fn greeted(&mut self, shared: &mut ThreadState) {
         if self.state == State::Greeting(0) {
             let now = shared.clock.now();
             shared.recorder.connected(now - self.since);
@@ -231,7 +231,7 @@ impl Connection {
     }
 
     /// Appends a request; [`Connection::flush`] sends it.
-    pub(super) fn push(&mut self, due: Due, shared: &mut Shared) {
+    pub(super) fn push(&mut self, due: Due, shared: &mut ThreadState) {
         let op = due.op.unwrap_or_else(|| shared.generator.draw());
         let before = self.output.len();
         let asked = shared.generator.write(op, &mut self.output);
@@ -240,14 +240,14 @@ impl Connection {
         self.fly(InFlight { intended, written: 0, write: 0, bytes, asked, op, second: false }, shared);
     }
 
-    fn fly(&mut self, request: InFlight, shared: &mut Shared) {
+    fn fly(&mut self, request: InFlight, shared: &mut ThreadState) {
         self.flight.push_back(request);
         self.unwritten += 1;
         shared.in_flight += 1;
     }
 
     /// Hands the output to the kernel.
-    pub(super) fn flush(&mut self, shared: &mut Shared) {
+    pub(super) fn flush(&mut self, shared: &mut ThreadState) {
         let Some(stream) = self.stream.as_mut().filter(|_| !self.blocked && !self.output.is_empty()) else { return };
         let began = shared.clock.now();
         if self.sent == 0 {
@@ -284,7 +284,7 @@ impl Connection {
         self.output.clear();
     }
 
-    fn receive(&mut self, shared: &mut Shared) -> Result<(), ErrorKind> {
+    fn receive(&mut self, shared: &mut ThreadState) -> Result<(), ErrorKind> {
         // Taken out of what is shared for as long as replies are read in it.
         let mut input = std::mem::take(&mut shared.input);
         let result = self.read(&mut input, shared);
@@ -292,7 +292,7 @@ impl Connection {
         result
     }
 
-    fn read(&mut self, input: &mut [u8], shared: &mut Shared) -> Result<(), ErrorKind> {
+    fn read(&mut self, input: &mut [u8], shared: &mut ThreadState) -> Result<(), ErrorKind> {
         while let Some(stream) = &mut self.stream {
             let count = match stream.read(input) {
                 Ok(0) => return Err(ErrorKind::Closed),
@@ -328,7 +328,7 @@ impl Connection {
     }
 
     /// Takes the replies from the beginning of `bytes`; says how many bytes they have.
-    fn replies(&mut self, bytes: &[u8], now: u64, shared: &mut Shared) -> Result<usize, ErrorKind> {
+    fn replies(&mut self, bytes: &[u8], now: u64, shared: &mut ThreadState) -> Result<usize, ErrorKind> {
         let mut at = 0;
         while at < bytes.len() {
             let front = self.flight.front().copied();
@@ -339,13 +339,13 @@ impl Connection {
                 _ => return Err(ErrorKind::Protocol),
             };
             let reply = match shared.generator.wire().scan(expect, asked, &bytes[at..]) {
-                Scan::Done(reply) => reply,
-                Scan::More(least) => {
+                ReplyScan::Done(reply) => reply,
+                ReplyScan::More(least) => {
                     self.least = least;
                     self.first_byte.get_or_insert(now);
                     break;
                 }
-                Scan::Bad(why) => {
+                ReplyScan::Bad(why) => {
                     shared.recorder.bad(why);
                     return Err(ErrorKind::Protocol);
                 }
@@ -385,7 +385,7 @@ impl Connection {
     }
 
     /// Gives the connection up: the oldest request in flight failed in one way, those behind it in another. Connects anew.
-    fn lose(&mut self, first: ErrorKind, others: ErrorKind, shared: &mut Shared) {
+    fn lose(&mut self, first: ErrorKind, others: ErrorKind, shared: &mut ThreadState) {
         let now = shared.clock.now();
         shared.up -= usize::from(self.is_up());
         shared.in_flight -= self.flight.len();
@@ -399,7 +399,7 @@ impl Connection {
     }
 
     /// The end of the run: what is in flight is not waited for any longer.
-    pub(super) fn abandon(&mut self, shared: &mut Shared) {
+    pub(super) fn abandon(&mut self, shared: &mut ThreadState) {
         let now = shared.clock.now();
         shared.in_flight -= self.flight.len();
         for request in self.flight.drain(..) {

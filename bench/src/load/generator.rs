@@ -2,14 +2,14 @@
 use super::{
     keys::{Draw, Names},
     ops::{Mix, Verb},
-    values::Values,
-    wire::{Batch, Expect, Wire},
+    values::ValueMaker,
+    wire::{Expect, KeyBatch, Wire},
 };
 use fastrand::Rng;
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Op {
+pub(crate) struct DrawnOperation {
     /// Its number in the mix.
     pub(crate) verb: u16,
     /// The number of its (first) key.
@@ -24,17 +24,17 @@ pub(crate) struct Generator {
     verbs: Vec<(Verb, Expect)>,
     names: Names,
     draw: Draw,
-    values: Values,
+    values: ValueMaker,
     wire: Wire,
     rng: Rng,
     key: Vec<u8>,
-    batch: Batch,
+    batch: KeyBatch,
     scratch: Vec<u8>,
 }
 
 impl Generator {
     /// A generator; `seed` makes it repeat itself.
-    pub(crate) fn new(mix: Mix, names: Names, draw: Draw, values: Values, wire: Wire, seed: u64) -> Generator {
+    pub(crate) fn new(mix: Mix, names: Names, draw: Draw, values: ValueMaker, wire: Wire, seed: u64) -> Generator {
         let verbs = mix.verbs().map(|verb| (verb.clone(), Wire::expect(verb))).collect();
         Generator {
             mix,
@@ -45,23 +45,23 @@ impl Generator {
             wire,
             rng: Rng::with_seed(seed),
             key: Vec::new(),
-            batch: Batch::default(),
+            batch: KeyBatch::default(),
             scratch: Vec::new(),
         }
     }
 
     /// The next operation.
-    pub(crate) fn draw(&mut self) -> Op {
+    pub(crate) fn draw(&mut self) -> DrawnOperation {
         let verb = self.mix.draw(&mut self.rng);
         let key = match self.verbs[verb].0 {
             Verb::Insert => self.draw.new_key(),
             _ => self.draw.key(&mut self.rng),
         };
-        Op { verb: verb as u16, key, size: None }
+        DrawnOperation { verb: verb as u16, key, size: None }
     }
 
     /// Appends the operation's request; says how many keys it reads.
-    pub(crate) fn write(&mut self, op: Op, out: &mut Vec<u8>) -> u32 {
+    pub(crate) fn write(&mut self, op: DrawnOperation, out: &mut Vec<u8>) -> u32 {
         let Generator { wire, key, rng, batch, names, draw, scratch, .. } = self;
         key.clear();
         names.write(op.key, key);
@@ -97,19 +97,19 @@ impl Generator {
     }
 
     /// Appends the second request of an operation that has two.
-    pub(crate) fn write_second(&mut self, op: Op, out: &mut Vec<u8>) {
+    pub(crate) fn write_second(&mut self, op: DrawnOperation, out: &mut Vec<u8>) {
         self.key.clear();
         self.names.write(op.key, &mut self.key);
         self.wire.set(&self.key, self.values.sample(&mut self.rng), out);
     }
 
     /// Has the operation a second request, to be sent when the first is answered?
-    pub(crate) fn has_second(&self, op: Op) -> bool {
+    pub(crate) fn has_second(&self, op: DrawnOperation) -> bool {
         self.verbs[usize::from(op.verb)].0 == Verb::ReadModifyWrite
     }
 
     /// How the reply to an operation's first or second request is read.
-    pub(crate) fn expect(&self, op: Op, second: bool) -> Expect {
+    pub(crate) fn expect(&self, op: DrawnOperation, second: bool) -> Expect {
         if second { Expect::Plain } else { self.verbs[usize::from(op.verb)].1 }
     }
 

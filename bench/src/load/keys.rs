@@ -14,7 +14,7 @@ use std::{
 
 /// How often each key is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Distribution {
+pub(crate) enum KeyDistribution {
     /// All alike
     Uniform,
     /// Key number k with a probability proportional to 1/(k+1)^θ
@@ -34,10 +34,10 @@ pub(crate) enum Distribution {
     Latest(f64),
 }
 
-impl FromStr for Distribution {
+impl FromStr for KeyDistribution {
     type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> anyhow::Result<Distribution> {
+    fn from_str(text: &str) -> anyhow::Result<KeyDistribution> {
         let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
         let theta = || -> anyhow::Result<f64> {
             let theta: f64 = if arguments.is_empty() { 0.99 } else { arguments.parse()? };
@@ -45,17 +45,17 @@ impl FromStr for Distribution {
             Ok(theta)
         };
         Ok(match name {
-            "uniform" => Distribution::Uniform,
-            "seq" => Distribution::Sequential,
-            "single" => Distribution::Single,
-            "zipf" => Distribution::Zipf(theta()?),
-            "latest" => Distribution::Latest(theta()?),
+            "uniform" => KeyDistribution::Uniform,
+            "seq" => KeyDistribution::Sequential,
+            "single" => KeyDistribution::Single,
+            "zipf" => KeyDistribution::Zipf(theta()?),
+            "latest" => KeyDistribution::Latest(theta()?),
             "hot" => {
                 let (keys, requests) = arguments.split_once(':').context("a hot set reads hot:0.1:0.9")?;
                 let (keys, requests) = (keys.parse()?, requests.parse()?);
                 ensure!(keys > 0.0 && keys <= 1.0, "a hot set's share of the keys is above 0 and at most 1");
                 ensure!((0.0..=1.0).contains(&requests), "a hot set's share of the requests is from 0 to 1");
-                Distribution::Hot { keys, requests }
+                KeyDistribution::Hot { keys, requests }
             }
             _ => bail!("{text:?} is none of uniform, zipf:THETA, seq, single, hot:KEYS:REQUESTS, latest:THETA"),
         })
@@ -66,14 +66,14 @@ impl FromStr for Distribution {
 #[derive(Debug, Clone)]
 pub(crate) enum Names {
     /// Text around `{n}`, `{n:012}` (padded with zeros) or `{uuid}`.
-    Pattern(Vec<Part>),
+    Pattern(Vec<NamePart>),
     /// The lines of a file.
     Listed(Arc<[Box<[u8]>]>),
 }
 
 /// A piece of a key pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum NamePart {
     /// Text as it is.
     Text(Vec<u8>),
     /// The number in decimal digits, at least so many.
@@ -90,15 +90,15 @@ impl Names {
         while let Some(at) = rest.find('{') {
             let end = rest[at..].find('}').with_context(|| format!("--key {text:?}: a brace is not closed"))? + at;
             if at > 0 {
-                parts.push(Part::Text(rest[..at].into()));
+                parts.push(NamePart::Text(rest[..at].into()));
             }
             parts.push(match &rest[at + 1..end] {
-                "n" => Part::Number(1),
-                "uuid" => Part::Uuid,
+                "n" => NamePart::Number(1),
+                "uuid" => NamePart::Uuid,
                 name => {
                     let width = name.strip_prefix("n:0").and_then(|width| width.parse().ok());
                     let width = width.filter(|&width| width <= 64);
-                    Part::Number(width.with_context(|| {
+                    NamePart::Number(width.with_context(|| {
                         format!("--key {text:?}: {{{name}}} is none of {{n}}, {{n:012}} (up to 64 digits), {{uuid}}")
                     })?)
                 }
@@ -106,7 +106,7 @@ impl Names {
             rest = &rest[end + 1..];
         }
         if !rest.is_empty() {
-            parts.push(Part::Text(rest.into()));
+            parts.push(NamePart::Text(rest.into()));
         }
         ensure!(!parts.is_empty(), "--key is empty");
         Ok(Names::Pattern(parts))
@@ -154,14 +154,14 @@ impl Names {
             Names::Pattern(parts) => {
                 for part in parts {
                     match part {
-                        Part::Text(text) => out.extend_from_slice(text),
-                        Part::Number(width) => {
+                        NamePart::Text(text) => out.extend_from_slice(text),
+                        NamePart::Number(width) => {
                             let mut buffer = itoa::Buffer::new();
                             let digits = buffer.format(number);
                             out.extend(std::iter::repeat_n(b'0', width.saturating_sub(digits.len())));
                             out.extend_from_slice(digits.as_bytes());
                         }
-                        Part::Uuid => dataset::uuid_of(number, out),
+                        NamePart::Uuid => dataset::uuid_of(number, out),
                     }
                 }
             }
@@ -178,13 +178,13 @@ pub(crate) struct KeySpace {
     /// How they read.
     pub(crate) names: Names,
     /// How they are drawn.
-    pub(crate) distribution: Distribution,
+    pub(crate) distribution: KeyDistribution,
 }
 
 /// Draws key numbers for one of the generator's threads.
 #[derive(Debug, Clone)]
 pub(crate) struct Draw {
-    distribution: Distribution,
+    distribution: KeyDistribution,
     count: u64,
     zipf: Option<Zipf>,
     /// The next of a sequence, and how far the one after it is.
@@ -198,7 +198,7 @@ impl Draw {
     /// The draw of thread number `thread` of `threads`, which share `inserted` (at first the number of keys).
     pub(crate) fn new(keys: &KeySpace, inserted: Arc<AtomicU64>, thread: usize, threads: usize) -> Draw {
         let zipf = match keys.distribution {
-            Distribution::Zipf(theta) | Distribution::Latest(theta) => Some(Zipf::new(keys.count, theta)),
+            KeyDistribution::Zipf(theta) | KeyDistribution::Latest(theta) => Some(Zipf::new(keys.count, theta)),
             _ => None,
         };
         let (sequence, step) = (thread as u64, threads as u64);
@@ -208,21 +208,21 @@ impl Draw {
     /// A key to ask for.
     pub(crate) fn key(&mut self, rng: &mut Rng) -> u64 {
         match (self.distribution, &self.zipf) {
-            (Distribution::Sequential, _) => {
+            (KeyDistribution::Sequential, _) => {
                 let number = self.sequence % self.count;
                 self.sequence += self.step;
                 number
             }
-            (Distribution::Hot { keys, requests }, _) => {
+            (KeyDistribution::Hot { keys, requests }, _) => {
                 let hot = ((self.count as f64 * keys) as u64).clamp(1, self.count);
                 match rng.f64() < requests || hot == self.count {
                     true => rng.u64(..hot),
                     false => rng.u64(hot..self.count),
                 }
             }
-            (Distribution::Zipf(_), Some(zipf)) => zipf.sample(rng),
-            (Distribution::Latest(_), Some(zipf)) => self.inserted.load(Ordering::Relaxed) - 1 - zipf.sample(rng),
-            (Distribution::Single, _) => 0,
+            (KeyDistribution::Zipf(_), Some(zipf)) => zipf.sample(rng),
+            (KeyDistribution::Latest(_), Some(zipf)) => self.inserted.load(Ordering::Relaxed) - 1 - zipf.sample(rng),
+            (KeyDistribution::Single, _) => 0,
             _ => rng.u64(..self.count),
         }
     }
@@ -308,8 +308,8 @@ mod tests {
     #[test]
     fn wrong_distributions_are_named() {
         for wrong in ["zip", "zipf:x", "zipf:0", "hot:2:1", "hot:0.5", ""] {
-            wrong.parse::<Distribution>().expect_err(wrong);
+            wrong.parse::<KeyDistribution>().expect_err(wrong);
         }
-        assert_eq!("zipf".parse::<Distribution>().expect("YCSB's exponent"), Distribution::Zipf(0.99));
+        assert_eq!("zipf".parse::<KeyDistribution>().expect("YCSB's exponent"), KeyDistribution::Zipf(0.99));
     }
 }

@@ -29,7 +29,7 @@ impl ErrorKind {
 
 /// Numbers that add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct LoadCounts {
     /// Requests that were answered, with whatever reply.
     pub(crate) requests: u64,
     /// By [`ErrorKind`].
@@ -44,7 +44,7 @@ pub(crate) struct Counts {
     pub(crate) bytes_out: u64,
 }
 
-impl Counts {
+impl LoadCounts {
     /// Counts an error.
     pub(crate) fn error(&mut self, kind: ErrorKind) {
         self.errors[kind as usize] += 1;
@@ -56,8 +56,8 @@ impl Counts {
     }
 }
 
-impl AddAssign<&Counts> for Counts {
-    fn add_assign(&mut self, other: &Counts) {
+impl AddAssign<&LoadCounts> for LoadCounts {
+    fn add_assign(&mut self, other: &LoadCounts) {
         self.requests += other.requests;
         self.errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
         self.found += other.found;
@@ -81,7 +81,7 @@ pub(crate) struct Slice {
     /// Its number, from 0 at the end of the warm-up.
     pub(crate) index: u64,
     /// What was counted.
-    pub(crate) counts: Counts,
+    pub(crate) counts: LoadCounts,
     /// Intended start to the reply's last byte, ns.
     pub(crate) latency: Histogram<u64>,
     /// Write to the reply's last byte, ns.
@@ -91,7 +91,7 @@ pub(crate) struct Slice {
 impl Slice {
     /// An empty one.
     pub(crate) fn new(index: u64) -> Slice {
-        Slice { index, counts: Counts::default(), latency: histogram(3), service: histogram(3) }
+        Slice { index, counts: LoadCounts::default(), latency: histogram(3), service: histogram(3) }
     }
 
     /// Adds what another thread did meanwhile.
@@ -156,7 +156,7 @@ impl Phases {
 
 /// How the generator itself fared: whether it or the server made the figures.
 #[derive(Debug, Clone)]
-pub(crate) struct Own {
+pub(crate) struct GeneratorHealth {
     /// How long after their intended start requests were noticed, ns: the generator's wake-ups, whatever the server does. Empty for a closed loop.
     pub(crate) lag: Histogram<u64>,
     /// CPU time of the threads, from the end of the warm-up to the end of the schedule.
@@ -167,10 +167,10 @@ pub(crate) struct Own {
     pub(crate) spins: bool,
 }
 
-impl Own {
+impl GeneratorHealth {
     /// Nothing yet.
-    pub(crate) fn new(spins: bool) -> Own {
-        Own { lag: histogram(3), cpu: Duration::ZERO, busy: 0.0, spins }
+    pub(crate) fn new(spins: bool) -> GeneratorHealth {
+        GeneratorHealth { lag: histogram(3), cpu: Duration::ZERO, busy: 0.0, spins }
     }
 
     /// The 99th percentile of the lag from which on the generator is late.
@@ -182,10 +182,11 @@ impl Own {
     /// less than 5 % of its time left. Neither happens because a server is slow: a request that waits for a reply or for a free connection
     /// costs the generator nothing.
     pub(crate) fn saturated(&self) -> bool {
-        self.lag.value_at_quantile(0.99) >= Own::LATE.as_nanos() as u64 || (!self.spins && self.busy > Own::BUSY)
+        self.lag.value_at_quantile(0.99) >= GeneratorHealth::LATE.as_nanos() as u64
+            || (!self.spins && self.busy > GeneratorHealth::BUSY)
     }
 
-    fn add(&mut self, other: &Own) {
+    fn add(&mut self, other: &GeneratorHealth) {
         add(&mut self.lag, &other.lag);
         self.cpu += other.cpu;
         self.busy = self.busy.max(other.busy);
@@ -200,12 +201,12 @@ pub(crate) struct ThreadEnd {
     /// See there.
     pub(crate) phases: Phases,
     /// See there.
-    pub(crate) own: Own,
+    pub(crate) own: GeneratorHealth,
 }
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct LoadOutcome {
     /// From the end of the warm-up to the last reply, or to the end of the schedule if that is later.
     pub(crate) duration: Duration,
     /// All slices.
@@ -213,13 +214,18 @@ pub(crate) struct Outcome {
     /// See there.
     pub(crate) phases: Phases,
     /// See there.
-    pub(crate) own: Own,
+    pub(crate) own: GeneratorHealth,
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// Of a run that did nothing.
-    pub(crate) fn new(spins: bool) -> Outcome {
-        Outcome { duration: Duration::ZERO, total: Slice::new(0), phases: Phases::new(), own: Own::new(spins) }
+    pub(crate) fn new(spins: bool) -> LoadOutcome {
+        LoadOutcome {
+            duration: Duration::ZERO,
+            total: Slice::new(0),
+            phases: Phases::new(),
+            own: GeneratorHealth::new(spins),
+        }
     }
 
     /// Adds a thread.

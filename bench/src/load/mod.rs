@@ -1,4 +1,4 @@
-//! The load generator, as a library: a [`Plan`] in, an [`Outcome`] out, whole slices of time in between.
+//! The load generator, as a library: a [`LoadPlan`] in, an [`LoadOutcome`] out, whole slices of time in between.
 //!
 //! ```text
 //! schedule ──due──> generator ──bytes──> connection ──> server
@@ -10,7 +10,7 @@
 //!   there, service time from the write. Nothing is skipped, thinned out or corrected afterwards.
 //! - What cannot be sent yet waits as a number in the schedule and keeps its time.
 //! - A request without a reply is an error by kind; one that timed out is in the percentiles with the time it had.
-//! - The generator watches itself: [`Own::saturated`](measure::Own::saturated).
+//! - The generator watches itself: [`GeneratorHealth::saturated`](measure::GeneratorHealth::saturated).
 //! - One thread, one event loop; threads share nothing but the count of inserted keys.
 mod client;
 mod connection;
@@ -30,19 +30,19 @@ pub(crate) mod wire;
 mod worker;
 mod zipf;
 
-pub(crate) use client::{Client, duration, rate};
+pub(crate) use client::{GeneratorOptions, duration, rate};
 pub(crate) use interrupt::Interrupt;
 
 use crate::{
     machine,
-    trace::{Kind, Trace},
+    trace::{OperationKind, TraceFile},
 };
 use anyhow::{Context, bail, ensure};
 use client::LONGEST;
-use connection::{Clock, Connection, Shared};
-use generator::{Generator, Op};
+use connection::{Connection, RunClock, ThreadState};
+use generator::{DrawnOperation, Generator};
 use keys::{Draw, KeySpace};
-use measure::{Outcome, Slice, ThreadEnd};
+use measure::{LoadOutcome, Slice, ThreadEnd};
 use ops::{Mix, Verb};
 use poll::Poll;
 use recorder::Recorder;
@@ -52,14 +52,14 @@ use std::{
     sync::{Arc, atomic::AtomicU64, mpsc},
     time::{Duration, Instant},
 };
-use target::Target;
-use values::{Sizes, Values};
+use target::TargetUrl;
+use values::{Sizes, ValueMaker};
 use wire::Wire;
-use worker::Worker;
+use worker::GeneratorThread;
 
 /// When a run ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Stop {
+pub(crate) enum RunEnd {
     /// So long after the warm-up no more requests are sent.
     After(Duration),
     /// After so many requests from the end of the warm-up on.
@@ -68,9 +68,9 @@ pub(crate) enum Stop {
 
 /// What a run does.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct LoadPlan {
     /// The server.
-    pub(crate) target: Target,
+    pub(crate) target: TargetUrl,
     /// The operations.
     pub(crate) mix: Mix,
     /// The keys.
@@ -80,7 +80,7 @@ pub(crate) struct Plan {
     /// Requests per second on a fixed schedule; absent for a closed loop.
     pub(crate) rate: Option<f64>,
     /// The end.
-    pub(crate) stop: Stop,
+    pub(crate) stop: RunEnd,
     /// What happens in the first so long does not count.
     pub(crate) warm_up: Duration,
     /// A trace whose operations are played; then `mix` is [`Played::mix`], and `rate` and `stop` do not count.
@@ -90,14 +90,14 @@ pub(crate) struct Plan {
     /// Ends it early.
     pub(crate) interrupt: Interrupt,
     /// Connections, threads and so on.
-    pub(crate) client: Client,
+    pub(crate) client: GeneratorOptions,
 }
 
 /// A trace and how it is played.
 #[derive(Debug, Clone)]
 pub(crate) struct Played {
     /// The operations; read before from end to end without a fault.
-    pub(crate) trace: Trace,
+    pub(crate) trace: TraceFile,
     /// How many times as fast as it was recorded.
     pub(crate) speed: f64,
     /// Operations per second at that speed, for results.
@@ -118,26 +118,26 @@ impl Played {
         let mine = operations.filter(move |operation| operation.key % threads == thread);
         Ok(Replay::new(Box::new(mine.map(move |operation| {
             let (verb, size) = match operation.kind {
-                Kind::Get => (0, None),
-                Kind::Set(size) => (1, Some(size)),
-                Kind::Del => (2, None),
+                OperationKind::Get => (0, None),
+                OperationKind::Set(size) => (1, Some(size)),
+                OperationKind::Del => (2, None),
             };
-            ((operation.at as f64 * 1e3 / speed) as u64, Op { verb, key: operation.key, size })
+            ((operation.at as f64 * 1e3 / speed) as u64, DrawnOperation { verb, key: operation.key, size })
         }))))
     }
 }
 
-impl Plan {
+impl LoadPlan {
     fn check(&self) -> anyhow::Result<()> {
-        let &Client { connections, threads, pipeline, .. } = &self.client;
+        let &GeneratorOptions { connections, threads, pipeline, .. } = &self.client;
         ensure!(connections > 0 && threads > 0 && pipeline > 0, "--connections, --threads, --pipeline: from 1");
         ensure!(threads <= connections, "--threads {threads} is more than --connections {connections}");
         ensure!(self.keys.count > 0, "--keys is 0");
         if let Some(rate) = self.rate {
             // Before a Duration is made of it, which would panic.
             let seconds = match self.stop {
-                Stop::Requests(count) => count as f64 / rate,
-                Stop::After(duration) => duration.as_secs_f64(),
+                RunEnd::Requests(count) => count as f64 / rate,
+                RunEnd::After(duration) => duration.as_secs_f64(),
             };
             ensure!(
                 seconds <= LONGEST.as_secs_f64(),
@@ -155,8 +155,8 @@ impl Plan {
         let warm_up = self.warm_up.as_nanos() as u64;
         let Some(rate) = self.rate else {
             let (until, requests) = match self.stop {
-                Stop::After(duration) => (warm_up + duration.as_nanos() as u64, u64::MAX),
-                Stop::Requests(count) => (u64::MAX, count.saturating_sub(thread as u64).div_ceil(threads as u64)),
+                RunEnd::After(duration) => (warm_up + duration.as_nanos() as u64, u64::MAX),
+                RunEnd::Requests(count) => (u64::MAX, count.saturating_sub(thread as u64).div_ceil(threads as u64)),
             };
             return Ok(Schedule::new(Pace::Closed { until, requests, warm_up }));
         };
@@ -177,8 +177,8 @@ impl Plan {
     fn length(&self, rate: f64) -> Duration {
         self.warm_up
             + match self.stop {
-                Stop::After(duration) => duration,
-                Stop::Requests(count) => Duration::from_secs_f64(count as f64 / rate),
+                RunEnd::After(duration) => duration,
+                RunEnd::Requests(count) => Duration::from_secs_f64(count as f64 / rate),
             }
     }
 
@@ -187,8 +187,8 @@ impl Plan {
         let length = match (self.rate, self.stop) {
             _ if self.played.is_some() => return None,
             (Some(rate), _) => self.length(rate),
-            (None, Stop::After(duration)) => self.warm_up + duration,
-            (None, Stop::Requests(_)) => return None,
+            (None, RunEnd::After(duration)) => self.warm_up + duration,
+            (None, RunEnd::Requests(_)) => return None,
         };
         Some(length.as_nanos() as u64)
     }
@@ -199,17 +199,17 @@ impl Plan {
         wire: Wire,
         inserted: Arc<AtomicU64>,
         out: mpsc::Sender<(usize, Slice)>,
-    ) -> anyhow::Result<Worker> {
+    ) -> anyhow::Result<GeneratorThread> {
         let warm_up = self.warm_up.as_nanos() as u64;
         let draw = Draw::new(&self.keys, inserted, thread, self.client.threads);
-        let values = Values::new(self.sizes.clone(), self.client.seed);
+        let values = ValueMaker::new(self.sizes.clone(), self.client.seed);
         let seed = self.client.seed.wrapping_add(thread as u64);
         let share = self.client.connections / self.client.threads
             + usize::from(thread < self.client.connections % self.client.threads);
-        Ok(Worker {
+        Ok(GeneratorThread {
             connections: (0..share).map(Connection::new).collect(),
-            shared: Shared {
-                clock: Clock(Instant::now()),
+            shared: ThreadState {
+                clock: RunClock(Instant::now()),
                 schedule: self.schedule(thread)?,
                 generator: Generator::new(self.mix.clone(), self.keys.names.clone(), draw, values, wire, seed),
                 recorder: Recorder::new(warm_up, self.slice.as_nanos() as u64, thread, out),
@@ -232,16 +232,16 @@ impl Plan {
 }
 
 /// Runs a plan to its end. `each` is shown every slice of time, all threads added up, once all have finished it.
-pub(crate) fn run(plan: &Plan, each: &mut dyn FnMut(&Slice)) -> anyhow::Result<Outcome> {
+pub(crate) fn run(plan: &LoadPlan, each: &mut dyn FnMut(&Slice)) -> anyhow::Result<LoadOutcome> {
     run_connected(plan, &mut || Ok(()), each)
 }
 
 /// The same; `connected` is called when all connections are made, shortly before the first request.
 pub(crate) fn run_connected(
-    plan: &Plan,
+    plan: &LoadPlan,
     connected: &mut dyn FnMut() -> anyhow::Result<()>,
     each: &mut dyn FnMut(&Slice),
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<LoadOutcome> {
     plan.check()?;
     let wire = Wire::new(&plan.target, plan.mix.verbs(), &plan.client.header, plan.client.error_status.clone())?;
     let inserted = Arc::new(AtomicU64::new(plan.keys.count));
@@ -278,7 +278,7 @@ pub(crate) fn run_connected(
         } else {
             drop(receivers);
         }
-        let mut outcome = Outcome::new(plan.client.spin);
+        let mut outcome = LoadOutcome::new(plan.client.spin);
         merge(plan.client.threads, slices, &mut outcome, each);
         for thread in threads {
             match thread.join() {
@@ -293,7 +293,12 @@ pub(crate) fn run_connected(
 }
 
 /// Adds up the threads' slices as they come.
-fn merge(threads: usize, slices: mpsc::Receiver<(usize, Slice)>, outcome: &mut Outcome, each: &mut dyn FnMut(&Slice)) {
+fn merge(
+    threads: usize,
+    slices: mpsc::Receiver<(usize, Slice)>,
+    outcome: &mut LoadOutcome,
+    each: &mut dyn FnMut(&Slice),
+) {
     let mut hand = |slice: Slice| {
         outcome.total.add(&slice);
         each(&slice);

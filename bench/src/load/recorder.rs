@@ -2,7 +2,7 @@
 use super::{
     connection::InFlight,
     measure::{ErrorKind, Phases, Slice},
-    wire::Reply,
+    wire::ScannedReply,
 };
 use std::sync::mpsc::Sender;
 
@@ -55,7 +55,7 @@ impl Recorder {
     }
 
     /// A request was answered.
-    pub(super) fn done(&mut self, request: &InFlight, first_byte: u64, now: u64, reply: &Reply) {
+    pub(super) fn done(&mut self, request: &InFlight, first_byte: u64, now: u64, reply: &ScannedReply) {
         if request.intended < self.warm_up {
             return;
         }

@@ -6,11 +6,11 @@
 //!                           (numbers only: a queue of any length costs nothing)
 //! ```
 //! No request is skipped and none is moved: one that waits for a connection keeps the time it was meant for.
-use super::generator::Op;
+use super::generator::DrawnOperation;
 use std::{collections::VecDeque, time::Duration};
 
 /// An operation with the nanosecond since the start at which it is due.
-pub(crate) type Timed = (u64, Op);
+pub(crate) type Timed = (u64, DrawnOperation);
 
 /// How a thread paces its requests.
 pub(crate) enum Pace {
@@ -64,7 +64,7 @@ pub(crate) struct Due {
     /// When it was meant to start, ns since the start of the run.
     pub(crate) intended: u64,
     /// What it is, if the schedule says so.
-    pub(crate) op: Option<Op>,
+    pub(crate) op: Option<DrawnOperation>,
 }
 
 impl Schedule {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_trace_is_played_in_its_time() {
-        let op = |key| Op { verb: 0, key, size: None };
+        let op = |key| DrawnOperation { verb: 0, key, size: None };
         let mut schedule = Schedule::new(Pace::Replay(Replay::new(Box::new([(5, op(1)), (7, op(2))].into_iter()))));
         assert_eq!(schedule.next(), Some(5));
         schedule.notice(6, |_| {});
@@ -238,7 +238,7 @@ mod tests {
         let mut closed = Schedule::new(Pace::Closed { until: u64::MAX, requests: 9, warm_up: 0 });
         closed.cut(5);
         assert!(closed.over(5) && closed.ended(5) && closed.take(5).is_none());
-        let op = Op { verb: 0, key: 1, size: None };
+        let op = DrawnOperation { verb: 0, key: 1, size: None };
         let trace = [(5, op), (7, op), (9, op)];
         let mut replay = Schedule::new(Pace::Replay(Replay::new(Box::new(trace.into_iter()))));
         replay.notice(6, |_| {});

@@ -7,7 +7,7 @@ use std::{
 
 /// The protocols that the generator speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum TargetProtocol {
     /// Redis protocol, version 2 (RESP2)
     Redis,
     /// HTTP/1.1, connections kept
@@ -18,11 +18,11 @@ pub(crate) enum Protocol {
 
 /// A server to load.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct TargetUrl {
     /// The URL as given, for results.
     pub(crate) url: String,
     /// What it speaks.
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: TargetProtocol,
     /// Where it listens.
     pub(crate) address: SocketAddr,
     /// `host:port` as given: HTTP's Host header.
@@ -35,21 +35,21 @@ pub(crate) struct Target {
     pub(crate) database: u32,
 }
 
-impl Target {
+impl TargetUrl {
     /// Reads `redis://[[user]:password@]host[:port][/database]`, `http://host[:port][/path]` or `memcache://host[:port]`; resolves the host.
-    pub(crate) fn parse(url: &str) -> anyhow::Result<Target> {
+    pub(crate) fn parse(url: &str) -> anyhow::Result<TargetUrl> {
         let (scheme, rest) = url.split_once("://").with_context(|| format!("--url {url:?} has no scheme://"))?;
         let (protocol, port) = match scheme {
-            "redis" => (Protocol::Redis, 6379),
-            "http" => (Protocol::Http, 80),
-            "memcache" => (Protocol::Memcache, 11211),
+            "redis" => (TargetProtocol::Redis, 6379),
+            "http" => (TargetProtocol::Http, 80),
+            "memcache" => (TargetProtocol::Memcache, 11211),
             _ => bail!("--url {url:?}: the schemes are http, redis and memcache"),
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         let (login, authority) = match authority.rsplit_once('@') {
             Some((login, authority)) => {
-                ensure!(protocol == Protocol::Redis, "--url {url:?}: only redis:// takes a user and password");
+                ensure!(protocol == TargetProtocol::Redis, "--url {url:?}: only redis:// takes a user and password");
                 let (user, password) = login.split_once(':').unwrap_or(("", login));
                 (Some((user.to_owned(), password.to_owned())), authority)
             }
@@ -63,16 +63,16 @@ impl Target {
             .next()
             .with_context(|| format!("--url {url:?}: {authority:?} has no address"))?;
         let database = match path.trim_start_matches('/') {
-            digits if protocol == Protocol::Redis && !digits.is_empty() => {
+            digits if protocol == TargetProtocol::Redis && !digits.is_empty() => {
                 digits.parse().with_context(|| format!("--url {url:?}: {digits:?} is not a database number"))?
             }
             _ => 0,
         };
-        Ok(Target { url: url.to_owned(), protocol, address, authority, path: path.to_owned(), login, database })
+        Ok(TargetUrl { url: url.to_owned(), protocol, address, authority, path: path.to_owned(), login, database })
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for TargetUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.login {
             // A password belongs into no result.
@@ -86,14 +86,14 @@ impl fmt::Display for Target {
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Target {
-        Target::parse(url).expect(url)
+    fn parse(url: &str) -> TargetUrl {
+        TargetUrl::parse(url).expect(url)
     }
 
     #[test]
     fn urls_are_taken_apart() {
         let http = parse("http://127.0.0.1:8080/lookup?key={key}");
-        assert_eq!((http.protocol, http.path.as_str()), (Protocol::Http, "/lookup?key={key}"));
+        assert_eq!((http.protocol, http.path.as_str()), (TargetProtocol::Http, "/lookup?key={key}"));
         assert_eq!(http.authority, "127.0.0.1:8080");
         assert_eq!(parse("http://127.0.0.1?key={key}").path, "?key={key}");
         assert_eq!(parse("memcache://127.0.0.1").address.port(), 11211);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let error = |url| format!("{:#}", Target::parse(url).expect_err(url));
+        let error = |url| format!("{:#}", TargetUrl::parse(url).expect_err(url));
         assert!(error("localhost:80").contains("scheme"));
         assert!(error("ftp://localhost").contains("memcache"));
         assert!(error("redis://127.0.0.1/x").contains("database"));

@@ -36,20 +36,20 @@ fn answer(mut stream: TcpStream, reply: &[u8], mut before: impl FnMut(usize)) {
     }
 }
 
-fn plan(url: &str, op: &str) -> Plan {
+fn plan(url: &str, op: &str) -> LoadPlan {
     let names = keys::Names::pattern("key:{n}").expect("a pattern");
-    Plan {
-        target: Target::parse(url).expect(url),
+    LoadPlan {
+        target: TargetUrl::parse(url).expect(url),
         mix: ops::Workload::parse(&[op.to_owned()]).expect(op).mix,
-        keys: KeySpace { count: 100, names, distribution: keys::Distribution::Uniform },
+        keys: KeySpace { count: 100, names, distribution: keys::KeyDistribution::Uniform },
         sizes: Sizes::Fixed(64),
         rate: None,
-        stop: Stop::Requests(1000),
+        stop: RunEnd::Requests(1000),
         warm_up: Duration::ZERO,
         played: None,
         slice: Duration::from_millis(100),
         interrupt: Interrupt::default(),
-        client: Client {
+        client: GeneratorOptions {
             threads: 1,
             connections: 1,
             pipeline: 1,
@@ -64,20 +64,20 @@ fn plan(url: &str, op: &str) -> Plan {
 }
 
 /// The same plan with so many connections and requests in flight on each.
-fn wide(connections: usize, pipeline: usize, plan: Plan) -> Plan {
-    Plan { client: Client { connections, pipeline, ..plan.client.clone() }, ..plan }
+fn wide(connections: usize, pipeline: usize, plan: LoadPlan) -> LoadPlan {
+    LoadPlan { client: GeneratorOptions { connections, pipeline, ..plan.client.clone() }, ..plan }
 }
 
 /// The same plan with another time limit.
-fn impatient(timeout: u64, plan: Plan) -> Plan {
-    Plan { client: Client { timeout: Duration::from_millis(timeout), ..plan.client.clone() }, ..plan }
+fn impatient(timeout: u64, plan: LoadPlan) -> LoadPlan {
+    LoadPlan { client: GeneratorOptions { timeout: Duration::from_millis(timeout), ..plan.client.clone() }, ..plan }
 }
 
-fn load(plan: &Plan) -> Outcome {
+fn load(plan: &LoadPlan) -> LoadOutcome {
     run(plan, &mut |_| {}).expect("runs")
 }
 
-fn errors(outcome: &Outcome, kind: ErrorKind) -> u64 {
+fn errors(outcome: &LoadOutcome, kind: ErrorKind) -> u64 {
     outcome.total.counts.errors[kind as usize]
 }
 
@@ -101,8 +101,8 @@ fn a_stall_is_in_the_percentiles() {
             }
         });
     });
-    let stop = Stop::After(Duration::from_secs(2));
-    let outcome = load(&Plan { rate: Some(1000.0), stop, ..plan(&url, "get") });
+    let stop = RunEnd::After(Duration::from_secs(2));
+    let outcome = load(&LoadPlan { rate: Some(1000.0), stop, ..plan(&url, "get") });
     let Slice { latency, service, counts, .. } = &outcome.total;
     assert_eq!(counts.requests, 2000);
     // What the machine itself stood still, as generator and server noticed it, comes on top.
@@ -122,8 +122,8 @@ fn a_stall_is_in_the_percentiles() {
 #[test]
 fn a_slow_server_is_not_the_generators_fault() {
     let url = server(|stream| answer(stream, b"+OK\r\n", |_| thread::sleep(Duration::from_millis(10))));
-    let stop = Stop::After(Duration::from_millis(600));
-    let outcome = load(&Plan { rate: Some(500.0), stop, ..plan(&url, "get") });
+    let stop = RunEnd::After(Duration::from_millis(600));
+    let outcome = load(&LoadPlan { rate: Some(500.0), stop, ..plan(&url, "get") });
     // 300 were due; at 10 ms each the last one is answered after 3 s. None is skipped.
     assert_eq!(outcome.total.counts.requests, 300);
     assert!(ms(&outcome.total.latency, 1.0) > 2000.0);
@@ -138,8 +138,8 @@ fn a_slow_server_is_not_the_generators_fault() {
 #[test]
 fn a_rate_beyond_the_generators_powers_is_its_fault() {
     let url = server(|stream| answer(stream, b"+OK\r\n", |_| {}));
-    let stop = Stop::After(Duration::from_millis(300));
-    let outcome = load(&wide(1, 1000, impatient(200, Plan { rate: Some(3e7), stop, ..plan(&url, "get") })));
+    let stop = RunEnd::After(Duration::from_millis(300));
+    let outcome = load(&wide(1, 1000, impatient(200, LoadPlan { rate: Some(3e7), stop, ..plan(&url, "get") })));
     assert!(outcome.own.saturated(), "busy {}", outcome.own.busy);
     // All that were due are accounted for.
     let counts = &outcome.total.counts;
@@ -159,7 +159,7 @@ fn every_thread_does_its_share() {
     for rate in [None, Some(2000.0)] {
         seen.store(0, Ordering::SeqCst);
         let (warm_up, mut slices) = (Duration::from_millis(100), 0);
-        let mut plan = wide(7, 4, Plan { rate, warm_up, ..plan(&url, "set") });
+        let mut plan = wide(7, 4, LoadPlan { rate, warm_up, ..plan(&url, "set") });
         plan.client.threads = 3;
         let outcome = run(&plan, &mut |slice| slices += slice.counts.requests).expect("runs");
         assert_eq!((outcome.total.counts.requests, slices), (1000, 1000));
@@ -179,17 +179,17 @@ fn errors_have_their_kinds() {
     assert_eq!((errors(&outcome, ErrorKind::Server), outcome.total.counts.requests), (1000, 1000));
 
     let garbage = server(|stream| answer(stream, b"what?\r\n", |_| {}));
-    let outcome = load(&Plan { stop: Stop::Requests(10), ..plan(&garbage, "get") });
+    let outcome = load(&LoadPlan { stop: RunEnd::Requests(10), ..plan(&garbage, "get") });
     assert_eq!((errors(&outcome, ErrorKind::Protocol), outcome.total.counts.requests), (10, 0));
 
     let closing = server(|mut stream| {
         let _ = stream.read(&mut [0; 100]);
     });
-    let outcome = load(&Plan { stop: Stop::Requests(10), ..plan(&closing, "get") });
+    let outcome = load(&LoadPlan { stop: RunEnd::Requests(10), ..plan(&closing, "get") });
     assert_eq!((errors(&outcome, ErrorKind::Closed), outcome.total.counts.requests), (10, 0));
 
     let silent = server(|mut stream| while let Ok(1..) = stream.read(&mut [0; 100]) {});
-    let outcome = load(&impatient(100, Plan { stop: Stop::Requests(3), ..plan(&silent, "get") }));
+    let outcome = load(&impatient(100, LoadPlan { stop: RunEnd::Requests(3), ..plan(&silent, "get") }));
     assert_eq!((errors(&outcome, ErrorKind::Timeout), outcome.total.counts.requests), (3, 0));
     assert!(outcome.total.latency.min() > 90_000_000);
 }
@@ -221,7 +221,7 @@ fn dying(replies: usize) -> String {
 
 #[test]
 fn a_run_by_count_ends_when_the_server_is_gone() {
-    let outcome = load(&impatient(100, Plan { stop: Stop::Requests(u64::MAX), ..plan(&dying(20), "set") }));
+    let outcome = load(&impatient(100, LoadPlan { stop: RunEnd::Requests(u64::MAX), ..plan(&dying(20), "set") }));
     assert_eq!(outcome.total.counts.requests, 20);
     assert!(errors(&outcome, ErrorKind::Connect) > 0);
 }
@@ -229,8 +229,9 @@ fn a_run_by_count_ends_when_the_server_is_gone() {
 #[test]
 fn an_interrupt_ends_a_run_and_keeps_its_result() {
     for rate in [None, Some(1000.0)] {
-        let (url, stop) = (server(|stream| answer(stream, b"+OK\r\n", |_| {})), Stop::After(Duration::from_secs(3600)));
-        let plan = Plan { rate, stop, ..plan(&url, "set") };
+        let (url, stop) =
+            (server(|stream| answer(stream, b"+OK\r\n", |_| {})), RunEnd::After(Duration::from_secs(3600)));
+        let plan = LoadPlan { rate, stop, ..plan(&url, "set") };
         let outcome = run(&plan, &mut |_| plan.interrupt.set()).expect("a result");
         assert!(outcome.total.counts.requests > 50, "{:?}", outcome.total.counts);
         assert_eq!(outcome.total.counts.all_errors(), 0);
@@ -250,7 +251,7 @@ fn a_server_that_comes_back_is_found() {
         let again = TcpListener::bind(address).expect("the port is free again");
         answer(again.accept().expect("connects").0, b"+OK\r\n", |_| {});
     });
-    let outcome = load(&Plan { rate: Some(1000.0), ..plan(&format!("redis://{address}"), "get") });
+    let outcome = load(&LoadPlan { rate: Some(1000.0), ..plan(&format!("redis://{address}"), "get") });
     assert_eq!(errors(&outcome, ErrorKind::Closed), 1);
     assert!(errors(&outcome, ErrorKind::Connect) > 0);
     assert_eq!(outcome.total.counts.requests, 999);
@@ -263,7 +264,7 @@ fn http_connections_may_end_after_each_answer() {
         let _ = stream.read(&mut [0; 1000]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
     });
-    let outcome = load(&Plan { stop: Stop::Requests(50), ..plan(&url.replace("redis", "http"), "get") });
+    let outcome = load(&LoadPlan { stop: RunEnd::Requests(50), ..plan(&url.replace("redis", "http"), "get") });
     let counts = &outcome.total.counts;
     assert_eq!((counts.requests, counts.found, counts.all_errors()), (50, 50, 0));
 }
@@ -272,12 +273,12 @@ fn http_connections_may_end_after_each_answer() {
 fn redis_is_spoken() {
     let redis = servers::redis(None).expect("redis-server starts");
     let url = format!("redis://{}/1", redis.address);
-    let stored = load(&Plan { stop: Stop::Requests(100), ..plan_of_all_keys(&url) });
+    let stored = load(&LoadPlan { stop: RunEnd::Requests(100), ..plan_of_all_keys(&url) });
     assert_eq!(stored.total.counts.all_errors(), 0);
     for (op, found, missing) in
         [("get", 300, 0), ("mget:7", 2100, 0), ("rmw", 300, 0), ("GET {key}", 300, 0), ("GET no:{key}", 0, 300)]
     {
-        let outcome = load(&wide(3, 5, Plan { stop: Stop::Requests(300), ..plan(&url, op) }));
+        let outcome = load(&wide(3, 5, LoadPlan { stop: RunEnd::Requests(300), ..plan(&url, op) }));
         let counts = &outcome.total.counts;
         assert_eq!((counts.requests, counts.all_errors()), (300, 0), "{op}");
         assert_eq!((counts.found, counts.missing), if op == "rmw" { (0, 0) } else { (found, missing) }, "{op}");
@@ -287,7 +288,7 @@ fn redis_is_spoken() {
         assert_eq!((counts.requests, counts.all_errors()), (1000, 0), "{letter}");
     }
     // Larger than any socket buffer: written and read in pieces.
-    let large = Plan { sizes: Sizes::Fixed(20 << 20), stop: Stop::Requests(6), ..plan(&url, "mix:set=1,get=1") };
+    let large = LoadPlan { sizes: Sizes::Fixed(20 << 20), stop: RunEnd::Requests(6), ..plan(&url, "mix:set=1,get=1") };
     let counts = load(&wide(1, 2, large)).total.counts;
     assert_eq!((counts.requests, counts.all_errors()), (6, 0));
     let wrong = impatient(200, plan(&format!("redis://:wrong@{}", redis.address), "get"));
@@ -295,9 +296,9 @@ fn redis_is_spoken() {
     assert!(refused.contains("AUTH") && !refused.contains("wrong"), "{refused}");
 }
 
-fn plan_of_all_keys(url: &str) -> Plan {
+fn plan_of_all_keys(url: &str) -> LoadPlan {
     let mut plan = plan(url, "set");
-    plan.keys.distribution = keys::Distribution::Sequential;
+    plan.keys.distribution = keys::KeyDistribution::Sequential;
     plan
 }
 
@@ -305,9 +306,9 @@ fn plan_of_all_keys(url: &str) -> Plan {
 fn memcached_is_spoken() {
     let memcached = servers::memcached(None, 64).expect("memcached starts");
     let url = format!("memcache://{}", memcached.address);
-    load(&Plan { stop: Stop::Requests(100), ..plan_of_all_keys(&url) });
+    load(&LoadPlan { stop: RunEnd::Requests(100), ..plan_of_all_keys(&url) });
     for (op, found) in [("get", 300), ("mget:7", 2100), ("mix:set=1,del=1", 0)] {
-        let outcome = load(&wide(1, 5, Plan { stop: Stop::Requests(300), ..plan(&url, op) }));
+        let outcome = load(&wide(1, 5, LoadPlan { stop: RunEnd::Requests(300), ..plan(&url, op) }));
         let counts = &outcome.total.counts;
         assert_eq!((counts.requests, counts.all_errors(), counts.found), (300, 0, found), "{op}");
     }
@@ -328,20 +329,20 @@ fn nginx_is_spoken() {
 
 #[test]
 fn a_trace_is_played_in_its_time_by_all_threads() {
-    use crate::trace::{Format, Kind, Operation, Trace, Writer};
+    use crate::trace::{OperationKind, TraceFile, TraceFormat, TraceWriter, TracedOperation};
     let redis = servers::redis(None).expect("redis-server starts");
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let mut writer = Writer::new(Vec::new()).expect("a vector");
+    let mut writer = TraceWriter::new(Vec::new()).expect("a vector");
     // Each key is written, read, removed and read again, a millisecond apart.
-    let kinds = [Kind::Set(100), Kind::Get, Kind::Del, Kind::Get];
+    let kinds = [OperationKind::Set(100), OperationKind::Get, OperationKind::Del, OperationKind::Get];
     for (step, (key, kind)) in (0..50).flat_map(|key| kinds.map(|kind| (key, kind))).enumerate() {
-        writer.write(Operation { at: 1000 * step as u64, kind, key }).expect("a vector");
+        writer.write(TracedOperation { at: 1000 * step as u64, kind, key }).expect("a vector");
     }
     std::fs::write(file.path(), writer.finish().expect("a vector")).expect("written");
-    let trace = Trace::new(file.path(), Some(Format::Ops)).expect("a trace");
+    let trace = TraceFile::new(file.path(), Some(TraceFormat::Ops)).expect("a trace");
     let played = Some(Played { trace, speed: 0.5, rate: 500.0 });
     let mut plan = wide(2, 4, plan(&format!("redis://{}", redis.address), "get"));
-    plan = Plan { played, mix: Played::mix(), ..plan };
+    plan = LoadPlan { played, mix: Played::mix(), ..plan };
     plan.client.threads = 2;
     let outcome = load(&plan);
     let counts = &outcome.total.counts;

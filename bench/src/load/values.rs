@@ -96,20 +96,21 @@ impl Sizes {
 
 /// Makes values: random letters and digits, which no protocol needs to escape and no compressor shrinks much.
 #[derive(Debug, Clone)]
-pub(crate) struct Values {
+pub(crate) struct ValueMaker {
     sizes: Sizes,
     pool: std::sync::Arc<[u8]>,
 }
 
-impl Values {
+impl ValueMaker {
     /// Where values start in the pool: one of so many places.
     const STARTS: usize = 4096;
 
     /// Values of these sizes.
-    pub(crate) fn new(sizes: Sizes, seed: u64) -> Values {
+    pub(crate) fn new(sizes: Sizes, seed: u64) -> ValueMaker {
         let mut rng = Rng::with_seed(seed);
-        let pool = std::iter::repeat_with(|| rng.alphanumeric() as u8).take(sizes.largest() + Values::STARTS).collect();
-        Values { sizes, pool }
+        let pool =
+            std::iter::repeat_with(|| rng.alphanumeric() as u8).take(sizes.largest() + ValueMaker::STARTS).collect();
+        ValueMaker { sizes, pool }
     }
 
     /// A value of a length from the distribution.
@@ -119,8 +120,8 @@ impl Values {
 
     /// A value of this length, or of the largest there is if that is less.
     pub(crate) fn of_size(&self, size: usize, rng: &mut Rng) -> &[u8] {
-        let start = rng.usize(..Values::STARTS);
-        &self.pool[start..][..size.min(self.pool.len() - Values::STARTS)]
+        let start = rng.usize(..ValueMaker::STARTS);
+        &self.pool[start..][..size.min(self.pool.len() - ValueMaker::STARTS)]
     }
 }
 
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     fn mean(sizes: &str) -> f64 {
-        let values = Values::new(sizes.parse().expect(sizes), 1);
+        let values = ValueMaker::new(sizes.parse().expect(sizes), 1);
         let mut rng = Rng::with_seed(5);
         (0..100_000).map(|_| values.sample(&mut rng).len() as f64).sum::<f64>() / 1e5
     }

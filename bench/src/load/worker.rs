@@ -7,8 +7,8 @@
 //! ```
 use super::{
     Interrupt,
-    connection::{Clock, Connection, Shared},
-    measure::{ErrorKind, Own, ThreadEnd},
+    connection::{Connection, RunClock, ThreadState},
+    measure::{ErrorKind, GeneratorHealth, ThreadEnd},
 };
 use anyhow::{Context, bail, ensure};
 use std::{
@@ -20,9 +20,9 @@ use std::{
 const TICK: u64 = 10_000_000;
 
 /// See the module.
-pub(super) struct Worker {
+pub(super) struct GeneratorThread {
     pub(super) connections: Vec<Connection>,
-    pub(super) shared: Shared,
+    pub(super) shared: ThreadState,
     /// Ends of the warm-up and of the schedule, ns since the start; the second is absent if the schedule ends by count.
     pub(super) warm_up: u64,
     pub(super) until: Option<u64>,
@@ -31,10 +31,10 @@ pub(super) struct Worker {
     pub(super) spin: bool,
 }
 
-impl Worker {
+impl GeneratorThread {
     /// Makes all connections.
     pub(super) fn establish(&mut self) -> anyhow::Result<()> {
-        let Worker { connections, shared, interrupt, .. } = self;
+        let GeneratorThread { connections, shared, interrupt, .. } = self;
         connections.iter_mut().for_each(|connection| connection.connect(shared));
         let deadline = Instant::now() + shared.timeout;
         while !connections.iter().all(Connection::is_up) {
@@ -62,10 +62,10 @@ impl Worker {
     /// Plays the schedule, then waits for the last replies.
     pub(super) fn run(mut self, start: Instant) -> anyhow::Result<ThreadEnd> {
         std::thread::sleep(start.saturating_duration_since(Instant::now()));
-        self.shared.clock = Clock(start);
+        self.shared.clock = RunClock(start);
         self.shared.started = true;
-        let Worker { connections, shared, warm_up, until, interrupt, spin } = &mut self;
-        let mut own = Own::new(*spin);
+        let GeneratorThread { connections, shared, warm_up, until, interrupt, spin } = &mut self;
+        let mut own = GeneratorHealth::new(*spin);
         let mut usage = Usage::new(*warm_up);
         let (mut cursor, mut dirty, mut tick) = (0, Vec::new(), 0);
         let mut over = None;
@@ -167,7 +167,7 @@ impl Usage {
         Ok(())
     }
 
-    fn end(&mut self, now: u64, own: &mut Own) -> anyhow::Result<()> {
+    fn end(&mut self, now: u64, own: &mut GeneratorHealth) -> anyhow::Result<()> {
         if let Some((begun, [cpu, delay])) = self.begun.filter(|_| !self.ended) {
             let [cpu_now, delay_now] = schedstat()?;
             let (cpu, delay) = (cpu_now - cpu, delay_now - delay);

@@ -96,7 +96,7 @@ pub(crate) fn plain(value: f64) -> String {
 
 /// A line of a chart.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct ChartLine {
     pub(crate) points: Vec<(f64, f64)>,
     pub(crate) colour: String,
     pub(crate) dashed: bool,
@@ -143,7 +143,7 @@ fn frame(out: &mut String, x: &Axis, y: &Axis, title: &str) {
 }
 
 /// Lines over two axes.
-pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> String {
+pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[ChartLine]) -> String {
     let mut out = String::new();
     frame(&mut out, x, y, title);
     for line in lines {
@@ -163,7 +163,7 @@ pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> String {
 
 /// A cell of a heat map: from `x.0` to `x.1` and `y.0` to `y.1`, a number, and what it stands for.
 #[derive(Debug, Clone)]
-pub(crate) struct Cell {
+pub(crate) struct HeatCell {
     pub(crate) x: (f64, f64),
     pub(crate) y: (f64, f64),
     pub(crate) count: u64,
@@ -171,7 +171,7 @@ pub(crate) struct Cell {
 }
 
 /// A heat map: the darker, the more; by logarithm, so that a single slow request is still seen.
-pub(crate) fn heat(title: &str, x: &Axis, y: &Axis, cells: &[Cell]) -> String {
+pub(crate) fn heat(title: &str, x: &Axis, y: &Axis, cells: &[HeatCell]) -> String {
     let mut out = String::new();
     frame(&mut out, x, y, title);
     let most = cells.iter().map(|cell| cell.count).max().unwrap_or(1) as f64;
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn names_cannot_break_out() {
-        let line = Line { points: vec![(0.0, 1.0)], colour: colour(0), dashed: false, title: "<script>".into() };
+        let line = ChartLine { points: vec![(0.0, 1.0)], colour: colour(0), dashed: false, title: "<script>".into() };
         let axis = Axis::linear(1.0, "");
         assert!(!lines("\"><b>", &axis, &axis, &[line]).contains("<script"));
     }

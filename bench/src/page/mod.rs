@@ -3,9 +3,9 @@ pub(crate) mod chart;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::run::summary::{Moment, Summary, Times};
+use crate::run::summary::{Moment, RunSummary, Times};
 use anyhow::{Context, ensure};
-use chart::{Axis, Cell, Line, colour, escape, plain};
+use chart::{Axis, ChartLine, HeatCell, colour, escape, plain};
 use std::{
     collections::BTreeMap,
     fmt::Write,
@@ -17,7 +17,7 @@ use std::{
 /// Reads what `run --save FILE` wrote (or the output of `run --json`: the last line counts) and writes a self-contained page: latency and service time by
 /// percentile, throughput over time, a heat map of the latency over time for each run, and the figures side by side.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ReportArgs {
     /// Saved results
     #[arg(required = true, value_name = "FILE")]
     runs: Vec<PathBuf>,
@@ -27,13 +27,13 @@ pub(crate) struct Args {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<()> {
     let runs = args.runs.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
     write(&args.out, &runs)
 }
 
 /// A saved result: the last line of a file.
-pub(crate) fn read(file: &Path) -> anyhow::Result<Summary> {
+pub(crate) fn read(file: &Path) -> anyhow::Result<RunSummary> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let line = text.lines().rfind(|line| !line.trim().is_empty());
     let line = line.with_context(|| format!("{} is empty", file.display()))?;
@@ -41,7 +41,7 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<Summary> {
 }
 
 /// Writes the page of these runs.
-pub(crate) fn write(file: &Path, runs: &[Summary]) -> anyhow::Result<()> {
+pub(crate) fn write(file: &Path, runs: &[RunSummary]) -> anyhow::Result<()> {
     ensure!(!runs.is_empty(), "there is no run to show");
     std::fs::write(file, html(runs)).with_context(|| format!("cannot write {}", file.display()))
 }
@@ -55,7 +55,7 @@ th, td { padding: 4px 6px; text-align: right; border-bottom: 1px solid var(--gri
 .legend span { margin-right: 18px; white-space: nowrap; }
 ";
 
-fn html(runs: &[Summary]) -> String {
+fn html(runs: &[RunSummary]) -> String {
     let title = match runs {
         [run] => format!("larder-bench: {}", run.name),
         _ => format!("larder-bench: {} runs", runs.len()),
@@ -66,7 +66,7 @@ fn html(runs: &[Summary]) -> String {
         escape(&title),
         chart::STYLE
     );
-    let name = |run: &Summary| match run.client_saturated {
+    let name = |run: &RunSummary| match run.client_saturated {
         true => format!("{} <span class=\"bad\">generator was the bottleneck</span>", escape(&run.name)),
         false => escape(&run.name),
     };
@@ -98,7 +98,7 @@ fn legend(out: &mut String, named: &[(String, String)]) {
 }
 
 /// The table.
-fn figures(out: &mut String, runs: &[Summary], named: &[(String, String)]) {
+fn figures(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
     out.push_str("<div class=\"scroll\"><table><tr><th>run<th>asked /s<th>throughput /s<th>requests<th>errors<th>ms<th>p50<th>p90<th>p99<th>p99.9<th>p99.99<th>max<th>mean</tr>");
     for (run, (swatch, name)) in runs.iter().zip(named) {
         let errors: Vec<String> =
@@ -125,7 +125,7 @@ fn figures(out: &mut String, runs: &[Summary], named: &[(String, String)]) {
     out.push_str("</table></div>");
 }
 
-fn percentiles(runs: &[Summary]) -> String {
+fn percentiles(runs: &[RunSummary]) -> String {
     /// How much is left above a share, the other way round: 0 % is 1, 99 % is 100.
     fn rarity(share: f64) -> f64 {
         1.0 / (1.0 - share).max(1e-9)
@@ -153,7 +153,7 @@ fn percentiles(runs: &[Summary]) -> String {
     for (number, run) in runs.iter().enumerate() {
         let mut line = |what, p99, points| {
             let title = format!("{}: {what}, p99 {} ms", run.name, plain(p99));
-            lines.push(Line { points, colour: colour(number), dashed: what == "service", title });
+            lines.push(ChartLine { points, colour: colour(number), dashed: what == "service", title });
         };
         let of = |time: fn(f64, f64) -> f64| {
             run.curve.iter().map(|&(share, latency, service)| (rarity(share), time(latency, service))).collect()
@@ -164,7 +164,7 @@ fn percentiles(runs: &[Summary]) -> String {
     chart::lines("Latency by percentile", &x, &y, &lines)
 }
 
-fn throughput(runs: &[Summary]) -> String {
+fn throughput(runs: &[RunSummary]) -> String {
     let end = runs.iter().map(|run| run.duration_s).fold(0.0, f64::max);
     let mut lines = Vec::new();
     for (number, run) in runs.iter().enumerate() {
@@ -173,10 +173,10 @@ fn throughput(runs: &[Summary]) -> String {
         let whole = run.series.iter().filter(|moment| span(moment) > run.interval_s * 0.5);
         let points =
             whole.map(|moment| (moment.t + span(moment) / 2.0, moment.requests as f64 / span(moment))).collect();
-        lines.push(Line { points, colour: colour(number), dashed: false, title: run.name.clone() });
+        lines.push(ChartLine { points, colour: colour(number), dashed: false, title: run.name.clone() });
         if let Some(rate) = run.target_rate {
             let title = format!("{}: asked for", run.name);
-            lines.push(Line {
+            lines.push(ChartLine {
                 points: vec![(0.0, rate), (run.duration_s, rate)],
                 colour: colour(number),
                 dashed: true,
@@ -195,7 +195,7 @@ fn seconds(end: f64) -> Axis {
     axis
 }
 
-fn heat(run: &Summary) -> String {
+fn heat(run: &RunSummary) -> String {
     /// More columns than this are joined.
     const COLUMNS: usize = 200;
     let joined = run.series.len().div_ceil(COLUMNS).max(1);
@@ -210,7 +210,7 @@ fn heat(run: &Summary) -> String {
         for (step, count) in counts {
             let (low, high) = (lower(step), lower(step + 1));
             let title = format!("{:.1} s, {} to {} ms: {count}", first.t, plain(low), plain(high));
-            cells.push(Cell { x: (first.t, last.t + run.interval_s), y: (low, high), count, title });
+            cells.push(HeatCell { x: (first.t, last.t + run.interval_s), y: (low, high), count, title });
         }
     }
     let low = cells.iter().map(|cell| cell.y.0).fold(f64::INFINITY, f64::min);

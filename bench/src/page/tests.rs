@@ -1,7 +1,7 @@
 use super::*;
 
 /// A result as `--save` writes it.
-pub(crate) fn example() -> Summary {
+pub(crate) fn example() -> RunSummary {
     let times = serde_json::json!({"p50": 0.1, "p90": 0.2, "p99": 0.5, "p999": 1.0, "p9999": 2.0, "p99999": 2.0, "max": 2.5, "mean": 0.12});
     let moment = |second: u32| serde_json::json!({"t": second, "requests": 1000, "errors": 0, "p50": 0.1, "p99": 0.5, "max": 2.0, "heat": [[26, 900], [40, 100]]});
     let value = serde_json::json!({
@@ -18,7 +18,7 @@ pub(crate) fn example() -> Summary {
 
 #[test]
 fn a_page_holds_every_run_and_nothing_from_elsewhere() {
-    let second = Summary { name: "<b>second</b>".into(), client_saturated: true, ..example() };
+    let second = RunSummary { name: "<b>second</b>".into(), client_saturated: true, ..example() };
     let page = html(&[example(), second]);
     assert_eq!(page.matches("<svg").count(), 4);
     assert_eq!(page.matches("<polyline").count(), 8);
@@ -42,7 +42,7 @@ fn saved_results_are_read_back() {
 
 #[test]
 fn a_run_without_requests_has_a_page() {
-    let empty = Summary { curve: vec![], series: vec![], requests: 0, duration_s: 0.0, ..example() };
+    let empty = RunSummary { curve: vec![], series: vec![], requests: 0, duration_s: 0.0, ..example() };
     let page = html(&[empty]);
     assert!(page.ends_with("</html>\n") && !page.contains("NaN") && !page.contains("inf"), "{page}");
 }

@@ -1,8 +1,8 @@
 //! The loads under which a larder is looked at.
 use crate::{
-    load::{self, Plan},
+    load::{self, LoadPlan},
     run,
-    servers::{self, Server},
+    servers::{self, ServerProcess},
 };
 use clap::Parser;
 use std::{env, path::Path};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// One way of loading a larder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Load {
+pub(super) enum ProfileLoad {
     /// GET, one at a time, all hits
     GetP1,
     /// GET, 16 at a time, all hits
@@ -41,17 +41,17 @@ pub(super) enum Load {
 }
 
 /// A larder, ready for its load.
-pub(super) struct Subject {
-    larder: Server,
-    pub(super) plan: Plan,
+pub(super) struct LoadedLarder {
+    larder: ServerProcess,
+    pub(super) plan: LoadPlan,
     /// Its source.
-    _source: Option<Server>,
+    _source: Option<ServerProcess>,
     /// Its store.
     _store: Option<TempDir>,
 }
 
-impl Subject {
-    pub(super) fn server(&self) -> &Server {
+impl LoadedLarder {
+    pub(super) fn server(&self) -> &ServerProcess {
         &self.larder
     }
 }
@@ -59,34 +59,42 @@ impl Subject {
 #[derive(Debug, Parser)]
 struct Run {
     #[command(flatten)]
-    args: run::Args,
+    args: run::RunArgs,
 }
 
 const KEYS: &str = "100000";
 /// Of a disk store: more than it keeps in its memtables.
 const STORED: &str = "1000000";
 
-impl Load {
+impl ProfileLoad {
     /// What the generator does: the protocol's URL without host, and further options.
     fn options(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Load::GetP1 | Load::MissesP1 => ("redis://{}", &[]),
-            Load::GetP16 | Load::MissesP16 | Load::CoherentP16 => ("redis://{}", &["--pipeline", "16"]),
-            Load::SetP16 => ("redis://{}", &["--pipeline", "16", "--op", "set"]),
-            Load::Mget => ("redis://{}", &["--op", "mget:10"]),
-            Load::HttpKv | Load::DiskGet => ("http://{}/v1/kv/{key}", &[]),
-            Load::DiskPut => ("http://{}/v1/kv/{key}", &["--op", "set"]),
-            Load::HttpLookup => ("http://{}/lookup?key={key}", &[]),
-            Load::Http404 => ("http://{}/v1/kv/absent:{key}", &[]),
-            Load::ForwardedP16 => ("redis://{}", &["--pipeline", "16", "--op", "HSET h:{key} f {value}"]),
+            ProfileLoad::GetP1 | ProfileLoad::MissesP1 => ("redis://{}", &[]),
+            ProfileLoad::GetP16 | ProfileLoad::MissesP16 | ProfileLoad::CoherentP16 => {
+                ("redis://{}", &["--pipeline", "16"])
+            }
+            ProfileLoad::SetP16 => ("redis://{}", &["--pipeline", "16", "--op", "set"]),
+            ProfileLoad::Mget => ("redis://{}", &["--op", "mget:10"]),
+            ProfileLoad::HttpKv | ProfileLoad::DiskGet => ("http://{}/v1/kv/{key}", &[]),
+            ProfileLoad::DiskPut => ("http://{}/v1/kv/{key}", &["--op", "set"]),
+            ProfileLoad::HttpLookup => ("http://{}/lookup?key={key}", &[]),
+            ProfileLoad::Http404 => ("http://{}/v1/kv/absent:{key}", &[]),
+            ProfileLoad::ForwardedP16 => ("redis://{}", &["--pipeline", "16", "--op", "HSET h:{key} f {value}"]),
         }
     }
 
-    pub(super) fn start(self, larder: &Path, core: usize, client_core: usize, seconds: u64) -> anyhow::Result<Subject> {
+    pub(super) fn start(
+        self,
+        larder: &Path,
+        core: usize,
+        client_core: usize,
+        seconds: u64,
+    ) -> anyhow::Result<LoadedLarder> {
         let more: Option<&[&str]> = match self {
-            Load::MissesP1 | Load::MissesP16 => Some(&["--max-keys", "1"]),
-            Load::ForwardedP16 => Some(&[]),
-            Load::CoherentP16 => Some(&["--coherence", "coherent", "--ttl", "1h"]),
+            ProfileLoad::MissesP1 | ProfileLoad::MissesP16 => Some(&["--max-keys", "1"]),
+            ProfileLoad::ForwardedP16 => Some(&[]),
+            ProfileLoad::CoherentP16 => Some(&["--coherence", "coherent", "--ttl", "1h"]),
             _ => None,
         };
         let source = more.map(|_| servers::redis(Some(client_core))).transpose()?;
@@ -95,7 +103,7 @@ impl Load {
         if let (Some(url), Some(more)) = (&url, more) {
             arguments.extend(["--source", url].iter().chain(more));
         }
-        let is_disk = matches!(self, Load::DiskPut | Load::DiskGet);
+        let is_disk = matches!(self, ProfileLoad::DiskPut | ProfileLoad::DiskGet);
         let store = is_disk.then(|| tempfile::tempdir_in(env::current_dir()?)).transpose()?;
         let path = store.as_ref().map(|store| format!("disk:{}", store.path().display()));
         if let Some(path) = &path {
@@ -111,12 +119,12 @@ impl Load {
             ["run", "--url", &target, "--keys", keys, "--connections", "50", "--pin", &client, "--duration", &duration];
         let plan = Run::try_parse_from(common.iter().chain(options))?.args.plan()?;
         run::preload(&plan, url.as_deref().unwrap_or(&format!("redis://{}", server.address)))?;
-        if self == Load::CoherentP16 {
+        if self == ProfileLoad::CoherentP16 {
             // Every key is asked for, so that what is looked at are hits.
-            let mut fill = Plan { stop: load::Stop::Requests(plan.keys.count), ..plan.clone() };
-            fill.keys.distribution = load::keys::Distribution::Sequential;
+            let mut fill = LoadPlan { stop: load::RunEnd::Requests(plan.keys.count), ..plan.clone() };
+            fill.keys.distribution = load::keys::KeyDistribution::Sequential;
             load::run(&fill, &mut |_| {})?;
         }
-        Ok(Subject { larder: server, plan, _source: source, _store: store })
+        Ok(LoadedLarder { larder: server, plan, _source: source, _store: store })
     }
 }

@@ -13,11 +13,11 @@ mod tests;
 
 use crate::{
     load, machine, report,
-    servers::{Server, require},
+    servers::{ServerProcess, require},
 };
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
-use loads::Load;
+use loads::ProfileLoad;
 use serde::Serialize;
 use stacks::Stacks;
 use std::{
@@ -37,7 +37,7 @@ use std::{
 ///
 /// For each load a line of JSON: CPU time per request, its shares, allocations and allocated bytes per request; and LOAD.svg and LOAD-allocations.svg in --out.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ProfileArgs {
     /// The larder binary
     #[arg(long, value_name = "PATH")]
     larder: PathBuf,
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     out: PathBuf,
     /// Loads to run (default: all)
     #[arg(long, value_delimiter = ',')]
-    load: Vec<Load>,
+    load: Vec<ProfileLoad>,
     /// Length of one load
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -81,7 +81,7 @@ const PROBES: [(&str, &str); 5] = [
 ];
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     require("perf")?;
     let (server_core, client_core) = machine::server_and_client_core()?;
     let larder = args.larder.canonicalize().with_context(|| format!("cannot find {}", args.larder.display()))?;
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Err(error) = &probes {
         eprintln!("larder-bench: allocations are not counted: {error:#}");
     }
-    for &load in if args.load.is_empty() { Load::value_variants() } else { &args.load } {
+    for &load in if args.load.is_empty() { ProfileLoad::value_variants() } else { &args.load } {
         let name = load.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let subject = load.start(&larder, server_core, client_core, args.seconds)?;
         let time = sample(&["-F", FREQUENCY, "-e", "cpu-clock"], subject.server(), &subject.plan, &larder)?;
@@ -135,7 +135,7 @@ struct Sampled {
 }
 
 /// Runs a load while perf records the server.
-fn sample(events: &[&str], server: &Server, plan: &load::Plan, larder: &Path) -> anyhow::Result<Sampled> {
+fn sample(events: &[&str], server: &ServerProcess, plan: &load::LoadPlan, larder: &Path) -> anyhow::Result<Sampled> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("perf.data");
     let mut perf = Command::new("perf");

@@ -2,10 +2,10 @@
 use crate::{
     load::{
         Interrupt, duration,
-        target::{Protocol, Target},
+        target::{TargetProtocol, TargetUrl},
     },
-    trace::{Kind, Operation, Writer},
-    wire::Http,
+    trace::{OperationKind, TraceWriter, TracedOperation},
+    wire::HttpClient,
 };
 use anyhow::{Context, bail, ensure};
 use std::{
@@ -23,7 +23,7 @@ use std::{
 /// with it the hit ratio of a cache scaled down alike, is what it is in the whole (`larder-bench hit-ratio --trace FILE.ops`). Keys leave Larder as
 /// hashes and are numbered in the trace. `larder-bench replay` plays it. Prints one line: operations, keys, operations that were lost.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RecordArgs {
     /// Larder's admin listener
     #[arg(long, value_name = "http://HOST:PORT")]
     url: String,
@@ -45,13 +45,13 @@ const RECORD: usize = 24;
 const HEAD: usize = 8;
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(args.sample > 0.0 && args.sample <= 1.0, "--sample {} is no share above 0 and up to 1", args.sample);
-    let target = Target::parse(&args.url)?;
-    ensure!(target.protocol == Protocol::Http, "--url {:?}: the admin listener speaks HTTP", args.url);
+    let target = TargetUrl::parse(&args.url)?;
+    ensure!(target.protocol == TargetProtocol::Http, "--url {:?}: the admin listener speaks HTTP", args.url);
     let file = File::create(&args.out).with_context(|| format!("cannot write {}", args.out.display()))?;
     let mut recording = Recording::new(BufWriter::new(file))?;
-    let mut client = Http::connect(target.address, Duration::from_secs(10))?;
+    let mut client = HttpClient::connect(target.address, Duration::from_secs(10))?;
     let path = format!("/v1/record?sample={}", args.sample);
     let mut fetch = || -> anyhow::Result<Vec<u8>> {
         let answer = client.ask("POST", &path)?;
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 
 /// A trace in the making.
 struct Recording<W: Write> {
-    writer: Writer<W>,
+    writer: TraceWriter<W>,
     /// The numbers of the keys by hash.
     keys: HashMap<u64, u64, foldhash::fast::RandomState>,
     /// Larder's time of the first operation.
@@ -86,7 +86,7 @@ struct Recording<W: Write> {
 
 impl<W: Write> Recording<W> {
     fn new(out: W) -> anyhow::Result<Recording<W>> {
-        Ok(Recording { writer: Writer::new(out)?, keys: HashMap::default(), begin: None, operations: 0, lost: 0 })
+        Ok(Recording { writer: TraceWriter::new(out)?, keys: HashMap::default(), begin: None, operations: 0, lost: 0 })
     }
 
     /// Adds what one request fetched. Workers come one after the other, so it is put in order of time first.
@@ -99,16 +99,16 @@ impl<W: Write> Recording<W> {
         for record in records {
             let size = u32::from_le_bytes([record[16], record[17], record[18], record[19]]);
             let kind = match record[20] {
-                0 => Kind::Get,
-                1 => Kind::Set(size),
-                2 => Kind::Del,
+                0 => OperationKind::Get,
+                1 => OperationKind::Set(size),
+                2 => OperationKind::Del,
                 kind => bail!("operation {kind} is none of get, set, del"),
             };
             let next = self.keys.len() as u64;
             let key = *self.keys.entry(word(&record[8..])).or_insert(next);
             let time = word(record);
             let at = time.saturating_sub(*self.begin.get_or_insert(time));
-            self.writer.write(Operation { at, kind, key })?;
+            self.writer.write(TracedOperation { at, kind, key })?;
             self.operations += 1;
         }
         Ok(())
@@ -129,7 +129,7 @@ fn word(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Format, Trace};
+    use crate::trace::{TraceFile, TraceFormat};
 
     fn fetched(lost: u64, records: &[(u64, u64, u32, u8)]) -> Vec<u8> {
         let mut bytes = lost.to_le_bytes().to_vec();
@@ -151,10 +151,15 @@ mod tests {
         recording.add(&fetched(1, &[(400, 88, 0, 0)])).expect("well-formed");
         let result = recording.finish().expect("written");
         assert_eq!((&result["operations"], &result["keys"], &result["lost"]), (&4.into(), &2.into(), &4.into()));
-        let trace = Trace::new(file.path(), Some(Format::Ops)).expect("a trace");
+        let trace = TraceFile::new(file.path(), Some(TraceFormat::Ops)).expect("a trace");
         let operations: Vec<_> = trace.operations().expect("opens").map(|read| read.expect("well-formed")).collect();
-        let of = |at, kind, key| Operation { at, kind, key };
-        let expected = [of(0, Kind::Get, 0), of(100, Kind::Del, 0), of(200, Kind::Set(5), 1), of(300, Kind::Get, 1)];
+        let of = |at, kind, key| TracedOperation { at, kind, key };
+        let expected = [
+            of(0, OperationKind::Get, 0),
+            of(100, OperationKind::Del, 0),
+            of(200, OperationKind::Set(5), 1),
+            of(300, OperationKind::Get, 1),
+        ];
         assert_eq!(operations, expected);
     }
 

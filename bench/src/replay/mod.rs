@@ -1,13 +1,13 @@
 //! `larder-bench replay`: plays recorded operations on schedule, against one server or two.
 use crate::{
     load::{
-        Client, Interrupt, Plan, Played, Stop,
-        keys::{Distribution, KeySpace, Names},
-        target::Target,
+        GeneratorOptions, Interrupt, LoadPlan, Played, RunEnd,
+        keys::{KeyDistribution, KeySpace, Names},
+        target::TargetUrl,
         values::Sizes,
     },
-    run::{self, Output, slice, summary::Summary, table},
-    trace::{Format, Kind, Trace},
+    run::{self, OutputOptions, slice, summary::RunSummary, table},
+    trace::{OperationKind, TraceFile, TraceFormat},
 };
 use anyhow::ensure;
 use std::{io::Write, path::PathBuf, time::Duration};
@@ -17,7 +17,7 @@ use std::{io::Write, path::PathBuf, time::Duration};
 /// Reads a trace that `larder-bench record` wrote. Each operation has its time in the trace (divided by --speed) as its intended start; what is
 /// measured, and how, is as with `run`. Keys are made of their numbers by --key, values are as long as they were recorded.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ReplayArgs {
     /// The trace (.ops; may end in .zst or .xz)
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
@@ -37,16 +37,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZES")]
     preload: Option<Sizes>,
     #[command(flatten)]
-    client: Client,
+    client: GeneratorOptions,
     #[command(flatten)]
-    output: Output,
+    output: OutputOptions,
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(args.speed > 0.0 && args.speed.is_finite(), "--speed {} is not above 0", args.speed);
     args.output.check()?;
-    let trace = Trace::new(&args.trace, Some(Format::Ops))?;
+    let trace = TraceFile::new(&args.trace, Some(TraceFormat::Ops))?;
     let interrupt = Interrupt::watch()?;
     let Some(against) = &args.against else {
         let result = play(args, &args.url, &trace, args.output.name.clone(), &interrupt)?;
@@ -69,25 +69,31 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     run::finish(&args.output, &first, &[second], Some(("against", object)), out)
 }
 
-fn play(args: &Args, url: &str, trace: &Trace, name: Option<String>, interrupt: &Interrupt) -> anyhow::Result<Summary> {
+fn play(
+    args: &ReplayArgs,
+    url: &str,
+    trace: &TraceFile,
+    name: Option<String>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<RunSummary> {
     let (mut count, mut keys, mut last, mut largest) = (0u64, 0, 0, 0);
     for operation in trace.operations()? {
         let operation = operation?;
         (count, last, keys) = (count + 1, operation.at, keys.max(operation.key + 1));
-        if let Kind::Set(size) = operation.kind {
+        if let OperationKind::Set(size) = operation.kind {
             largest = largest.max(size as usize);
         }
     }
     ensure!(count > 0, "{} holds no operation", args.trace.display());
     let length = Duration::from_micros((last as f64 / args.speed) as u64);
     let rate = count as f64 / length.as_secs_f64().max(1e-6);
-    let mut plan = Plan {
-        target: Target::parse(url)?,
+    let mut plan = LoadPlan {
+        target: TargetUrl::parse(url)?,
         mix: Played::mix(),
-        keys: KeySpace { count: keys, names: Names::pattern(&args.key)?, distribution: Distribution::Sequential },
+        keys: KeySpace { count: keys, names: Names::pattern(&args.key)?, distribution: KeyDistribution::Sequential },
         sizes: Sizes::Fixed(largest),
         rate: None,
-        stop: Stop::After(length),
+        stop: RunEnd::After(length),
         warm_up: Duration::ZERO,
         played: None,
         slice: args.output.interval.unwrap_or_else(|| slice(length)),
@@ -95,8 +101,8 @@ fn play(args: &Args, url: &str, trace: &Trace, name: Option<String>, interrupt: 
         client: args.client.clone(),
     };
     if let Some(sizes) = &args.preload {
-        run::preload(&Plan { sizes: sizes.clone(), ..plan.clone() }, "")?;
+        run::preload(&LoadPlan { sizes: sizes.clone(), ..plan.clone() }, "")?;
     }
     plan.played = Some(Played { trace: trace.clone(), speed: args.speed, rate });
-    run::measure("replay", &plan, &Output { name, ..args.output.clone() })
+    run::measure("replay", &plan, &OutputOptions { name, ..args.output.clone() })
 }

@@ -1,9 +1,9 @@
 //! The page's charts: files of their own, with a legend and a background, so that they can be read on any page.
 use super::{
-    cells::{Cells, Key},
-    record::Load,
+    cells::{CellKey, Cells},
+    record::RivalLoad,
 };
-use crate::page::chart::{self, Axis, Line, colour, escape};
+use crate::page::chart::{self, Axis, ChartLine, colour, escape};
 use std::fmt::Write;
 
 /// Height of a line of the legend.
@@ -33,10 +33,15 @@ fn file(title: &str, x: &Axis, y: &Axis, servers: Vec<(&str, Vec<(f64, f64)>)>) 
             escape(name)
         );
     }
-    let lines: Vec<Line> = servers
+    let lines: Vec<ChartLine> = servers
         .into_iter()
         .enumerate()
-        .map(|(number, (name, points))| Line { points, colour: colour(number), dashed: false, title: name.to_owned() })
+        .map(|(number, (name, points))| ChartLine {
+            points,
+            colour: colour(number),
+            dashed: false,
+            title: name.to_owned(),
+        })
         .collect();
     let drawn = chart::lines(title, x, y, &lines);
     // The chart's own frame gives way to this file's.
@@ -46,7 +51,7 @@ fn file(title: &str, x: &Axis, y: &Axis, servers: Vec<(&str, Vec<(f64, f64)>)>) 
 }
 
 /// Throughput by connections. `None` if there are not at least two numbers of connections.
-pub(super) fn throughput(cells: &Cells, title: &str, keys: &[Key]) -> Option<String> {
+pub(super) fn throughput(cells: &Cells, title: &str, keys: &[CellKey]) -> Option<String> {
     if keys.len() < 2 {
         return None;
     }
@@ -54,7 +59,7 @@ pub(super) fn throughput(cells: &Cells, title: &str, keys: &[Key]) -> Option<Str
         .servers(keys)
         .into_iter()
         .map(|server| {
-            let point = |&key: &Key| {
+            let point = |&key: &CellKey| {
                 let cell = cells.cell(key, server).filter(|cell| cell.errors.is_empty())?;
                 Some((key.connections as f64, cell.per_second.median))
             };
@@ -69,15 +74,15 @@ pub(super) fn loads(
     cells: &Cells,
     title: &str,
     server: &str,
-    lines: &[(&'static str, Load)],
-    keys: &[Key],
+    lines: &[(&'static str, RivalLoad)],
+    keys: &[CellKey],
 ) -> Option<String> {
     if keys.len() < 2 {
         return None;
     }
-    let line = |&(name, load): &(&'static str, Load)| {
+    let line = |&(name, load): &(&'static str, RivalLoad)| {
         let points = keys.iter().filter_map(|&key| {
-            let cell = cells.cell(Key { load, ..key }, server).filter(|cell| cell.errors.is_empty())?;
+            let cell = cells.cell(CellKey { load, ..key }, server).filter(|cell| cell.errors.is_empty())?;
             Some((key.connections as f64, cell.per_second.median))
         });
         (name, points.collect())
@@ -85,7 +90,7 @@ pub(super) fn loads(
     by_connections(title, keys, lines.iter().map(line).collect())
 }
 
-fn by_connections(title: &str, keys: &[Key], servers: Vec<(&str, Vec<(f64, f64)>)>) -> Option<String> {
+fn by_connections(title: &str, keys: &[CellKey], servers: Vec<(&str, Vec<(f64, f64)>)>) -> Option<String> {
     let connections: Vec<f64> = keys.iter().map(|key| key.connections as f64).collect();
     let most = servers.iter().flat_map(|(_, points)| points).map(|point| point.1).fold(0.0, f64::max);
     let (first, last) = (connections.first()?, connections.last()?);

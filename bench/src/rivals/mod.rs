@@ -21,14 +21,14 @@ use crate::{machine, report};
 use anyhow::Context;
 use clap::ValueEnum;
 use measure::{Bench, Scale};
-use record::{End, Gap, Record, Section, Setting};
+use record::{EndRecord, GapRecord, PageSection, RawRecord, SettingRecord};
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant, SystemTime},
 };
-use subjects::Subject;
+use subjects::Rival;
 
 /// Compares Larder with every rival and writes a page
 ///
@@ -41,7 +41,7 @@ use subjects::Subject;
 /// A server runs on the first core with one thread, the generator on the second; what stands behind a cache runs on the generator's. A load is asked of all servers in turn, run by
 /// run. CPU time per request is what the server's processes used during a load, divided by the requests that were answered.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RivalsArgs {
     /// The larder binary (a release build)
     #[arg(long, value_name = "PATH")]
     larder: Option<PathBuf>,
@@ -56,10 +56,10 @@ pub(crate) struct Args {
     quick: bool,
     /// Sections to measure (default: all)
     #[arg(long, value_delimiter = ',')]
-    section: Vec<Section>,
+    section: Vec<PageSection>,
     /// Servers to compare (default: all)
     #[arg(long, value_delimiter = ',')]
-    server: Vec<Subject>,
+    server: Vec<Rival>,
     /// Runs, of which the median counts [default: 5]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
@@ -74,7 +74,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &RivalsArgs) -> anyhow::Result<()> {
     let folder = args.out.with_extension("");
     let raw = folder.join("raw.jsonl");
     if args.render {
@@ -86,19 +86,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut file = fs::File::create(&raw).with_context(|| format!("cannot write {}", raw.display()))?;
     let (begun, busy, own) = (Instant::now(), machine::busy_time()?, own_time()?);
-    report::line(&mut file, &Record::Setting(setting.clone()))?;
+    report::line(&mut file, &RawRecord::Setting(setting.clone()))?;
     let mut bench =
         Bench { setting: &setting, scale, subjects: Vec::new(), raw: &mut file, started: Default::default(), nonce: 0 };
-    for &subject in if args.server.is_empty() { Subject::value_variants() } else { &args.server } {
+    for &subject in if args.server.is_empty() { Rival::value_variants() } else { &args.server } {
         match subject.binary(args.larder.as_deref()) {
             Ok(binary) => bench.subjects.push((subject, binary)),
             Err(error) => {
                 let (server, reason) = (subject.name().to_owned(), format!("{error:#}"));
-                bench.note(Record::Skipped(Gap { section: None, load: None, server, reason }))?;
+                bench.note(RawRecord::Skipped(GapRecord { section: None, load: None, server, reason }))?;
             }
         }
     }
-    for &section in if args.section.is_empty() { Section::value_variants() } else { &args.section } {
+    for &section in if args.section.is_empty() { PageSection::value_variants() } else { &args.section } {
         bench.section(section)?;
     }
     // The servers end, so that their time is in that of the ended children.
@@ -106,17 +106,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let others = (machine::busy_time()? - busy).saturating_sub(own_time()? - own).as_secs_f64();
     let seconds = begun.elapsed().as_secs_f64();
     let others = report::rounded(others / (seconds * std::thread::available_parallelism()?.get() as f64));
-    report::line(&mut file, &Record::End(End { seconds: report::rounded(seconds), others }))?;
+    report::line(&mut file, &RawRecord::End(EndRecord { seconds: report::rounded(seconds), others }))?;
     // Not from memory: what the page shows is what was written down.
     page::write(&args.out, &record::read(&raw)?)
 }
 
 /// CPU time of this process and of all that it started and that have ended.
 fn own_time() -> anyhow::Result<Duration> {
-    Ok(machine::Process::Own.cpu_time()? + machine::ended_children_cpu_time()?)
+    Ok(machine::MeasuredProcess::Own.cpu_time()? + machine::ended_children_cpu_time()?)
 }
 
-impl Args {
+impl RivalsArgs {
     fn scale(&self) -> Scale {
         let seconds = self.seconds.unwrap_or(if self.quick { 0.05 } else { 1.0 });
         let full = Scale {
@@ -143,7 +143,7 @@ impl Args {
 }
 
 /// The machine, and how it is used.
-fn setting(scale: &Scale, quick: bool) -> anyhow::Result<Setting> {
+fn setting(scale: &Scale, quick: bool) -> anyhow::Result<SettingRecord> {
     let cores = machine::cores()?;
     let (server_core, client_core) = machine::server_and_client_core()?;
     let cpus = fs::read_to_string("/proc/cpuinfo")?;
@@ -153,7 +153,7 @@ fn setting(scale: &Scale, quick: bool) -> anyhow::Result<Setting> {
         memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
     let commit = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
     let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);
-    Ok(Setting {
+    Ok(SettingRecord {
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         commit: commit.map_or("unknown".to_owned(), |text| String::from_utf8_lossy(&text).trim().to_owned()),
         command: std::env::args().map(|word| name_of(&word)).collect::<Vec<_>>().join(" "),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::Path};
 /// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Section {
+pub(crate) enum PageSection {
     /// HTTP: hits, misses, 404, 400
     Http,
     /// GET, SET and MGET, each server by its own protocol, from 1 connection to 512
@@ -25,7 +25,7 @@ pub(crate) enum Section {
 /// What is asked of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Load {
+pub(crate) enum RivalLoad {
     /// HTTP GET of a value that is there.
     HttpHit,
     /// `/lookup` of a value that is there.
@@ -61,21 +61,21 @@ pub(crate) enum Load {
 /// A line of the raw data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
-pub(crate) enum Record {
-    Setting(Setting),
-    Server(Server),
-    Sample(Sample),
-    Memory(Memory),
+pub(crate) enum RawRecord {
+    Setting(SettingRecord),
+    Server(ServerRecord),
+    Sample(SampleRecord),
+    Memory(MemoryRecord),
     /// What was not measured, with the reason.
-    Skipped(Gap),
+    Skipped(GapRecord),
     /// What could not be measured although it should have been.
-    Failed(Gap),
-    End(End),
+    Failed(GapRecord),
+    End(EndRecord),
 }
 
 /// The last line: how quiet the machine was.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct End {
+pub(crate) struct EndRecord {
     pub(crate) seconds: f64,
     /// Share of all cores' time that went to processes other than the servers and the generator.
     pub(crate) others: f64,
@@ -83,7 +83,7 @@ pub(crate) struct End {
 
 /// What was measured on, and how: the first line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Setting {
+pub(crate) struct SettingRecord {
     pub(crate) date: String,
     pub(crate) commit: String,
     /// The command line of this program.
@@ -109,7 +109,7 @@ pub(crate) struct Setting {
 
 /// A server that took part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Server {
+pub(crate) struct ServerRecord {
     pub(crate) server: String,
     pub(crate) version: String,
     /// What it was started for.
@@ -121,9 +121,9 @@ pub(crate) struct Server {
 
 /// One load of one server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Sample {
-    pub(crate) section: Section,
-    pub(crate) load: Load,
+pub(crate) struct SampleRecord {
+    pub(crate) section: PageSection,
+    pub(crate) load: RivalLoad,
     pub(crate) server: String,
     pub(crate) connections: usize,
     pub(crate) pipeline: usize,
@@ -143,7 +143,7 @@ pub(crate) struct Sample {
 
 /// The memory of one server with so many entries.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryRecord {
     pub(crate) server: String,
     pub(crate) value_size: usize,
     pub(crate) key_size: usize,
@@ -154,18 +154,18 @@ pub(crate) struct Memory {
 
 /// Something that is not there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Gap {
+pub(crate) struct GapRecord {
     /// Absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) section: Option<Section>,
+    pub(crate) section: Option<PageSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) load: Option<Load>,
+    pub(crate) load: Option<RivalLoad>,
     pub(crate) server: String,
     pub(crate) reason: String,
 }
 
 /// Reads raw data.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Record>> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<RawRecord>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let line = |(number, line): (usize, &str)| {
         serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), number + 1))

@@ -1,11 +1,11 @@
-use super::{cells::*, page::Page, record::*, *};
+use super::{cells::*, page::RivalsPage, record::*, *};
 use serde_json::{Value, json};
 
-fn record(value: Value) -> Record {
+fn record(value: Value) -> RawRecord {
     serde_json::from_value(value).expect("a record")
 }
 
-fn setting() -> Record {
+fn setting() -> RawRecord {
     record(json!({
         "record": "setting", "date": "2026-01-02T03:04:05Z", "commit": "abc", "command": "larder-bench rivals", "cpu": "a <cpu>", "kernel": "6.1",
         "cores": 2, "memory_gib": 4.0, "server_core": 0, "client_core": 1, "client": "larder-bench 0", "seconds": 1.0, "latency_seconds": 2.0,
@@ -28,7 +28,7 @@ fn with(mut sample: Value, field: &str, value: Value) -> Value {
 }
 
 /// Raw data with one of everything.
-fn raw() -> Vec<Record> {
+fn raw() -> Vec<RawRecord> {
     let mut values = Vec::new();
     for (run, cpu) in [4.0, 5.0, 4.5].into_iter().enumerate() {
         let run = run as u64;
@@ -66,8 +66,9 @@ fn raw() -> Vec<Record> {
 #[test]
 fn figures_are_medians_with_their_range() {
     let cells = Cells::of(&raw());
-    let key = Key { section: Section::Commands, load: Load::Get, pipeline: 1, connections: 64, open: false };
-    assert_eq!(cells.cell(key, "larder").expect("measured").cpu_us, Spread { median: 4.5, low: 4.0, high: 5.0 });
+    let key =
+        CellKey { section: PageSection::Commands, load: RivalLoad::Get, pipeline: 1, connections: 64, open: false };
+    assert_eq!(cells.cell(key, "larder").expect("measured").cpu_us, RunSpread { median: 4.5, low: 4.0, high: 5.0 });
     assert!(cells.cell(key, "faster").expect("measured").saturated);
     assert_eq!(cells.at(key).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["larder", "slower", "faster"]);
 }
@@ -75,7 +76,7 @@ fn figures_are_medians_with_their_range() {
 #[test]
 fn a_page_shows_ratios_losses_failures_and_gaps() {
     let raw = raw();
-    let page = Page::of(&raw, "pictures").expect("a page").text;
+    let page = RivalsPage::of(&raw, "pictures").expect("a page").text;
     let has = |text: &str| assert!(page.contains(text), "{text:?} is missing in\n{page}");
     has("| slower | 2.00 | 2.00 | 0.50 | 0.50 |");
     has("| slower | 9.00 (8.00–10.00) |");
@@ -105,19 +106,19 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
 fn a_page_of_a_part_says_so() {
     let mut raw = raw();
     raw.pop();
-    assert!(Page::of(&raw, "p").expect("a page").text.contains("broken off"));
+    assert!(RivalsPage::of(&raw, "p").expect("a page").text.contains("broken off"));
 }
 
 #[test]
 fn raw_data_without_a_setting_are_none() {
-    let error = Page::of(&raw()[1..], "p").err().expect("no setting");
+    let error = RivalsPage::of(&raw()[1..], "p").err().expect("no setting");
     assert!(error.to_string().contains("do not say"), "{error}");
 }
 
 #[test]
 fn charts_are_well_formed() {
     let raw = raw();
-    let page = Page::of(&raw, "p").expect("a page");
+    let page = RivalsPage::of(&raw, "p").expect("a page");
     assert_eq!(page.charts.len(), 3);
     for (name, chart) in &page.charts {
         assert!(chart.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{name}");
@@ -164,11 +165,11 @@ fn check_entities(text: &str) -> Result<(), String> {
 
 #[test]
 fn a_server_knows_its_loads() {
-    for subject in Subject::value_variants() {
-        let loads = [Load::HttpHit, Load::Get, Load::ItemUnique];
+    for subject in Rival::value_variants() {
+        let loads = [RivalLoad::HttpHit, RivalLoad::Get, RivalLoad::ItemUnique];
         assert!(loads.iter().any(|&load| subject.ask(load, 0).is_some()), "{subject:?} is asked nothing");
     }
-    assert!(Subject::Memcached.ask(Load::HttpHit, 0).is_none());
-    let keys = [1, 2].map(|nonce| Subject::Varnish.ask(Load::HttpMiss, nonce).expect("it misses").key);
+    assert!(Rival::Memcached.ask(RivalLoad::HttpHit, 0).is_none());
+    let keys = [1, 2].map(|nonce| Rival::Varnish.ask(RivalLoad::HttpMiss, nonce).expect("it misses").key);
     assert_ne!(keys[0], keys[1], "what was fetched once would be a hit");
 }

@@ -1,10 +1,10 @@
 //! The options of `run`, and the plan that they make.
 use crate::load::{
-    Client, Interrupt, Plan, Stop, duration,
-    keys::{Distribution, KeySpace, Names},
+    GeneratorOptions, Interrupt, LoadPlan, RunEnd, duration,
+    keys::{KeyDistribution, KeySpace, Names},
     ops::Workload,
     rate,
-    target::{Protocol, Target},
+    target::{TargetProtocol, TargetUrl},
     values::Sizes,
 };
 use crate::page;
@@ -30,7 +30,7 @@ use std::{
 /// The generator watches itself: `client_saturated` says that it, not the server, was the bottleneck. That is so if a hundredth of the
 /// requests was noticed 1 ms or more after their time, or if a thread of it ran (or waited for a core) for more than 95 % of the time.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     /// The server: `redis://[[user]:password@]host[:port][/db]`, `http://host[:port][/path, perhaps with {key}]`, `memcache://host[:port]`
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     pub(crate) key: String,
     /// How keys are drawn: uniform, zipf:THETA, seq, single, hot:KEYS:REQUESTS (shares, such as hot:0.1:0.9), latest:THETA [default: uniform, or the workload's]
     #[arg(long, value_name = "DISTRIBUTION")]
-    pub(crate) dist: Option<Distribution>,
+    pub(crate) dist: Option<KeyDistribution>,
     /// How long values are: 64, 4KiB, 16-1024, 64=90,4KiB=10 (weights), lognormal:MEDIAN:SIGMA:MOST
     #[arg(long, value_name = "SIZES", default_value = "64")]
     pub(crate) value_size: Sizes,
@@ -71,14 +71,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "ramp")]
     pub(crate) slo: Option<Duration>,
     #[command(flatten)]
-    pub(crate) client: Client,
+    pub(crate) client: GeneratorOptions,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) output: OutputOptions,
 }
 
 /// Where results go.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Output {
+pub(crate) struct OutputOptions {
     /// Print the result as one JSON object on one line instead of a table
     #[arg(long)]
     pub(crate) json: bool,
@@ -111,7 +111,7 @@ pub(crate) enum Ramp {
     Connections(usize, usize),
 }
 
-impl Output {
+impl OutputOptions {
     /// Says before a run what would fail after it.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         for file in &self.compare {
@@ -152,9 +152,9 @@ impl FromStr for Ramp {
     }
 }
 
-impl Args {
+impl RunArgs {
     /// The plan of one run.
-    pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
+    pub(crate) fn plan(&self) -> anyhow::Result<LoadPlan> {
         let workload = Workload::parse(&self.op)?;
         let names = match self.key.strip_prefix('@') {
             Some(file) => Names::file(Path::new(file))?,
@@ -163,15 +163,18 @@ impl Args {
         let distribution = match (self.dist, workload.distribution) {
             (Some(distribution), _) => distribution,
             (None, Some(text)) => text.parse()?,
-            (None, None) => Distribution::Uniform,
+            (None, None) => KeyDistribution::Uniform,
         };
         ensure!(
-            !matches!(distribution, Distribution::Latest(_)) || names.count().is_none(),
+            !matches!(distribution, KeyDistribution::Latest(_)) || names.count().is_none(),
             "--dist latest asks for inserted keys, which a file of keys does not name"
         );
-        let target = Target::parse(&self.url)?;
-        ensure!(target.protocol == Protocol::Http || self.client.header.is_empty(), "--header is for http:// only");
-        if target.protocol == Protocol::Memcache {
+        let target = TargetUrl::parse(&self.url)?;
+        ensure!(
+            target.protocol == TargetProtocol::Http || self.client.header.is_empty(),
+            "--header is for http:// only"
+        );
+        if target.protocol == TargetProtocol::Memcache {
             names.check_for_memcache()?;
         }
         if let Some(Ramp::Connections(..)) = self.ramp {
@@ -182,14 +185,14 @@ impl Args {
         }
         let keys = self.keys.or(names.count()).unwrap_or(100_000);
         ensure!(names.count().is_none_or(|count| keys <= count), "--keys {keys} is more than the file of keys has");
-        Ok(Plan {
+        Ok(LoadPlan {
             target,
             mix: workload.mix,
             keys: KeySpace { count: keys, names, distribution },
             sizes: self.value_size.clone(),
             rate: self.rate,
             played: None,
-            stop: self.requests.map_or(Stop::After(self.duration), Stop::Requests),
+            stop: self.requests.map_or(RunEnd::After(self.duration), RunEnd::Requests),
             warm_up: self.warm_up,
             slice: self
                 .output
@@ -214,10 +217,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Program {
         #[command(flatten)]
-        args: Args,
+        args: RunArgs,
     }
 
-    fn plan(options: &[&str]) -> anyhow::Result<Plan> {
+    fn plan(options: &[&str]) -> anyhow::Result<LoadPlan> {
         let url: &[&str] = if options.contains(&"--url") { &[] } else { &["--url", "redis://127.0.0.1:1"] };
         let all = ["run"].iter().chain(url).chain(options);
         Program::try_parse_from(all)?.args.plan()
@@ -228,17 +231,17 @@ mod tests {
         let options = "--op mix:get=90,set=10 --keys 10 --key key:{n} --dist zipf:0.99 --value-size 64 --rate 20000 \
                        --connections 1 --pipeline 1 --duration 20s --json";
         let plan = plan(&options.split_ascii_whitespace().collect::<Vec<_>>()).expect("all known");
-        assert_eq!((plan.rate, plan.stop), (Some(20_000.0), Stop::After(Duration::from_secs(20))));
-        assert_eq!(plan.keys.distribution, Distribution::Zipf(0.99));
+        assert_eq!((plan.rate, plan.stop), (Some(20_000.0), RunEnd::After(Duration::from_secs(20))));
+        assert_eq!(plan.keys.distribution, KeyDistribution::Zipf(0.99));
         assert_eq!(plan.slice, Duration::from_millis(200));
     }
 
     #[test]
     fn a_workload_brings_its_distribution() {
         let distribution = |options: &[&str]| plan(options).expect("a plan").keys.distribution;
-        assert_eq!(distribution(&["--op", "ycsb:d"]), Distribution::Latest(0.99));
-        assert_eq!(distribution(&["--op", "ycsb:d", "--dist", "uniform"]), Distribution::Uniform);
-        assert_eq!(distribution(&[]), Distribution::Uniform);
+        assert_eq!(distribution(&["--op", "ycsb:d"]), KeyDistribution::Latest(0.99));
+        assert_eq!(distribution(&["--op", "ycsb:d", "--dist", "uniform"]), KeyDistribution::Uniform);
+        assert_eq!(distribution(&[]), KeyDistribution::Uniform);
     }
 
     #[test]
@@ -299,7 +302,7 @@ mod tests {
     fn where_results_cannot_go_is_said_before_the_run() {
         let dir = tempfile::tempdir().expect("a directory");
         let missing = dir.path().join("missing/file");
-        let output = Output {
+        let output = OutputOptions {
             json: true,
             save: None,
             report: Some(dir.path().join("page.html")),
@@ -310,9 +313,9 @@ mod tests {
         };
         output.check().expect("it can be written");
         for wrong in [
-            Output { save: Some(missing.clone()), ..output.clone() },
-            Output { report: Some(missing.clone()), ..output.clone() },
-            Output { compare: vec![missing.clone()], ..output.clone() },
+            OutputOptions { save: Some(missing.clone()), ..output.clone() },
+            OutputOptions { report: Some(missing.clone()), ..output.clone() },
+            OutputOptions { compare: vec![missing.clone()], ..output.clone() },
         ] {
             let error = wrong.check().expect_err("there is no such directory");
             assert!(error.to_string().contains("missing/file"), "{error}");

@@ -1,6 +1,6 @@
 //! The knee: the highest load at which the 99th percentile of the latency still meets a bound.
-use super::{Output, args::Ramp, measure, summary::Summary};
-use crate::load::Plan;
+use super::{OutputOptions, args::Ramp, measure, summary::RunSummary};
+use crate::load::LoadPlan;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -12,21 +12,21 @@ const RISE: f64 = 1.5;
 
 /// The best run, and all steps.
 pub(super) fn find(
-    plan: &Plan,
+    plan: &LoadPlan,
     ramp: Ramp,
     slo: Duration,
-    output: &Output,
-) -> anyhow::Result<(Summary, (&'static str, Value))> {
+    output: &OutputOptions,
+) -> anyhow::Result<(RunSummary, (&'static str, Value))> {
     let mut search = Search { slo_ms: slo.as_secs_f64() * 1e3, runs: Vec::new() };
     match ramp {
         Ramp::Rate(from, to) => search.rates(from, to, |rate| {
-            let plan = Plan { rate: Some(rate), ..plan.clone() };
+            let plan = LoadPlan { rate: Some(rate), ..plan.clone() };
             step(&plan, output)
         })?,
         Ramp::Connections(from, to) => {
             let mut connections = from;
             while connections <= to {
-                let mut plan = Plan { rate: None, ..plan.clone() };
+                let mut plan = LoadPlan { rate: None, ..plan.clone() };
                 plan.client.connections = connections;
                 plan.client.threads = plan.client.threads.min(connections);
                 search.judge(step(&plan, output)?);
@@ -37,7 +37,7 @@ pub(super) fn find(
     search.result(slo)
 }
 
-fn step(plan: &Plan, output: &Output) -> anyhow::Result<Summary> {
+fn step(plan: &LoadPlan, output: &OutputOptions) -> anyhow::Result<RunSummary> {
     let summary = measure("run", plan, output)?;
     ensure!(!summary.interrupted, "interrupted before the knee was found");
     Ok(summary)
@@ -45,12 +45,12 @@ fn step(plan: &Plan, output: &Output) -> anyhow::Result<Summary> {
 
 struct Search {
     slo_ms: f64,
-    runs: Vec<(Summary, bool)>,
+    runs: Vec<(RunSummary, bool)>,
 }
 
 impl Search {
     /// Keeps a run; does it meet the bound? Falling behind the schedule or any error is a failure whatever the percentile says.
-    fn judge(&mut self, run: Summary) -> bool {
+    fn judge(&mut self, run: RunSummary) -> bool {
         let keeps_up = run.target_rate.is_none_or(|rate| run.throughput >= 0.99 * rate);
         let rate = run.target_rate.unwrap_or(run.throughput);
         let met = run.latency_ms.p99 <= self.slo_ms && run.all_errors() == 0 && run.requests > 0 && keeps_up;
@@ -68,7 +68,12 @@ impl Search {
     }
 
     /// Raises the rate until a run fails, then halves what lies between.
-    fn rates(&mut self, from: f64, to: f64, mut run: impl FnMut(f64) -> anyhow::Result<Summary>) -> anyhow::Result<()> {
+    fn rates(
+        &mut self,
+        from: f64,
+        to: f64,
+        mut run: impl FnMut(f64) -> anyhow::Result<RunSummary>,
+    ) -> anyhow::Result<()> {
         let (mut low, mut rate) = (None, from);
         let mut high = loop {
             if !self.judge(run(rate)?) {
@@ -90,8 +95,8 @@ impl Search {
         Ok(())
     }
 
-    fn result(self, slo: Duration) -> anyhow::Result<(Summary, (&'static str, Value))> {
-        let step = |(run, met): &(Summary, bool)| {
+    fn result(self, slo: Duration) -> anyhow::Result<(RunSummary, (&'static str, Value))> {
+        let step = |(run, met): &(RunSummary, bool)| {
             json!({
                 "target_rate": run.target_rate, "connections": run.connections, "throughput": run.throughput,
                 "p99_ms": run.latency_ms.p99, "errors": run.all_errors(), "met": met, "client_saturated": run.client_saturated,
@@ -111,8 +116,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    fn summary(rate: f64, p99: f64) -> Summary {
-        let mut summary: Summary = crate::page::tests::example();
+    fn summary(rate: f64, p99: f64) -> RunSummary {
+        let mut summary: RunSummary = crate::page::tests::example();
         (summary.target_rate, summary.throughput, summary.latency_ms.p99) = (Some(rate), rate, p99);
         summary
     }
@@ -139,8 +144,8 @@ mod tests {
     fn falling_behind_or_an_error_is_a_failure() {
         let mut search = Search { slo_ms: 1.0, runs: Vec::new() };
         assert!(search.judge(summary(100.0, 1.0)));
-        assert!(!search.judge(Summary { throughput: 98.0, ..summary(100.0, 0.1) }));
+        assert!(!search.judge(RunSummary { throughput: 98.0, ..summary(100.0, 0.1) }));
         let errors = [("closed".to_owned(), 1)].into();
-        assert!(!search.judge(Summary { errors, ..summary(100.0, 0.1) }));
+        assert!(!search.judge(RunSummary { errors, ..summary(100.0, 0.1) }));
     }
 }

@@ -6,15 +6,15 @@ mod live;
 pub(crate) mod summary;
 pub(crate) mod table;
 
-pub(crate) use args::{Args, Output, slice};
+pub(crate) use args::{OutputOptions, RunArgs, slice};
 
 use crate::{
     load::{
-        self, Client, Interrupt, Plan, Stop,
-        keys::Distribution,
+        self, GeneratorOptions, Interrupt, LoadPlan, RunEnd,
+        keys::KeyDistribution,
         measure::ErrorKind,
         ops::{Mix, Verb},
-        target::{Protocol, Target},
+        target::{TargetProtocol, TargetUrl},
     },
     page, report,
 };
@@ -23,11 +23,11 @@ use hdr_log::HdrLog;
 use live::Live;
 use serde_json::Value;
 use std::{io::Write, time::Duration};
-use summary::{Series, Summary};
+use summary::{RunSummary, Series};
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let plan = Plan { interrupt: Interrupt::watch()?, ..args.plan()? };
+pub(crate) fn run(args: &RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let plan = LoadPlan { interrupt: Interrupt::watch()?, ..args.plan()? };
     args.output.check()?;
     if let Some(url) = &args.preload {
         preload(&plan, url)?;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// One run, with its progress on a terminal and in the HdrHistogram log.
-pub(crate) fn measure(program: &str, plan: &Plan, output: &Output) -> anyhow::Result<Summary> {
+pub(crate) fn measure(program: &str, plan: &LoadPlan, output: &OutputOptions) -> anyhow::Result<RunSummary> {
     let mut log = output.hdr_log.as_ref().map(|path| HdrLog::create(path, plan.slice)).transpose()?;
     let mut live = Live::new(plan.slice, plan.measured());
     let mut series = Series::default();
@@ -56,14 +56,14 @@ pub(crate) fn measure(program: &str, plan: &Plan, output: &Output) -> anyhow::Re
     })?;
     drop(live);
     result?;
-    Ok(Summary::new(program, output.name.as_deref(), plan, &outcome, series))
+    Ok(RunSummary::new(program, output.name.as_deref(), plan, &outcome, series))
 }
 
 /// Prints and keeps a result, with what else belongs to it. `others` are shown beside it on the page.
 pub(crate) fn finish(
-    output: &Output,
-    summary: &Summary,
-    others: &[Summary],
+    output: &OutputOptions,
+    summary: &RunSummary,
+    others: &[RunSummary],
     more: Option<(&'static str, Value)>,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -82,7 +82,7 @@ pub(crate) fn finish(
 }
 
 /// Writes the files that the options ask for.
-pub(crate) fn keep(output: &Output, object: &Value, runs: &[Summary]) -> anyhow::Result<()> {
+pub(crate) fn keep(output: &OutputOptions, object: &Value, runs: &[RunSummary]) -> anyhow::Result<()> {
     if let Some(path) = &output.save {
         std::fs::write(path, format!("{object}\n")).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -94,20 +94,20 @@ pub(crate) fn keep(output: &Output, object: &Value, runs: &[Summary]) -> anyhow:
 }
 
 /// Writes every key once, through the plan's target or through `url`.
-pub(crate) fn preload(plan: &Plan, url: &str) -> anyhow::Result<()> {
-    let target = if url.is_empty() { plan.target.clone() } else { Target::parse(url)? };
-    let pipeline = if target.protocol == Protocol::Http { 1 } else { 64 };
-    let mut plan = Plan {
+pub(crate) fn preload(plan: &LoadPlan, url: &str) -> anyhow::Result<()> {
+    let target = if url.is_empty() { plan.target.clone() } else { TargetUrl::parse(url)? };
+    let pipeline = if target.protocol == TargetProtocol::Http { 1 } else { 64 };
+    let mut plan = LoadPlan {
         target,
         mix: Mix::new(vec![(Verb::Set, 1.0)])?,
         rate: None,
         played: None,
-        stop: Stop::Requests(plan.keys.count),
+        stop: RunEnd::Requests(plan.keys.count),
         warm_up: Duration::ZERO,
-        client: Client { threads: 1, connections: 4, pipeline, spin: false, ..plan.client.clone() },
+        client: GeneratorOptions { threads: 1, connections: 4, pipeline, spin: false, ..plan.client.clone() },
         ..plan.clone()
     };
-    plan.keys.distribution = Distribution::Sequential;
+    plan.keys.distribution = KeyDistribution::Sequential;
     let counts = load::run(&plan, &mut |_| {})?.total.counts;
     let wrong: Vec<_> = ErrorKind::NAMES.iter().zip(counts.errors).filter(|(_, count)| *count > 0).collect();
     ensure!(!plan.interrupt.is_set(), "interrupted before all keys were written");

@@ -1,7 +1,7 @@
 //! The result of a run as JSON: what `--json` prints, `--save` keeps and pages are made from.
 use crate::load::{
-    Plan,
-    measure::{ErrorKind, Outcome, Slice},
+    LoadPlan,
+    measure::{ErrorKind, LoadOutcome, Slice},
 };
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ impl Times {
 
 /// The generator itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Client {
+pub(crate) struct GeneratorUse {
     /// CPU time of its threads, and requests per second of that.
     pub(crate) cpu_s: f64,
     pub(crate) requests_per_cpu_s: f64,
@@ -72,7 +72,7 @@ pub(crate) struct Moment {
 
 /// See the module.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Summary {
+pub(crate) struct RunSummary {
     pub(crate) program: String,
     pub(crate) name: String,
     pub(crate) version: String,
@@ -93,7 +93,7 @@ pub(crate) struct Summary {
     /// A signal ended it early.
     #[serde(default)]
     pub(crate) interrupted: bool,
-    pub(crate) client: Client,
+    pub(crate) client: GeneratorUse,
     pub(crate) found: u64,
     pub(crate) missing: u64,
     pub(crate) bytes_in: u64,
@@ -135,16 +135,22 @@ pub(crate) fn heat_step(nanoseconds: u64) -> i32 {
     ((nanoseconds.max(1) as f64 / 1e3).log2() * 4.0).floor() as i32
 }
 
-impl Summary {
+impl RunSummary {
     /// The summary of a run.
-    pub(crate) fn new(program: &str, name: Option<&str>, plan: &Plan, outcome: &Outcome, series: Series) -> Summary {
+    pub(crate) fn new(
+        program: &str,
+        name: Option<&str>,
+        plan: &LoadPlan,
+        outcome: &LoadOutcome,
+        series: Series,
+    ) -> RunSummary {
         let counts = &outcome.total.counts;
         let cpu = outcome.own.cpu.as_secs_f64();
         let errors = ErrorKind::NAMES.iter().zip(counts.errors).map(|(name, count)| ((*name).to_owned(), count));
         let url = plan.target.to_string();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let rounded = |value: f64| (value * 1e3).round() / 1e3;
-        Summary {
+        RunSummary {
             program: program.to_owned(),
             name: name.unwrap_or(&url).to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -162,7 +168,7 @@ impl Summary {
             service_ms: Times::of(&outcome.total.service),
             client_saturated: outcome.own.saturated(),
             interrupted: plan.interrupt.is_set(),
-            client: Client {
+            client: GeneratorUse {
                 cpu_s: rounded(cpu),
                 requests_per_cpu_s: if cpu > 0.0 { (counts.requests as f64 / cpu).round() } else { 0.0 },
                 busy: rounded(outcome.own.busy),
@@ -186,7 +192,7 @@ impl Summary {
 }
 
 /// Shares 0, then ever nearer to 1: 20 points to each factor of ten of what is left, up to the last request.
-fn curve(outcome: &Outcome) -> Vec<(f64, f64, f64)> {
+fn curve(outcome: &LoadOutcome) -> Vec<(f64, f64, f64)> {
     let Slice { latency, service, .. } = &outcome.total;
     let left = |step: i32| 10f64.powf(-f64::from(step) / 20.0);
     (0..=120)

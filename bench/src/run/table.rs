@@ -1,6 +1,6 @@
 //! The result of a run for a person.
-use super::summary::{Summary, Times};
-use crate::load::measure::Own;
+use super::summary::{RunSummary, Times};
+use crate::load::measure::GeneratorHealth;
 use std::io::{self, Write};
 
 type Figure = (&'static str, fn(&Times) -> f64);
@@ -18,7 +18,7 @@ const FIGURES: [Figure; 8] = [
 ];
 
 /// Writes the table.
-pub(crate) fn write(out: &mut dyn Write, run: &Summary) -> io::Result<()> {
+pub(crate) fn write(out: &mut dyn Write, run: &RunSummary) -> io::Result<()> {
     let target = run.target_rate.map_or("closed loop".to_owned(), |rate| format!("of {rate}/s on schedule"));
     let connections = format!("{} connections, {} at a time, {} threads", run.connections, run.pipeline, run.threads);
     writeln!(out, "{} ({connections})\n", run.name)?;
@@ -48,7 +48,7 @@ pub(crate) fn write(out: &mut dyn Write, run: &Summary) -> io::Result<()> {
     write!(out, "\ngenerator: {:.2} CPU s, {:.0} requests a CPU s", client.cpu_s, client.requests_per_cpu_s)?;
     writeln!(out, ", busy {:.0} %, lag p99 {:.3} ms", 100.0 * client.busy, client.lag_ms.p99)?;
     if run.client_saturated {
-        let (late, busy) = (Own::LATE, 100.0 * Own::BUSY);
+        let (late, busy) = (GeneratorHealth::LATE, 100.0 * GeneratorHealth::BUSY);
         writeln!(
             out,
             "THE GENERATOR WAS THE BOTTLENECK (lag p99 from {late:?} on, or busy above {busy} %): these are its figures, not the server's"

@@ -1,15 +1,15 @@
 //! Caches in front of an HTTP backend, and the backend: Debian's nginx and varnish.
 use super::{
-    Ending, Server, free_port,
+    Ending, ServerProcess, free_port,
     kinds::{Nginx, PROBE, nginx_like},
     require,
 };
-use crate::wire::Http;
+use crate::wire::HttpClient;
 use std::{fs, net::SocketAddr, path::Path};
 use tempfile::TempDir;
 
 /// The value under every path below `/kv/` and `/miss/`; any other path is answered 404.
-pub(crate) fn backend(core: Option<usize>, value: &[u8]) -> anyhow::Result<Server> {
+pub(crate) fn backend(core: Option<usize>, value: &[u8]) -> anyhow::Result<ServerProcess> {
     let folder = tempfile::tempdir()?;
     fs::create_dir(folder.path().join("root"))?;
     fs::write(folder.path().join("root/value"), value)?;
@@ -21,7 +21,7 @@ pub(crate) fn backend(core: Option<usize>, value: &[u8]) -> anyhow::Result<Serve
     nginx_like("backend", folder, core, &configuration, serves)
 }
 
-fn serves(client: &mut Http) -> bool {
+fn serves(client: &mut HttpClient) -> bool {
     client.get("/kv/ready").is_ok_and(|answer| answer.status == 200)
 }
 
@@ -32,7 +32,7 @@ fn folder_in_memory() -> anyhow::Result<TempDir> {
 }
 
 /// nginx with `proxy_cache` in front of `backend`: its files in memory, a master with one worker, connections to the backend kept.
-pub(crate) fn nginx_cache(core: Option<usize>, backend: SocketAddr) -> anyhow::Result<Server> {
+pub(crate) fn nginx_cache(core: Option<usize>, backend: SocketAddr) -> anyhow::Result<ServerProcess> {
     let folder = folder_in_memory()?;
     let http = format!(
         "proxy_cache_path cache levels=1:2 use_temp_path=off keys_zone=all:64m max_size=256m inactive=3600s;
@@ -47,7 +47,7 @@ pub(crate) fn nginx_cache(core: Option<usize>, backend: SocketAddr) -> anyhow::R
 }
 
 /// varnish in front of `backend`: storage of malloc with so many mebibytes, its log in memory, one pool of threads.
-pub(crate) fn varnish(core: Option<usize>, backend: SocketAddr, memory_mib: u64) -> anyhow::Result<Server> {
+pub(crate) fn varnish(core: Option<usize>, backend: SocketAddr, memory_mib: u64) -> anyhow::Result<ServerProcess> {
     let folder = folder_in_memory()?;
     let (host, port) = (backend.ip(), backend.port());
     let configuration = format!(
@@ -77,8 +77,8 @@ sub vcl_backend_response {{ set beresp.ttl = 1h; set beresp.grace = 0s; set bere
     .map(str::to_owned)
     .collect::<Vec<_>>();
     let program = require("varnishd")?;
-    let mut server = Server::start_ending(Ending::Asked, "varnish", folder, core, &program, &arguments, port)?;
+    let mut server = ServerProcess::start_ending(Ending::Asked, "varnish", folder, core, &program, &arguments, port)?;
     server.http = Some(address);
-    server.wait_until(|_| serves(&mut Http::connect(address, PROBE).ok()?).then_some(()))?;
+    server.wait_until(|_| serves(&mut HttpClient::connect(address, PROBE).ok()?).then_some(()))?;
     Ok(server)
 }

@@ -1,14 +1,14 @@
 //! Servers that Debian does not have: their binaries are given by the one who runs the comparison.
 use super::{
-    Server, free_port,
+    ServerProcess, free_port,
     kinds::{PROBE, redis_like},
 };
-use crate::wire::{Http, Reply, Resp};
+use crate::wire::{HttpClient, RedisClient, RedisReply};
 use anyhow::Context;
 use std::{fs, path::Path};
 
 /// Valkey, started as redis-server is.
-pub(crate) fn valkey(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
+pub(crate) fn valkey(program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     redis_like("valkey", program, core)
 }
 
@@ -16,38 +16,38 @@ pub(crate) fn valkey(program: &Path, core: Option<usize>) -> anyhow::Result<Serv
 pub(crate) const POGOCACHE: &str = "LARDER_BENCH_POGOCACHE";
 
 /// Pogocache with one thread. It tells HTTP, memcached and the Redis protocol apart by their first bytes.
-pub(crate) fn pogocache(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
+pub(crate) fn pogocache(program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let number = port.address.port().to_string();
     let arguments = ["-h", "127.0.0.1", "-p", &number, "--threads", "1"].map(str::to_owned);
-    let mut server = Server::start("pogocache", tempfile::tempdir()?, core, program, &arguments, port)?;
+    let mut server = ServerProcess::start("pogocache", tempfile::tempdir()?, core, program, &arguments, port)?;
     server.http = Some(server.address);
     wait_for_ping(&mut server)?;
     Ok(server)
 }
 
 /// Dragonfly with one thread, without snapshots.
-pub(crate) fn dragonfly(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
+pub(crate) fn dragonfly(program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let number = port.address.port().to_string();
     let arguments =
         ["--bind", "127.0.0.1", "--port", &number, "--proactor_threads", "1", "--dbfilename", "", "--logtostderr"]
             .map(str::to_owned);
-    let mut server = Server::start("dragonfly", tempfile::tempdir()?, core, program, &arguments, port)?;
+    let mut server = ServerProcess::start("dragonfly", tempfile::tempdir()?, core, program, &arguments, port)?;
     wait_for_ping(&mut server)?;
     Ok(server)
 }
 
-fn wait_for_ping(server: &mut Server) -> anyhow::Result<()> {
+fn wait_for_ping(server: &mut ServerProcess) -> anyhow::Result<()> {
     let address = server.address;
     server.wait_until(|_| {
-        let mut client = Resp::connect(address, PROBE).ok()?;
-        (client.call(&[b"PING"]).ok()? == Reply::Status("PONG".into())).then_some(())
+        let mut client = RedisClient::connect(address, PROBE).ok()?;
+        (client.call(&[b"PING"]).ok()? == RedisReply::Status("PONG".into())).then_some(())
     })
 }
 
 /// GCache (<https://github.com/dgtony/gcache>), alone, without dumps, with the 64 shards of its own benchmark.
-pub(crate) fn gcache(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
+pub(crate) fn gcache(program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let folder = tempfile::tempdir()?;
     let configuration = format!(
@@ -59,21 +59,21 @@ pub(crate) fn gcache(program: &Path, core: Option<usize>) -> anyhow::Result<Serv
         port.address.port()
     );
     fs::write(folder.path().join("config.toml"), configuration)?;
-    http(Server::start("gcache", folder, core, program, &["-c", "config.toml"].map(str::to_owned), port)?)
+    http(ServerProcess::start("gcache", folder, core, program, &["-c", "config.toml"].map(str::to_owned), port)?)
 }
 
 /// A program around a groupcache-go node: it takes its address as the only argument and answers `GET /data/{id}`.
-pub(crate) fn groupcache_go(program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
+pub(crate) fn groupcache_go(program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let address = port.address.to_string();
-    http(Server::start("groupcache-go", tempfile::tempdir()?, core, program, &[address], port)?)
+    http(ServerProcess::start("groupcache-go", tempfile::tempdir()?, core, program, &[address], port)?)
 }
 
 /// A server that is ready when it answers a request, whatever it says.
-fn http(mut server: Server) -> anyhow::Result<Server> {
+fn http(mut server: ServerProcess) -> anyhow::Result<ServerProcess> {
     let address = server.address;
     server.http = Some(address);
-    server.wait_until(|_| Http::connect(address, PROBE).ok()?.get("/").ok().map(|_| ()))?;
+    server.wait_until(|_| HttpClient::connect(address, PROBE).ok()?.get("/").ok().map(|_| ()))?;
     Ok(server)
 }
 

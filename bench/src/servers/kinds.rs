@@ -1,6 +1,6 @@
 //! How each server is started: with what makes it fastest or smallest for a cache (nothing is written to disk), else its defaults.
-use super::{Ending, Port, Server, free_port, require};
-use crate::wire::{Http, Reply, Resp};
+use super::{Ending, Port, ServerProcess, free_port, require};
+use crate::wire::{HttpClient, RedisClient, RedisReply};
 use anyhow::Context;
 use serde::Deserialize;
 use std::{
@@ -15,33 +15,33 @@ use tempfile::TempDir;
 pub(super) const PROBE: Duration = Duration::from_secs(1);
 
 /// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there again after [`restart_redis`].
-pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<Server> {
+pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<ServerProcess> {
     redis_like("redis-server", &require("redis-server")?, core)
 }
 
 /// redis-server, or a program that takes its options.
-pub(super) fn redis_like(name: &'static str, program: &Path, core: Option<usize>) -> anyhow::Result<Server> {
+pub(super) fn redis_like(name: &'static str, program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let number = port.address.port().to_string();
     let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &number].map(str::to_owned);
-    let mut server = Server::start(name, tempfile::tempdir()?, core, program, &arguments, port)?;
+    let mut server = ServerProcess::start(name, tempfile::tempdir()?, core, program, &arguments, port)?;
     wait_for_redis(&mut server)?;
     Ok(server)
 }
 
 /// Brings a killed redis-server back on its port, with what it had saved.
-pub(crate) fn restart_redis(server: &mut Server) -> anyhow::Result<()> {
+pub(crate) fn restart_redis(server: &mut ServerProcess) -> anyhow::Result<()> {
     server.start_again()?;
     wait_for_redis(server)
 }
 
-fn wait_for_redis(server: &mut Server) -> anyhow::Result<()> {
+fn wait_for_redis(server: &mut ServerProcess) -> anyhow::Result<()> {
     // It must be this very process that answers: another one may have taken the port a moment before.
     let own = format!("process_id:{}\r\n", server.child.id());
     let address = server.address;
     server.wait_until(|_| {
-        let mut client = Resp::connect(address, PROBE).ok()?;
-        let Reply::Bulk(Some(info)) = client.call(&[b"INFO"]).ok()? else {
+        let mut client = RedisClient::connect(address, PROBE).ok()?;
+        let RedisReply::Bulk(Some(info)) = client.call(&[b"INFO"]).ok()? else {
             return None;
         };
         let info = String::from_utf8_lossy(&info);
@@ -50,7 +50,7 @@ fn wait_for_redis(server: &mut Server) -> anyhow::Result<()> {
 }
 
 /// memcached with one worker thread and this many mebibytes.
-pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<Server> {
+pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let address = port.address;
     let (number, memory) = (address.port().to_string(), memory_mib.to_string());
@@ -59,7 +59,7 @@ pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<
         ["-u", "root", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &number, "-m", &memory].map(str::to_owned);
     let folder = tempfile::tempdir()?;
     let program = require("memcached")?;
-    let mut server = Server::start("memcached", folder, core, &program, &arguments, port)?;
+    let mut server = ServerProcess::start("memcached", folder, core, &program, &arguments, port)?;
     server.wait_until(|_| {
         let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;
         stream.set_read_timeout(Some(PROBE)).ok()?;
@@ -73,12 +73,12 @@ pub(crate) fn memcached(core: Option<usize>, memory_mib: u64) -> anyhow::Result<
 
 /// nginx at its best for small static files, given as (path, bytes): one process, open-file cache, no sendfile (which is slower for small
 /// files), no log, connections kept for ever. `/bad` answers 400.
-pub(crate) fn nginx(core: Option<usize>, files: &[(&str, &[u8])]) -> anyhow::Result<Server> {
+pub(crate) fn nginx(core: Option<usize>, files: &[(&str, &[u8])]) -> anyhow::Result<ServerProcess> {
     nginx_with(core, files, "")
 }
 
 /// The same, with more directives.
-pub(crate) fn nginx_with(core: Option<usize>, files: &[(&str, &[u8])], more: &str) -> anyhow::Result<Server> {
+pub(crate) fn nginx_with(core: Option<usize>, files: &[(&str, &[u8])], more: &str) -> anyhow::Result<ServerProcess> {
     let folder = tempfile::tempdir()?;
     for (name, bytes) in files {
         let path = folder.path().join("root").join(name);
@@ -112,8 +112,8 @@ pub(super) fn nginx_like(
     folder: TempDir,
     core: Option<usize>,
     Nginx { master, http, server }: &Nginx<'_>,
-    mut ready: impl FnMut(&mut Http) -> bool,
-) -> anyhow::Result<Server> {
+    mut ready: impl FnMut(&mut HttpClient) -> bool,
+) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let address = port.address;
     // A worker of another user could not write into the folder.
@@ -143,9 +143,9 @@ http {{
     let prefix = folder.path().to_string_lossy().into_owned();
     let arguments = ["-e", "stderr", "-p", &prefix, "-c", "nginx.conf"].map(str::to_owned);
     let program = require("nginx")?;
-    let mut server = Server::start_ending(ending, name, folder, core, &program, &arguments, port)?;
+    let mut server = ServerProcess::start_ending(ending, name, folder, core, &program, &arguments, port)?;
     server.http = Some(address);
-    server.wait_until(|_| ready(&mut Http::connect(address, PROBE).ok()?).then_some(()))?;
+    server.wait_until(|_| ready(&mut HttpClient::connect(address, PROBE).ok()?).then_some(()))?;
     Ok(server)
 }
 
@@ -158,14 +158,14 @@ struct Ready {
 }
 
 /// `larder serve` with one thread, on ports that it chooses and names in its ready line.
-pub(crate) fn larder(program: &Path, core: Option<usize>, arguments: &[&str]) -> anyhow::Result<Server> {
+pub(crate) fn larder(program: &Path, core: Option<usize>, arguments: &[&str]) -> anyhow::Result<ServerProcess> {
     let any = "127.0.0.1:0";
     let serve = ["serve", "--http", any, "--redis", any, "--admin", any, "--threads", "1"];
     with_ready_line("larder", program, core, &[&serve, arguments].concat())
 }
 
 /// `larder-bench floor`, this very program, with one of its kinds.
-pub(crate) fn floor(name: &'static str, kind: &str, core: Option<usize>) -> anyhow::Result<Server> {
+pub(crate) fn floor(name: &'static str, kind: &str, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     with_ready_line(name, &std::env::current_exe()?, core, &["floor", kind, "127.0.0.1:0"])
 }
 
@@ -175,11 +175,11 @@ fn with_ready_line(
     program: &Path,
     core: Option<usize>,
     arguments: &[&str],
-) -> anyhow::Result<Server> {
+) -> anyhow::Result<ServerProcess> {
     let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let folder = tempfile::tempdir()?;
-    let mut server = Server::start(name, folder, core, &program, &arguments, Port::unknown())?;
+    let mut server = ServerProcess::start(name, folder, core, &program, &arguments, Port::unknown())?;
     let ready = server.wait_until(|folder| {
         let written = fs::read_to_string(folder.join("stdout")).ok()?;
         let line = &written[..written.find('\n')?];

@@ -11,7 +11,7 @@ pub(crate) use caches::{backend, nginx_cache, varnish};
 pub(crate) use given::{POGOCACHE, dragonfly, gcache, given, groupcache_go, pogocache, valkey};
 pub(crate) use kinds::{floor, larder, memcached, nginx, nginx_with, redis, restart_redis};
 
-use crate::machine::{self, Process};
+use crate::machine::{self, MeasuredProcess};
 use anyhow::{Context, bail, ensure};
 use rustix::net;
 use std::{
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
 /// A running server.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     /// Its name in results.
     pub(crate) name: &'static str,
     /// Where it speaks its own protocol.
@@ -55,7 +55,7 @@ enum Ending {
     Asked,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts `command` on `core`; its output goes to files in `folder`.
     fn start(
         name: &'static str,
@@ -64,8 +64,8 @@ impl Server {
         program: &Path,
         arguments: &[String],
         port: Port,
-    ) -> anyhow::Result<Server> {
-        Server::start_ending(Ending::Killed, name, folder, core, program, arguments, port)
+    ) -> anyhow::Result<ServerProcess> {
+        ServerProcess::start_ending(Ending::Killed, name, folder, core, program, arguments, port)
     }
 
     /// The same, with a word on its end.
@@ -77,7 +77,7 @@ impl Server {
         program: &Path,
         arguments: &[String],
         port: Port,
-    ) -> anyhow::Result<Server> {
+    ) -> anyhow::Result<ServerProcess> {
         let mut command = Command::new("setpriv");
         let signal = if ending == Ending::Asked { "TERM" } else { "KILL" };
         command.args(["--pdeathsig", signal, "--"]).arg(program).args(arguments);
@@ -90,7 +90,7 @@ impl Server {
         command.stderr(File::create(folder.path().join("stderr"))?);
         let child =
             machine::spawn_on(core, &mut command).with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Server { name, address: port.address, http: None, child, command, core, folder, ending, _port: port })
+        Ok(ServerProcess { name, address: port.address, http: None, child, command, core, folder, ending, _port: port })
     }
 
     /// Asks until `probe` finds the server ready; an early end or too long a silence is an error that shows what the server wrote.
@@ -118,18 +118,18 @@ impl Server {
     }
 
     /// The process, for its memory and CPU time.
-    pub(crate) fn process(&self) -> Process {
-        Process::Id(self.child.id())
+    pub(crate) fn process(&self) -> MeasuredProcess {
+        MeasuredProcess::Id(self.child.id())
     }
 
     /// Its memory: of it and of all processes that it has started, shared pages in parts.
     pub(crate) fn memory(&self) -> anyhow::Result<u64> {
-        self.process().family().into_iter().map(Process::proportional_bytes).sum()
+        self.process().family().into_iter().map(MeasuredProcess::proportional_bytes).sum()
     }
 
     /// CPU time of it and of all processes that it has started.
     pub(crate) fn run_time(&self) -> anyhow::Result<Duration> {
-        self.process().family().into_iter().map(Process::run_time).sum()
+        self.process().family().into_iter().map(MeasuredProcess::run_time).sum()
     }
 
     /// The command that it was started with.
@@ -186,7 +186,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if self.ending == Ending::Asked && self.terminate().is_ok() {
             return;

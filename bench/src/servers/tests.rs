@@ -1,21 +1,21 @@
 //! Against the real programs: they are part of what `make test` needs, as redis-server is for the server's own tests.
 use super::*;
-use crate::wire::{Http, Reply, Resp};
+use crate::wire::{HttpClient, RedisClient, RedisReply};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[test]
 fn redis_starts_stores_and_ends() {
     let mut server = redis(None).expect("redis-server starts");
-    let mut client = Resp::connect(server.address, TIMEOUT).expect("connect");
+    let mut client = RedisClient::connect(server.address, TIMEOUT).expect("connect");
     client
         .load(1000, |number, key, value| {
             *key = format!("key:{number}").into_bytes();
             *value = key.clone();
         })
         .expect("all are stored");
-    assert_eq!(client.call(&[b"DBSIZE"]).expect("answers"), Reply::Integer(1000));
-    assert_eq!(client.call(&[b"GET", b"key:999"]).expect("answers"), Reply::Bulk(Some(b"key:999".to_vec())));
+    assert_eq!(client.call(&[b"DBSIZE"]).expect("answers"), RedisReply::Integer(1000));
+    assert_eq!(client.call(&[b"GET", b"key:999"]).expect("answers"), RedisReply::Bulk(Some(b"key:999".to_vec())));
     assert!(server.process().resident_bytes().expect("statm") > 1 << 20);
     assert!(server.ended().expect("asked").is_none());
     assert!(server.terminate().expect("ends").success());
@@ -24,17 +24,17 @@ fn redis_starts_stores_and_ends() {
 #[test]
 fn a_killed_redis_comes_back_with_what_it_saved() {
     let mut server = redis(None).expect("redis-server starts");
-    let connect = |server: &Server| Resp::connect(server.address, TIMEOUT).expect("connect");
+    let connect = |server: &ServerProcess| RedisClient::connect(server.address, TIMEOUT).expect("connect");
     let mut client = connect(&server);
     client.call(&[b"SET", b"saved", b"1"]).expect("answers");
     let saved = client.call(&[b"SAVE"]).expect("answers");
-    assert_eq!(saved, Reply::Status("OK".into()));
+    assert_eq!(saved, RedisReply::Status("OK".into()));
     client.call(&[b"SET", b"lost", b"1"]).expect("answers");
     server.kill().expect("goes");
     assert!(client.call(&[b"PING"]).is_err());
     restart_redis(&mut server).expect("comes back");
     let mut client = connect(&server);
-    assert_eq!(client.call(&[b"EXISTS", b"saved", b"lost"]).expect("answers"), Reply::Integer(1));
+    assert_eq!(client.call(&[b"EXISTS", b"saved", b"lost"]).expect("answers"), RedisReply::Integer(1));
 }
 
 #[test]
@@ -42,13 +42,13 @@ fn a_server_goes_with_its_handle() {
     let server = redis(None).expect("redis-server starts");
     let address = server.address;
     drop(server);
-    assert!(Resp::connect(address, TIMEOUT).is_err());
+    assert!(RedisClient::connect(address, TIMEOUT).is_err());
 }
 
 #[test]
 fn nginx_serves_the_bytes() {
     let server = nginx(None, &[("a", b"sixty-four"), ("b", b"{}")]).expect("nginx starts");
-    let mut client = Http::connect(server.address, TIMEOUT).expect("connect");
+    let mut client = HttpClient::connect(server.address, TIMEOUT).expect("connect");
     for _ in 0..3 {
         assert_eq!(client.get("/a").expect("answers").body, b"sixty-four");
         assert_eq!(client.get("/b").expect("answers").body, b"{}");
@@ -61,7 +61,7 @@ fn what_cannot_start_says_why() {
     let arguments = ["-c", "echo the reason >&2; exit 3"].map(str::to_owned);
     let port = free_port().expect("a port");
     let mut server =
-        Server::start("shell", folder, None, Path::new("/bin/sh"), &arguments, port).expect("the shell starts");
+        ServerProcess::start("shell", folder, None, Path::new("/bin/sh"), &arguments, port).expect("the shell starts");
     let error = server.wait_until(|_| None::<()>).expect_err("it ends");
     assert!(error.to_string().contains("the reason"), "{error}");
     let missing = require("no-such-program").expect_err("not there");
@@ -69,8 +69,8 @@ fn what_cannot_start_says_why() {
 }
 
 /// The three answers that every cache over HTTP gives, each twice: fetched and kept.
-fn answers_as_the_backend(server: &Server) {
-    let mut client = Http::connect(server.address, TIMEOUT).expect("connect");
+fn answers_as_the_backend(server: &ServerProcess) {
+    let mut client = HttpClient::connect(server.address, TIMEOUT).expect("connect");
     for _ in 0..2 {
         let answer = client.get("/kv/a").expect("answers");
         assert_eq!((answer.status, &answer.body[..]), (200, &b"sixty-four"[..]));

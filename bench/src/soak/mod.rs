@@ -12,13 +12,13 @@ mod workers;
 
 use crate::{
     report,
-    servers::{self, Server},
+    servers::{self, ServerProcess},
     stamp,
-    wire::{Reply, Resp},
+    wire::{RedisClient, RedisReply},
 };
 use anyhow::{Context, bail, ensure};
 use bytesize::ByteSize;
-use model::{COLD, HOT, PROBE, Source, Tally};
+use model::{COLD, HOT, PROBE, SoakSource, SoakTally};
 use serde::Serialize;
 use std::{
     io::Write,
@@ -43,7 +43,7 @@ use std::{
 ///
 /// One line per outage, and one with the totals; ends with an error if a check failed.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SoakArgs {
     /// The larder binary
     #[arg(long, value_name = "PATH")]
     larder: PathBuf,
@@ -96,7 +96,7 @@ struct Total {
     duration_s: f64,
     outages: u64,
     #[serde(flatten)]
-    tally: Tally,
+    tally: SoakTally,
     max_resident: u64,
     allowed_resident: u64,
     failures: u64,
@@ -105,7 +105,7 @@ struct Total {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &SoakArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut redis = servers::redis(None)?;
     load_source(&redis, args.timeout)?;
     let url = format!("redis://{}", redis.address);
@@ -114,16 +114,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let options = ["--source", &url, "--max-memory", &bound, "--ttl", "1d"];
     let mut larder = servers::larder(&args.larder, None, &options)?;
     let http = larder.http.context("larder's ready line names no HTTP address")?;
-    let source = Source::new(args.recovery);
+    let source = SoakSource::new(args.recovery);
     let mut watch = Watch::new(args);
-    let workers = workers::Workers { source: &source, redis: larder.address, http, timeout: args.timeout };
+    let workers = workers::SoakWorkers { source: &source, redis: larder.address, http, timeout: args.timeout };
     let tally = thread::scope(|scope| {
         let redis_workers = (0..args.redis_connections).map(|id| scope.spawn(move || workers.over_redis(id)));
         let http_workers = (0..args.http_connections).map(|id| scope.spawn(move || workers.over_http(id)));
         let threads: Vec<_> = redis_workers.chain(http_workers).collect();
         let disturbed = disturb(args, &mut redis, &mut larder, &source, &mut watch, out);
         source.end();
-        let mut tally = Tally::default();
+        let mut tally = SoakTally::default();
         for thread in threads {
             tally.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
@@ -139,8 +139,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Fills the source with what is only read, and has it saved for its restarts.
-fn load_source(redis: &Server, timeout: Duration) -> anyhow::Result<()> {
-    let mut client = Resp::connect(redis.address, timeout)?;
+fn load_source(redis: &ServerProcess, timeout: Duration) -> anyhow::Result<()> {
+    let mut client = RedisClient::connect(redis.address, timeout)?;
     for family in [HOT, COLD, PROBE] {
         client.load(family.keys, |number, key, value| {
             family.key(number, key);
@@ -148,7 +148,7 @@ fn load_source(redis: &Server, timeout: Duration) -> anyhow::Result<()> {
         })?;
     }
     let saved = client.call(&[b"SAVE"])?;
-    ensure!(saved == Reply::Status("OK".into()), "redis-server answered SAVE with {saved:?}");
+    ensure!(saved == RedisReply::Status("OK".into()), "redis-server answered SAVE with {saved:?}");
     Ok(())
 }
 
@@ -164,7 +164,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(args: &Args) -> Watch {
+    fn new(args: &SoakArgs) -> Watch {
         Watch {
             start: Instant::now(),
             outages: 0,
@@ -180,7 +180,7 @@ impl Watch {
     }
 
     /// Samples larder's memory until `until`; an end of the process ends the program.
-    fn over(&mut self, larder: &mut Server, until: Instant) -> anyhow::Result<()> {
+    fn over(&mut self, larder: &mut ServerProcess, until: Instant) -> anyhow::Result<()> {
         const EVERY: Duration = Duration::from_millis(100);
         loop {
             if let Some(status) = larder.ended()? {
@@ -195,14 +195,14 @@ impl Watch {
         }
     }
 
-    fn total(mut self, mut tally: Tally) -> Total {
+    fn total(mut self, mut tally: SoakTally) -> Total {
         if self.max_resident > self.allowed_resident {
             self.failures.push(format!("{} bytes resident", self.max_resident));
         }
         let failures = self.failures.len() as u64 + tally.wrong;
         let mut first_failures = self.failures;
         first_failures.append(&mut tally.first_wrong);
-        first_failures.truncate(Tally::SHOWN);
+        first_failures.truncate(SoakTally::SHOWN);
         Total {
             program: "soak",
             duration_s: report::rounded(self.start.elapsed().as_secs_f64()),
@@ -218,10 +218,10 @@ impl Watch {
 
 /// Kills and restarts the source until the time is over; one line per outage.
 fn disturb(
-    args: &Args,
-    redis: &mut Server,
-    larder: &mut Server,
-    source: &Source,
+    args: &SoakArgs,
+    redis: &mut ServerProcess,
+    larder: &mut ServerProcess,
+    source: &SoakSource,
     watch: &mut Watch,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -261,7 +261,7 @@ fn disturb(
 }
 
 /// Reads keys that were never read until three in a row are answered; the time this took, or nothing if it was too long.
-fn recovery(address: SocketAddr, args: &Args, watch: &mut Watch) -> Option<Duration> {
+fn recovery(address: SocketAddr, args: &SoakArgs, watch: &mut Watch) -> Option<Duration> {
     const IN_A_ROW: u32 = 3;
     const EVERY: Duration = Duration::from_millis(10);
     let start = Instant::now();
@@ -269,9 +269,9 @@ fn recovery(address: SocketAddr, args: &Args, watch: &mut Watch) -> Option<Durat
     while start.elapsed() < args.recovery {
         PROBE.key(watch.probes % PROBE.keys, &mut key);
         watch.probes += 1;
-        let reply = Resp::connect(address, args.timeout).and_then(|mut client| client.call(&[b"GET", &key]));
+        let reply = RedisClient::connect(address, args.timeout).and_then(|mut client| client.call(&[b"GET", &key]));
         answered = match reply {
-            Ok(Reply::Bulk(Some(value))) if stamp::read(&key, &value).is_ok() => answered + 1,
+            Ok(RedisReply::Bulk(Some(value))) if stamp::read(&key, &value).is_ok() => answered + 1,
             _ => 0,
         };
         if answered == IN_A_ROW {

@@ -8,19 +8,19 @@ use std::{
 
 /// Keys that are only read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Family {
+pub(super) struct KeyFamily {
     name: &'static str,
     pub(super) keys: u64,
 }
 
 /// Read all the time: in memory always.
-pub(super) const HOT: Family = Family { name: "hot", keys: 200 };
+pub(super) const HOT: KeyFamily = KeyFamily { name: "hot", keys: 200 };
 /// Read now and then: too many for the memory.
-pub(super) const COLD: Family = Family { name: "cold", keys: 100_000 };
+pub(super) const COLD: KeyFamily = KeyFamily { name: "cold", keys: 100_000 };
 /// Each read once, to see the source through larder.
-pub(super) const PROBE: Family = Family { name: "probe", keys: 10_000 };
+pub(super) const PROBE: KeyFamily = KeyFamily { name: "probe", keys: 10_000 };
 
-impl Family {
+impl KeyFamily {
     /// Replaces `out` by the key of this number.
     pub(super) fn key(self, number: u64, out: &mut Vec<u8>) {
         out.clear();
@@ -29,7 +29,7 @@ impl Family {
 }
 
 /// Where the source is in its comings and goings; shared by all threads.
-pub(super) struct Source {
+pub(super) struct SoakSource {
     recovery: Duration,
     state: Mutex<State>,
 }
@@ -48,7 +48,7 @@ struct State {
 
 /// The source as seen at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct View {
+pub(super) struct SourceView {
     /// Larder may answer that the source is unavailable.
     pub(super) excused: bool,
     /// The source is down.
@@ -57,10 +57,10 @@ pub(super) struct View {
     pub(super) outages: u64,
 }
 
-impl Source {
+impl SoakSource {
     /// A source that is up and has always been.
-    pub(super) fn new(recovery: Duration) -> Source {
-        Source {
+    pub(super) fn new(recovery: Duration) -> SoakSource {
+        SoakSource {
             recovery,
             state: Mutex::new(State { up: true, since: None, outages: 0, ended: false, hot_reads: 0, hot_answered: 0 }),
         }
@@ -94,10 +94,14 @@ impl Source {
     }
 
     /// The source now, or nothing at the end.
-    pub(super) fn view(&self) -> Option<View> {
+    pub(super) fn view(&self) -> Option<SourceView> {
         let state = self.state();
         let recovering = state.since.is_some_and(|since| since.elapsed() < self.recovery);
-        (!state.ended).then_some(View { excused: !state.up || recovering, down: !state.up, outages: state.outages })
+        (!state.ended).then_some(SourceView {
+            excused: !state.up || recovering,
+            down: !state.up,
+            outages: state.outages,
+        })
     }
 
     /// A hot key was read, all of it while the source was down.
@@ -116,7 +120,7 @@ impl Source {
 
 /// What the workers counted.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Tally {
+pub(super) struct SoakTally {
     pub(super) requests: u64,
     pub(super) values: u64,
     pub(super) absent: u64,
@@ -129,20 +133,20 @@ pub(super) struct Tally {
     pub(super) first_wrong: Vec<String>,
 }
 
-impl Tally {
+impl SoakTally {
     /// Failures that are shown.
     pub(super) const SHOWN: usize = 10;
 
     /// Notes a reply that must not be.
     pub(super) fn wrong(&mut self, what: String) {
         self.wrong += 1;
-        if self.first_wrong.len() < Tally::SHOWN {
+        if self.first_wrong.len() < SoakTally::SHOWN {
             self.first_wrong.push(what);
         }
     }
 
     /// Adds another worker's.
-    pub(super) fn add(&mut self, other: Tally) {
+    pub(super) fn add(&mut self, other: SoakTally) {
         self.requests += other.requests;
         self.values += other.values;
         self.absent += other.absent;
@@ -158,7 +162,7 @@ impl Tally {
 
 /// What the one connection that writes a key knows of it. Sets and deletes are numbered from 1.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Own {
+pub(super) struct OwnedKey {
     /// The last write that was acknowledged: nothing older may be read.
     acknowledged: u64,
     /// Whether it was a delete (or nothing was written yet).
@@ -171,10 +175,10 @@ pub(super) struct Own {
     delete_failed: bool,
 }
 
-impl Own {
+impl OwnedKey {
     /// A key that was never written.
-    pub(super) fn new() -> Own {
-        Own { deleted: true, ..Own::default() }
+    pub(super) fn new() -> OwnedKey {
+        OwnedKey { deleted: true, ..OwnedKey::default() }
     }
 
     /// The number of the next write.
@@ -184,8 +188,8 @@ impl Own {
     }
 
     /// The write tried last was acknowledged; the source was in `view` before it.
-    pub(super) fn acknowledge(&mut self, delete: bool, view: View) {
-        *self = Own {
+    pub(super) fn acknowledge(&mut self, delete: bool, view: SourceView) {
+        *self = OwnedKey {
             acknowledged: self.tried,
             deleted: delete,
             outages: view.outages,
@@ -206,7 +210,7 @@ impl Own {
     }
 
     /// May the key be absent, if the source is in `view` after the read?
-    pub(super) fn may_be_absent(&self, view: View) -> bool {
+    pub(super) fn may_be_absent(&self, view: SourceView) -> bool {
         self.deleted || self.delete_failed || view.outages != self.outages
     }
 }

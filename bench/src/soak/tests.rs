@@ -1,14 +1,14 @@
-use super::model::{Own, View};
+use super::model::{OwnedKey, SourceView};
 use super::*;
 
-fn view(source: &Source) -> View {
+fn view(source: &SoakSource) -> SourceView {
     source.view().expect("not ended")
 }
 
 #[test]
 fn an_own_key_is_between_acknowledged_and_tried() {
-    let source = Source::new(Duration::ZERO);
-    let mut own = Own::new();
+    let source = SoakSource::new(Duration::ZERO);
+    let mut own = OwnedKey::new();
     assert!(own.may_be_absent(view(&source)) && !own.may_be(0) && !own.may_be(1));
 
     own.try_write();
@@ -34,8 +34,8 @@ fn an_own_key_is_between_acknowledged_and_tried() {
 
 #[test]
 fn a_source_that_went_has_lost_what_it_was_given() {
-    let source = Source::new(Duration::ZERO);
-    let mut own = Own::new();
+    let source = SoakSource::new(Duration::ZERO);
+    let mut own = OwnedKey::new();
     own.try_write();
     own.acknowledge(false, view(&source));
     source.goes();
@@ -46,13 +46,13 @@ fn a_source_that_went_has_lost_what_it_was_given() {
 
 #[test]
 fn errors_are_excused_while_the_source_is_away_and_shortly_after() {
-    let patient = Source::new(Duration::from_secs(3600));
+    let patient = SoakSource::new(Duration::from_secs(3600));
     assert!(!view(&patient).excused);
     patient.goes();
     assert!(view(&patient).excused && view(&patient).down);
     patient.is_back();
     assert!(view(&patient).excused && !view(&patient).down);
-    let strict = Source::new(Duration::ZERO);
+    let strict = SoakSource::new(Duration::ZERO);
     strict.goes();
     strict.is_back();
     assert!(!view(&strict).excused);
@@ -67,14 +67,14 @@ fn right_replies_pass_and_wrong_ones_are_found() {
     let timeout = Duration::from_secs(10);
     load_source(&redis, timeout).expect("loaded");
     let run = || {
-        let source = Source::new(Duration::ZERO);
-        let workers = workers::Workers { source: &source, redis: redis.address, http: redis.address, timeout };
+        let source = SoakSource::new(Duration::ZERO);
+        let workers = workers::SoakWorkers { source: &source, redis: redis.address, http: redis.address, timeout };
         thread::scope(|scope| {
             let worker = scope.spawn(move || workers.over_redis(7));
             // Long enough for replies of every kind: until the server has seen so many commands.
-            let mut client = Resp::connect(redis.address, timeout).expect("connect");
-            let commands = |client: &mut Resp| match client.call(&[b"INFO", b"stats"]).expect("answers") {
-                Reply::Bulk(Some(info)) => String::from_utf8_lossy(&info)
+            let mut client = RedisClient::connect(redis.address, timeout).expect("connect");
+            let commands = |client: &mut RedisClient| match client.call(&[b"INFO", b"stats"]).expect("answers") {
+                RedisReply::Bulk(Some(info)) => String::from_utf8_lossy(&info)
                     .lines()
                     .find_map(|line| line.strip_prefix("total_commands_processed:")?.parse::<u64>().ok())
                     .expect("a counter"),
@@ -92,7 +92,7 @@ fn right_replies_pass_and_wrong_ones_are_found() {
     assert_eq!(tally.wrong, 0, "{:?}", tally.first_wrong);
     assert!(tally.values > 1000 && tally.absent > 10 && tally.writes > 100, "{tally:?}");
 
-    let mut client = Resp::connect(redis.address, timeout).expect("connect");
+    let mut client = RedisClient::connect(redis.address, timeout).expect("connect");
     for number in 0..HOT.keys {
         let mut key = Vec::new();
         HOT.key(number, &mut key);

@@ -1,8 +1,8 @@
 //! The connections: closed loops that send, read and judge.
-use super::model::{COLD, Family, HOT, Own, Source, Tally, View};
+use super::model::{COLD, HOT, KeyFamily, OwnedKey, SoakSource, SoakTally, SourceView};
 use crate::{
     stamp,
-    wire::{Answer, Http, Reply, Resp},
+    wire::{HttpAnswer, HttpClient, RedisClient, RedisReply},
 };
 use serde::Deserialize;
 use std::{
@@ -12,8 +12,8 @@ use std::{
 
 /// What all workers share.
 #[derive(Clone, Copy)]
-pub(super) struct Workers<'s> {
-    pub(super) source: &'s Source,
+pub(super) struct SoakWorkers<'s> {
+    pub(super) source: &'s SoakSource,
     pub(super) redis: SocketAddr,
     pub(super) http: SocketAddr,
     pub(super) timeout: Duration,
@@ -29,23 +29,23 @@ const PIPELINE: usize = 16;
 /// A key that is read, and what may be found.
 #[derive(Clone, Copy)]
 enum Read {
-    Fixed(Family, u64),
+    Fixed(KeyFamily, u64),
     Own(usize),
 }
 
-impl<'s> Workers<'s> {
+impl<'s> SoakWorkers<'s> {
     /// Reads, writes and deletes over one connection of the Redis protocol until the end.
-    pub(super) fn over_redis(self, id: u64) -> Tally {
+    pub(super) fn over_redis(self, id: u64) -> SoakTally {
         let mut worker = RedisWorker {
             source: self.source,
             id,
             random: fastrand::Rng::with_seed(id),
-            own: vec![Own::new(); OWN_KEYS as usize],
-            tally: Tally::default(),
+            own: vec![OwnedKey::new(); OWN_KEYS as usize],
+            tally: SoakTally::default(),
         };
         self.keep_connected(
             &mut worker,
-            || Resp::connect(self.redis, self.timeout),
+            || RedisClient::connect(self.redis, self.timeout),
             RedisWorker::turn,
             |worker| &mut worker.tally,
         );
@@ -53,12 +53,15 @@ impl<'s> Workers<'s> {
     }
 
     /// Reads over one HTTP connection until the end.
-    pub(super) fn over_http(self, id: u64) -> Tally {
-        let mut worker =
-            HttpWorker { source: self.source, random: fastrand::Rng::with_seed(1000 + id), tally: Tally::default() };
+    pub(super) fn over_http(self, id: u64) -> SoakTally {
+        let mut worker = HttpWorker {
+            source: self.source,
+            random: fastrand::Rng::with_seed(1000 + id),
+            tally: SoakTally::default(),
+        };
         self.keep_connected(
             &mut worker,
-            || Http::connect(self.http, self.timeout),
+            || HttpClient::connect(self.http, self.timeout),
             HttpWorker::turn,
             |worker| &mut worker.tally,
         );
@@ -70,8 +73,8 @@ impl<'s> Workers<'s> {
         self,
         worker: &mut W,
         connect: impl Fn() -> anyhow::Result<C>,
-        turn: impl Fn(&mut W, &mut C, View) -> anyhow::Result<u64>,
-        tally: impl Fn(&mut W) -> &mut Tally,
+        turn: impl Fn(&mut W, &mut C, SourceView) -> anyhow::Result<u64>,
+        tally: impl Fn(&mut W) -> &mut SoakTally,
     ) {
         let mut connection = None;
         while let Some(view) = self.source.view() {
@@ -97,16 +100,16 @@ impl<'s> Workers<'s> {
 }
 
 struct RedisWorker<'s> {
-    source: &'s Source,
+    source: &'s SoakSource,
     id: u64,
     random: fastrand::Rng,
-    own: Vec<Own>,
-    tally: Tally,
+    own: Vec<OwnedKey>,
+    tally: SoakTally,
 }
 
 impl RedisWorker<'_> {
     /// One request or one pipeline; returns the number of requests.
-    fn turn(&mut self, client: &mut Resp, view: View) -> anyhow::Result<u64> {
+    fn turn(&mut self, client: &mut RedisClient, view: SourceView) -> anyhow::Result<u64> {
         match self.random.u8(0..100) {
             0..10 => self.write(client, view, false),
             10..12 => self.write(client, view, true),
@@ -125,7 +128,7 @@ impl RedisWorker<'_> {
         }
     }
 
-    fn write(&mut self, client: &mut Resp, view: View, delete: bool) -> anyhow::Result<u64> {
+    fn write(&mut self, client: &mut RedisClient, view: SourceView, delete: bool) -> anyhow::Result<u64> {
         let index = self.random.usize(..self.own.len());
         let (mut key, mut value) = (Vec::new(), Vec::new());
         self.key(Read::Own(index), &mut key);
@@ -140,14 +143,14 @@ impl RedisWorker<'_> {
         };
         self.tally.writes += 1;
         match reply {
-            Reply::Status(ok) if !delete && ok == "OK" => self.own[index].acknowledge(false, view),
-            Reply::Integer(0 | 1) if delete => self.own[index].acknowledge(true, view),
+            RedisReply::Status(ok) if !delete && ok == "OK" => self.own[index].acknowledge(false, view),
+            RedisReply::Integer(0 | 1) if delete => self.own[index].acknowledge(true, view),
             reply => self.judge_error(&key, reply, view),
         }
         Ok(1)
     }
 
-    fn read(&mut self, client: &mut Resp, view: View, count: usize) -> anyhow::Result<u64> {
+    fn read(&mut self, client: &mut RedisClient, view: SourceView, count: usize) -> anyhow::Result<u64> {
         let mut key = Vec::new();
         let reads: Vec<Read> = (0..count).map(|_| self.choose()).collect();
         for &read in &reads {
@@ -171,11 +174,11 @@ impl RedisWorker<'_> {
         }
     }
 
-    fn judge(&mut self, read: Read, key: &[u8], reply: Reply, before: View) {
-        let answered = matches!(reply, Reply::Bulk(_));
+    fn judge(&mut self, read: Read, key: &[u8], reply: RedisReply, before: SourceView) {
+        let answered = matches!(reply, RedisReply::Bulk(_));
         note_hot(self.source, read, before, answered);
         match reply {
-            Reply::Bulk(Some(value)) => {
+            RedisReply::Bulk(Some(value)) => {
                 self.tally.values += 1;
                 let name = String::from_utf8_lossy(key);
                 match stamp::read(key, &value) {
@@ -192,7 +195,7 @@ impl RedisWorker<'_> {
                     }
                 }
             }
-            Reply::Bulk(None) => {
+            RedisReply::Bulk(None) => {
                 self.tally.absent += 1;
                 let after = self.source.view().unwrap_or(before);
                 let right = match read {
@@ -215,10 +218,10 @@ impl RedisWorker<'_> {
         }
     }
 
-    fn judge_error(&mut self, key: &[u8], reply: Reply, before: View) {
+    fn judge_error(&mut self, key: &[u8], reply: RedisReply, before: SourceView) {
         let name = String::from_utf8_lossy(key);
         match reply {
-            Reply::Error(text) if text.starts_with(UNAVAILABLE) && excused(self.source, before) => {
+            RedisReply::Error(text) if text.starts_with(UNAVAILABLE) && excused(self.source, before) => {
                 *self.tally.errors.entry(UNAVAILABLE.into()).or_default() += 1;
             }
             reply => self.tally.wrong(format!("{name} was answered {reply:?} with the source {before:?}")),
@@ -227,12 +230,12 @@ impl RedisWorker<'_> {
 }
 
 /// The source was or is away: it may have gone between the request and the reply.
-fn excused(source: &Source, before: View) -> bool {
+fn excused(source: &SoakSource, before: SourceView) -> bool {
     before.excused || source.view().is_none_or(|after| after.excused)
 }
 
 /// Counts the read of a hot key if the source was down from before the request until after the reply.
-fn note_hot(source: &Source, read: Read, before: View, answered: bool) {
+fn note_hot(source: &SoakSource, read: Read, before: SourceView, answered: bool) {
     let hot = matches!(read, Read::Fixed(family, _) if family.keys == HOT.keys);
     if hot && before.down && source.view().is_some_and(|after| after == before) {
         source.hot_read(answered);
@@ -240,9 +243,9 @@ fn note_hot(source: &Source, read: Read, before: View, answered: bool) {
 }
 
 struct HttpWorker<'s> {
-    source: &'s Source,
+    source: &'s SoakSource,
     random: fastrand::Rng,
-    tally: Tally,
+    tally: SoakTally,
 }
 
 /// The body of `/lookup`.
@@ -254,7 +257,7 @@ struct LookupBody {
 }
 
 impl HttpWorker<'_> {
-    fn turn(&mut self, client: &mut Http, view: View) -> anyhow::Result<u64> {
+    fn turn(&mut self, client: &mut HttpClient, view: SourceView) -> anyhow::Result<u64> {
         let read = match self.random.u8(0..10) {
             0..6 => Read::Fixed(HOT, self.random.u64(..HOT.keys)),
             _ => Read::Fixed(COLD, self.random.u64(..COLD.keys)),
@@ -266,7 +269,7 @@ impl HttpWorker<'_> {
         let name = String::from_utf8_lossy(&key).into_owned();
         let lookup = self.random.bool();
         let path = if lookup { format!("/lookup?key={name}") } else { format!("/v1/kv/{name}") };
-        let Answer { status, body } = client.get(&path)?;
+        let HttpAnswer { status, body } = client.get(&path)?;
         note_hot(self.source, read, view, status == 200);
         if status == 503 && excused(self.source, view) && (!lookup || is_lookup_503(&name, &body)) {
             *self.tally.errors.entry("503".into()).or_default() += 1;

@@ -11,11 +11,11 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use operations::{Kind, Operation, Writer};
+pub(crate) use operations::{OperationKind, TraceWriter, TracedOperation};
 
 use anyhow::{Context, bail, ensure};
 use operations::Reader;
-use records::Records;
+use records::TraceRecords;
 use std::{
     ffi::OsStr,
     fs::File,
@@ -25,7 +25,7 @@ use std::{
 
 /// How the requests are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum TraceFormat {
     /// Text lines `start count …`: keys start to start+count-1 (Megiddo and Modha, "ARC", FAST 2003)
     Arc,
     /// Big-endian 32-bit numbers (cache2k benchmarks)
@@ -38,23 +38,23 @@ pub(crate) enum Format {
 
 /// A trace file whose format is known.
 #[derive(Debug, Clone)]
-pub(crate) struct Trace {
+pub(crate) struct TraceFile {
     path: PathBuf,
-    format: Format,
+    format: TraceFormat,
 }
 
 /// What one pass over a trace finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub(crate) struct TraceSummary {
     /// Number of requests.
     pub(crate) requests: u64,
     /// Number of distinct keys.
     pub(crate) distinct: u64,
 }
 
-impl Trace {
+impl TraceFile {
     /// A trace of the given format, or of the one that its name tells: `.lis`, `.trace`, `.u64` or `.ops`, each perhaps followed by `.zst` or `.xz`.
-    pub(crate) fn new(path: &Path, format: Option<Format>) -> anyhow::Result<Trace> {
+    pub(crate) fn new(path: &Path, format: Option<TraceFormat>) -> anyhow::Result<TraceFile> {
         let format = match format {
             Some(format) => format,
             None => guess(path).with_context(|| {
@@ -64,7 +64,7 @@ impl Trace {
                 )
             })?,
         };
-        Ok(Trace { path: path.to_owned(), format })
+        Ok(TraceFile { path: path.to_owned(), format })
     }
 
     /// The file's name without its folders.
@@ -78,27 +78,29 @@ impl Trace {
         let path = self.path.clone();
         let input = open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let records: Box<dyn Iterator<Item = anyhow::Result<u64>>> = match self.format {
-            Format::Ops => Box::new(Reader::new(input).filter_map(|operation| match operation {
-                Ok(Operation { kind: Kind::Get, key, .. }) => Some(Ok(key)),
+            TraceFormat::Ops => Box::new(Reader::new(input).filter_map(|operation| match operation {
+                Ok(TracedOperation { kind: OperationKind::Get, key, .. }) => Some(Ok(key)),
                 Ok(_) => None,
                 Err(error) => Some(Err(error)),
             })),
-            format => Box::new(Records::new(input, format)),
+            format => Box::new(TraceRecords::new(input, format)),
         };
         Ok(records.map(move |key| key.with_context(|| format!("cannot read on in {}", path.display()))))
     }
 
     /// The operations from the beginning.
-    pub(crate) fn operations(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Operation>> + Send + use<>> {
+    pub(crate) fn operations(
+        &self,
+    ) -> anyhow::Result<impl Iterator<Item = anyhow::Result<TracedOperation>> + Send + use<>> {
         let path = self.path.clone();
-        ensure!(self.format == Format::Ops, "{} holds keys only, not operations with their times", path.display());
+        ensure!(self.format == TraceFormat::Ops, "{} holds keys only, not operations with their times", path.display());
         let input = open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let operations = Reader::new(input);
         Ok(operations.map(move |item| item.with_context(|| format!("cannot read on in {}", path.display()))))
     }
 
     /// Reads the whole trace once: counts, and reports a damaged trace before anything is measured with it.
-    pub(crate) fn summary(&self) -> anyhow::Result<Summary> {
+    pub(crate) fn summary(&self) -> anyhow::Result<TraceSummary> {
         let mut seen = std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
         let mut requests = 0;
         for key in self.keys()? {
@@ -108,7 +110,7 @@ impl Trace {
         if requests == 0 {
             bail!("{} holds no requests", self.path.display());
         }
-        Ok(Summary { requests, distinct: seen.len() as u64 })
+        Ok(TraceSummary { requests, distinct: seen.len() as u64 })
     }
 }
 
@@ -116,16 +118,16 @@ fn extension(path: &Path) -> Option<&str> {
     path.extension().and_then(OsStr::to_str)
 }
 
-fn guess(path: &Path) -> Option<Format> {
+fn guess(path: &Path) -> Option<TraceFormat> {
     let inner = match extension(path)? {
         "zst" | "xz" => Path::new(path.file_stem()?),
         _ => path,
     };
     match extension(inner)? {
-        "lis" => Some(Format::Arc),
-        "trace" => Some(Format::Cache2k),
-        "u64" => Some(Format::U64),
-        "ops" => Some(Format::Ops),
+        "lis" => Some(TraceFormat::Arc),
+        "trace" => Some(TraceFormat::Cache2k),
+        "u64" => Some(TraceFormat::U64),
+        "ops" => Some(TraceFormat::Ops),
         _ => None,
     }
 }

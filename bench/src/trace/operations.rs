@@ -15,7 +15,7 @@ const MAX_SIZE: u64 = 512 << 20;
 
 /// What was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     /// A key was read.
     Get,
     /// A key was written, with a value of so many bytes.
@@ -26,34 +26,34 @@ pub(crate) enum Kind {
 
 /// A recorded operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Operation {
+pub(crate) struct TracedOperation {
     /// Microseconds since the beginning of the trace.
     pub(crate) at: u64,
     /// What was asked.
-    pub(crate) kind: Kind,
+    pub(crate) kind: OperationKind,
     /// The key's number.
     pub(crate) key: u64,
 }
 
 /// Writes a trace.
-pub(crate) struct Writer<W> {
+pub(crate) struct TraceWriter<W> {
     out: W,
     last: u64,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> TraceWriter<W> {
     /// Begins a trace.
-    pub(crate) fn new(mut out: W) -> io::Result<Writer<W>> {
+    pub(crate) fn new(mut out: W) -> io::Result<TraceWriter<W>> {
         out.write_all(MAGIC)?;
-        Ok(Writer { out, last: 0 })
+        Ok(TraceWriter { out, last: 0 })
     }
 
     /// Appends an operation; one that is earlier than the one before is put at that one's time.
-    pub(crate) fn write(&mut self, operation: Operation) -> io::Result<()> {
+    pub(crate) fn write(&mut self, operation: TracedOperation) -> io::Result<()> {
         let (kind, size) = match operation.kind {
-            Kind::Get => (0, None),
-            Kind::Set(size) => (1, Some(size)),
-            Kind::Del => (2, None),
+            OperationKind::Get => (0, None),
+            OperationKind::Set(size) => (1, Some(size)),
+            OperationKind::Del => (2, None),
         };
         let since = operation.at.saturating_sub(self.last);
         self.last += since;
@@ -114,7 +114,7 @@ impl<R: Read> Reader<R> {
         bail!("a number of more than 64 bits")
     }
 
-    fn read(&mut self) -> anyhow::Result<Option<Operation>> {
+    fn read(&mut self) -> anyhow::Result<Option<TracedOperation>> {
         if !self.begun {
             let mut magic = [0; 8];
             self.input.read_exact(&mut magic).ok().filter(|()| &magic == MAGIC).context("is no trace of operations")?;
@@ -125,21 +125,21 @@ impl<R: Read> Reader<R> {
         self.at = self.at.checked_add(since).context("the times leave the 64-bit numbers")?;
         let key = self.varint()?;
         let kind = match kind {
-            0 => Kind::Get,
+            0 => OperationKind::Get,
             1 => {
                 let size = self.varint()?;
                 ensure!(size <= MAX_SIZE, "a value of {size} bytes is above the limit of {MAX_SIZE}");
-                Kind::Set(size as u32)
+                OperationKind::Set(size as u32)
             }
-            2 => Kind::Del,
+            2 => OperationKind::Del,
             kind => bail!("operation {kind} is none of get, set, del"),
         };
-        Ok(Some(Operation { at: self.at, kind, key }))
+        Ok(Some(TracedOperation { at: self.at, kind, key }))
     }
 }
 
 impl<R: Read> Iterator for Reader<R> {
-    type Item = anyhow::Result<Operation>;
+    type Item = anyhow::Result<TracedOperation>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
@@ -156,13 +156,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn written(operations: &[Operation]) -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new()).expect("a vector");
+    fn written(operations: &[TracedOperation]) -> Vec<u8> {
+        let mut writer = TraceWriter::new(Vec::new()).expect("a vector");
         operations.iter().for_each(|&operation| writer.write(operation).expect("a vector"));
         writer.finish().expect("a vector")
     }
 
-    fn read(bytes: &[u8]) -> anyhow::Result<Vec<Operation>> {
+    fn read(bytes: &[u8]) -> anyhow::Result<Vec<TracedOperation>> {
         Reader::new(bytes).collect()
     }
 
@@ -172,8 +172,8 @@ mod tests {
             let mut at = 0;
             let operations: Vec<_> = steps.into_iter().map(|(since, key, kind, size)| {
                 at += since;
-                let kind = match kind { 0 | 1 => Kind::Get, 2 => Kind::Set(size), _ => Kind::Del };
-                Operation { at, kind, key }
+                let kind = match kind { 0 | 1 => OperationKind::Get, 2 => OperationKind::Set(size), _ => OperationKind::Del };
+                TracedOperation { at, kind, key }
             }).collect();
             let bytes = written(&operations);
             prop_assert_eq!(read(&bytes).expect("well-formed"), operations);
@@ -190,8 +190,9 @@ mod tests {
 
     #[test]
     fn a_get_takes_a_few_bytes() {
-        let operations: Vec<_> =
-            (0..1000).map(|number| Operation { at: number * 100, kind: Kind::Get, key: number % 5000 }).collect();
+        let operations: Vec<_> = (0..1000)
+            .map(|number| TracedOperation { at: number * 100, kind: OperationKind::Get, key: number % 5000 })
+            .collect();
         assert!(written(&operations).len() < 5 * 1000);
     }
 

@@ -1,5 +1,5 @@
 //! From bytes to keys, for each format.
-use super::Format;
+use super::TraceFormat;
 use anyhow::{Context, bail, ensure};
 use std::{
     io::{BufRead, Read},
@@ -12,26 +12,26 @@ pub(super) const MAX_LINE: usize = 1024;
 pub(super) const MAX_RUN: u64 = 1 << 20;
 
 /// The keys of one input. After an error it ends.
-pub(super) struct Records<R> {
+pub(super) struct TraceRecords<R> {
     input: R,
-    format: Format,
+    format: TraceFormat,
     line: u64,
     text: Vec<u8>,
     run: Range<u64>,
     ended: bool,
 }
 
-impl<R: BufRead> Records<R> {
-    pub(super) fn new(input: R, format: Format) -> Records<R> {
-        Records { input, format, line: 0, text: Vec::new(), run: 0..0, ended: false }
+impl<R: BufRead> TraceRecords<R> {
+    pub(super) fn new(input: R, format: TraceFormat) -> TraceRecords<R> {
+        TraceRecords { input, format, line: 0, text: Vec::new(), run: 0..0, ended: false }
     }
 
     fn read(&mut self) -> anyhow::Result<Option<u64>> {
         Ok(match self.format {
-            Format::Arc => self.arc()?,
-            Format::Cache2k => self.word()?.map(|word| u32::from_be_bytes(word).into()),
-            Format::U64 => self.word()?.map(u64::from_le_bytes),
-            Format::Ops => bail!("operations are not read as keys"),
+            TraceFormat::Arc => self.arc()?,
+            TraceFormat::Cache2k => self.word()?.map(|word| u32::from_be_bytes(word).into()),
+            TraceFormat::U64 => self.word()?.map(u64::from_le_bytes),
+            TraceFormat::Ops => bail!("operations are not read as keys"),
         })
     }
 
@@ -89,7 +89,7 @@ fn run(line: &[u8]) -> anyhow::Result<Range<u64>> {
     Ok(start..end)
 }
 
-impl<R: BufRead> Iterator for Records<R> {
+impl<R: BufRead> Iterator for TraceRecords<R> {
     type Item = anyhow::Result<u64>;
 
     fn next(&mut self) -> Option<Self::Item> {

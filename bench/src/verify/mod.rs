@@ -5,9 +5,9 @@ mod stall;
 use crate::{
     compare::clients::{self, Done, Ran},
     dataset, machine,
-    report::{self, Figure, Target, median},
-    servers::{self, Server},
-    wire::Resp,
+    report::{self, Figure, FigureTarget, median},
+    servers::{self, ServerProcess},
+    wire::RedisClient,
 };
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
@@ -32,7 +32,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf, process::Command, time::Dur
 ///
 /// The server runs on the first core, the client on the second; both should have nothing else to do.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct VerifyArgs {
     /// Checks to run (default: all)
     #[arg(long, value_delimiter = ',')]
     check: Vec<Check>,
@@ -62,7 +62,7 @@ enum Check {
 }
 
 /// Runs the program.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let cores = machine::server_and_client_core()?;
     for check in if args.check.is_empty() { Check::value_variants() } else { &args.check } {
         match check {
@@ -94,16 +94,16 @@ fn figure(result: &Value, path: &[&str]) -> anyhow::Result<f64> {
 
 /// A deviation from 1, in either direction, and its bound.
 fn deviation(name: String, ratio: f64, most: f64) -> Figure {
-    Figure::new("verify", name, (ratio - 1.0).abs(), Some(Target::AtMost(most)))
+    Figure::new("verify", name, (ratio - 1.0).abs(), Some(FigureTarget::AtMost(most)))
 }
 
 /// How far throughputs may be apart.
-const AGREE: Target = Target::AtMost(0.05);
+const AGREE: FigureTarget = FigureTarget::AtMost(0.05);
 
 const KEYS: &[&str] = &["--keys", "100000", "--key", "key:{n:012}"];
 
 /// redis-server with the keys that redis-benchmark asks for.
-fn redis(core: usize, client: usize) -> anyhow::Result<(Server, String)> {
+fn redis(core: usize, client: usize) -> anyhow::Result<(ServerProcess, String)> {
     let server = servers::redis(Some(core))?;
     let url = format!("redis://{}", server.address);
     larder_bench(client, &url, &[KEYS, &["--preload", "--requests", "1"]].concat())?;
@@ -128,19 +128,19 @@ fn rates((server_core, core): (usize, usize), seconds: u64, out: &mut dyn Write)
 }
 
 /// What a client did in one run: requests per second, and per second of its CPU time.
-struct Sample {
+struct GeneratorSample {
     per_second: f64,
     per_cpu_second: f64,
 }
 
-impl From<Ran<Done>> for Sample {
-    fn from(ran: Ran<Done>) -> Sample {
+impl From<Ran<Done>> for GeneratorSample {
+    fn from(ran: Ran<Done>) -> GeneratorSample {
         let Done { requests, per_second } = ran.result;
-        Sample { per_second, per_cpu_second: requests as f64 / ran.cpu.as_secs_f64() }
+        GeneratorSample { per_second, per_cpu_second: requests as f64 / ran.cpu.as_secs_f64() }
     }
 }
 
-fn own(core: usize, url: &str, options: &[&str]) -> anyhow::Result<Sample> {
+fn own(core: usize, url: &str, options: &[&str]) -> anyhow::Result<GeneratorSample> {
     let ran = clients::with_cpu(|| larder_bench(core, url, options))?;
     let requests = figure(&ran.result, &["requests"])? as u64;
     let per_second = figure(&ran.result, &["throughput"])?;
@@ -148,7 +148,7 @@ fn own(core: usize, url: &str, options: &[&str]) -> anyhow::Result<Sample> {
 }
 
 /// Servers that answer sooner than redis-benchmark and wrk can ask: what a request costs the client.
-fn cost((server_core, core): (usize, usize), args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+fn cost((server_core, core): (usize, usize), args: &VerifyArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let duration = format!("{}s", args.seconds);
     let closed = ["--connections", "50", "--duration", &duration];
     let (server, url) = redis(server_core, core)?;
@@ -158,22 +158,22 @@ fn cost((server_core, core): (usize, usize), args: &Args, out: &mut dyn Write) -
         let benchmark = benchmark(core, server.address, pipeline, &["GET", "key:__rand_int__"], args.seconds)?;
         let name = format!("cost: GET P{pipeline} larder-bench/redis-benchmark");
         let compared = in_turn(args.runs, || own(core, &url, &options), benchmark)?;
-        compared.report(&name, |sample| sample.per_cpu_second, Target::AtLeast(1.0), out)?;
+        compared.report(&name, |sample| sample.per_cpu_second, FigureTarget::AtLeast(1.0), out)?;
     }
     drop(server);
     let nginx = servers::nginx(Some(server_core), &[("file", &[b'v'; 64])])?;
     let rival = || Ok(clients::with_cpu(|| clients::wrk(core, nginx.address, "/file", args.seconds))?.into());
     let url = format!("http://{}/file", nginx.address);
     let compared = in_turn(args.runs, || own(core, &url, &closed), rival)?;
-    compared.report("cost: GET larder-bench/wrk", |sample| sample.per_cpu_second, Target::AtLeast(1.0), out)
+    compared.report("cost: GET larder-bench/wrk", |sample| sample.per_cpu_second, FigureTarget::AtLeast(1.0), out)
 }
 
 /// Servers that have much to do for a request, so that they and not the clients set the throughput.
-fn agreement((server_core, core): (usize, usize), args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+fn agreement((server_core, core): (usize, usize), args: &VerifyArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let duration = format!("{}s", args.seconds);
     let closed = ["--connections", "50", "--duration", &duration];
     let server = servers::redis(Some(server_core))?;
-    let mut client = Resp::connect(server.address, Duration::from_secs(10))?;
+    let mut client = RedisClient::connect(server.address, Duration::from_secs(10))?;
     client.call(&[b"SETBIT", b"bits", b"8000000", b"1"])?;
     let benchmark = benchmark(core, server.address, 1, &["BITCOUNT", "bits"], args.seconds)?;
     let options = [&closed[..], &["--op", "BITCOUNT bits"]].concat();
@@ -199,7 +199,7 @@ fn benchmark<'a>(
     pipeline: u32,
     command: &'a [&'a str],
     seconds: u64,
-) -> anyhow::Result<impl Fn() -> anyhow::Result<Sample> + 'a> {
+) -> anyhow::Result<impl Fn() -> anyhow::Result<GeneratorSample> + 'a> {
     let run = move |requests| clients::redis_benchmark(core, address, 100_000, pipeline, requests, command);
     let requests = run(10_000 * u64::from(pipeline))?.per_second * seconds as f64;
     Ok(move || Ok(clients::with_cpu(|| run(requests as u64))?.into()))
@@ -207,15 +207,15 @@ fn benchmark<'a>(
 
 /// The medians of two clients.
 struct Compared {
-    own: Vec<Sample>,
-    rival: Vec<Sample>,
+    own: Vec<GeneratorSample>,
+    rival: Vec<GeneratorSample>,
 }
 
 /// Runs both in turn, so that what happens to the machine happens to both.
 fn in_turn(
     runs: u64,
-    own: impl Fn() -> anyhow::Result<Sample>,
-    rival: impl Fn() -> anyhow::Result<Sample>,
+    own: impl Fn() -> anyhow::Result<GeneratorSample>,
+    rival: impl Fn() -> anyhow::Result<GeneratorSample>,
 ) -> anyhow::Result<Compared> {
     let mut compared = Compared { own: Vec::new(), rival: Vec::new() };
     for _ in 0..runs {
@@ -229,8 +229,8 @@ impl Compared {
     fn report(
         &self,
         name: &str,
-        figure: fn(&Sample) -> f64,
-        target: Target,
+        figure: fn(&GeneratorSample) -> f64,
+        target: FigureTarget,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let [own, rival] =
@@ -238,7 +238,7 @@ impl Compared {
         report::line(out, &Figure::new("verify", format!("{name}: ours"), own, None))?;
         report::line(out, &Figure::new("verify", format!("{name}: theirs"), rival, None))?;
         match target {
-            Target::AtMost(most) => report::line(out, &deviation(format!("{name} deviation"), own / rival, most)),
+            FigureTarget::AtMost(most) => report::line(out, &deviation(format!("{name} deviation"), own / rival, most)),
             target => report::line(out, &Figure::new("verify", name.to_owned(), own / rival, Some(target))),
         }
     }

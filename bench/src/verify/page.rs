@@ -2,7 +2,7 @@
 use super::{KEYS, larder_bench, redis};
 use crate::{
     compare::clients,
-    report::{self, Figure, Target},
+    report::{self, Figure, FigureTarget},
     servers::require,
 };
 use anyhow::{Context, ensure};
@@ -39,12 +39,12 @@ pub(super) fn check(
         let (has, wanted) = (document.matches(element).count(), written.matches(element).count());
         ensure!(has == wanted, "of {wanted} {name} of the page the browser has {has}");
         let name = format!("page: {name} in the browser");
-        report::line(out, &Figure::new("verify", name, has as f64, Some(Target::AtLeast(least))))?;
+        report::line(out, &Figure::new("verify", name, has as f64, Some(FigureTarget::AtLeast(least))))?;
     }
     browse(&format!("--screenshot={picture}"))?;
     let drawn = std::fs::read(&picture).context("the browser drew nothing")?;
     // An empty page of this size packs into a few kilobytes.
     let name = "page: bytes of its screenshot".to_owned();
-    report::line(out, &Figure::new("verify", name, drawn.len() as f64, Some(Target::AtLeast(50_000.0))))?;
+    report::line(out, &Figure::new("verify", name, drawn.len() as f64, Some(FigureTarget::AtLeast(50_000.0))))?;
     screenshot.map_or(Ok(()), |to| std::fs::write(to, &drawn).with_context(|| format!("cannot write {}", to.display())))
 }

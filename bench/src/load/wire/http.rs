@@ -1,6 +1,6 @@
 //! HTTP/1.1 (RFC 9112) over connections that are kept.
-use super::{Expect, MAX_BODY, Piece, Reply, Scan, fill, length, number, pieces};
-use crate::load::{measure::ErrorKind, ops::Verb, target::Target};
+use super::{Expect, MAX_BODY, Piece, ReplyScan, ScannedReply, fill, length, number, pieces};
+use crate::load::{measure::ErrorKind, ops::Verb, target::TargetUrl};
 use anyhow::{Context, ensure};
 use std::str::FromStr;
 
@@ -43,7 +43,7 @@ impl Statuses {
 
 /// The requests' fixed parts.
 #[derive(Debug, Clone)]
-pub(crate) struct Http {
+pub(crate) struct HttpRequests {
     path: Vec<Piece>,
     /// ` HTTP/1.1`, the headers that all requests have, without the empty line at the end.
     tail: Vec<u8>,
@@ -58,13 +58,13 @@ struct Raw {
     body: Option<Vec<Piece>>,
 }
 
-impl Http {
+impl HttpRequests {
     pub(super) fn new<'a>(
-        target: &Target,
+        target: &TargetUrl,
         verbs: impl Iterator<Item = &'a Verb>,
         headers: &[String],
         statuses: Statuses,
-    ) -> anyhow::Result<Http> {
+    ) -> anyhow::Result<HttpRequests> {
         let path = match target.path.as_str() {
             "" | "/" if !target.path.contains("{key}") => KV.to_owned(),
             path if path.starts_with('?') => format!("/{path}"),
@@ -88,7 +88,7 @@ impl Http {
             _ => Ok(None),
         });
         let raw = raw.collect::<anyhow::Result<_>>()?;
-        Ok(Http { path: pieces(&path), tail: tail.into_bytes(), raw, statuses })
+        Ok(HttpRequests { path: pieces(&path), tail: tail.into_bytes(), raw, statuses })
     }
 
     fn head(&self, method: &[u8], key: &[u8], body: Option<usize>, out: &mut Vec<u8>) {
@@ -149,14 +149,14 @@ impl Http {
         out.extend_from_slice(scratch);
     }
 
-    pub(super) fn scan(&self, expect: Expect, bytes: &[u8]) -> Scan {
+    pub(super) fn scan(&self, expect: Expect, bytes: &[u8]) -> ReplyScan {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut answer = httparse::Response::new(&mut headers);
         let head = match answer.parse(bytes) {
             Ok(httparse::Status::Complete(head)) => head,
-            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Scan::More(bytes.len() + 1),
-            Ok(httparse::Status::Partial) => return Scan::Bad("an endless head"),
-            Err(_) => return Scan::Bad("no HTTP answer"),
+            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return ReplyScan::More(bytes.len() + 1),
+            Ok(httparse::Status::Partial) => return ReplyScan::Bad("an endless head"),
+            Err(_) => return ReplyScan::Bad("no HTTP answer"),
         };
         let status = answer.code.unwrap_or(0);
         let (mut body, mut chunked, mut close) = (None, false, answer.version == Some(0));
@@ -164,7 +164,7 @@ impl Http {
             match header.name.len() {
                 14 if header.name.eq_ignore_ascii_case("content-length") => match length(header.value.trim_ascii()) {
                     Some(length) => body = Some(length),
-                    None => return Scan::Bad("an impossible Content-Length"),
+                    None => return ReplyScan::Bad("an impossible Content-Length"),
                 },
                 17 if header.name.eq_ignore_ascii_case("transfer-encoding") => chunked = true,
                 10 if header.name.eq_ignore_ascii_case("connection") => {
@@ -178,20 +178,20 @@ impl Http {
             _ if expect == Expect::Head || matches!(status, 100..=199 | 204 | 304) => Ok(head),
             (_, true) => chunks(bytes, head),
             (Some(body), false) => Ok(head + body),
-            (None, false) => Err(Scan::Bad("an answer without a length")),
+            (None, false) => Err(ReplyScan::Bad("an answer without a length")),
         };
         match end {
-            Ok(end) if bytes.len() < end => Scan::More(end),
+            Ok(end) if bytes.len() < end => ReplyScan::More(end),
             // 100 Continue and its like announce the answer.
             Ok(end) if (100..200).contains(&status) => match self.scan(expect, &bytes[end..]) {
-                Scan::More(least) => Scan::More(end + least),
-                Scan::Done(reply) => Scan::Done(Reply { len: end + reply.len, ..reply }),
+                ReplyScan::More(least) => ReplyScan::More(end + least),
+                ReplyScan::Done(reply) => ReplyScan::Done(ScannedReply { len: end + reply.len, ..reply }),
                 bad => bad,
             },
             Ok(len) => {
                 let lookup = expect == Expect::Lookup;
                 let (found, missing) = (u32::from(lookup && status < 300), u32::from(lookup && status == 404));
-                Scan::Done(Reply { len, error: self.statuses.error(status), found, missing, close })
+                ReplyScan::Done(ScannedReply { len, error: self.statuses.error(status), found, missing, close })
             }
             Err(stop) => stop,
         }
@@ -199,30 +199,30 @@ impl Http {
 }
 
 /// The end of a chunked body (RFC 9112, 7.1) that begins at `at`.
-fn chunks(bytes: &[u8], mut at: usize) -> Result<usize, Scan> {
+fn chunks(bytes: &[u8], mut at: usize) -> Result<usize, ReplyScan> {
     loop {
         let Some(end) = memchr::memchr(b'\n', &bytes[at..]) else {
             return Err(match bytes.len() - at {
-                0..1024 => Scan::More(bytes.len() + 1),
-                _ => Scan::Bad("an endless chunk head"),
+                0..1024 => ReplyScan::More(bytes.len() + 1),
+                _ => ReplyScan::Bad("an endless chunk head"),
             });
         };
         let line = bytes[at..at + end].trim_ascii();
         let digits = line.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
         let size = std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok());
-        let size = size.filter(|&size| size <= MAX_BODY).ok_or(Scan::Bad("an impossible chunk"))?;
+        let size = size.filter(|&size| size <= MAX_BODY).ok_or(ReplyScan::Bad("an impossible chunk"))?;
         at += end + 1;
         if size == 0 {
             // Trailers, which nobody sends: only the empty line is taken.
             return match bytes.get(at..at + 2) {
                 Some(b"\r\n") => Ok(at + 2),
-                Some(_) => Err(Scan::Bad("trailers")),
-                None => Err(Scan::More(at + 2)),
+                Some(_) => Err(ReplyScan::Bad("trailers")),
+                None => Err(ReplyScan::More(at + 2)),
             };
         }
         at += size + 2;
         if bytes.len() < at {
-            return Err(Scan::More(at));
+            return Err(ReplyScan::More(at));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! memcached's text protocol (<https://github.com/memcached/memcached/blob/master/doc/protocol.txt>).
-use super::{Expect, Reply, Scan, length, number};
+use super::{Expect, ReplyScan, ScannedReply, length, number};
 use crate::load::measure::ErrorKind;
 
 /// Longest line.
@@ -30,27 +30,31 @@ pub(super) fn del(key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn scan(expect: Expect, asked: u32, bytes: &[u8]) -> Scan {
+pub(super) fn scan(expect: Expect, asked: u32, bytes: &[u8]) -> ReplyScan {
     let (mut at, mut found) = (0, 0);
     loop {
         let rest = &bytes[at..];
         let Some(end) = memchr::memchr(b'\n', &rest[..rest.len().min(MAX_LINE)]) else {
-            return if rest.len() < MAX_LINE { Scan::More(bytes.len() + 1) } else { Scan::Bad("an endless line") };
+            return if rest.len() < MAX_LINE {
+                ReplyScan::More(bytes.len() + 1)
+            } else {
+                ReplyScan::Bad("an endless line")
+            };
         };
         let Some(line) = rest[..end].strip_suffix(b"\r") else {
-            return Scan::Bad("a line without its carriage return");
+            return ReplyScan::Bad("a line without its carriage return");
         };
         at += end + 1;
         if let Some(value) = line.strip_prefix(b"VALUE ") {
             // VALUE key flags bytes
             let digits = value.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
-            let Some(length) = length(digits) else { return Scan::Bad("an impossible length") };
+            let Some(length) = length(digits) else { return ReplyScan::Bad("an impossible length") };
             at += length + 2;
             if bytes.len() < at + 5 {
-                return Scan::More(at + 5);
+                return ReplyScan::More(at + 5);
             }
             if &bytes[at - 2..at] != b"\r\n" {
-                return Scan::Bad("a value longer than announced");
+                return ReplyScan::Bad("a value longer than announced");
             }
             found += 1;
             continue;
@@ -59,9 +63,9 @@ pub(super) fn scan(expect: Expect, asked: u32, bytes: &[u8]) -> Scan {
         let error = match word {
             b"END" | b"STORED" | b"DELETED" | b"NOT_FOUND" | b"NOT_STORED" | b"EXISTS" => None,
             b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => Some(ErrorKind::Server),
-            _ => return Scan::Bad("a reply that was not asked for"),
+            _ => return ReplyScan::Bad("a reply that was not asked for"),
         };
         let missing = if expect == Expect::Lookup && error.is_none() { asked.saturating_sub(found) } else { 0 };
-        return Scan::Done(Reply { len: at, error, found, missing, close: false });
+        return ReplyScan::Done(ScannedReply { len: at, error, found, missing, close: false });
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use http::Statuses;
 use super::{
     measure::ErrorKind,
     ops::Verb,
-    target::{Protocol, Target},
+    target::{TargetProtocol, TargetUrl},
 };
 use anyhow::bail;
 
@@ -22,18 +22,18 @@ const MAX_BODY: usize = 512 << 20;
 
 /// What the beginning of a buffer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scan {
+pub(crate) enum ReplyScan {
     /// Less than a reply: look again when the buffer has at least so many bytes.
     More(usize),
     /// A reply.
-    Done(Reply),
+    Done(ScannedReply),
     /// Nothing that the protocol knows; the connection is of no more use.
     Bad(&'static str),
 }
 
 /// A reply as it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Reply {
+pub(crate) struct ScannedReply {
     /// Its bytes.
     pub(crate) len: usize,
     /// What it says went wrong.
@@ -116,21 +116,21 @@ fn length(digits: &[u8]) -> Option<usize> {
 #[derive(Debug, Clone)]
 pub(crate) enum Wire {
     /// RESP2
-    Redis(resp::Resp),
+    Redis(resp::RedisRequests),
     /// HTTP/1.1
-    Http(Box<http::Http>),
+    Http(Box<http::HttpRequests>),
     /// memcached's text protocol
     Memcache,
 }
 
 /// Several keys, one behind the other.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Batch {
+pub(crate) struct KeyBatch {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Batch {
+impl KeyBatch {
     /// Makes it empty.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -152,15 +152,15 @@ impl Batch {
 impl Wire {
     /// The wire of a target for these operations. `headers` go with each HTTP request; `statuses` tells which answers are errors.
     pub(crate) fn new<'a>(
-        target: &Target,
+        target: &TargetUrl,
         verbs: impl Iterator<Item = &'a Verb>,
         headers: &[String],
         statuses: Statuses,
     ) -> anyhow::Result<Wire> {
         Ok(match target.protocol {
-            Protocol::Redis => Wire::Redis(resp::Resp::new(verbs)?),
-            Protocol::Http => Wire::Http(Box::new(http::Http::new(target, verbs, headers, statuses)?)),
-            Protocol::Memcache => {
+            TargetProtocol::Redis => Wire::Redis(resp::RedisRequests::new(verbs)?),
+            TargetProtocol::Http => Wire::Http(Box::new(http::HttpRequests::new(target, verbs, headers, statuses)?)),
+            TargetProtocol::Memcache => {
                 for verb in verbs {
                     if let Verb::Raw(text) = verb {
                         bail!("raw requests such as {text:?} are for http and redis targets");
@@ -172,7 +172,7 @@ impl Wire {
     }
 
     /// What is sent first on a connection, and how many replies it gets.
-    pub(crate) fn greeting(&self, target: &Target) -> (Vec<u8>, usize) {
+    pub(crate) fn greeting(&self, target: &TargetUrl) -> (Vec<u8>, usize) {
         match self {
             Wire::Redis(_) => resp::greeting(target),
             _ => (Vec::new(), 0),
@@ -207,7 +207,7 @@ impl Wire {
     }
 
     /// Reads several keys at once.
-    pub(crate) fn mget(&self, keys: &Batch, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    pub(crate) fn mget(&self, keys: &KeyBatch, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
         match self {
             Wire::Redis(_) => resp::mget(keys.iter(), out),
             Wire::Http(http) => http.mget(keys.iter(), scratch, out),
@@ -235,7 +235,7 @@ impl Wire {
     }
 
     /// Looks for a reply to `asked` keys at the beginning of `bytes`.
-    pub(crate) fn scan(&self, expect: Expect, asked: u32, bytes: &[u8]) -> Scan {
+    pub(crate) fn scan(&self, expect: Expect, asked: u32, bytes: &[u8]) -> ReplyScan {
         match self {
             Wire::Redis(_) => resp::scan(expect, bytes),
             Wire::Http(http) => http.scan(expect, bytes),

@@ -1,6 +1,6 @@
 //! RESP2 (<https://redis.io/docs/latest/develop/reference/protocol-spec/>).
-use super::{Expect, Piece, Reply, Scan, fill, length, number, pieces, verbatim};
-use crate::load::{measure::ErrorKind, ops::Verb, target::Target};
+use super::{Expect, Piece, ReplyScan, ScannedReply, fill, length, number, pieces, verbatim};
+use crate::load::{measure::ErrorKind, ops::Verb, target::TargetUrl};
 use anyhow::ensure;
 
 /// How deep arrays may be within arrays.
@@ -10,12 +10,12 @@ const MAX_LINE: usize = 64 * 1024;
 
 /// Raw commands, cut into their arguments; empty for the other verbs.
 #[derive(Debug, Clone)]
-pub(crate) struct Resp {
+pub(crate) struct RedisRequests {
     raw: Vec<Vec<Vec<Piece>>>,
 }
 
-impl Resp {
-    pub(super) fn new<'a>(verbs: impl Iterator<Item = &'a Verb>) -> anyhow::Result<Resp> {
+impl RedisRequests {
+    pub(super) fn new<'a>(verbs: impl Iterator<Item = &'a Verb>) -> anyhow::Result<RedisRequests> {
         let raw = verbs.map(|verb| match verb {
             Verb::Raw(text) => {
                 let arguments: Vec<_> = text.split_ascii_whitespace().map(pieces).collect();
@@ -24,7 +24,7 @@ impl Resp {
             }
             _ => Ok(Vec::new()),
         });
-        Ok(Resp { raw: raw.collect::<anyhow::Result<_>>()? })
+        Ok(RedisRequests { raw: raw.collect::<anyhow::Result<_>>()? })
     }
 
     pub(super) fn raw(&self, verb: usize, key: &[u8], value: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
@@ -38,7 +38,7 @@ impl Resp {
     }
 }
 
-pub(super) fn greeting(target: &Target) -> (Vec<u8>, usize) {
+pub(super) fn greeting(target: &TargetUrl) -> (Vec<u8>, usize) {
     let (mut out, mut replies) = (Vec::new(), 0);
     if let Some((user, password)) = &target.login {
         match user.is_empty() {
@@ -84,27 +84,31 @@ pub(super) fn mget<'a>(keys: impl ExactSizeIterator<Item = &'a [u8]>, out: &mut 
     keys.for_each(|key| bulk(key, out));
 }
 
-pub(super) fn scan(expect: Expect, bytes: &[u8]) -> Scan {
-    let mut reply = Reply::default();
+pub(super) fn scan(expect: Expect, bytes: &[u8]) -> ReplyScan {
+    let mut reply = ScannedReply::default();
     match element(bytes, 0, &mut reply) {
         Ok(len) => {
             reply.len = len;
             if expect != Expect::Lookup {
                 (reply.found, reply.missing) = (0, 0);
             }
-            Scan::Done(reply)
+            ReplyScan::Done(reply)
         }
         Err(stop) => stop,
     }
 }
 
 /// The end of the element at the beginning of `bytes`.
-fn element(bytes: &[u8], depth: usize, reply: &mut Reply) -> Result<usize, Scan> {
+fn element(bytes: &[u8], depth: usize, reply: &mut ScannedReply) -> Result<usize, ReplyScan> {
     let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(MAX_LINE)]) else {
-        return Err(if bytes.len() < MAX_LINE { Scan::More(bytes.len() + 1) } else { Scan::Bad("an endless line") });
+        return Err(if bytes.len() < MAX_LINE {
+            ReplyScan::More(bytes.len() + 1)
+        } else {
+            ReplyScan::Bad("an endless line")
+        });
     };
-    let line = bytes[..end].strip_suffix(b"\r").ok_or(Scan::Bad("a line without its carriage return"))?;
-    let (&kind, rest) = line.split_first().ok_or(Scan::Bad("an empty line"))?;
+    let line = bytes[..end].strip_suffix(b"\r").ok_or(ReplyScan::Bad("a line without its carriage return"))?;
+    let (&kind, rest) = line.split_first().ok_or(ReplyScan::Bad("an empty line"))?;
     let end = end + 1;
     match kind {
         b'+' | b':' => {
@@ -120,30 +124,30 @@ fn element(bytes: &[u8], depth: usize, reply: &mut Reply) -> Result<usize, Scan>
             Ok(end)
         }
         b'$' => {
-            let total = end + length(rest).ok_or(Scan::Bad("an impossible length"))? + 2;
+            let total = end + length(rest).ok_or(ReplyScan::Bad("an impossible length"))? + 2;
             if bytes.len() < total {
-                return Err(Scan::More(total));
+                return Err(ReplyScan::More(total));
             }
             if &bytes[total - 2..total] != b"\r\n" {
-                return Err(Scan::Bad("a string longer than announced"));
+                return Err(ReplyScan::Bad("a string longer than announced"));
             }
             reply.found += 1;
             Ok(total)
         }
         b'*' => {
-            let count = length(rest).ok_or(Scan::Bad("an impossible length"))?;
+            let count = length(rest).ok_or(ReplyScan::Bad("an impossible length"))?;
             if depth == MAX_DEPTH {
-                return Err(Scan::Bad("arrays too deep"));
+                return Err(ReplyScan::Bad("arrays too deep"));
             }
             let mut at = end;
             for _ in 0..count {
                 at += element(&bytes[at..], depth + 1, reply).map_err(|stop| match stop {
-                    Scan::More(least) => Scan::More(at + least),
+                    ReplyScan::More(least) => ReplyScan::More(at + least),
                     stop => stop,
                 })?;
             }
             Ok(at)
         }
-        _ => Err(Scan::Bad("a kind of reply that was not asked for")),
+        _ => Err(ReplyScan::Bad("a kind of reply that was not asked for")),
     }
 }

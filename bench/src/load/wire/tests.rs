@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 fn wire(url: &str, raw: &[&str]) -> Wire {
     let verbs: Vec<Verb> = raw.iter().map(|&text| Verb::Raw(text.into())).collect();
-    let target = Target::parse(url).expect(url);
+    let target = TargetUrl::parse(url).expect(url);
     Wire::new(&target, verbs.iter(), &["X-A: b".into()], "5xx,4xx,!404".parse().expect("statuses")).expect("a wire")
 }
 
@@ -19,7 +19,7 @@ const MEMCACHE: &str = "memcache://127.0.0.1:1";
 
 #[test]
 fn requests_read_as_the_protocols_say() {
-    let mut keys = Batch::default();
+    let mut keys = KeyBatch::default();
     keys.push(|out| out.extend_from_slice(b"a"));
     keys.push(|out| out.extend_from_slice(b"bc"));
     let redis = wire(REDIS, &["HSET h:{key} f {value}"]);
@@ -48,7 +48,7 @@ fn requests_read_as_the_protocols_say() {
     );
     let lookup = wire("http://127.0.0.1:1/lookup?key={key}", &[]);
     assert_eq!(text(|out| lookup.get(b"a&b", out)), format!("GET /lookup?key=a%26b {end}\r\n"));
-    let (greeting, replies) = redis.greeting(&Target::parse("redis://u:p@127.0.0.1:1/2").expect("a target"));
+    let (greeting, replies) = redis.greeting(&TargetUrl::parse("redis://u:p@127.0.0.1:1/2").expect("a target"));
     assert_eq!(replies, 2);
     assert!(greeting.starts_with(b"*3\r\n$4\r\nAUTH\r\n$1\r\nu\r\n"));
 }
@@ -91,11 +91,13 @@ fn replies_are_found_wherever_they_break() {
     for &(url, expect, reply, error, found, missing) in REPLIES {
         let wire = wire(url, &[]);
         let two = [reply, reply].concat();
-        let expected = Reply { len: reply.len(), error, found, missing, close: false };
-        assert_eq!(wire.scan(expect, 2, two.as_bytes()), Scan::Done(expected), "{reply:?}");
+        let expected = ScannedReply { len: reply.len(), error, found, missing, close: false };
+        assert_eq!(wire.scan(expect, 2, two.as_bytes()), ReplyScan::Done(expected), "{reply:?}");
         for end in 0..reply.len() {
             match wire.scan(expect, 2, &reply.as_bytes()[..end]) {
-                Scan::More(least) => assert!(least > end && least <= reply.len(), "{reply:?} cut at {end}: {least}"),
+                ReplyScan::More(least) => {
+                    assert!(least > end && least <= reply.len(), "{reply:?} cut at {end}: {least}")
+                }
                 other => panic!("{reply:?} cut at {end}: {other:?}"),
             }
         }
@@ -105,7 +107,7 @@ fn replies_are_found_wherever_they_break() {
 #[test]
 fn hostile_replies_are_refused() {
     let bad = |url, reply: &str| match wire(url, &[]).scan(Expect::Lookup, 1, reply.as_bytes()) {
-        Scan::Bad(_) => {}
+        ReplyScan::Bad(_) => {}
         other => panic!("{reply:?}: {other:?}"),
     };
     bad(REDIS, "$99999999999\r\n");
@@ -127,7 +129,7 @@ fn hostile_replies_are_refused() {
 fn a_server_that_closes_says_so() {
     let scan =
         wire(HTTP, &[]).scan(Expect::Plain, 1, b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
-    assert!(matches!(scan, Scan::Done(Reply { close: true, .. })));
+    assert!(matches!(scan, ReplyScan::Done(ScannedReply { close: true, .. })));
 }
 
 #[test]
@@ -147,7 +149,7 @@ proptest! {
     fn any_bytes_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..200), lines in "([+$*:0-9-]{0,4}\r\n){0,6}") {
         for url in [REDIS, HTTP, MEMCACHE] {
             for bytes in [&bytes[..], lines.as_bytes()] {
-                if let Scan::Done(reply) = wire(url, &[]).scan(Expect::Lookup, 1, bytes) {
+                if let ReplyScan::Done(reply) = wire(url, &[]).scan(Expect::Lookup, 1, bytes) {
                     prop_assert!(reply.len <= bytes.len() && reply.len > 0);
                 }
             }

@@ -2,10 +2,10 @@
 mod one;
 
 use super::{
-    record::{Gap, Load, Memory, Record, Section, Setting},
-    subjects::{Ask, ITEM, Part, Started, Subject},
+    record::{GapRecord, MemoryRecord, PageSection, RawRecord, RivalLoad, SettingRecord},
+    subjects::{Ask, ITEM, Preparation, Rival, Started},
 };
-use crate::{load::Stop, report, wire::Http};
+use crate::{load::RunEnd, report, wire::HttpClient};
 use anyhow::{Context, ensure};
 use one::Shape;
 use std::{
@@ -43,26 +43,32 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A comparison that goes on.
 pub(super) struct Bench<'a> {
-    pub(super) setting: &'a Setting,
+    pub(super) setting: &'a SettingRecord,
     pub(super) scale: Scale,
-    pub(super) subjects: Vec<(Subject, PathBuf)>,
+    pub(super) subjects: Vec<(Rival, PathBuf)>,
     pub(super) raw: &'a mut dyn Write,
     /// The servers, or why they could not be started.
-    pub(super) started: BTreeMap<(Subject, Part), Result<Started, String>>,
+    pub(super) started: BTreeMap<(Rival, Preparation), Result<Started, String>>,
     /// Runs so far: keys that must be new are numbered by it.
     pub(super) nonce: u64,
 }
 
 impl Bench<'_> {
     /// Measures a section.
-    pub(super) fn section(&mut self, section: Section) -> anyhow::Result<()> {
+    pub(super) fn section(&mut self, section: PageSection) -> anyhow::Result<()> {
         match section {
-            Section::Http => {
-                let loads = [Load::HttpHit, Load::LookupHit, Load::HttpMiss, Load::NotFound, Load::BadRequest];
+            PageSection::Http => {
+                let loads = [
+                    RivalLoad::HttpHit,
+                    RivalLoad::LookupHit,
+                    RivalLoad::HttpMiss,
+                    RivalLoad::NotFound,
+                    RivalLoad::BadRequest,
+                ];
                 loads.into_iter().try_for_each(|load| self.group(section, load, CONNECTIONS, 1))
             }
-            Section::Commands => {
-                for load in [Load::Get, Load::Set, Load::Mget] {
+            PageSection::Commands => {
+                for load in [RivalLoad::Get, RivalLoad::Set, RivalLoad::Mget] {
                     for pipeline in [1, PIPELINE] {
                         for connections in self.scale.connections.clone() {
                             self.group(section, load, connections, pipeline)?;
@@ -71,46 +77,52 @@ impl Bench<'_> {
                 }
                 [1, PIPELINE]
                     .into_iter()
-                    .try_for_each(|pipeline| self.group(section, Load::Miss, CONNECTIONS, pipeline))
+                    .try_for_each(|pipeline| self.group(section, RivalLoad::Miss, CONNECTIONS, pipeline))
             }
-            Section::Latency => {
-                [Load::HttpHit, Load::HttpMiss, Load::Get, Load::Miss].into_iter().try_for_each(|load| self.half(load))
-            }
-            Section::Lookup => {
-                for load in [Load::BadRequest, Load::LookupMiss, Load::LookupHit] {
+            PageSection::Latency => [RivalLoad::HttpHit, RivalLoad::HttpMiss, RivalLoad::Get, RivalLoad::Miss]
+                .into_iter()
+                .try_for_each(|load| self.half(load)),
+            PageSection::Lookup => {
+                for load in [RivalLoad::BadRequest, RivalLoad::LookupMiss, RivalLoad::LookupHit] {
                     for connections in self.scale.lookup_connections.clone() {
                         self.group(section, load, connections, 1)?;
                     }
                 }
                 Ok(())
             }
-            Section::Item => self.items(),
-            Section::Memory => self.memory(),
+            PageSection::Item => self.items(),
+            PageSection::Memory => self.memory(),
         }
     }
 
     /// Writes a record down.
-    pub(super) fn note(&mut self, record: Record) -> anyhow::Result<()> {
+    pub(super) fn note(&mut self, record: RawRecord) -> anyhow::Result<()> {
         report::line(self.raw, &record)
     }
 
     fn failed(
         &mut self,
-        section: Section,
-        load: Option<Load>,
-        subject: Subject,
+        section: PageSection,
+        load: Option<RivalLoad>,
+        subject: Rival,
         error: &anyhow::Error,
     ) -> anyhow::Result<()> {
         eprintln!("  {}: {error:#}", subject.name());
         let (server, reason) = (subject.name().to_owned(), format!("{error:#}"));
-        self.note(Record::Failed(Gap { section: Some(section), load, server, reason }))
+        self.note(RawRecord::Failed(GapRecord { section: Some(section), load, server, reason }))
     }
 
     /// One load of all servers that know it: run by run in turn, so that what happens to the machine happens to all.
-    fn group(&mut self, section: Section, load: Load, connections: usize, pipeline: usize) -> anyhow::Result<()> {
+    fn group(
+        &mut self,
+        section: PageSection,
+        load: RivalLoad,
+        connections: usize,
+        pipeline: usize,
+    ) -> anyhow::Result<()> {
         let able = self.able(|subject| {
             // The published form is Larder's route; nginx only serves the same bytes.
-            subject.ask(load, 0).is_some() && (section != Section::Lookup || subject == Subject::Larder)
+            subject.ask(load, 0).is_some() && (section != PageSection::Lookup || subject == Rival::Larder)
         });
         progress(section, load, &format!("{connections} connections, {pipeline} at a time"));
         let mut out = BTreeSet::new();
@@ -120,13 +132,13 @@ impl Bench<'_> {
                     continue;
                 }
                 let shape = Shape { section, load, connections, pipeline, run };
-                let stop = Stop::After(self.scale.load);
+                let stop = RunEnd::After(self.scale.load);
                 let result = match run {
                     0 => self.warm_up(subject, shape),
                     _ => Ok(()),
                 };
                 match result.and_then(|()| self.sample(subject, shape, None, stop, |ask| ask)) {
-                    Ok(sample) => self.note(Record::Sample(sample))?,
+                    Ok(sample) => self.note(RawRecord::Sample(sample))?,
                     Err(error) => {
                         out.insert(subject);
                         self.failed(section, Some(load), subject, &error)?;
@@ -138,21 +150,21 @@ impl Bench<'_> {
     }
 
     /// The latency at half of what each server can do at most.
-    fn half(&mut self, load: Load) -> anyhow::Result<()> {
-        let section = Section::Latency;
+    fn half(&mut self, load: RivalLoad) -> anyhow::Result<()> {
+        let section = PageSection::Latency;
         progress(section, load, "half of the highest rate");
         let mut peaks = Vec::new();
         for subject in self.able(|subject| subject.ask(load, 0).is_some()) {
             let shape = Shape { section, load, connections: CONNECTIONS, pipeline: 1, run: 0 };
             let peak = self.warm_up(subject, shape).and_then(|()| {
-                let peak = self.sample(subject, shape, None, Stop::After(self.scale.load), |ask| ask)?;
+                let peak = self.sample(subject, shape, None, RunEnd::After(self.scale.load), |ask| ask)?;
                 ensure!(peak.errors.is_empty(), "at the highest rate: {:?}", peak.errors);
                 Ok(peak)
             });
             match peak {
                 Ok(peak) => {
                     peaks.push((subject, peak.per_second / 2.0));
-                    self.note(Record::Sample(peak))?;
+                    self.note(RawRecord::Sample(peak))?;
                 }
                 Err(error) => self.failed(section, Some(load), subject, &error)?,
             }
@@ -160,8 +172,8 @@ impl Bench<'_> {
         for run in 0..self.scale.runs {
             for &(subject, rate) in &peaks {
                 let shape = Shape { section, load, connections: CONNECTIONS, pipeline: 1, run };
-                match self.sample(subject, shape, Some(rate), Stop::After(self.scale.latency), |ask| ask) {
-                    Ok(sample) => self.note(Record::Sample(sample))?,
+                match self.sample(subject, shape, Some(rate), RunEnd::After(self.scale.latency), |ask| ask) {
+                    Ok(sample) => self.note(RawRecord::Sample(sample))?,
                     Err(error) => self.failed(section, Some(load), subject, &error)?,
                 }
             }
@@ -171,14 +183,14 @@ impl Bench<'_> {
 
     /// GCache's table, in its order: what is stored is updated, read and removed.
     fn items(&mut self) -> anyhow::Result<()> {
-        let section = Section::Item;
-        for subject in self.able(|subject| subject.ask(Load::ItemUnique, 0).is_some()) {
-            progress(section, Load::ItemUnique, subject.name());
+        let section = PageSection::Item;
+        for subject in self.able(|subject| subject.ask(RivalLoad::ItemUnique, 0).is_some()) {
+            progress(section, RivalLoad::ItemUnique, subject.name());
             match self.has_items(subject) {
                 Ok(true) => {}
                 Ok(false) => {
                     let (server, reason) = (subject.name().to_owned(), format!("it does not have {ITEM} (yet)"));
-                    self.note(Record::Skipped(Gap { section: Some(section), load: None, server, reason }))?;
+                    self.note(RawRecord::Skipped(GapRecord { section: Some(section), load: None, server, reason }))?;
                     continue;
                 }
                 Err(error) => {
@@ -196,28 +208,29 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn item_run(&mut self, subject: Subject, run: u64) -> anyhow::Result<()> {
-        let shape = |load| Shape { section: Section::Item, load, connections: ITEM_CONNECTIONS, pipeline: 1, run };
-        let after = Stop::After(self.scale.load);
-        let unique = self.sample(subject, shape(Load::ItemUnique), None, after, |ask| ask)?;
+    fn item_run(&mut self, subject: Rival, run: u64) -> anyhow::Result<()> {
+        let shape = |load| Shape { section: PageSection::Item, load, connections: ITEM_CONNECTIONS, pipeline: 1, run };
+        let after = RunEnd::After(self.scale.load);
+        let unique = self.sample(subject, shape(RivalLoad::ItemUnique), None, after, |ask| ask)?;
         let (stored, nonce) = (unique.requests.max(1), self.nonce);
-        self.note(Record::Sample(unique))?;
+        self.note(RawRecord::Sample(unique))?;
         let these = |ask| Ask { key: format!("{nonce}:{{n}}"), keys: stored, ..ask };
-        for load in [Load::ItemUpdate, Load::ItemAbsent, Load::ItemStored, Load::ItemDelete] {
-            let stop = if load == Load::ItemDelete { Stop::Requests(stored) } else { after };
-            let keys = |ask| if matches!(load, Load::ItemStored | Load::ItemDelete) { these(ask) } else { ask };
+        for load in [RivalLoad::ItemUpdate, RivalLoad::ItemAbsent, RivalLoad::ItemStored, RivalLoad::ItemDelete] {
+            let stop = if load == RivalLoad::ItemDelete { RunEnd::Requests(stored) } else { after };
+            let keys =
+                |ask| if matches!(load, RivalLoad::ItemStored | RivalLoad::ItemDelete) { these(ask) } else { ask };
             let sample = self.sample(subject, shape(load), None, stop, keys)?;
-            self.note(Record::Sample(sample))?;
+            self.note(RawRecord::Sample(sample))?;
         }
         Ok(())
     }
 
     /// Does it store an item?
-    fn has_items(&mut self, subject: Subject) -> anyhow::Result<bool> {
-        let started = self.start(subject, Part::Hits)?;
+    fn has_items(&mut self, subject: Rival) -> anyhow::Result<bool> {
+        let started = self.start(subject, Preparation::Hits)?;
         let address = started.server.http.context("it has no HTTP address")?;
         let body = r#"{"key":"probe","value":"probe","ttl":60}"#;
-        let answer = Http::connect(address, TIMEOUT)?.send("POST", ITEM, body)?;
+        let answer = HttpClient::connect(address, TIMEOUT)?.send("POST", ITEM, body)?;
         Ok((200..300).contains(&answer.status))
     }
 
@@ -225,23 +238,28 @@ impl Bench<'_> {
         for (subject, _) in self.subjects.clone() {
             if let Err(reason) = subject.holds_values() {
                 let (server, reason) = (subject.name().to_owned(), reason.to_owned());
-                self.note(Record::Skipped(Gap { section: Some(Section::Memory), load: None, server, reason }))?;
+                self.note(RawRecord::Skipped(GapRecord {
+                    section: Some(PageSection::Memory),
+                    load: None,
+                    server,
+                    reason,
+                }))?;
                 continue;
             }
             eprintln!("memory: {}", subject.name());
             for size in self.scale.value_sizes.clone() {
                 match self.memory_of(subject, size) {
-                    Ok(memory) => self.note(Record::Memory(memory))?,
-                    Err(error) => self.failed(Section::Memory, None, subject, &error)?,
+                    Ok(memory) => self.note(RawRecord::Memory(memory))?,
+                    Err(error) => self.failed(PageSection::Memory, None, subject, &error)?,
                 }
             }
         }
         Ok(())
     }
 
-    fn memory_of(&self, subject: Subject, value_size: usize) -> anyhow::Result<Memory> {
+    fn memory_of(&self, subject: Rival, value_size: usize) -> anyhow::Result<MemoryRecord> {
         let cores = (self.setting.server_core, self.setting.client_core);
-        let started = subject.start(Part::Hits, self.binary(subject)?, cores, (value_size, MEMORY_MIB))?;
+        let started = subject.start(Preparation::Hits, self.binary(subject)?, cores, (value_size, MEMORY_MIB))?;
         let entries = (self.scale.memory_bytes / (value_size + KEY_SIZE) as u64).clamp(1, self.scale.memory_entries);
         let ask = subject.fill().context("nothing fills it")?;
         let ask = Ask { key: "{uuid}".to_owned(), keys: entries, ..ask };
@@ -249,18 +267,18 @@ impl Bench<'_> {
         self.fill(&started.server, &ask, value_size)?;
         let growth = started.server.memory()?.saturating_sub(before);
         // Is all of it there?
-        let load = if ask.scheme == "http" { Load::HttpHit } else { Load::Get };
+        let load = if ask.scheme == "http" { RivalLoad::HttpHit } else { RivalLoad::Get };
         let check = subject.ask(load, 0).context("it cannot be asked")?;
         let check = Ask { op: check.op, path: check.path, all_found: check.all_found, ..ask };
         self.fill(&started.server, &check, value_size)?;
-        Ok(Memory { server: subject.name().to_owned(), value_size, key_size: KEY_SIZE, entries, growth })
+        Ok(MemoryRecord { server: subject.name().to_owned(), value_size, key_size: KEY_SIZE, entries, growth })
     }
 
-    fn able(&self, able: impl Fn(Subject) -> bool) -> Vec<Subject> {
+    fn able(&self, able: impl Fn(Rival) -> bool) -> Vec<Rival> {
         self.subjects.iter().map(|&(subject, _)| subject).filter(|&subject| able(subject)).collect()
     }
 }
 
-fn progress(section: Section, load: Load, more: &str) {
+fn progress(section: PageSection, load: RivalLoad, more: &str) {
     eprintln!("{section:?} {load:?}: {more}");
 }

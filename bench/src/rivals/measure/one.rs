@@ -2,32 +2,32 @@
 use super::{Bench, MEMORY_MIB, TIMEOUT};
 use crate::{
     load::{
-        self, Client, Interrupt, Plan, Stop,
+        self, GeneratorOptions, Interrupt, LoadPlan, RunEnd,
         keys::{KeySpace, Names},
         ops::Workload,
-        target::Target,
+        target::TargetUrl,
         values::Sizes,
     },
     report,
     rivals::{
-        record::{self, Load, Record, Sample, Section, Setting},
-        subjects::{Ask, Part, Started, Subject, VALUE_SIZE},
+        record::{self, PageSection, RawRecord, RivalLoad, SampleRecord, SettingRecord},
+        subjects::{Ask, Preparation, Rival, Started, VALUE_SIZE},
     },
-    run::summary::{Series, Summary},
-    servers::Server,
-    wire::Resp,
+    run::summary::{RunSummary, Series},
+    servers::ServerProcess,
+    wire::RedisClient,
 };
 use anyhow::{Context, anyhow, bail, ensure};
 use std::{path::Path, time::Duration};
 
 impl Bench<'_> {
-    pub(super) fn binary(&self, subject: Subject) -> anyhow::Result<&Path> {
+    pub(super) fn binary(&self, subject: Rival) -> anyhow::Result<&Path> {
         let found = self.subjects.iter().find(|(other, _)| *other == subject);
         Ok(&found.context("it takes no part")?.1)
     }
 
     /// The running server; started and filled the first time. What cannot be started is not tried again.
-    pub(super) fn start(&mut self, subject: Subject, part: Part) -> anyhow::Result<&Started> {
+    pub(super) fn start(&mut self, subject: Rival, part: Preparation) -> anyhow::Result<&Started> {
         if !self.started.contains_key(&(subject, part)) {
             let started = self.start_now(subject, part).map_err(|error| format!("{error:#}"));
             self.started.insert((subject, part), started);
@@ -35,7 +35,7 @@ impl Bench<'_> {
         self.started[&(subject, part)].as_ref().map_err(|reason| anyhow!("{reason}"))
     }
 
-    fn start_now(&mut self, subject: Subject, part: Part) -> anyhow::Result<Started> {
+    fn start_now(&mut self, subject: Rival, part: Preparation) -> anyhow::Result<Started> {
         let cores = (self.setting.server_core, self.setting.client_core);
         let binary = self.binary(subject)?;
         let version = subject.version(binary)?;
@@ -43,15 +43,15 @@ impl Bench<'_> {
         if let Some(ask) = subject.fill() {
             match (&started.source, part) {
                 // What is asked of Larder must come from its source.
-                (Some(source), Part::Misses) if ask.scheme == "redis" => self.fill(source, &ask, VALUE_SIZE)?,
+                (Some(source), Preparation::Misses) if ask.scheme == "redis" => self.fill(source, &ask, VALUE_SIZE)?,
                 _ => self.fill(&started.server, &ask, VALUE_SIZE)?,
             }
         }
         let server = &started.server;
-        self.note(Record::Server(record::Server {
+        self.note(RawRecord::Server(record::ServerRecord {
             server: subject.name().to_owned(),
             version,
-            part: if part == Part::Misses { "misses" } else { "hits" }.to_owned(),
+            part: if part == Preparation::Misses { "misses" } else { "hits" }.to_owned(),
             command: server.command_line(),
             configuration: subject.configuration().map(|file| server.file(file)).transpose()?,
         }))?;
@@ -59,9 +59,9 @@ impl Bench<'_> {
     }
 
     /// Asks once for each key; any error is one.
-    pub(super) fn fill(&self, server: &Server, ask: &Ask, value_size: usize) -> anyhow::Result<()> {
+    pub(super) fn fill(&self, server: &ServerProcess, ask: &Ask, value_size: usize) -> anyhow::Result<()> {
         let mut plan = plan(server, ask, self.setting, value_size)?;
-        plan.stop = Stop::Requests(ask.keys);
+        plan.stop = RunEnd::Requests(ask.keys);
         plan.client.connections = 16;
         plan.client.pipeline = if ask.scheme == "http" { 1 } else { 16 };
         let counts = load::run(&plan, &mut |_| {})?.total.counts;
@@ -76,24 +76,24 @@ impl Bench<'_> {
     }
 
     /// A fifth of a load, which does not count.
-    pub(super) fn warm_up(&mut self, subject: Subject, shape: Shape) -> anyhow::Result<()> {
-        self.sample(subject, shape, None, Stop::After(self.scale.load / 5), |ask| ask).map(|_| ())
+    pub(super) fn warm_up(&mut self, subject: Rival, shape: Shape) -> anyhow::Result<()> {
+        self.sample(subject, shape, None, RunEnd::After(self.scale.load / 5), |ask| ask).map(|_| ())
     }
 
     /// One load of one server. `change` may ask for other keys.
     pub(super) fn sample(
         &mut self,
-        subject: Subject,
+        subject: Rival,
         shape: Shape,
         rate: Option<f64>,
-        stop: Stop,
+        stop: RunEnd,
         change: impl Fn(Ask) -> Ask,
-    ) -> anyhow::Result<Sample> {
+    ) -> anyhow::Result<SampleRecord> {
         // On a machine that is busy with other things, a short load may be over before its first request: then a longer one it is.
         const ATTEMPTS: u32 = 8;
         for attempt in 0..ATTEMPTS {
             let stop = match stop {
-                Stop::After(duration) => Stop::After(duration * (1 << attempt)),
+                RunEnd::After(duration) => RunEnd::After(duration * (1 << attempt)),
                 stop => stop,
             };
             let sample = self.attempt(subject, shape, rate, stop, &change)?;
@@ -106,12 +106,12 @@ impl Bench<'_> {
 
     fn attempt(
         &mut self,
-        subject: Subject,
+        subject: Rival,
         shape: Shape,
         rate: Option<f64>,
-        stop: Stop,
+        stop: RunEnd,
         change: impl Fn(Ask) -> Ask,
-    ) -> anyhow::Result<Sample> {
+    ) -> anyhow::Result<SampleRecord> {
         self.nonce += 1;
         let ask = change(subject.ask(shape.load, self.nonce).context("it cannot be asked")?);
         let setting = self.setting;
@@ -119,10 +119,10 @@ impl Bench<'_> {
         let mut plan = plan(&started.server, &ask, setting, VALUE_SIZE)?;
         (plan.rate, plan.stop) = (rate, stop);
         (plan.client.connections, plan.client.pipeline) = (shape.connections, shape.pipeline);
-        let source = started.source.as_ref().filter(|_| subject == Subject::Larder);
+        let source = started.source.as_ref().filter(|_| subject == Rival::Larder);
         let fetched = || -> anyhow::Result<u64> {
             let Some(source) = source else { return Ok(0) };
-            Ok(Resp::connect(source.address, TIMEOUT)?.info("stats", "keyspace_hits:")?.unwrap_or(0))
+            Ok(RedisClient::connect(source.address, TIMEOUT)?.info("stats", "keyspace_hits:")?.unwrap_or(0))
         };
         let (fetched_before, mut cpu_before) = (fetched()?, Duration::ZERO);
         let mut connected = || {
@@ -132,7 +132,7 @@ impl Bench<'_> {
         let outcome = load::run_connected(&plan, &mut connected, &mut |_| {})?;
         let cpu = started.server.run_time()?.saturating_sub(cpu_before);
         let fetched = fetched()? - fetched_before;
-        let summary = Summary::new("rivals", None, &plan, &outcome, Series::default());
+        let summary = RunSummary::new("rivals", None, &plan, &outcome, Series::default());
         let mut errors = summary.errors;
         if ask.all_found {
             errors.insert("missing".to_owned(), summary.missing);
@@ -143,7 +143,7 @@ impl Bench<'_> {
         }
         errors.retain(|_, count| *count > 0);
         let Shape { section, load, connections, pipeline, run } = shape;
-        Ok(Sample {
+        Ok(SampleRecord {
             section,
             load,
             server: subject.name().to_owned(),
@@ -165,31 +165,31 @@ impl Bench<'_> {
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    pub(super) section: Section,
-    pub(super) load: Load,
+    pub(super) section: PageSection,
+    pub(super) load: RivalLoad,
     pub(super) connections: usize,
     pub(super) pipeline: usize,
     pub(super) run: u64,
 }
 
 /// A plan of one connection that asks a server; without a rate.
-fn plan(server: &Server, ask: &Ask, setting: &Setting, value_size: usize) -> anyhow::Result<Plan> {
+fn plan(server: &ServerProcess, ask: &Ask, setting: &SettingRecord, value_size: usize) -> anyhow::Result<LoadPlan> {
     let address = match (ask.scheme, server.http) {
         ("http", Some(http)) => http,
         _ => server.address,
     };
-    Ok(Plan {
-        target: Target::parse(&format!("{}://{address}{}", ask.scheme, ask.path))?,
+    Ok(LoadPlan {
+        target: TargetUrl::parse(&format!("{}://{address}{}", ask.scheme, ask.path))?,
         mix: Workload::parse(std::slice::from_ref(&ask.op))?.mix,
         keys: KeySpace { count: ask.keys, names: Names::pattern(&ask.key)?, distribution: ask.distribution },
         sizes: Sizes::Fixed(value_size),
         rate: None,
-        stop: Stop::Requests(1),
+        stop: RunEnd::Requests(1),
         warm_up: Duration::ZERO,
         played: None,
         slice: Duration::from_secs(1),
         interrupt: Interrupt::default(),
-        client: Client {
+        client: GeneratorOptions {
             connections: 1,
             threads: 1,
             pipeline: 1,

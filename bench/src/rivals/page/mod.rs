@@ -2,19 +2,19 @@
 mod tables;
 
 use super::{
-    cells::{BASE, Cell, Cells, Key, Spread},
+    cells::{BASE, Cell, CellKey, Cells, RunSpread},
     charts::size_name,
-    record::{Load, Record, Section, Setting},
+    record::{PageSection, RawRecord, RivalLoad, SettingRecord},
 };
 use crate::page::chart::plain;
 use anyhow::Context;
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Writes the page and, into the folder of the same name, its charts.
-pub(super) fn write(file: &Path, records: &[Record]) -> anyhow::Result<()> {
+pub(super) fn write(file: &Path, records: &[RawRecord]) -> anyhow::Result<()> {
     let folder = file.with_extension("");
     let name = folder.file_name().context("the page has no name")?.to_string_lossy().into_owned();
-    let page = Page::of(records, &name)?;
+    let page = RivalsPage::of(records, &name)?;
     // No chart of another run may stay.
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
@@ -29,7 +29,7 @@ pub(super) fn write(file: &Path, records: &[Record]) -> anyhow::Result<()> {
 }
 
 /// A page as it is made.
-pub(super) struct Page<'a> {
+pub(super) struct RivalsPage<'a> {
     pub(super) text: String,
     /// File name and content.
     pub(super) charts: Vec<(String, String)>,
@@ -49,7 +49,7 @@ enum Figure {
 }
 
 impl Figure {
-    fn of(self, cell: &Cell) -> Spread {
+    fn of(self, cell: &Cell) -> RunSpread {
         match self {
             Figure::Cpu => cell.cpu_us,
             Figure::Rate => cell.per_second,
@@ -69,13 +69,14 @@ impl Figure {
     }
 }
 
-impl<'a> Page<'a> {
+impl<'a> RivalsPage<'a> {
     /// The page of these records; its charts will be in `folder`.
-    pub(super) fn of(records: &[Record], folder: &'a str) -> anyhow::Result<Page<'a>> {
-        let setting =
-            records.iter().find_map(|record| if let Record::Setting(setting) = record { Some(setting) } else { None });
+    pub(super) fn of(records: &[RawRecord], folder: &'a str) -> anyhow::Result<RivalsPage<'a>> {
+        let setting = records
+            .iter()
+            .find_map(|record| if let RawRecord::Setting(setting) = record { Some(setting) } else { None });
         let setting = setting.context("the raw data do not say what was measured on")?;
-        let mut page = Page { text: String::new(), charts: Vec::new(), folder, cells: Cells::of(records) };
+        let mut page = RivalsPage { text: String::new(), charts: Vec::new(), folder, cells: Cells::of(records) };
         page.head(setting);
         page.quiet(records);
         page.in_short();
@@ -104,7 +105,7 @@ impl<'a> Page<'a> {
         self.line("");
     }
 
-    fn details(&mut self, summary: &str, inside: impl FnOnce(&mut Page<'a>)) {
+    fn details(&mut self, summary: &str, inside: impl FnOnce(&mut RivalsPage<'a>)) {
         self.line(&format!("<details><summary>{summary}</summary>\n"));
         inside(self);
         self.line("</details>\n");
@@ -117,8 +118,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn head(&mut self, setting: &Setting) {
-        let Setting { date, commit, seconds, runs, .. } = setting;
+    fn head(&mut self, setting: &SettingRecord) {
+        let SettingRecord { date, commit, seconds, runs, .. } = setting;
         self.line("# Benchmarks\n");
         self.line("<!-- Made by `larder-bench rivals` from raw.jsonl: do not edit. -->\n");
         self.line(&format!(
@@ -141,11 +142,11 @@ impl<'a> Page<'a> {
     }
 
     /// A word on a machine that had other things to do.
-    fn quiet(&mut self, records: &[Record]) {
+    fn quiet(&mut self, records: &[RawRecord]) {
         /// The share from which on the figures suffer.
         const QUIET: f64 = 0.05;
         let others =
-            records.iter().find_map(|record| if let Record::End(end) = record { Some(end.others) } else { None });
+            records.iter().find_map(|record| if let RawRecord::End(end) = record { Some(end.others) } else { None });
         match others {
             Some(others) if others > QUIET => self.line(&format!(
                 "**The machine was not quiet: other processes took {:.0} % of its cores' time.** CPU times per request say something still, throughput and latency little.\n",
@@ -158,16 +159,16 @@ impl<'a> Page<'a> {
 
     /// The CPU time of all others by load, and their memory.
     fn in_short(&mut self) {
-        let key = |section, load, pipeline, connections| Key { section, load, pipeline, connections, open: false };
+        let key = |section, load, pipeline, connections| CellKey { section, load, pipeline, connections, open: false };
         let rows = [
-            ("HTTP GET, hit", key(Section::Http, Load::HttpHit, 1, 50)),
-            ("`/lookup`, hit", key(Section::Http, Load::LookupHit, 1, 50)),
-            ("HTTP GET, miss", key(Section::Http, Load::HttpMiss, 1, 50)),
-            ("GET, one at a time", key(Section::Commands, Load::Get, 1, 64)),
-            ("GET, 16 at a time", key(Section::Commands, Load::Get, 16, 64)),
-            ("SET, one at a time", key(Section::Commands, Load::Set, 1, 64)),
-            ("SET, 16 at a time", key(Section::Commands, Load::Set, 16, 64)),
-            ("MGET, one at a time", key(Section::Commands, Load::Mget, 1, 64)),
+            ("HTTP GET, hit", key(PageSection::Http, RivalLoad::HttpHit, 1, 50)),
+            ("`/lookup`, hit", key(PageSection::Http, RivalLoad::LookupHit, 1, 50)),
+            ("HTTP GET, miss", key(PageSection::Http, RivalLoad::HttpMiss, 1, 50)),
+            ("GET, one at a time", key(PageSection::Commands, RivalLoad::Get, 1, 64)),
+            ("GET, 16 at a time", key(PageSection::Commands, RivalLoad::Get, 16, 64)),
+            ("SET, one at a time", key(PageSection::Commands, RivalLoad::Set, 1, 64)),
+            ("SET, 16 at a time", key(PageSection::Commands, RivalLoad::Set, 16, 64)),
+            ("MGET, one at a time", key(PageSection::Commands, RivalLoad::Mget, 1, 64)),
         ];
         let mut lines = Vec::new();
         for (name, key) in rows.into_iter().filter(|(_, key)| self.good(*key, BASE).is_some()) {
@@ -199,8 +200,9 @@ impl<'a> Page<'a> {
         for key in self.cells.keys() {
             let Some(base) = self.good(key, BASE) else { continue };
             let better = |figure: Figure, more: bool| {
-                let beats =
-                    |other: Spread, base: Spread| if more { other.low > base.high } else { other.high < base.low };
+                let beats = |other: RunSpread, base: RunSpread| {
+                    if more { other.low > base.high } else { other.high < base.low }
+                };
                 let others = self.cells.at(key).iter().filter(|(name, cell)| name != BASE && cell.errors.is_empty());
                 let ratio = |cell: &Cell| figure.of(cell).median / figure.of(base).median;
                 let named = others.filter(|(_, cell)| beats(figure.of(cell), figure.of(base)));
@@ -208,7 +210,7 @@ impl<'a> Page<'a> {
             };
             let figures = match (key.open, key.section) {
                 (true, _) => vec![("p99", better(Figure::P99, false))],
-                (false, Section::Latency) => vec![],
+                (false, PageSection::Latency) => vec![],
                 (false, _) => vec![("CPU", better(Figure::Cpu, false)), ("throughput", better(Figure::Rate, true))],
             };
             for (what, servers) in figures.into_iter().filter(|(_, servers)| !servers.is_empty()) {
@@ -237,12 +239,12 @@ impl<'a> Page<'a> {
     }
 
     /// A cell without errors.
-    fn good(&self, key: Key, server: &str) -> Option<&Cell> {
+    fn good(&self, key: CellKey, server: &str) -> Option<&Cell> {
         self.cells.cell(key, server).filter(|cell| cell.errors.is_empty())
     }
 
     /// A figure as a multiple of Larder's.
-    fn ratio(&self, key: Key, server: &str, figure: Figure) -> String {
+    fn ratio(&self, key: CellKey, server: &str, figure: Figure) -> String {
         let Some(cell) = self.cells.cell(key, server) else { return "–".to_owned() };
         if !cell.errors.is_empty() {
             return "*failed*".to_owned();
@@ -254,7 +256,7 @@ impl<'a> Page<'a> {
     }
 
     /// A row's first cells: the server, its CPU time and throughput with Larder's as one, then both as measured.
-    fn costs(&self, key: Key, server: &str) -> Vec<String> {
+    fn costs(&self, key: CellKey, server: &str) -> Vec<String> {
         vec![
             server.to_owned(),
             self.ratio(key, server, Figure::Cpu),
@@ -264,23 +266,23 @@ impl<'a> Page<'a> {
         ]
     }
 
-    fn absolute(&self, key: Key, server: &str, figure: Figure) -> String {
+    fn absolute(&self, key: CellKey, server: &str, figure: Figure) -> String {
         match self.cells.cell(key, server) {
             None => "–".to_owned(),
             Some(cell) if !cell.errors.is_empty() => "*failed*".to_owned(),
             Some(cell) => {
-                let Spread { median, low, high } = figure.of(cell);
+                let RunSpread { median, low, high } = figure.of(cell);
                 format!("{} ({}–{})", figure.show(median), figure.show(low), figure.show(high))
             }
         }
     }
 
-    fn gaps(&mut self, records: &[Record]) {
+    fn gaps(&mut self, records: &[RawRecord]) {
         let mut lines = Vec::new();
         for record in records {
             let (gap, what) = match record {
-                Record::Skipped(gap) => (gap, "not measured"),
-                Record::Failed(gap) => (gap, "failed"),
+                RawRecord::Skipped(gap) => (gap, "not measured"),
+                RawRecord::Failed(gap) => (gap, "failed"),
                 _ => continue,
             };
             let section = gap.section.map_or(String::new(), |section| format!(", {}", name(&section)));
@@ -301,8 +303,8 @@ impl<'a> Page<'a> {
         self.line("");
     }
 
-    fn method(&mut self, setting: &Setting, records: &[Record]) {
-        let Setting {
+    fn method(&mut self, setting: &SettingRecord, records: &[RawRecord]) {
+        let SettingRecord {
             cpu,
             kernel,
             cores,
@@ -331,7 +333,7 @@ impl<'a> Page<'a> {
         let mut versions = BTreeMap::new();
         let mut rows = Vec::new();
         for record in records {
-            if let Record::Server(server) = record {
+            if let RawRecord::Server(server) = record {
                 versions.insert(server.server.clone(), server.version.clone());
                 rows.push(server);
             }
@@ -367,15 +369,15 @@ fn name(what: &impl serde::Serialize) -> String {
     serde_json::to_string(what).unwrap_or_default().trim_matches('"').to_owned()
 }
 
-fn describe(key: Key) -> String {
-    let Key { section, load, pipeline, connections, open } = key;
+fn describe(key: CellKey) -> String {
+    let CellKey { section, load, pipeline, connections, open } = key;
     let how = match (open, pipeline) {
         (true, _) => "half of the highest rate".to_owned(),
         (false, 1) => format!("{connections} connections"),
         (false, _) => format!("{connections} connections × {pipeline}"),
     };
     match section {
-        Section::Lookup => format!("/lookup, {}, {how}", name(&load)),
+        PageSection::Lookup => format!("/lookup, {}, {how}", name(&load)),
         _ => format!("{}, {how}", name(&load)),
     }
 }

@@ -1,32 +1,32 @@
 //! The sections of the page: a table for each load, and what belongs to it.
-use super::{Cell, Figure, Page, milliseconds, words};
+use super::{Cell, Figure, RivalsPage, milliseconds, words};
 use crate::{
     page::chart::plain,
     rivals::{
-        cells::{BASE, Key},
+        cells::{BASE, CellKey},
         charts::{self, size_name},
-        record::{Load, Memory, Section},
+        record::{MemoryRecord, PageSection, RivalLoad},
     },
 };
 
-impl Page<'_> {
+impl RivalsPage<'_> {
     pub(super) fn http(&mut self) {
-        let key = |load| Key { section: Section::Http, load, pipeline: 1, connections: 50, open: false };
+        let key = |load| CellKey { section: PageSection::Http, load, pipeline: 1, connections: 50, open: false };
         let loads = [
             (
-                Load::HttpHit,
+                RivalLoad::HttpHit,
                 "GET, hit",
                 "A value of 64 bytes, out of 1,000. GET of Larder's `/v1/kv/{key}`; nginx with a file, or with the answer of a backend in its cache; varnish likewise.",
             ),
-            (Load::LookupHit, "`/lookup`, hit", "The value in JSON; nginx serves the same bytes as files."),
+            (RivalLoad::LookupHit, "`/lookup`, hit", "The value in JSON; nginx serves the same bytes as files."),
             (
-                Load::HttpMiss,
+                RivalLoad::HttpMiss,
                 "GET, miss",
                 "Each request must fetch from behind: Larder from redis-server (it may keep one key), the others from a static nginx (a path that was never asked for; stored, and thrown out later).",
             ),
-            (Load::NotFound, "404", "varnish and nginx with `proxy_cache` keep the backend's 404."),
+            (RivalLoad::NotFound, "404", "varnish and nginx with `proxy_cache` keep the backend's 404."),
             (
-                Load::BadRequest,
+                RivalLoad::BadRequest,
                 "400",
                 "Larder: `/lookup` without a key. Pogocache: a method that it does not know. nginx and varnish: a path for which they are told to answer so.",
             ),
@@ -49,22 +49,27 @@ impl Page<'_> {
     }
 
     pub(super) fn commands(&mut self) {
-        let all: Vec<Key> = self.cells.keys().filter(|key| key.section == Section::Commands).collect();
+        let all: Vec<CellKey> = self.cells.keys().filter(|key| key.section == PageSection::Commands).collect();
         if all.is_empty() {
             return;
         }
         self.line("## Commands\n");
         self.line("100,000 keys, drawn evenly, values of 64 bytes. Each server by its own protocol: memcached's text protocol for memcached, the Redis protocol (RESP2) for all others. MGET asks for ten keys: with memcached the way to ask for many at once, since 1.6 writes the replies to pipelined gets one by one.\n");
-        for (load, name) in [(Load::Get, "GET"), (Load::Set, "SET"), (Load::Mget, "MGET"), (Load::Miss, "GET, miss")] {
+        for (load, name) in [
+            (RivalLoad::Get, "GET"),
+            (RivalLoad::Set, "SET"),
+            (RivalLoad::Mget, "MGET"),
+            (RivalLoad::Miss, "GET, miss"),
+        ] {
             for pipeline in [1, 16] {
-                let keys: Vec<Key> =
+                let keys: Vec<CellKey> =
                     all.iter().copied().filter(|key| key.load == load && key.pipeline == pipeline).collect();
                 if keys.is_empty() {
                     continue;
                 }
                 let depth = if pipeline == 1 { "one at a time".to_owned() } else { format!("{pipeline} at a time") };
                 self.line(&format!("### {name}, {depth}\n"));
-                if load == Load::Miss {
+                if load == RivalLoad::Miss {
                     self.line("Larder may keep one key and fetches all others from a redis-server; beside it a redis-server that is asked directly.\n");
                 }
                 self.by_connections(&keys);
@@ -75,13 +80,13 @@ impl Page<'_> {
         }
     }
 
-    fn by_connections(&mut self, keys: &[Key]) {
+    fn by_connections(&mut self, keys: &[CellKey]) {
         let servers: Vec<String> = self.cells.servers(keys).into_iter().map(str::to_owned).collect();
         let head = |cpu: &str, rate: &str| {
             let figure = |name: &str| keys.iter().map(|key| format!("{name}, {}", key.connections)).collect::<Vec<_>>();
             [vec!["connections".to_owned()], figure(cpu), figure(rate)].concat()
         };
-        let rows = |show: &dyn Fn(Key, &str, Figure) -> String| -> Vec<Vec<String>> {
+        let rows = |show: &dyn Fn(CellKey, &str, Figure) -> String| -> Vec<Vec<String>> {
             let row = |server: &String| {
                 let figures = [Figure::Cpu, Figure::Rate]
                     .into_iter()
@@ -102,12 +107,12 @@ impl Page<'_> {
     }
 
     pub(super) fn latency(&mut self) {
-        let key = |load, open| Key { section: Section::Latency, load, pipeline: 1, connections: 50, open };
+        let key = |load, open| CellKey { section: PageSection::Latency, load, pipeline: 1, connections: 50, open };
         let loads = [
-            (Load::HttpHit, "HTTP GET, hit"),
-            (Load::HttpMiss, "HTTP GET, miss"),
-            (Load::Get, "GET, hit"),
-            (Load::Miss, "GET, miss"),
+            (RivalLoad::HttpHit, "HTTP GET, hit"),
+            (RivalLoad::HttpMiss, "HTTP GET, miss"),
+            (RivalLoad::Get, "GET, hit"),
+            (RivalLoad::Miss, "GET, miss"),
         ];
         if loads.iter().all(|&(load, _)| self.cells.at(key(load, true)).is_empty()) {
             return;
@@ -169,7 +174,7 @@ impl Page<'_> {
 
     pub(super) fn memory(&mut self) {
         let (sizes, servers) = (self.sizes(), self.memory_servers());
-        let Some(&Memory { key_size, .. }) = self.cells.memory.first() else { return };
+        let Some(&MemoryRecord { key_size, .. }) = self.cells.memory.first() else { return };
         self.line("## Memory per entry\n");
         self.line(&format!(
             "Growth of the server's memory (proportional set size of all its processes) while entries are stored, divided by their number; keys of {key_size} bytes. Measured once. Each entry was read back.\n"
@@ -197,13 +202,15 @@ impl Page<'_> {
     }
 
     pub(super) fn lookup(&mut self) {
-        let mut connections: Vec<Key> = self.cells.keys().filter(|key| key.section == Section::Lookup).collect();
+        let mut connections: Vec<CellKey> =
+            self.cells.keys().filter(|key| key.section == PageSection::Lookup).collect();
         connections.sort_by_key(|key| key.connections);
         connections.dedup_by_key(|key| key.connections);
         if connections.is_empty() {
             return;
         }
-        let loads = [("bad query", Load::BadRequest), ("miss", Load::LookupMiss), ("hit", Load::LookupHit)];
+        let loads =
+            [("bad query", RivalLoad::BadRequest), ("miss", RivalLoad::LookupMiss), ("hit", RivalLoad::LookupHit)];
         self.line("## `/lookup` by connections\n");
         self.line("In the form in which small HTTP proxies for Redis publish their figures: Larder's `/lookup`, one thread. A bad query has no key (400); a miss is fetched from redis-server.\n");
         let head = words(&[
@@ -215,9 +222,9 @@ impl Page<'_> {
             "miss, mean ms",
             "hit, mean ms",
         ]);
-        let row = |&key: &Key| {
+        let row = |&key: &CellKey| {
             let figure = |load, show: fn(&Cell, usize) -> String| {
-                let key = Key { load, ..key };
+                let key = CellKey { load, ..key };
                 match self.cells.cell(key, BASE) {
                     None => "–".to_owned(),
                     Some(cell) if !cell.errors.is_empty() => "*failed*".to_owned(),
@@ -239,18 +246,18 @@ impl Page<'_> {
     }
 
     pub(super) fn items(&mut self) {
-        let keys: Vec<Key> = self.cells.keys().filter(|key| key.section == Section::Item).collect();
+        let keys: Vec<CellKey> = self.cells.keys().filter(|key| key.section == PageSection::Item).collect();
         self.line("## `/cache/v1/item`\n");
         self.line("In the form of GCache's own benchmark: 30 connections, JSON bodies. POST of new keys, POST of one key over and over, GET of keys that there are not (answered 400 by GCache), GET of stored keys, DELETE of them.\n");
         if keys.iter().all(|&key| self.cells.cell(key, BASE).is_none()) {
             self.line("Larder has no figures here; [why](#not-measured).\n");
         }
         let operations = [
-            (Load::ItemUnique, "POST, unique"),
-            (Load::ItemUpdate, "POST, update"),
-            (Load::ItemAbsent, "GET, absent"),
-            (Load::ItemStored, "GET, stored"),
-            (Load::ItemDelete, "DELETE"),
+            (RivalLoad::ItemUnique, "POST, unique"),
+            (RivalLoad::ItemUpdate, "POST, update"),
+            (RivalLoad::ItemAbsent, "GET, absent"),
+            (RivalLoad::ItemStored, "GET, stored"),
+            (RivalLoad::ItemDelete, "DELETE"),
         ];
         for (load, name) in operations {
             let Some(&key) = keys.iter().find(|key| key.load == load) else { continue };

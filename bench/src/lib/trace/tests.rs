@@ -1,7 +1,11 @@
 use super::*;
 use proptest::{collection::vec, prelude::*};
-use records::{MAX_LINE, MAX_RUN};
-use std::io::Write;
+use file::extension;
+use records::{MAX_LINE, MAX_RUN, TraceRecords};
+use std::{
+    io::{BufReader, Write},
+    path::Path,
+};
 
 fn read(bytes: &[u8], format: TraceFormat) -> anyhow::Result<Vec<u64>> {
     // A tiny buffer splits records and lines at every possible place.

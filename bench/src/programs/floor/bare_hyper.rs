@@ -1,5 +1,6 @@
 //! The floor of a server on hyper: one tokio runtime of one thread, a handler that has its answer ready.
-use super::{FLOOR_VALUE, accepted};
+use super::sockets::accepted;
+use crate::lib::servers::FLOOR_VALUE;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};

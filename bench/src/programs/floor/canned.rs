@@ -1,5 +1,5 @@
 //! The floor by hand: epoll, one read, one write of as many canned replies as the read had requests.
-use super::accepted;
+use super::sockets::accepted;
 use crate::lib::load::poll::Poll;
 use std::{
     io::{ErrorKind, Read, Write},

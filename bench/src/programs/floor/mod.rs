@@ -4,6 +4,7 @@
 //! They answer requests of one kind from one client of ours and are no servers for anything else. Each runs on the thread that calls it.
 mod bare_hyper;
 mod canned;
+mod sockets;
 #[cfg(test)]
 mod tests;
 
@@ -11,9 +12,8 @@ use crate::lib::{figures, servers::FLOOR_VALUE};
 use canned::{Canned, Requests};
 use serde::Serialize;
 use std::{
-    io::{self, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::AsFd,
+    io::Write,
+    net::{SocketAddr, TcpListener},
 };
 
 /// Serves a canned value without parsing, looking up or copying anything, until it is killed
@@ -69,13 +69,4 @@ pub(crate) fn run(args: &FloorArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         _ => anyhow::bail!("one of --redis, --hyper, --http is needed"),
     }
-}
-
-/// A connection with the options that larder's have: the kernel's part must be the same.
-fn accepted(stream: TcpStream) -> io::Result<TcpStream> {
-    stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)?;
-    // As larder does on the loopback. Where it is refused, the default serves.
-    let _ = rustix::net::sockopt::set_tcp_congestion(stream.as_fd(), "reno");
-    Ok(stream)
 }

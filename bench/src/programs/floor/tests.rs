@@ -1,7 +1,7 @@
 //! What the floors answer, to clients that look at it.
 use super::*;
 use crate::lib::blocking_clients::{HttpClient, RedisClient, RedisReply};
-use std::{io::Read, time::Duration};
+use std::{io::Read, net::TcpStream, time::Duration};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -1,5 +1,5 @@
 //! The servers of each load, ready and loaded, and one load of one of them.
-use super::ServerLoad;
+use super::loads::ServerLoad;
 use crate::lib::{
     blocking_clients::{HttpClient, RedisClient},
     external_generators,

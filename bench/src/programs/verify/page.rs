@@ -1,5 +1,5 @@
 //! The page of a run in a real browser: Chromium reads it, draws it, and is asked what it has.
-use super::{KEYS, larder_bench, redis};
+use super::own_runs::{KEYS, larder_bench, redis};
 use crate::lib::{
     external_generators,
     figures::{self, Figure, FigureTarget},

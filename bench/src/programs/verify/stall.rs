@@ -1,5 +1,5 @@
 //! A server that falls silent on purpose, and what arithmetic says of its percentiles.
-use super::{deviation, figure, larder_bench};
+use super::own_runs::{deviation, figure, larder_bench};
 use crate::lib::{
     figures::{self, Figure},
     machine,

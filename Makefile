@@ -81,7 +81,7 @@ check-crash: ## A disk store killed under load CRASH_KILLS (200) times in each o
 
 acceptance: tools ## What Larder promises from outside, on the release binary
 	$(CARGO) build --release --package larder
-	LARDER_BIN=$(abspath $(TARGET))/release/larder $(CARGO) test --package larder --test outside
+	LARDER_BIN=$(abspath $(TARGET))/release/larder $(CARGO) test --package larder --test acceptance
 
 miri: ## The engine's tests under Miri (a nightly toolchain with miri and rust-src)
 	@$(CARGO) +nightly miri --version >/dev/null || { echo "Type: rustup toolchain install nightly --component miri,rust-src"; exit 1; }

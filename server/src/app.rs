@@ -1,10 +1,10 @@
 //! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     buffers::Buffers,
-    clients::{Clients, Cursors, PubSub, Tracking, inbox::Backlog},
+    clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     lifecycle::{RunError, drain::Drain, pause::Pause, throttle::Throttle},
-    read::{Group, Writes, watch},
+    read::{Group, PendingWrites, watch},
     source::{Limits, Policy, SourceSetup},
     telemetry::{Calls, Counters, Logs, Telemetry},
 };
@@ -24,7 +24,7 @@ pub struct App {
     /// What the workers' sources have in common, and how they are doing; same order.
     pub sources: Vec<SourceSetup>,
     /// Writes under way to the groups' sources; same order.
-    pub writes: Vec<Arc<Writes>>,
+    pub writes: Vec<Arc<PendingWrites>>,
     /// How often each Redis command was called.
     pub calls: Calls,
     /// Who is connected: CLIENT LIST, CLIENT KILL.

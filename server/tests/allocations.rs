@@ -10,12 +10,12 @@ use larder::{
     app::{App, Bound, Worker},
     clients::Client,
     config::Settings,
-    dispatch::Access,
     http,
     net::redis::{
+        buffer_pool::Spare,
         conn::{Conn, Step},
-        spare::Spare,
     },
+    redis::CommandAccess,
     telemetry::Logs,
 };
 
@@ -85,12 +85,12 @@ fn exchange(conn: &mut Conn, worker: &Worker, spare: &Spare, input: &[u8]) -> us
 fn a_redis_hit_allocates_nothing() {
     let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
     let app =
-        Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::dispatch::COMMANDS.len()).unwrap());
+        Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::COMMANDS.len()).unwrap());
     let worker = Worker::new(0, app);
     let spare = Spare::default();
     let address = ([127, 0, 0, 1], 1).into();
     let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
-    let mut conn = Conn::new(&worker, client, Access::of_listeners(&worker.app.settings)[0].clone());
+    let mut conn = Conn::new(&worker, client, CommandAccess::of_listeners(&worker.app.settings)[0].clone());
 
     let value = "v".repeat(64);
     let mut setup = command(&["SET", "large", &"x".repeat(512 << 10)]);
@@ -145,7 +145,7 @@ fn a_kept_reply_allocates_nothing() {
                 Logs::default(),
                 Bound::default(),
                 10,
-                larder::dispatch::COMMANDS.len(),
+                larder::redis::COMMANDS.len(),
             )
             .unwrap(),
         );
@@ -155,7 +155,7 @@ fn a_kept_reply_allocates_nothing() {
         let spare = Spare::default();
         let address = ([127, 0, 0, 1], 1).into();
         let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
-        let mut conn = Conn::new(&worker, client, Access::of_listeners(&worker.app.settings)[0].clone());
+        let mut conn = Conn::new(&worker, client, CommandAccess::of_listeners(&worker.app.settings)[0].clone());
         let one = command(&["HGET", "h", "f"]);
         let cases = [
             ("HGET", one.clone(), 7),
@@ -188,9 +188,8 @@ fn an_http_hit_allocates_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
     runtime.block_on(async {
         let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
-        let app = Arc::new(
-            App::new(settings, Logs::default(), Bound::default(), 10, larder::dispatch::COMMANDS.len()).unwrap(),
-        );
+        let app =
+            Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::COMMANDS.len()).unwrap());
         let worker = Rc::new(Worker::new(0, app));
         let cache = worker.groups[0].cache.clone();
         for (key, len) in [("key", 64), ("large", 48 << 10)] {

@@ -1,7 +1,7 @@
 //! One connection of the Redis protocol, as others see it.
 use super::{
-    inbox::{Backlog, Inbox, Message, Posted},
-    name::Name,
+    forwarded_name::Name,
+    push_inbox::{Backlog, Inbox, Message, Posted},
 };
 use larder_engine::Millis;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ pub struct Client {
     pub worker: usize,
     /// When it was accepted.
     pub connected: Millis,
-    /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by dispatch.
+    /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by the room `redis`.
     pub command: AtomicU16,
     /// Its name, if it is one that is forwarded.
     pub forwarded: Name,

@@ -3,14 +3,14 @@
 //! A connection belongs to one worker, which alone writes to its [`Client`] (except for [`Client::close`]). Each worker has
 //! its own map of clients, locked only when a connection opens or closes or when somebody lists them.
 //!
-//! No sockets in here: `net` serves them, and `dispatch` has the commands. Push messages for a client are in [`inbox`], who has subscribed
+//! No sockets in here: `net` serves them, and `redis` has the commands. Push messages for a client are in [`inbox`], who has subscribed
 //! in [`pubsub`], who may hold copies of which keys in [`tracking`], and open SCAN cursors in [`Cursors`].
 mod client;
 mod cursors;
-pub mod inbox;
+mod forwarded_name;
 pub mod monitors;
-mod name;
 pub(crate) mod pubsub;
+pub mod push_inbox;
 mod registry;
 pub(crate) mod tracking;
 

@@ -1,7 +1,7 @@
 //! Who sees every command (MONITOR), for those commands that a Redis source does not see because they are answered here.
 use super::{
     client::Client,
-    inbox::{Backlog, Message},
+    push_inbox::{Backlog, Message},
 };
 use bytes::Bytes;
 use parking_lot::Mutex;

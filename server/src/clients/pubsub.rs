@@ -4,7 +4,7 @@
 //! messages in the same order. Lock order: this registry, an inbox.
 use super::{
     client::Client,
-    inbox::{Backlog, Message},
+    push_inbox::{Backlog, Message},
 };
 use bytes::Bytes;
 use indexmap::IndexMap;

@@ -8,7 +8,7 @@
 //! Lock order: the tier's shards, this table, an inbox or what is known about a client.
 use super::{
     client::{Client, Tracks},
-    inbox::{Backlog, Message},
+    push_inbox::{Backlog, Message},
 };
 use bytes::Bytes;
 use indexmap::IndexMap;

@@ -2,9 +2,9 @@
 use super::{
     AccessSettings, Coherence, CommandList, ConfigError, GroupSettings, ListenerSettings, LogFormat, LogLevel, Machine,
     Rate, Secret, Settings, SourceUrl,
-    raw::{Layer, Origin, Raw, RawValue},
-    table::{Fallback, Kind, Setting, TABLE},
-    value::{Value, is_off, parse},
+    setting_value::{Value, is_off, parse},
+    settings_table::{Fallback, Kind, Setting, TABLE},
+    typed_values::{Layer, Origin, Raw, RawValue},
 };
 use larder_store::disk::{Compression, StoreSettings};
 use larder_units::show_size;

@@ -1,5 +1,5 @@
 //! Lists of commands as settings name them: by name, by subcommand, and by Redis's categories (`@dangerous`).
-use super::nearest;
+use super::suggestions::nearest;
 
 /// Redis's ACL categories, those of its modules included, in the order of their bits.
 const CATEGORIES: [&str; 30] = [

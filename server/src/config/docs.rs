@@ -1,12 +1,12 @@
 //! `larder config docs`: the reference in `docs/reference/configuration.md`.
-use super::table::{Fallback, Kind, Section, Setting, TABLE};
+use super::settings_table::{Fallback, Kind, Section, Setting, TABLE};
 use larder_units::{show_duration, show_size};
 use std::{fmt::Write as _, time::Duration};
 
 const INTRODUCTION: &str = "\
 # Configuration reference
 
-<!-- Made by `larder config docs`; do not edit. The table is in server/src/config/table.rs. -->
+<!-- Made by `larder config docs`; do not edit. The table is in server/src/config/settings_table.rs. -->
 
 Every setting can be given as a flag of `larder serve`, as an environment variable and in a TOML file (`--config FILE` or
 `LARDER_CONFIG`). A flag outweighs a variable, a variable outweighs the file, and the file outweighs the default.

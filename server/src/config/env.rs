@@ -2,8 +2,8 @@
 use super::{
     address::join_host,
     nearest,
-    raw::{Layer, Origin, RawValue, split},
-    table::{Setting, TABLE},
+    settings_table::{Setting, TABLE},
+    typed_values::{Layer, Origin, RawValue, split},
 };
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The TOML file: names as in the table at the top level, groups under `[groups.NAME]`; every value keeps its line.
 use super::{
     nearest,
-    raw::{Layer, Origin, RawTable, RawValue},
-    table::{Kind, Setting, TABLE, find},
+    settings_table::{Kind, Setting, TABLE, find},
+    typed_values::{Layer, Origin, RawTable, RawValue},
 };
 use std::{path::PathBuf, sync::Arc};
 use toml::{

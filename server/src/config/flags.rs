@@ -1,7 +1,7 @@
 //! Flags, made from the table.
 use super::{
-    raw::{Layer, Origin, RawValue, split},
-    table::{Fallback, Kind, Section, Setting, TABLE},
+    settings_table::{Fallback, Kind, Section, Setting, TABLE},
+    typed_values::{Layer, Origin, RawValue, split},
 };
 use clap::{Arg, ArgAction, ArgMatches};
 use std::path::PathBuf;

@@ -18,26 +18,26 @@ mod env;
 mod file;
 pub mod flags;
 mod machine;
-mod nearest;
 mod print;
-mod raw;
+mod setting_value;
 mod settings;
+mod settings_table;
 mod source_url;
-mod table;
-mod value;
+mod suggestions;
+mod typed_values;
 
 pub use check::{Config, Effective, Scope};
 pub use commands::{AccessSettings, Categories, CommandList};
 pub use docs::docs;
 pub use env::Env;
 pub use machine::Machine;
-pub use nearest::nearest;
 pub use print::print;
-pub use raw::{Layer, Origin, RawValue};
+pub use setting_value::Value;
 pub use settings::{Coherence, GroupSettings, ListenerSettings, LogFormat, LogLevel, Rate, Secret, Settings};
+pub use settings_table::{Fallback, Kind, Section, Setting, TABLE};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl, TlsUrl};
-pub use table::{Fallback, Kind, Section, Setting, TABLE};
-pub use value::Value;
+pub use suggestions::nearest;
+pub use typed_values::{Layer, Origin, RawValue};
 
 use std::{fmt, path::PathBuf};
 
@@ -67,7 +67,7 @@ impl std::error::Error for ConfigError {}
 /// Reads the file and checks everything; flag outweighs variable outweighs file outweighs default.
 pub fn load(input: Input<'_>) -> Result<Config, ConfigError> {
     let mut problems = Vec::new();
-    let mut raw = raw::Raw::default();
+    let mut raw = typed_values::Raw::default();
     raw.add_below(input.flags);
     raw.add_below(env::own(input.env, &mut problems));
     raw.add_below(env::foreign(input.env));

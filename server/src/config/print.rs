@@ -2,9 +2,9 @@
 use super::{
     Config, Deployment, SourceUrl,
     check::Effective,
-    raw::Origin,
-    table::{Fallback, Section},
-    value::Value,
+    setting_value::Value,
+    settings_table::{Fallback, Section},
+    typed_values::Origin,
 };
 use std::fmt::Write as _;
 

@@ -44,9 +44,9 @@ fn the_table_is_whole() {
         let name = setting.name;
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
         assert!(setting.help.ends_with('.') && setting.help.len() > 10, "{name}");
-        value::parse(setting, setting.example, &MACHINE).expect(name);
+        setting_value::parse(setting, setting.example, &MACHINE).expect(name);
         if let Fallback::Is(text) = setting.default {
-            let value = value::parse(setting, text, &MACHINE).expect(name);
+            let value = setting_value::parse(setting, text, &MACHINE).expect(name);
             assert_eq!(value.to_string(), text, "{name}: its default is written as it is shown");
         }
         let off = matches!(setting.default, Fallback::Off);
@@ -89,7 +89,7 @@ fn flag_outweighs_variable_outweighs_file_outweighs_default() {
             let effective = config.scopes[0].values.iter().find(|e| e.setting.name == *name).unwrap().clone();
             if args != companion || !vars.is_empty() || !file.is_empty() {
                 let shown: Vec<String> = effective.values.iter().map(Value::to_string).collect();
-                let parsed = value::parse(setting, example, &MACHINE).unwrap();
+                let parsed = setting_value::parse(setting, example, &MACHINE).unwrap();
                 assert_eq!(shown, [parsed.to_string()], "{name}");
             }
             effective.origin.to_string().rsplit('/').next().unwrap().to_string()

@@ -1,8 +1,9 @@
 //! `POST /v1/store/backup?name=NAME[&group=GROUP]`: the entries of a disk store as they are now, in a file of the data directory.
 use super::{
-    Context, answer,
-    body::Body,
+    Context,
     problem::{Kind, Problem},
+    read_answer,
+    response_body::Body,
 };
 use http::Response;
 use larder_proto::http::target;
@@ -33,5 +34,5 @@ pub(super) async fn backup(context: &Context, query: &[u8]) -> Result<Response<B
     let copied = store.backup(dir.clone(), &name).map_err(failed)?.await;
     let copied = copied.unwrap_or_else(|_| Err(io::Error::other("it ended without an answer"))).map_err(failed)?;
     let told = serde_json::json!({"file": dir.join(&*name), "entries": copied.entries, "bytes": copied.bytes});
-    Ok(answer::json(Body::full(told.to_string())))
+    Ok(read_answer::json(Body::full(told.to_string())))
 }

@@ -1,9 +1,10 @@
 //! The general path: hyper, over a connection of which some bytes may have been read.
 use super::{
-    Context, LINGER, answer,
-    body::{self, Body},
-    end_with, router,
-    watch::{Verdict, Watch},
+    Context, LINGER,
+    connection_deadlines::{ConnectionDeadline, Verdict},
+    end_with, read_answer,
+    response_body::{self, Body},
+    router,
 };
 use crate::{buffers::Holding, lifecycle::linger::linger, source::SourceError, telemetry::Counters};
 use bytes::{Buf, Bytes};
@@ -37,7 +38,7 @@ const STREAMS: u32 = 128;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end; `read` was already taken from it.
-pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>, watch: Rc<Watch>) {
+pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>, watch: Rc<ConnectionDeadline>) {
     let max_headers = context.worker.app.settings.max_headers;
     let header_timeout = context.worker.app.settings.header_timeout;
     // No HTTP/1 method begins like HTTP/2's preface (RFC 9113 section 3.4).
@@ -79,8 +80,10 @@ pub(super) async fn serve(context: Rc<Context>, stream: TcpStream, read: Vec<u8>
     let mut stream = connection.into_parts().io.into_inner().stream;
     match end {
         End::Done => linger(&mut stream, &app.drain, LINGER).await,
-        End::Cut => end_with(&mut stream, &app.drain, answer::cut(activity.context.worker.app.buffers.limit())).await,
-        End::HeadTimeout => end_with(&mut stream, &app.drain, answer::head_timeout(header_timeout)).await,
+        End::Cut => {
+            end_with(&mut stream, &app.drain, read_answer::cut(activity.context.worker.app.buffers.limit())).await
+        }
+        End::HeadTimeout => end_with(&mut stream, &app.drain, read_answer::head_timeout(header_timeout)).await,
         End::Dropped => {}
     }
 }
@@ -138,7 +141,7 @@ async fn drive(activity: &Activity, mut poll: impl FnMut(&mut Cx<'_>, bool) -> P
 struct Activity {
     context: Rc<Context>,
     counters: Arc<Counters>,
-    watch: Rc<Watch>,
+    watch: Rc<ConnectionDeadline>,
     idle_timeout: Option<Duration>,
     header_timeout: Duration,
     /// Frames come on an idle HTTP/2 connection that are no part of a request, and a client that takes no answer may
@@ -153,7 +156,7 @@ struct Activity {
 }
 
 impl Activity {
-    fn new(context: &Rc<Context>, watch: Rc<Watch>, is_http2: bool, begun: bool) -> Activity {
+    fn new(context: &Rc<Context>, watch: Rc<ConnectionDeadline>, is_http2: bool, begun: bool) -> Activity {
         let settings = &context.worker.app.settings;
         let activity = Activity {
             context: context.clone(),
@@ -196,7 +199,7 @@ impl Activity {
     fn handed(&self, bytes: usize) {
         self.hold(|held| match bytes {
             // No text is this long: it is a reference to a value.
-            body::REFERENCE.. => held.referred += bytes,
+            response_body::REFERENCE.. => held.referred += bytes,
             _ => held.output += bytes,
         });
     }

@@ -1,9 +1,9 @@
 //! `POST /v1/mget`: many keys in one request.
 use super::{
-    answer,
-    body::{Body, Writer},
-    keys::put_bytes,
+    group_routes::put_bytes,
     problem::{Kind, Problem},
+    read_answer,
+    response_body::{Body, Writer},
     router::Call,
 };
 use crate::{
@@ -104,7 +104,7 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
     }
     body.put(if keys.is_empty() { b"{\"values\":[]}" } else { b"]}" });
     charge.resize(body.text());
-    Ok(answer::json(body.finish_charged(charge)))
+    Ok(read_answer::json(body.finish_charged(charge)))
 }
 
 fn parse(body: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Problem> {

@@ -13,22 +13,22 @@
 //! - Every wait for a client ends: for a head after `header-timeout`, for the next request or for room in the client's
 //!   window after `idle-timeout`, for a request's body by its size (`input`).
 //! - No route reads the clock twice or trusts a length before comparing it with its setting.
-mod answer;
 mod backup;
-mod body;
+mod connection_deadlines;
 mod fast;
 mod general;
-mod input;
-mod keys;
-mod kv;
+mod group_routes;
+mod health_and_stats;
+mod key_routes;
 mod mget;
-mod observe;
 mod problem;
+mod range_routes;
+mod read_answer;
+mod request_body;
+mod response_body;
 mod router;
 #[cfg(test)]
 mod tests;
-mod walk;
-mod watch;
 
 use crate::{
     app::Worker,
@@ -53,7 +53,7 @@ pub enum Role {
 /// What the HTTP connections of one worker share.
 #[derive(Debug, Default)]
 pub struct PerWorker {
-    watches: watch::Watches,
+    watches: connection_deadlines::ConnectionDeadlines,
     buffers: RefCell<Buffers>,
 }
 
@@ -110,7 +110,7 @@ pub async fn serve_connection(
     peer: SocketAddr,
     role: Role,
 ) {
-    let watch = Rc::new(watch::Watch::begin(&worker.app, &http).await);
+    let watch = Rc::new(connection_deadlines::ConnectionDeadline::begin(&worker.app, &http).await);
     let context = Rc::new(Context::new(worker, http, peer, role).await);
     // The admin listener has no hot routes.
     let handover = match role {
@@ -123,10 +123,10 @@ pub async fn serve_connection(
 }
 
 /// Ends a connection with this answer to what its client has begun to send.
-async fn end_with(stream: &mut TcpStream, drain: &Drain, response: Response<body::Body>) {
+async fn end_with(stream: &mut TcpStream, drain: &Drain, response: Response<response_body::Body>) {
     let mut output = Output::default();
     let date = *Date::default().at(clock::now());
-    answer::write_whole(&mut output, response, &date);
+    read_answer::write_whole(&mut output, response, &date);
     let mut slices = [IoSlice::new(&[]); 2];
     let used = output.io_slices(&mut slices);
     // A socket without room for this much belongs to a client that does not listen.

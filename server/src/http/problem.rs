@@ -1,5 +1,5 @@
 //! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described in docs/reference/http.md.
-use super::body::Body;
+use super::response_body::Body;
 use crate::{lifecycle::throttle::Throttled, source::SourceError};
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_proto::http::json;

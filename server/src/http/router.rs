@@ -1,13 +1,11 @@
 //! The table of routes, and what every request goes through before and after its route.
 use super::{
-    Context, Role,
-    answer::Reading,
-    backup,
-    body::Body,
-    input::{self, Limit},
-    keys, kv, mget, observe,
+    Context, Role, backup, group_routes, health_and_stats, key_routes, mget,
     problem::{Kind, Problem},
-    walk::{self, Wording},
+    range_routes::{self, Wording},
+    read_answer::Reading,
+    request_body::{self, Limit},
+    response_body::Body,
 };
 use crate::{app::Worker, lifecycle::throttle::Scope, read::Group};
 use bytes::Bytes;
@@ -186,7 +184,7 @@ where
     {
         context.worker.counters.http_throttled.add(1);
         return Ok(match route.handler {
-            Handler::Read(reading) => kv::throttled(reading, query, &throttled),
+            Handler::Read(reading) => key_routes::throttled(reading, query, &throttled),
             _ => Problem::throttled(&throttled).into_response(),
         });
     }
@@ -202,31 +200,31 @@ where
     let small = at_most(settings.max_body, "max-body", Kind::BodyTooLarge);
     let value = at_most(settings.max_value, "max-value", Kind::ValueTooLarge);
     match route.handler {
-        Handler::Read(reading) => Ok(kv::get(&call, reading).await),
+        Handler::Read(reading) => Ok(key_routes::get(&call, reading).await),
         Handler::Put => {
-            let put = kv::Put::parse(&call)?;
-            put.run(&call, input::read(body, value).await?).await
+            let put = key_routes::Put::parse(&call)?;
+            put.run(&call, request_body::read(body, value).await?).await
         }
-        Handler::Delete => kv::delete(&call).await,
+        Handler::Delete => key_routes::delete(&call).await,
         Handler::Store => {
             let key = call.parameter_key("id")?;
-            kv::overwrite(&call, &key, Some(input::read(body, value).await?)).await
+            key_routes::overwrite(&call, &key, Some(request_body::read(body, value).await?)).await
         }
-        Handler::Remove => kv::overwrite(&call, &call.parameter_key("id")?, None).await,
-        Handler::Walk(wording) => walk::walk(&call, wording).await,
-        Handler::Mget => mget::mget(&call, input::read(body, small).await?).await,
-        Handler::Keys => keys::page(&call).await,
-        Handler::Clear => Ok(keys::clear(&call)),
-        Handler::Healthy => Ok(observe::healthy()),
-        Handler::Ready => observe::ready(context),
-        Handler::Metrics => Ok(observe::metrics(context)),
-        Handler::Stats => Ok(observe::stats(context)),
-        Handler::OpenApi => Ok(observe::openapi()),
-        Handler::LogLevel => Ok(observe::log_level(context)),
-        Handler::Reload => observe::reload(context, call.group).await,
-        Handler::Record => observe::record(context, query),
+        Handler::Remove => key_routes::overwrite(&call, &call.parameter_key("id")?, None).await,
+        Handler::Walk(wording) => range_routes::walk(&call, wording).await,
+        Handler::Mget => mget::mget(&call, request_body::read(body, small).await?).await,
+        Handler::Keys => group_routes::page(&call).await,
+        Handler::Clear => Ok(group_routes::clear(&call)),
+        Handler::Healthy => Ok(health_and_stats::healthy()),
+        Handler::Ready => health_and_stats::ready(context),
+        Handler::Metrics => Ok(health_and_stats::metrics(context)),
+        Handler::Stats => Ok(health_and_stats::stats(context)),
+        Handler::OpenApi => Ok(health_and_stats::openapi()),
+        Handler::LogLevel => Ok(health_and_stats::log_level(context)),
+        Handler::Reload => health_and_stats::reload(context, call.group).await,
+        Handler::Record => health_and_stats::record(context, query),
         Handler::Backup => backup::backup(context, query).await,
-        Handler::SetLogLevel => observe::set_log_level(context, &input::read(body, small).await?),
+        Handler::SetLogLevel => health_and_stats::set_log_level(context, &request_body::read(body, small).await?),
     }
 }
 

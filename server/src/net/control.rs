@@ -1,14 +1,14 @@
 //! The control thread: builds the process, accepts, keeps house, hears signals, drains.
 use super::{
-    accept, files,
+    accept,
     listen::{self, Service},
-    ready, worker,
+    open_files, ready, worker,
 };
 use crate::{
     app::App,
     config::Settings,
-    dispatch,
     lifecycle::{RunError, drain::Phase},
+    redis,
     telemetry::Logs,
 };
 use larder_store::clock;
@@ -47,7 +47,7 @@ const ONE_WISH: Duration = Duration::from_millis(200);
 /// # Errors
 /// See [`RunError`]; nothing of the process keeps running that its end does not stop.
 pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
-    let limit = files::connections_that_fit(settings.max_connections);
+    let limit = open_files::connections_that_fit(settings.max_connections);
     if limit < settings.max_connections {
         tracing::warn!(
             wanted = settings.max_connections,
@@ -56,7 +56,7 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
         );
     }
     let (listeners, bound) = listen::bind(&settings)?;
-    let app = Arc::new(App::new(settings, logs, bound, limit, dispatch::COMMANDS.len())?);
+    let app = Arc::new(App::new(settings, logs, bound, limit, redis::COMMANDS.len())?);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }

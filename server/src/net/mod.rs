@@ -15,8 +15,8 @@
 //! - `SIGTERM`: accept no more, answer what was read, close; what is left when `grace` is over is dropped, and the exit code is 0 all the same.
 mod accept;
 mod control;
-mod files;
 mod listen;
+mod open_files;
 mod ready;
 pub mod redis;
 mod worker;

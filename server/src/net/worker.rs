@@ -2,14 +2,14 @@
 use super::{
     accept::Arrival,
     listen::Service,
-    redis::{self, spare::Spare},
+    redis::{self, buffer_pool::Spare},
 };
 use crate::{
     app::{App, Worker, millis},
     clients::{Client, Seat},
-    dispatch::Access,
     http,
     lifecycle::{RunError, drain::Phase},
+    redis::CommandAccess,
 };
 use larder_store::clock;
 use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
@@ -83,7 +83,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     // Every connection holds a sender: the receiver hears when the last is gone.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let shared =
-        Shared { spare: Rc::default(), http: Rc::default(), access: Access::of_listeners(&app.settings).into() };
+        Shared { spare: Rc::default(), http: Rc::default(), access: CommandAccess::of_listeners(&app.settings).into() };
     tokio::task::spawn_local(close_idle(worker.clone()));
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut closing = pin!(app.drain.reached(Phase::Closing));
@@ -124,7 +124,7 @@ struct Shared {
     spare: Rc<Spare>,
     http: Rc<http::PerWorker>,
     /// By the number of the listener.
-    access: Rc<[Arc<Access>]>,
+    access: Rc<[Arc<CommandAccess>]>,
 }
 
 /// Starts the task of a connection.

@@ -3,7 +3,7 @@
 //! Each connection announces changes in order with its own replies. A fill is stored when its reply is handled, so an
 //! announcement that belongs to a stored copy always finds it; one that comes too early for that fences the flight. A copy that
 //! some other connection fetched is forgotten needlessly, never kept wrongly.
-use crate::source::{Invalidations, Policy, Watch};
+use crate::source::{InvalidationScope, Invalidations, Policy};
 use larder_engine::Cache;
 use std::{rc::Rc, sync::Arc};
 
@@ -32,8 +32,8 @@ impl Invalidations for Copies {
     }
 }
 
-/// Has a source announce changes of what is in `cache`; see [`Watch::prefixes`].
-pub fn watch<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> Watch {
+/// Has a source announce changes of what is in `cache`; see [`InvalidationScope::prefixes`].
+pub fn watch<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> InvalidationScope {
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
-    Watch { prefixes, only: None, to: Rc::new(Copies { cache: cache.clone(), policy }) }
+    InvalidationScope { prefixes, only: None, to: Rc::new(Copies { cache: cache.clone(), policy }) }
 }

@@ -1,5 +1,5 @@
 //! A group as one core sees it: tier, source and policy; and the read that may miss.
-use super::pending_writes::Writes;
+use super::pending_writes::PendingWrites;
 use crate::{
     config::Coherence,
     source::{Fetch, Looked, OneTable, Policy, Reads, Source, SourceError},
@@ -19,7 +19,7 @@ pub struct Group {
     /// How fills are stored.
     pub policy: Policy,
     /// Writes on their way to the source (shared by all cores, one per group).
-    pub writes: Arc<Writes>,
+    pub writes: Arc<PendingWrites>,
 }
 
 /// How a read began.

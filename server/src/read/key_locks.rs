@@ -1,17 +1,17 @@
 //! Keys that somebody holds while he changes them, on a source that keeps its entries on this machine: what is read, worked out
 //! and written back is then one step for everybody else who writes. Reads wait for nobody.
-use super::{group::Group, lock_stripes::STRIPES, pending_writes::Writes};
+use super::{group::Group, lock_stripes::STRIPES, pending_writes::PendingWrites};
 use crate::source::SourceError;
 use std::{rc::Rc, sync::Arc};
 use tokio::sync::SemaphorePermit;
 
 /// Keys that are held, until it is dropped; on whatever core. Those who wait for a key get it in their order.
 #[derive(Debug)]
-pub struct Held {
-    writes: Arc<Writes>,
+pub struct KeyGuard {
+    writes: Arc<PendingWrites>,
     stripes: Vec<u16>,
 }
-impl Drop for Held {
+impl Drop for KeyGuard {
     fn drop(&mut self) {
         let locks = self.writes.locks.stripes();
         self.stripes.iter().for_each(|stripe| locks[usize::from(*stripe)].add_permits(1));
@@ -20,11 +20,11 @@ impl Drop for Held {
 
 /// One key that is held for a write, and is taken for changed when it is let go.
 #[derive(Debug)]
-pub(super) struct Sole {
-    held: Rc<Held>,
+pub(super) struct SoleKeyGuard {
+    held: Rc<KeyGuard>,
     key: Box<[u8]>,
 }
-impl Drop for Sole {
+impl Drop for SoleKeyGuard {
     fn drop(&mut self) {
         self.held.writes.watched.changed([&self.key]);
     }
@@ -35,9 +35,9 @@ impl Group {
     ///
     /// # Errors
     /// As [`hold`](Group::hold).
-    pub(super) async fn alone(&self, key: &[u8]) -> Result<Option<Sole>, SourceError> {
+    pub(super) async fn alone(&self, key: &[u8]) -> Result<Option<SoleKeyGuard>, SourceError> {
         match self.source.as_local() {
-            Some(_) => Ok(Some(Sole { held: self.hold([key]).await?, key: key.into() })),
+            Some(_) => Ok(Some(SoleKeyGuard { held: self.hold([key]).await?, key: key.into() })),
             None => Ok(None),
         }
     }
@@ -46,7 +46,7 @@ impl Group {
     ///
     /// # Errors
     /// `Unavailable` if somebody else has one for longer than clients wait for a write.
-    pub async fn hold(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Rc<Held>, SourceError> {
+    pub async fn hold(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Rc<KeyGuard>, SourceError> {
         let hash = |key: &[u8]| self.cache.key(key).hash();
         let mut stripes: Vec<u16> =
             keys.into_iter().map(|key| (hash(key.as_ref()) >> 20) as u16 % STRIPES as u16).collect();
@@ -60,13 +60,13 @@ impl Group {
     ///
     /// # Errors
     /// As [`hold`](Group::hold).
-    pub async fn hold_all(&self) -> Result<Rc<Held>, SourceError> {
+    pub async fn hold_all(&self) -> Result<Rc<KeyGuard>, SourceError> {
         self.hold_stripes(true, (0..STRIPES as u16).collect()).await
     }
 
-    async fn hold_stripes(&self, slow: bool, stripes: Vec<u16>) -> Result<Rc<Held>, SourceError> {
+    async fn hold_stripes(&self, slow: bool, stripes: Vec<u16>) -> Result<Rc<KeyGuard>, SourceError> {
         // Whoever goes away while he waits lets go of what he has so far.
-        let mut held = Held { writes: self.writes.clone(), stripes: Vec::with_capacity(stripes.len()) };
+        let mut held = KeyGuard { writes: self.writes.clone(), stripes: Vec::with_capacity(stripes.len()) };
         // Seldom does anybody wait: then a timer would be most of it.
         let free = stripes.iter().take_while(|stripe| held.take(**stripe)).count();
         if free < stripes.len() {
@@ -76,7 +76,7 @@ impl Group {
     }
 }
 
-impl Held {
+impl KeyGuard {
     /// False: somebody else has it.
     fn take(&mut self, stripe: u16) -> bool {
         let taken = self.writes.locks.stripes()[usize::from(stripe)].try_acquire().map(SemaphorePermit::forget).is_ok();

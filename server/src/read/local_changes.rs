@@ -1,14 +1,14 @@
 //! Changes of several keys on a source that keeps its entries on this machine: the store first, then the tier, and all of them
 //! or none. Whoever changes keys [holds](Group::hold) them meanwhile.
-use super::{group::Group, key_locks::Held};
-use crate::source::{Found, LocalStore, SourceError};
+use super::{group::Group, key_locks::KeyGuard};
+use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
 use larder_engine::{Condition, Key, Write};
 use larder_store::clock;
 use std::{future::Future, rc::Rc};
 
 /// Keys and what becomes of them (`None`: they are deleted).
-pub type Changes = Vec<(Bytes, Option<Found>)>;
+pub type Changes = Vec<(Bytes, Option<FetchedValue>)>;
 
 impl Group {
     /// The source as a store of this machine.
@@ -23,8 +23,8 @@ impl Group {
     ///
     /// # Errors
     /// What the source said.
-    pub async fn load(&self, store: &dyn LocalStore, keys: &[Bytes]) -> Result<Vec<Option<Found>>, SourceError> {
-        let mut found: Vec<Option<Found>> = keys.iter().map(|key| self.copy(key)).collect();
+    pub async fn load(&self, store: &dyn LocalStore, keys: &[Bytes]) -> Result<Vec<Option<FetchedValue>>, SourceError> {
+        let mut found: Vec<Option<FetchedValue>> = keys.iter().map(|key| self.copy(key)).collect();
         let lacking: Vec<usize> = (0..keys.len()).filter(|at| found[*at].is_none()).collect();
         if lacking.is_empty() {
             return Ok(found);
@@ -38,11 +38,12 @@ impl Group {
     }
 
     /// The tier's copy, if it expires when the entry does.
-    fn copy(&self, key: &[u8]) -> Option<Found> {
+    fn copy(&self, key: &[u8]) -> Option<FetchedValue> {
         if self.policy.ttl.is_some() {
             return None;
         }
-        let found = |entry: larder_engine::Entry<'_>| Found { value: entry.value.to_bytes(), expiry: entry.expiry() };
+        let found =
+            |entry: larder_engine::Entry<'_>| FetchedValue { value: entry.value.to_bytes(), expiry: entry.expiry() };
         self.cache.tier().peek(self.cache.key(key), clock::now(), found)
     }
 
@@ -50,7 +51,7 @@ impl Group {
     /// this returns, whatever becomes of the future. `actor` makes them (0: it does not matter), for who tracks.
     pub fn commit(
         self: &Rc<Self>,
-        held: &Rc<Held>,
+        held: &Rc<KeyGuard>,
         changes: Changes,
         actor: u64,
     ) -> impl Future<Output = Result<(), SourceError>> + 'static {
@@ -113,7 +114,7 @@ impl Group {
     pub async fn overwrite(self: &Rc<Self>, key: &[u8], value: Option<Bytes>) -> Result<(), SourceError> {
         if self.source.as_local().is_some() {
             let held = self.hold([key]).await?;
-            let found = value.map(|value| Found { value, expiry: None });
+            let found = value.map(|value| FetchedValue { value, expiry: None });
             return self.commit(&held, vec![(Bytes::copy_from_slice(key), found)], 0).await;
         }
         match value {
@@ -126,7 +127,10 @@ impl Group {
     ///
     /// # Errors
     /// What the source said.
-    pub fn clear_source(self: &Rc<Self>, held: &Rc<Held>) -> impl Future<Output = Result<(), SourceError>> + 'static {
+    pub fn clear_source(
+        self: &Rc<Self>,
+        held: &Rc<KeyGuard>,
+    ) -> impl Future<Output = Result<(), SourceError>> + 'static {
         let (group, held) = (self.clone(), held.clone());
         let task = tokio::task::spawn_local(async move {
             let cleared = group.local()?.clear().await;

@@ -1,4 +1,4 @@
-//! The locks behind [`Held`](super::Held): a fixed number of them, shared by all keys of a group.
+//! The locks behind [`KeyGuard`](super::Held): a fixed number of them, shared by all keys of a group.
 use std::sync::OnceLock;
 use tokio::sync::Semaphore;
 

@@ -18,7 +18,7 @@
 //!   their change, in order with its replies, or the loss of that promise, after which nothing counts as fresh
 //!   (`coherence`). Writes and what a client saw at the source itself forget
 //!   the key, and a fenced flight overtakes what took its place, so that no client reads an older value after a newer one.
-//! - On a source that keeps its entries on this machine, whoever writes a key holds it ([`Held`]) until the source has decided and the tier
+//! - On a source that keeps its entries on this machine, whoever writes a key holds it ([`KeyGuard`]) until the source has decided and the tier
 //!   agrees: so several can be read, worked out and written as one step (`local_changes`), and conditions hold (`conditional_writes`).
 //! - Replies of commands are kept under the same rules as values, and go with their key (`reply_cache`).
 //! - When two writes of one key overlap, the order of their replies here need not be the source's order, so neither stores: both forget the key (`pending_writes`).
@@ -33,13 +33,13 @@ mod pending_writes;
 mod reply_cache;
 #[cfg(test)]
 mod tests;
-mod watch;
-mod watch_table;
+mod watch_registry;
+mod watched_keys;
 mod write_through;
 
 pub use coherence::{Copies, watch};
 pub use group::{Begun, Group};
-pub use key_locks::Held;
+pub use key_locks::KeyGuard;
 pub use local_changes::Changes;
-pub use pending_writes::{Writes, Writing};
-pub use watch::Watch;
+pub use pending_writes::{PendingWrite, PendingWrites};
+pub use watched_keys::WatchedKeys;

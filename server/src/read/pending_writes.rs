@@ -1,5 +1,5 @@
 //! Writes on their way to a source, so that never an older value takes a newer one's place in the tier.
-use super::{lock_stripes::Locks, watch_table::Watched};
+use super::{lock_stripes::Locks, watch_registry::Watched};
 use crate::{config::Coherence, source::Policy};
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
 use parking_lot::{Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 ///
 /// Two keys of one hash only make a write forget its key where it could have stored it.
 #[derive(Debug, Default)]
-pub struct Writes {
+pub struct PendingWrites {
     slots: [Mutex<HashMap<u64, UnderWay>>; SLOTS],
     /// For sources that keep their entries on this machine.
     pub(super) locks: Locks,
@@ -26,7 +26,7 @@ struct UnderWay {
     overlapped: bool,
 }
 
-impl Writes {
+impl PendingWrites {
     fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, UnderWay>> {
         // The engine takes shard and slot from other bits; which ones we take matters little, the locks are held briefly.
         self.slots[(hash >> 32) as usize % SLOTS].lock()
@@ -61,17 +61,17 @@ impl Writes {
 /// A write on its way to the source. Made before it is sent, ended by what the source said; dropped without that, the
 /// write may have been applied and the key is forgotten.
 #[derive(Debug)]
-pub struct Writing<'g> {
-    writes: &'g Writes,
+pub struct PendingWrite<'g> {
+    writes: &'g PendingWrites,
     cache: &'g Cache,
     policy: Policy,
     key: Key<'g>,
     ended: bool,
 }
-impl<'g> Writing<'g> {
+impl<'g> PendingWrite<'g> {
     /// A write of `key` that has been registered, or need not be.
-    pub(super) fn of(writes: &'g Writes, cache: &'g Cache, policy: Policy, key: Key<'g>) -> Writing<'g> {
-        Writing { writes, cache, policy, key, ended: false }
+    pub(super) fn of(writes: &'g PendingWrites, cache: &'g Cache, policy: Policy, key: Key<'g>) -> PendingWrite<'g> {
+        PendingWrite { writes, cache, policy, key, ended: false }
     }
     /// Only lifetimes bound the age of copies: then what was written is one.
     pub(super) fn stores(&self) -> bool {
@@ -146,7 +146,7 @@ impl<'g> Writing<'g> {
         })
     }
 }
-impl Drop for Writing<'_> {
+impl Drop for PendingWrite<'_> {
     fn drop(&mut self) {
         match self.ended {
             true => {}

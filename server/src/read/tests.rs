@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     config::Coherence,
-    source::{Fetch, Found, Local, Policy, Source, SourceError},
+    source::{Fetch, FetchedValue, LocalFuture, Policy, Source, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config, Millis, Stored};
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 /// A source of one key, whose requests are carried out and answered when the test says so.
 #[derive(Default)]
-struct Held {
+struct KeyGuard {
     stored: RefCell<Option<Bytes>>,
     requests: RefCell<VecDeque<Request>>,
 }
@@ -33,7 +33,7 @@ enum Kind {
     Delete(oneshot::Sender<Result<bool, SourceError>>),
     Expire(oneshot::Sender<Result<bool, SourceError>>),
 }
-impl Held {
+impl KeyGuard {
     fn push(&self, kind: Kind) {
         let request = Request { kind, answer: None };
         self.requests.borrow_mut().push_back(request);
@@ -69,7 +69,7 @@ impl Held {
         // Nobody waits for the answer of a request whose task ended with the test.
         match request.kind {
             Kind::Fetch(fetch) => {
-                let found = |value| Found { value, expiry: None };
+                let found = |value| FetchedValue { value, expiry: None };
                 fetch.finish(answer.map(|value| value.map(found)), clock::now());
             }
             Kind::Put(_, sender) | Kind::Delete(sender) | Kind::Expire(sender) => drop(sender.send(existed)),
@@ -77,10 +77,12 @@ impl Held {
     }
 }
 
-fn awaiting<T: 'static>(receiver: oneshot::Receiver<Result<T, SourceError>>) -> Local<'static, Result<T, SourceError>> {
+fn awaiting<T: 'static>(
+    receiver: oneshot::Receiver<Result<T, SourceError>>,
+) -> LocalFuture<'static, Result<T, SourceError>> {
     Box::pin(async { receiver.await.expect("the test answers") })
 }
-impl Source for Held {
+impl Source for KeyGuard {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         batch.drain(..).for_each(|fetch| self.push(Kind::Fetch(fetch)));
     }
@@ -89,22 +91,22 @@ impl Source for Held {
         _key: &'a [u8],
         value: &'a [u8],
         _expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
         let (sender, receiver) = oneshot::channel();
         self.push(Kind::Put(Bytes::copy_from_slice(value), sender));
         awaiting(receiver)
     }
-    fn delete<'a>(&'a self, _key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
+    fn delete<'a>(&'a self, _key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
         let (sender, receiver) = oneshot::channel();
         self.push(Kind::Delete(sender));
         awaiting(receiver)
     }
-    fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         let (sender, receiver) = oneshot::channel();
         self.push(Kind::Expire(sender));
         awaiting(receiver)
     }
-    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -114,8 +116,8 @@ const KEY: &[u8] = b"key";
 fn run<F: Future<Output = ()>>(test: F) {
     tokio::runtime::Builder::new_current_thread().build_local(Default::default()).expect("a runtime").block_on(test);
 }
-fn group(policy: Policy) -> (Rc<Group>, Rc<Held>) {
-    let source = Rc::new(Held::default());
+fn group(policy: Policy) -> (Rc<Group>, Rc<KeyGuard>) {
+    let source = Rc::new(KeyGuard::default());
     let cache = Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
     let group = Rc::new(Group { name: "test".into(), cache, source: source.clone(), policy, writes: Arc::default() });
     (group, source)
@@ -201,7 +203,7 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         let (group, _) = group(policy);
         let mut batch = Vec::new();
         group.begin(group.cache.key(KEY), 1_000, &mut batch, |_| ());
-        let found = Found { value: "v".into(), expiry: own };
+        let found = FetchedValue { value: "v".into(), expiry: own };
         batch.remove(0).finish(Ok(Some(found)), 1_000);
         let mut tier = group.cache.tier();
         tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry())
@@ -310,14 +312,14 @@ fn a_write_goes_on_when_its_client_leaves() {
 /// A fetch that the source vouches for comes back with this value.
 fn vouched(mut fetch: Fetch, value: &'static str) {
     fetch.vouch();
-    fetch.finish(Ok(Some(Found { value: value.into(), expiry: None })), clock::now());
+    fetch.finish(Ok(Some(FetchedValue { value: value.into(), expiry: None })), clock::now());
 }
 fn miss(group: &Group) -> Fetch {
     let mut batch = Vec::new();
     group.begin(group.cache.key(KEY), clock::now(), &mut batch, |_| ());
     batch.pop().expect("a miss")
 }
-fn in_mode(coherence: Coherence) -> (Rc<Group>, Rc<Held>) {
+fn in_mode(coherence: Coherence) -> (Rc<Group>, Rc<KeyGuard>) {
     group(Policy { coherence, negative_ttl: Some(60_000), ..Policy::default() })
 }
 
@@ -325,7 +327,7 @@ fn in_mode(coherence: Coherence) -> (Rc<Group>, Rc<Held>) {
 fn coherent_copies_are_vouched_for_and_end_with_writes_and_with_what_was_seen() {
     run(async {
         let (group, source) = in_mode(Coherence::Coherent);
-        miss(&group).finish(Ok(Some(Found { value: "v".into(), expiry: None })), clock::now());
+        miss(&group).finish(Ok(Some(FetchedValue { value: "v".into(), expiry: None })), clock::now());
         assert_eq!(cached(&group), None, "nobody vouches for it");
         miss(&group).finish(Ok(None), clock::now());
         vouched(miss(&group), "v");

@@ -1,6 +1,6 @@
 //! Write-through: the source first, then the tier, and never an older value over a newer one.
-use super::{group::Group, key_locks::Sole, pending_writes::Writing};
-use crate::source::{Found, LocalStore, SourceError};
+use super::{group::Group, key_locks::SoleKeyGuard, pending_writes::PendingWrite};
+use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
 use larder_engine::{Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
 use larder_store::clock;
@@ -9,7 +9,7 @@ use std::{future::Future, rc::Rc};
 impl Group {
     /// Registers a write of `key` that is about to be sent to the source; for commands that go through verbatim, one per
     /// key that they write. Not for groups without a source.
-    pub fn writing<'g>(&'g self, key: Key<'g>) -> Writing<'g> {
+    pub fn writing<'g>(&'g self, key: Key<'g>) -> PendingWrite<'g> {
         let writing = self.resume(key);
         // What stores nothing need not know of other writes.
         if writing.stores() {
@@ -19,8 +19,8 @@ impl Group {
     }
 
     /// The write of `key` that was begun and then [detached](Writing::detach): once for each.
-    pub fn resume<'g>(&'g self, key: Key<'g>) -> Writing<'g> {
-        Writing::of(&self.writes, &self.cache, self.policy, key)
+    pub fn resume<'g>(&'g self, key: Key<'g>) -> PendingWrite<'g> {
+        PendingWrite::of(&self.writes, &self.cache, self.policy, key)
     }
 
     /// The source took a command that empties it: so is the tier.
@@ -51,7 +51,7 @@ impl Group {
     /// The same for who has the key by himself already.
     pub(super) async fn put_alone(
         self: &Rc<Self>,
-        sole: Option<Sole>,
+        sole: Option<SoleKeyGuard>,
         key: &[u8],
         value: Bytes,
         expiry: Option<Millis>,
@@ -63,7 +63,7 @@ impl Group {
             let writing = group.writing(group.cache.key(&key));
             let put = match known {
                 Some(store) => {
-                    let found = Found { value: value.clone(), expiry };
+                    let found = FetchedValue { value: value.clone(), expiry };
                     store.apply(vec![(key.clone(), Some(found))]).await.map(|()| true)
                 }
                 None => group.source.put(&key, &value, expiry).await,
@@ -92,7 +92,11 @@ impl Group {
     }
 
     /// The same for who has the key by himself already.
-    pub(super) async fn delete_alone(self: &Rc<Self>, sole: Option<Sole>, key: &[u8]) -> Result<bool, SourceError> {
+    pub(super) async fn delete_alone(
+        self: &Rc<Self>,
+        sole: Option<SoleKeyGuard>,
+        key: &[u8],
+    ) -> Result<bool, SourceError> {
         let key = Bytes::copy_from_slice(key);
         let held = sole.is_some();
         self.detached(sole, move |group| async move {
@@ -156,7 +160,7 @@ impl Group {
     /// registration while the write may still reach the source.
     async fn detached<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
         self: &Rc<Self>,
-        sole: Option<Sole>,
+        sole: Option<SoleKeyGuard>,
         write: impl FnOnce(Rc<Group>) -> F,
     ) -> Result<R, SourceError> {
         let write = write(self.clone());
@@ -169,7 +173,7 @@ impl Group {
     }
 }
 
-fn failed(writing: Writing<'_>, error: SourceError) -> SourceError {
+fn failed(writing: PendingWrite<'_>, error: SourceError) -> SourceError {
     match error {
         SourceError::Lost(_) => writing.forget(),
         SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly => writing.refused(),

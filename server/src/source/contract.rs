@@ -2,11 +2,11 @@
 use super::{
     error::SourceError,
     fetch::Fetch,
-    local::LocalStore,
-    raw_replies::Replies,
-    redis::{Commands, Identity},
+    local_store::LocalStore,
+    push_queue::PushQueue,
+    raw_replies::RawReplies,
+    redis::{Identity, UpstreamCommands},
     table::TableSource,
-    unasked::Unasked,
 };
 use crate::config::Secret;
 use bytes::Bytes;
@@ -33,7 +33,7 @@ pub type VouchesFor = dyn Fn(&[u8]) -> bool;
 
 /// Changes of which keys a source is to announce, and to whom.
 #[derive(Clone)]
-pub struct Watch {
+pub struct InvalidationScope {
     /// None: those that were fetched. Else those that begin with one of these, and no others are vouched for.
     pub prefixes: Arc<[Box<[u8]>]>,
     /// If given, no other keys are vouched for.
@@ -41,7 +41,7 @@ pub struct Watch {
     /// Who is told.
     pub to: Rc<dyn Invalidations>,
 }
-impl Watch {
+impl InvalidationScope {
     /// Are changes of this key announced?
     pub(super) fn covers(&self, key: &[u8]) -> bool {
         (self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| key.starts_with(prefix)))
@@ -50,11 +50,11 @@ impl Watch {
 }
 
 /// A future that stays on its core.
-pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A value found at the source.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FetchedValue {
     /// The value.
     pub value: Bytes,
     /// When the source says that it expires; read together with the value.
@@ -63,13 +63,13 @@ pub struct Found {
 
 /// The whole reply to a command, and how long its key lives; read together.
 #[derive(Debug, Clone)]
-pub struct FoundReply {
+pub struct FetchedReply {
     /// Byte for byte, in the protocol that was asked for; it may be an error.
     pub reply: Bytes,
     /// How long the key lives.
     pub key: KeyLife,
 }
-impl FoundReply {
+impl FetchedReply {
     /// Is it an error?
     pub fn is_error(&self) -> bool {
         matches!(self.reply.first(), Some(b'-' | b'!') | None)
@@ -109,13 +109,13 @@ pub trait Source {
         key: &'a [u8],
         value: &'a [u8],
         expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>>;
+    ) -> LocalFuture<'a, Result<bool, SourceError>>;
     /// Deletes; true if there was something.
-    fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>>;
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>>;
     /// Changes the expiry (`None`: never); true if the key exists.
-    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>>;
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>>;
     /// Is it there? (for readiness)
-    fn ping(&self) -> Local<'_, Result<(), SourceError>>;
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>>;
     /// The source as a Redis server, for commands that go through verbatim.
     fn as_redis(&self) -> Option<&dyn RedisServer> {
         None
@@ -150,18 +150,28 @@ pub trait Relay {
     /// Sends already encoded commands (`count` of them, RESP arrays) in one write and returns their raw replies (RESP3 if
     /// `resp3`, else RESP2). They are queued when this returns, behind all that was relayed before in the same protocol, whatever
     /// becomes of the future.
-    fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
+    fn relay(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
     /// The same for commands of which one at least may keep the server busy for long, with `source-slow-timeout`. They have a shared
     /// connection apart: nothing of what was relayed before or after otherwise is in order with them.
-    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>>;
+    fn relay_slowly(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
 }
 
 /// A source that is a Redis server: what is [relayed](Relay) goes over connections that all clients of the core share.
 pub trait RedisServer: Relay {
     /// The server's table of commands, if it has been asked for.
-    fn known_commands(&self) -> Option<Arc<Commands>>;
+    fn known_commands(&self) -> Option<Arc<UpstreamCommands>>;
     /// The same; asks for it when it is needed first, and again after a reconnect.
-    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>>;
+    fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>>;
     /// If the whole reply to this command can be fetched and kept, in this protocol: what is to be known for it.
     /// Never waits; says `None` as long as the server's table of commands has not been asked for.
     fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
@@ -175,10 +185,14 @@ pub trait RedisServer: Relay {
         count: usize,
         resp3: bool,
         clean: bool,
-    ) -> Local<'static, Result<Replies, SourceError>>;
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
     /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING); `args` is the command that it
     /// is wanted for.
-    fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
+    fn pin<'a>(
+        &'a self,
+        args: Args<'a>,
+        resp3: bool,
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>>;
     /// Does a connection's number (CLIENT ID) name one connection? Not where there are several servers.
     fn has_numbers(&self) -> bool {
         true
@@ -192,7 +206,7 @@ pub trait RedisServer: Relay {
     /// What the server said it is when Larder last connected to it; `None` until then.
     fn identity(&self) -> Option<Arc<Identity>>;
     /// Waits until that is known, for at most `source-timeout`; does not wait for a server that is known to be down.
-    fn identify(&self) -> Local<'_, ()>;
+    fn identify(&self) -> LocalFuture<'_, ()>;
     /// The user that Larder is there, and its password.
     fn login(&self) -> (&str, Option<Secret>);
     /// The server has a new password for its default user: a client that may administrate it has set it by way of Larder.
@@ -204,7 +218,7 @@ pub trait RedisServer: Relay {
         user: Option<&'a str>,
         password: &'a str,
         resp3: bool,
-    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>>;
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>>;
     /// Is it one server, rather than several that clients see as one?
     fn is_single(&self) -> bool {
         true
@@ -222,7 +236,7 @@ pub enum ClientTracking {
     Nobody,
 }
 
-/// Does it answer the `PING` that is behind a command with [any number of replies](Pinned::ask)? A client's user may not be allowed to ask.
+/// Does it answer the `PING` that is behind a command with [any number of replies](DedicatedConnection::ask)? A client's user may not be allowed to ask.
 pub(crate) fn answers_ping(reply: &[u8]) -> bool {
     let denied = |reply: &[u8]| reply.starts_with(b"-NOPERM ") && reply.windows(6).any(|part| part == b"'ping'");
     reply == b"+PONG\r\n" || denied(reply)
@@ -230,14 +244,14 @@ pub(crate) fn answers_ping(reply: &[u8]) -> bool {
 
 /// A connection to a Redis server that is one client's alone, and what is [relayed](Relay) goes over it. Once lost it stays lost, for
 /// the state that it was there for is gone.
-pub trait Pinned: Relay {
+pub trait DedicatedConnection: Relay {
     /// Sends one encoded command that may take any time (BLPOP), and waits as long as it takes. It is queued when this returns.
-    fn relay_patiently(&self, command: Bytes) -> Local<'static, Result<Replies, SourceError>>;
+    fn relay_patiently(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
     /// Sends one command, of which it is not known how many replies it has: until the answer to a `PING` behind it
     /// (`marked`), or one.
-    fn ask(&self, command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>>;
+    fn ask(&self, command: Vec<u8>, marked: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
     /// What the server says unasked.
-    fn unasked(&self) -> &Unasked;
+    fn unasked(&self) -> &PushQueue;
     /// A HELLO that was relayed has changed its protocol.
     fn note_protocol(&mut self, resp3: bool);
     /// Gives it back. The caller knows that it is as new; one that is dropped instead is closed.

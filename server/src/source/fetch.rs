@@ -1,6 +1,6 @@
 //! A fetch: what `read` hands over to a source, and what the source's answer does to the memory tier.
 use super::{
-    contract::{Found, FoundReply, KeyLife},
+    contract::{FetchedReply, FetchedValue, KeyLife},
     error::SourceError,
     policy::Policy,
     reply_name::ReplyName,
@@ -41,7 +41,7 @@ impl Fetch {
         self.lead.key()
     }
     /// Ends the flight with what the source said at `now`. For a fetch of a reply only with an error; else see [`Fetch::finish_reply`].
-    pub fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis) {
+    pub fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
         // An error of the source's own is an answer, too: the client has seen what kind of value there is.
         let said = !answer.as_ref().is_err_and(SourceError::is_unavailable);
         if self.policy.coherence != Coherence::Ttl && said {
@@ -88,7 +88,7 @@ impl Fetch {
     }
 
     /// [`finish`](Fetch::finish) for a fetch of a reply that has come, be it an error.
-    pub fn finish_reply(self, found: FoundReply, now: Millis) {
+    pub fn finish_reply(self, found: FetchedReply, now: Millis) {
         if self.policy.coherence != Coherence::Ttl {
             self.lead.overtake();
         }

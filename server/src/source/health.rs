@@ -1,5 +1,5 @@
 //! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
-use super::{SourceError, Watch};
+use super::{InvalidationScope, SourceError};
 use crate::{
     source::Fetch,
     telemetry::{Distribution, Histogram},
@@ -198,10 +198,10 @@ impl Drop for Standing {
 pub(super) struct Vouching {
     health: Arc<SourceHealth>,
     /// `None`: the server refused.
-    watch: Option<Watch>,
+    watch: Option<InvalidationScope>,
 }
 impl Vouching {
-    pub(super) fn new(health: Arc<SourceHealth>, watch: Option<Watch>) -> Vouching {
+    pub(super) fn new(health: Arc<SourceHealth>, watch: Option<InvalidationScope>) -> Vouching {
         let count = if watch.is_some() { &health.tracking } else { &health.untracked };
         count.fetch_add(1, Relaxed);
         Vouching { health, watch }

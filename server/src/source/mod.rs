@@ -12,22 +12,22 @@ mod error;
 mod fetch;
 pub mod health;
 mod limits;
-mod local;
-#[cfg(test)]
-pub(crate) mod memory;
+mod local_store;
 pub mod none;
 mod policy;
+mod push_queue;
 mod raw_replies;
 mod redis;
 pub mod reply_name;
 mod setup;
 mod table;
-mod unasked;
+#[cfg(test)]
+pub(crate) mod test_store;
 
 pub(crate) use contract::answers_ping;
 pub use contract::{
-    ClientTracking, Found, FoundReply, Invalidations, Keepable, KeyLife, Local, Pinned, Reads, RedisServer, Relay,
-    Source, VouchesFor, Watch,
+    ClientTracking, DedicatedConnection, FetchedReply, FetchedValue, InvalidationScope, Invalidations, Keepable,
+    KeyLife, LocalFuture, Reads, RedisServer, Relay, Source, VouchesFor,
 };
 pub use error::SourceError;
 pub(crate) use error::UNAVAILABLE;
@@ -35,10 +35,10 @@ pub use fetch::Fetch;
 pub use health::SourceHealth;
 pub(crate) use limits::LARGE;
 pub use limits::Limits;
-pub use local::{LocalStore, Page, Scan};
+pub use local_store::{LocalStore, Page, Scan};
 pub use policy::Policy;
-pub use raw_replies::Replies;
-pub use redis::{Commands, Identity, Known, Passage, Upstream};
+pub use push_queue::PushQueue;
+pub use raw_replies::RawReplies;
+pub use redis::{ForwardRule, Identity, KnownKeys, UpstreamCommand, UpstreamCommands};
 pub use setup::SourceSetup;
 pub use table::{Looked, OneTable, Reloaded, TableSource};
-pub use unasked::Unasked;

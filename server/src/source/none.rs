@@ -1,5 +1,5 @@
 //! `none:`: nothing behind the memory tier, which is then the store itself.
-use super::{Local, Reads, Source, SourceError};
+use super::{LocalFuture, Reads, Source, SourceError};
 use crate::source::Fetch;
 use larder_engine::Millis;
 
@@ -19,16 +19,16 @@ impl Source for NoneSource {
         _key: &'a [u8],
         _value: &'a [u8],
         _expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Ok(false)))
     }
-    fn delete<'a>(&'a self, _key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
+    fn delete<'a>(&'a self, _key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Ok(false)))
     }
-    fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Ok(false)))
     }
-    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Ok(())))
     }
     fn reads(&self) -> Reads<'_> {

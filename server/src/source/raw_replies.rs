@@ -4,12 +4,12 @@ use std::ops::Range;
 
 /// Raw replies, in the order of their commands.
 #[derive(Debug, Default)]
-pub struct Replies {
+pub struct RawReplies {
     pub(super) bytes: Bytes,
     /// Where each ends.
     pub(super) ends: Vec<usize>,
 }
-impl Replies {
+impl RawReplies {
     /// All of them, as they came.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
@@ -23,25 +23,28 @@ impl Replies {
         self.bytes.slice(self.begin(self.ends.len().saturating_sub(1))..)
     }
     /// Some of them.
-    pub(crate) fn part(&self, which: Range<usize>) -> Replies {
+    pub(crate) fn part(&self, which: Range<usize>) -> RawReplies {
         let (begin, end) = (self.begin(which.start), self.begin(which.end));
-        Replies { bytes: self.bytes.slice(begin..end), ends: self.ends[which].iter().map(|end| end - begin).collect() }
+        RawReplies {
+            bytes: self.bytes.slice(begin..end),
+            ends: self.ends[which].iter().map(|end| end - begin).collect(),
+        }
     }
     fn begin(&self, at: usize) -> usize {
         at.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 }
-impl FromIterator<Bytes> for Replies {
-    fn from_iter<I: IntoIterator<Item = Bytes>>(replies: I) -> Replies {
+impl FromIterator<Bytes> for RawReplies {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(replies: I) -> RawReplies {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for reply in replies {
             bytes.extend_from_slice(&reply);
             ends.push(bytes.len());
         }
-        Replies { bytes: bytes.into(), ends }
+        RawReplies { bytes: bytes.into(), ends }
     }
 }
-impl std::ops::Index<usize> for Replies {
+impl std::ops::Index<usize> for RawReplies {
     type Output = [u8];
     fn index(&self, at: usize) -> &[u8] {
         &self.bytes[self.begin(at)..self.ends[at]]

@@ -1,6 +1,6 @@
 //! From a source's URL to the source: what all cores share of it, and the line for each implementation.
 use super::{
-    contract::{Source, Watch},
+    contract::{InvalidationScope, Source},
     disk,
     health::SourceHealth,
     limits::Limits,
@@ -83,7 +83,7 @@ impl SourceSetup {
     /// One core's source. Call it on the core's own (local) runtime: connecting begins at once, in the background. With
     /// `watch` it announces changes of what it fetched, where it can; `keeps_replies`: whole replies
     /// will be fetched, too.
-    pub fn open(&self, watch: Option<Watch>, keeps_replies: bool) -> Rc<dyn Source> {
+    pub fn open(&self, watch: Option<InvalidationScope>, keeps_replies: bool) -> Rc<dyn Source> {
         match &self.kind {
             Kind::None => Rc::new(none::NoneSource),
             Kind::Table(setup) => Rc::new(table::TableSource::new(setup, watch)),

@@ -3,8 +3,8 @@
 //! A family is a key ([`Family::key`]); the label `group` comes first, under `groups`; any other label nests by its value. A histogram is
 //! `{"count", "sum", "buckets": {"0.000016": n, …}}` in seconds, each bucket with all that is shorter, as in `/metrics`.
 use super::{
-    families::{FAMILIES, Family, Kind, Labels, Sink},
     histogram::Distribution,
+    metric_table::{FAMILIES, Family, Kind, Labels, Sink},
     snapshot::Snapshot,
 };
 use serde_json::{Map, Value};

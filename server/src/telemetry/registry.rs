@@ -2,11 +2,11 @@
 use super::{
     counters::{Counters, Sums},
     histogram::Distribution,
+    log_limiter::Seldom,
     logs::Logs,
     process::Process,
-    seldom::Seldom,
+    recorder::Recorder,
     snapshot::{BuffersSnapshot, GroupSnapshot, Snapshot, UnaskedSnapshot},
-    tap::Tap,
 };
 use parking_lot::Mutex;
 use std::{
@@ -23,7 +23,7 @@ pub struct Telemetry {
     /// The level of the logs.
     pub logs: Logs,
     /// What is recorded of the operations, if anybody does.
-    pub tap: Tap,
+    pub tap: Recorder,
     /// Log lines about requests of other protocols on the Redis port.
     pub foreign: Seldom,
     started: Instant,
@@ -39,7 +39,7 @@ impl Telemetry {
     pub fn new(workers: usize, logs: Logs) -> Telemetry {
         Telemetry {
             logs,
-            tap: Tap::new(workers),
+            tap: Recorder::new(workers),
             foreign: Seldom::new(FOREIGN_PERIOD),
             started: Instant::now(),
             started_at: SystemTime::now(),

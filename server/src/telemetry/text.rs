@@ -1,8 +1,8 @@
 //! The text format of Prometheus, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>), served as `text/plain; version=0.0.4`.
 use super::{
-    families::{FAMILIES, Family, Kind, Labels, Sink},
     histogram::Distribution,
+    metric_table::{FAMILIES, Family, Kind, Labels, Sink},
     snapshot::Snapshot,
 };
 use std::fmt::{Display, Write as _};

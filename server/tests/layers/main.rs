@@ -13,20 +13,8 @@ use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};
 
 /// The server's rooms, lowest first. A room imports only rooms before it.
-const ROOMS: [&str; 12] = [
-    "config",
-    "buffers",
-    "telemetry",
-    "lifecycle",
-    "source",
-    "read",
-    "clients",
-    "app",
-    "dispatch",
-    "http",
-    "net",
-    "cli",
-];
+const ROOMS: [&str; 12] =
+    ["config", "buffers", "telemetry", "lifecycle", "source", "read", "clients", "app", "redis", "http", "net", "cli"];
 
 /// All crates, from the bottom up.
 const CRATES: [&str; 6] = ["units", "engine", "proto", "store", "server", "bench"];
@@ -70,7 +58,7 @@ fn programs_of_the_bench_import_only_its_lib() {
 
 /// Rooms of the server that still have a circle, and its files. It may only shrink: a room that gets smaller comes down here, one
 /// without a circle leaves.
-const LEFT: [(&str, usize); 4] = [("config", 12), ("http", 15), ("dispatch", 41), ("source", 36)];
+const LEFT: [(&str, usize); 4] = [("config", 12), ("http", 15), ("redis", 41), ("source", 36)];
 
 #[test]
 fn no_circle_of_imports_has_more_than_two_files() {

@@ -16,7 +16,7 @@ const USER: [(&str, &[&str]); 11] = [
     ("write replies", &["proto/output", "proto/resp/write", "http/answer", "itoa"]),
     ("hyper", &["hyper"]),
     ("ask the source", &["server/src/source/", "dispatch/relay", "dispatch/forward"]),
-    ("dispatch", &["server/src/"]),
+    ("redis", &["server/src/"]),
     (
         "runtime",
         &["tokio", "mio-", "epoll_wait", "__libc_recv", "__send", "__libc_sendmsg", "__libc_read", "__libc_write"],

@@ -7,11 +7,11 @@ mod send;
 
 use super::{
     Buffers, Context, INPUT, LINGER,
-    answer::{self, About, Reading},
-    body::Body,
-    kv,
+    connection_deadlines::{ConnectionDeadline, Verdict},
+    key_routes,
     problem::Problem,
-    watch::{Verdict, Watch},
+    read_answer::{self, About, Reading},
+    response_body::Body,
 };
 use crate::{
     lifecycle::{linger::linger, throttle::Scope},
@@ -55,7 +55,11 @@ const KEPT: usize = 512;
 const TURNS: u32 = 16;
 
 /// Serves a connection until it ends (`None`) or needs the general path: then with what was read and not answered.
-pub(super) async fn serve(context: &Rc<Context>, stream: TcpStream, watch: &Watch) -> Option<(TcpStream, Vec<u8>)> {
+pub(super) async fn serve(
+    context: &Rc<Context>,
+    stream: TcpStream,
+    watch: &ConnectionDeadline,
+) -> Option<(TcpStream, Vec<u8>)> {
     let mut fast = Fast {
         context,
         watch,
@@ -82,7 +86,7 @@ pub(super) async fn serve(context: &Rc<Context>, stream: TcpStream, watch: &Watc
             }
             Next::HeadTimeout => {
                 let limit = context.worker.app.settings.header_timeout;
-                fast.send(answer::head_timeout(limit)).await.ok()?;
+                fast.send(read_answer::head_timeout(limit)).await.ok()?;
                 fast.flush().await.ok()?;
                 linger(&mut fast.stream, &context.worker.app.drain, LINGER).await;
                 return None;
@@ -118,12 +122,12 @@ enum State {
     /// `input` may hold whole requests: room in the output ran out before they did.
     Backlog,
     /// `input` begins with a request that is not for us.
-    Foreign,
+    ForeignProtocol,
 }
 
 struct Fast<'c> {
     context: &'c Context,
-    watch: &'c Watch,
+    watch: &'c ConnectionDeadline,
     stream: TcpStream,
     heads: Heads,
     /// Read, and not answered.
@@ -180,7 +184,7 @@ impl Fast<'_> {
             if !self.output.is_empty() {
                 ready!(self.poll_flush(cx))?;
             }
-            if self.state == State::Foreign || self.context.http.watches.draining() && !self.input.is_empty() {
+            if self.state == State::ForeignProtocol || self.context.http.watches.draining() && !self.input.is_empty() {
                 return Poll::Ready(Ok(Next::Handover));
             }
             let buffers = &mut *self.context.http.buffers.borrow_mut();
@@ -214,7 +218,7 @@ impl Fast<'_> {
             match self.state {
                 State::InHead if was == State::InHead && answered == 0 => {}
                 State::InHead => self.watch.allow(Some(settings.header_timeout)),
-                State::Idle | State::Backlog | State::Foreign => self.watch.allow(settings.idle_timeout),
+                State::Idle | State::Backlog | State::ForeignProtocol => self.watch.allow(settings.idle_timeout),
             }
             match self.poll_send(&mut buffers.output, cx) {
                 Poll::Ready(result) => result?,
@@ -257,12 +261,12 @@ impl Fast<'_> {
             let (target, len, body) = match self.heads.front(&input[at..]) {
                 Front::Plain { target, len } if len <= max_head => (target, len, None),
                 Front::Put { head, len, .. } if head > max_head || len >= INPUT || !self.writes_here() => {
-                    break State::Foreign;
+                    break State::ForeignProtocol;
                 }
                 Front::Put { len, .. } if filled - at < len => break State::InHead,
                 Front::Put { target, head, len } => (target, len, Some(&input[at + head..at + len])),
                 Front::Partial if filled - at <= max_head => break State::InHead,
-                Front::Plain { .. } | Front::Partial | Front::Other => break State::Foreign,
+                Front::Plain { .. } | Front::Partial | Front::Other => break State::ForeignProtocol,
             };
             // Writes of one connection are under way together, but what is read next comes after them, and they after what was read.
             let writing = self.waiting.last().map(|last| matches!(last.answer, Answer::Write(_)));
@@ -275,7 +279,7 @@ impl Fast<'_> {
                 None => self.answer(target, (now, begun), date, output),
             };
             if !taken {
-                break State::Foreign;
+                break State::ForeignProtocol;
             }
             self.answered += u32::from(waiting == self.waiting.len());
             at += len;
@@ -321,8 +325,8 @@ impl Fast<'_> {
         let task = tokio::task::spawn_local(async move {
             let failed = |error| Problem::source(&error);
             match is_entity {
-                true => group.overwrite(&owned, Some(value)).await.map(|_| kv::overwritten()).map_err(failed),
-                false => kv::put(group.put(&owned, value, None).await.map_err(failed)?, instance),
+                true => group.overwrite(&owned, Some(value)).await.map(|_| key_routes::overwritten()).map_err(failed),
+                false => key_routes::put(group.put(&owned, value, None).await.map_err(failed)?, instance),
             }
         });
         let answer = Answer::Write(task);
@@ -367,7 +371,7 @@ impl Fast<'_> {
             let response = reading.failed(Some(key), Problem::throttled(&throttled));
             worker.counters.http_throttled.add(1);
             worker.counters.http_answered(response.status().as_u16());
-            answer::write_whole(output, response, date);
+            read_answer::write_whole(output, response, date);
             return true;
         }
         let group = &worker.groups[0];
@@ -384,7 +388,7 @@ impl Fast<'_> {
             Begun::Absent => {
                 let response = reading.absent(key);
                 worker.counters.http_answered(response.status().as_u16());
-                answer::write_whole(output, response, date);
+                read_answer::write_whole(output, response, date);
                 return true;
             }
             Begun::Hit(Some(value)) => Answer::Large(value),

@@ -4,12 +4,12 @@ use crate::{
     buffers::Holding,
     http::{
         Context,
-        answer::{self, About, Reading},
-        body::Body,
+        connection_deadlines::Verdict,
         end_with,
-        kv::{self, Read},
+        key_routes::{self, Read},
         problem::Problem,
-        watch::Verdict,
+        read_answer::{self, About, Reading},
+        response_body::Body,
     },
     read::Group,
     source::SourceError,
@@ -90,7 +90,7 @@ impl Fast<'_> {
                 return None;
             }
         }
-        Some(match kv::fetched(group, key, ended) {
+        Some(match key_routes::fetched(group, key, ended) {
             Read::Found(about, value) => reading.found(key, value, about, instance),
             Read::Absent => reading.absent(key),
             Read::Failed(error) => reading.failed(Some(key), Problem::source(&error)),
@@ -101,7 +101,7 @@ impl Fast<'_> {
     pub(super) async fn send(&mut self, mut response: Response<Body>) -> io::Result<()> {
         let chunked = {
             let date = &mut self.context.http.buffers.borrow_mut().date;
-            answer::write_head(&mut self.output, &response, date.at(clock::now()))
+            read_answer::write_head(&mut self.output, &response, date.at(clock::now()))
         };
         while let Some(bytes) = response.body_mut().next() {
             if chunked {
@@ -149,7 +149,7 @@ impl Fast<'_> {
         self.output = Output::default();
         self.account();
         if told {
-            end_with(&mut self.stream, &app.drain, answer::cut(app.buffers.limit())).await;
+            end_with(&mut self.stream, &app.drain, read_answer::cut(app.buffers.limit())).await;
         }
     }
 

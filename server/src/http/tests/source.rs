@@ -1,6 +1,6 @@
 //! Reads and writes with a source behind the group.
 use super::support::{Server, run};
-use crate::source::{Fetch, Found, Local, Source, SourceError};
+use crate::source::{Fetch, FetchedValue, LocalFuture, Source, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_store::clock;
@@ -25,10 +25,10 @@ struct Fake {
 }
 
 impl Fake {
-    fn answer(&self, key: &[u8]) -> Result<Option<Found>, SourceError> {
+    fn answer(&self, key: &[u8]) -> Result<Option<FetchedValue>, SourceError> {
         match &*self.error.borrow() {
             Some(error) => Err(error.clone()),
-            None => Ok(self.values.borrow().get(key).map(|value| Found { value: value.clone(), expiry: None })),
+            None => Ok(self.values.borrow().get(key).map(|value| FetchedValue { value: value.clone(), expiry: None })),
         }
     }
 
@@ -51,22 +51,27 @@ impl Source for Fake {
             }
         });
     }
-    fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        _: Option<Millis>,
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
             self.check()?;
             Ok(self.values.borrow_mut().insert(key.to_vec(), Bytes::copy_from_slice(value)).is_some())
         })
     }
-    fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
             self.check()?;
             Ok(self.values.borrow_mut().remove(key).is_some())
         })
     }
-    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async { Ok(false) })
     }
-    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(async { self.check() })
     }
 }

@@ -2,7 +2,7 @@
 use crate::{
     app::{App, Bound, Worker},
     config::{GroupSettings, Settings},
-    http::{self, Context, Role, general, watch::Watch},
+    http::{self, Context, Role, connection_deadlines::ConnectionDeadline, general},
     read::Group,
     source::Source,
     telemetry::Logs,
@@ -56,7 +56,7 @@ impl Server {
         let other = GroupSettings { name: "other".into(), max_memory: 1 << 20, ..default.clone() };
         default.ttl = source.as_ref().map(|_| Duration::from_secs(60));
         settings.groups.push(other);
-        let app = App::new(settings, Logs::default(), Bound::default(), 100, crate::dispatch::COMMANDS.len())
+        let app = App::new(settings, Logs::default(), Bound::default(), 100, crate::redis::COMMANDS.len())
             .expect("no source to go wrong");
         let mut worker = Worker::new(0, Arc::new(app));
         if let Some(source) = source {
@@ -102,7 +102,7 @@ impl Server {
 }
 
 async fn serve_general(worker: Rc<Worker>, http: Rc<http::PerWorker>, stream: TcpStream, peer: SocketAddr) {
-    let watch = Rc::new(Watch::begin(&worker.app, &http).await);
+    let watch = Rc::new(ConnectionDeadline::begin(&worker.app, &http).await);
     let context = Rc::new(Context::new(worker, http, peer, Role::Native).await);
     general::serve(context, stream, Vec::new(), watch).await;
 }

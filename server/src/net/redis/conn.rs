@@ -9,13 +9,13 @@
 //!                          │                                or begun at the front of the queue ─► store
 //!                          └─ alone, behind ─► stops here until everything before it is answered
 //! ```
-use super::{input::Input, spare::Spare};
+use super::{buffer_pool::Spare, input::Input};
 use crate::{
     app::Worker,
     buffers::Holding,
     clients::Client,
-    dispatch::{self, Access, Flow, Held, Joined, Pending, Session, Together},
     lifecycle::throttle::{Scope, Throttled},
+    redis::{self, ClientPipeline, CommandAccess, Flow, Joined, Outstanding, Pending, Session},
     source::{Fetch, SourceError},
 };
 use larder_engine::{Key, Millis};
@@ -71,7 +71,7 @@ struct Waiting {
 }
 enum What {
     Read(Pending),
-    Together(Together),
+    ClientPipeline(ClientPipeline),
 }
 impl Waiting {
     /// Bytes of memory that it occupies.
@@ -79,7 +79,7 @@ impl Waiting {
         self.after.owned()
             + match &self.what {
                 What::Read(read) => read.owned(),
-                What::Together(together) => together.owned(),
+                What::ClientPipeline(together) => together.owned(),
             }
     }
     /// Bytes that it refers to: what is relayed is on the account by itself.
@@ -87,7 +87,7 @@ impl Waiting {
         self.after.referred()
             + match &self.what {
                 What::Read(_) => 0,
-                What::Together(together) => together.bytes(),
+                What::ClientPipeline(together) => together.bytes(),
             }
     }
 }
@@ -116,7 +116,7 @@ pub struct Conn {
 
 impl Conn {
     /// A connection that has just been accepted.
-    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<Access>) -> Conn {
+    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> Conn {
         let settings = &worker.app.settings;
         Conn {
             session: Session::new(worker, client.clone(), access),
@@ -137,7 +137,7 @@ impl Conn {
     /// The key that a plain GET at the front of the input will look up in the memory tier.
     #[inline]
     pub fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
-        if self.parser.is_fresh() { dispatch::gets::first_key(worker, self.input.unread()) } else { None }
+        if self.parser.is_fresh() { redis::pipelined_gets::first_key(worker, self.input.unread()) } else { None }
     }
 
     /// Processes commands until the input is used up or something else stops it, then hands the misses over to the source as
@@ -192,18 +192,18 @@ impl Conn {
                     let flow = if args.is_empty() {
                         Flow::Done
                     } else if let Some(paused) = paused
-                        && dispatch::waits_for_pause(worker, &self.session, &args, paused)
+                        && redis::waits_for_pause(worker, &self.session, &args, paused)
                     {
                         return Step::Paused;
                     } else if let Some(throttled) = refusal(worker, self.peer) {
                         worker.counters.redis_throttled.add(1);
-                        dispatch::refuse(worker, &mut self.session, &args, throttled_text(&throttled), out);
+                        redis::refuse(worker, &mut self.session, &args, throttled_text(&throttled), out);
                         Flow::Done
                     } else if !has_room(worker, consumed) {
-                        dispatch::refuse(worker, &mut self.session, &args, no_room_text(worker, consumed), out);
+                        redis::refuse(worker, &mut self.session, &args, no_room_text(worker, consumed), out);
                         Flow::Done
                     } else {
-                        dispatch::begin(worker, &mut self.session, &args, now, out, batch)
+                        redis::begin(worker, &mut self.session, &args, now, out, batch)
                     };
                     (flow, consumed)
                 }
@@ -238,7 +238,7 @@ impl Conn {
                     self.input.consume(consumed);
                     return Step::Close;
                 }
-                Flow::Foreign(foreign) => {
+                Flow::ForeignProtocol(foreign) => {
                     note_foreign(worker, foreign, self.client.peer);
                     return Step::Close;
                 }
@@ -259,7 +259,8 @@ impl Conn {
             Some(last) => (&mut last.after, true),
         };
         let already = out.len();
-        let gets = dispatch::gets::begin(worker, &self.session, self.input.unread(), now, (out, already + room), batch);
+        let gets =
+            redis::pipelined_gets::begin(worker, &self.session, self.input.unread(), now, (out, already + room), batch);
         if behind {
             self.held += out.len() - already;
         }
@@ -275,40 +276,42 @@ impl Conn {
     pub async fn run_alone(&mut self, worker: &Worker) -> Step {
         debug_assert!(self.queue.is_empty());
         let args = self.parser.args(self.input.unread());
-        let flow = dispatch::run(worker, &mut self.session, &args, &mut self.out).await;
+        let flow = redis::run(worker, &mut self.session, &args, &mut self.out).await;
         self.input.consume(self.alone);
         match flow {
             Flow::Done | Flow::Paused => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone | Flow::Relay(_) | Flow::Behind | Flow::Foreign(_) => unreachable!("it is running alone"),
+            Flow::Alone | Flow::Relay(_) | Flow::Behind | Flow::ForeignProtocol(_) => {
+                unreachable!("it is running alone")
+            }
         }
         Step::Turn
     }
 
     fn wait_for(&mut self, read: Pending) {
         self.queue.push_back(Waiting { what: What::Read(read), after: Output::default() });
-        self.session.hold(Held::Reads);
+        self.session.hold(Outstanding::Reads);
     }
 
     /// Adds the command at the front of the input to those that are relayed.
-    fn relay(&mut self, worker: &Worker, now: Millis, held: Held) -> Joined {
+    fn relay(&mut self, worker: &Worker, now: Millis, held: Outstanding) -> Joined {
         let args = self.parser.args(self.input.unread());
         let mut before = None;
-        if let Some(Waiting { what: What::Together(together), after }) = self.queue.back_mut() {
+        if let Some(Waiting { what: What::ClientPipeline(together), after }) = self.queue.back_mut() {
             if together.is_open() && after.is_empty() {
                 let already = together.bytes();
-                let joined = dispatch::join(worker, &mut self.session, &args, now, together);
+                let joined = redis::join(worker, &mut self.session, &args, now, together);
                 self.held += together.bytes() - already;
                 return joined;
             }
             before = Some(together.is_slow());
         }
-        let mut together = Together::new(worker, &self.session, before);
-        let joined = dispatch::join(worker, &mut self.session, &args, now, &mut together);
+        let mut together = ClientPipeline::new(worker, &self.session, before);
+        let joined = redis::join(worker, &mut self.session, &args, now, &mut together);
         if joined == Joined::Yes {
             self.held += together.bytes();
-            self.queue.push_back(Waiting { what: What::Together(together), after: Output::default() });
+            self.queue.push_back(Waiting { what: What::ClientPipeline(together), after: Output::default() });
             self.session.hold(held);
         }
         joined
@@ -317,7 +320,7 @@ impl Conn {
     /// Sends the commands that this turn has relayed: they are behind what waited before it.
     fn send_relayed(&mut self, worker: &Worker, already: usize) {
         for waiting in self.queue.range_mut(already..) {
-            if let What::Together(together) = &mut waiting.what {
+            if let What::ClientPipeline(together) = &mut waiting.what {
                 together.send(worker, &self.session);
             }
         }
@@ -334,7 +337,7 @@ impl Conn {
         while let Some(front) = self.queue.front_mut() {
             let ended = match &mut front.what {
                 What::Read(read) => read.poll(cx),
-                What::Together(together) => together.poll(worker, &mut self.session, cx),
+                What::ClientPipeline(together) => together.poll(worker, &mut self.session, cx),
             };
             if ended.is_pending() {
                 break;
@@ -342,7 +345,7 @@ impl Conn {
             let mut done = self.queue.pop_front().expect("its front was just polled");
             match done.what {
                 What::Read(read) => read.reply(&mut self.session, &mut self.out),
-                What::Together(together) => {
+                What::ClientPipeline(together) => {
                     self.held -= together.bytes();
                     together.reply(&mut self.session, &mut self.out);
                 }
@@ -352,7 +355,7 @@ impl Conn {
             progress = Poll::Ready(());
         }
         if self.queue.is_empty() && progress.is_ready() {
-            self.session.hold(Held::Nothing);
+            self.session.hold(Outstanding::Nothing);
             if self.queue.capacity() > KEPT_QUEUE {
                 self.queue.shrink_to(KEPT_QUEUE);
             }

@@ -1,5 +1,5 @@
 //! What a client has sent and nobody has parsed yet.
-use super::spare::{READ, Spare};
+use super::buffer_pool::{READ, Spare};
 use crate::buffers::Growing;
 use std::{
     io, mem,

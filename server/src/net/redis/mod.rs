@@ -5,22 +5,22 @@
 //!
 //! Reading goes on while reads wait for the source, so a pipeline's misses overlap; it stops while too much is due to the
 //! client or too many reads wait ([`Step::Full`]), so a client that does not read its replies stops itself.
+pub mod buffer_pool;
 pub mod conn;
 pub mod input;
-pub mod spare;
 
 use crate::{
     app::Worker,
     buffers::{Holder, Protocol},
     clients::Closing,
-    dispatch::Access,
     lifecycle::linger::linger,
-    source::Local,
+    redis::CommandAccess,
+    source::LocalFuture,
 };
+use buffer_pool::Spare;
 use conn::{Conn, Step};
 use larder_store::clock;
 use larder_units::show_size;
-use spare::Spare;
 use std::{
     future::{Future, pending, poll_fn},
     io::{self, IoSlice},
@@ -52,7 +52,7 @@ pub(super) async fn serve(
     spare: Rc<Spare>,
     mut stream: TcpStream,
     peer: SocketAddr,
-    access: Arc<Access>,
+    access: Arc<CommandAccess>,
 ) {
     let Ok(local) = stream.local_addr() else {
         return; // reset before we got to it
@@ -141,7 +141,7 @@ struct Loop<'c> {
     input_ended: bool,
     told_to_move: bool,
     /// The end of a pause.
-    paused: Option<Local<'static, ()>>,
+    paused: Option<LocalFuture<'static, ()>>,
 }
 
 impl Loop<'_> {

@@ -3,10 +3,10 @@
 //! A read crosses to a reader's thread, a write to the committer, and the answers come back ([`crossing`]). A write that is to say whether there
 //! was an entry reads first: whoever writes a key holds its lock, so that is still so when it is written. What takes longer than
 //! `source-timeout` fails on the core, whatever the disk does; writes, where they are awaited ([`LocalStore::patience`]).
-mod crossing;
+mod handoff;
 
 use super::{
-    Found, Limits, Local, LocalStore, Page, Scan, Source, SourceError, SourceHealth,
+    FetchedValue, Limits, LocalFuture, LocalStore, Page, Scan, Source, SourceError, SourceHealth,
     health::{Stand, Standing},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     source::Fetch,
 };
 use bytes::Bytes;
-use crossing::Crossing;
+use handoff::Handoff;
 use larder_engine::Millis;
 use larder_store::{
     clock,
@@ -74,7 +74,7 @@ const PAGE_KEYS: usize = 10_000;
 
 /// One core's handle on the store.
 pub(super) struct DiskSource {
-    crossing: Rc<Crossing>,
+    crossing: Rc<Handoff>,
     task: JoinHandle<()>,
 }
 impl Drop for DiskSource {
@@ -85,16 +85,16 @@ impl Drop for DiskSource {
 
 impl DiskSource {
     pub(super) fn new(setup: DiskSetup) -> DiskSource {
-        let crossing = Rc::new(Crossing::new(setup));
+        let crossing = Rc::new(Handoff::new(setup));
         DiskSource { task: tokio::task::spawn_local(crossing.clone().run()), crossing }
     }
-    fn change(&self, key: &[u8], to: Option<Found>) -> Local<'_, Result<(), SourceError>> {
+    fn change(&self, key: &[u8], to: Option<FetchedValue>) -> LocalFuture<'_, Result<(), SourceError>> {
         self.apply(vec![(Bytes::copy_from_slice(key), to)])
     }
 }
 
-fn into_found((value, expiry): (Bytes, Option<Millis>), buffers: &Arc<Buffers>) -> Found {
-    Found { value: buffers.count(Kind::Fetched, value), expiry }
+fn into_found((value, expiry): (Bytes, Option<Millis>), buffers: &Arc<Buffers>) -> FetchedValue {
+    FetchedValue { value: buffers.count(Kind::Fetched, value), expiry }
 }
 
 impl Source for DiskSource {
@@ -108,14 +108,14 @@ impl Source for DiskSource {
         key: &'a [u8],
         value: &'a [u8],
         expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
             let replaced = self.crossing.exists(key).await?;
-            self.change(key, Some(Found { value: Bytes::copy_from_slice(value), expiry })).await?;
+            self.change(key, Some(FetchedValue { value: Bytes::copy_from_slice(value), expiry })).await?;
             Ok(replaced)
         })
     }
-    fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
             let existed = self.crossing.exists(key).await?;
             if existed {
@@ -124,14 +124,16 @@ impl Source for DiskSource {
             Ok(existed)
         })
     }
-    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
-            let Some(Found { value, .. }) = self.get_many(&[key]).await?.pop().flatten() else { return Ok(false) };
-            self.change(key, Some(Found { value, expiry })).await?;
+            let Some(FetchedValue { value, .. }) = self.get_many(&[key]).await?.pop().flatten() else {
+                return Ok(false);
+            };
+            self.change(key, Some(FetchedValue { value, expiry })).await?;
             Ok(true)
         })
     }
-    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         let poisoned = self.crossing.setup.store.poisoned();
         Box::pin(std::future::ready(poisoned.map_or(Ok(()), |reason| Err(SourceError::Unavailable(reason)))))
     }
@@ -141,7 +143,7 @@ impl Source for DiskSource {
 }
 
 impl LocalStore for DiskSource {
-    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> Local<'a, Result<Vec<Option<Found>>, SourceError>> {
+    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>> {
         let keys: Vec<Bytes> = keys.iter().map(|key| Bytes::copy_from_slice(key)).collect();
         let buffers = self.crossing.setup.buffers.clone();
         let work = move |tree: &Tree| {
@@ -150,19 +152,20 @@ impl LocalStore for DiskSource {
         };
         Box::pin(self.crossing.read(self.crossing.setup.limits.timeout, work))
     }
-    fn apply(&self, changes: Vec<(Bytes, Option<Found>)>) -> Local<'_, Result<(), SourceError>> {
-        let entries = changes.into_iter().map(|(key, to)| (key, to.map(|Found { value, expiry }| (value, expiry))));
+    fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
+        let entries =
+            changes.into_iter().map(|(key, to)| (key, to.map(|FetchedValue { value, expiry }| (value, expiry))));
         let change = Change::Apply(entries.collect());
         Box::pin(self.crossing.write(change))
     }
-    fn scan(&self, scan: Scan) -> Local<'_, Result<Page, SourceError>> {
+    fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
         Box::pin(self.crossing.read(self.crossing.setup.limits.slow_timeout, move |tree| page(tree, scan)))
     }
-    fn count(&self) -> Local<'_, Result<u64, SourceError>> {
+    fn count(&self) -> LocalFuture<'_, Result<u64, SourceError>> {
         let setup = &self.crossing.setup;
         Box::pin(self.crossing.answered(setup.limits.slow_timeout, setup.store.count()))
     }
-    fn clear(&self) -> Local<'_, Result<(), SourceError>> {
+    fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(self.crossing.write(Change::Clear))
     }
     fn patience(&self, slow: bool) -> Duration {
@@ -179,7 +182,7 @@ fn page(tree: &Tree, scan: Scan) -> Result<Page, String> {
         if let Some((value, expiry)) = live {
             let value = if keys_only { Bytes::new() } else { value };
             bytes += key.len() + value.len();
-            page.entries.push((key.clone(), Found { value, expiry }));
+            page.entries.push((key.clone(), FetchedValue { value, expiry }));
         }
         if page.entries.len() >= limit || bytes >= max_bytes || seen >= PAGE_KEYS {
             page.next = Some(key);

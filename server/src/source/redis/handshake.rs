@@ -1,6 +1,6 @@
 //! What is said first on a connection: who we are, which protocol, which database.
 use super::{Identity, Settings, connect::Stream, password};
-use crate::{config::Secret, source::Watch};
+use crate::{config::Secret, source::InvalidationScope};
 use bytes::{Buf, BytesMut};
 use larder_proto::resp::{self, Scanner, View, view};
 use std::{io, sync::Arc};
@@ -17,7 +17,7 @@ pub(super) enum Hello {
     Resp2,
     Resp3,
     /// RESP3 on which the server announces changes.
-    Tracking(Watch),
+    Tracking(InvalidationScope),
 }
 
 /// What the handshake came to.

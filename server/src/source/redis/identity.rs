@@ -1,5 +1,5 @@
 //! What a server says it is: learned when a connection to it is made, so that nobody has to wait for it later.
-use super::specs::{named, text_of};
+use super::key_specs::{named, text_of};
 use larder_proto::resp::{View, view};
 use std::sync::Arc;
 

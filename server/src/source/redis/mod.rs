@@ -16,47 +16,50 @@
 //!   the one that is late. Fetches that were owed are sent once more on the next connection; writes are not.
 //! - A user of the server needs `+ping +get +pttl` to read (and `+multi +exec` for value and expiry to be of one moment), and
 //!   `+set +del +pexpire +persist +exists` for our own writes.
-//! - With a [`Watch`], the connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`); writes and verbatim
+//! - With a [`InvalidationScope`], the connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`); writes and verbatim
 //!   commands go on one without, of RESP2, made when first used: their replies are for clients, byte for byte.
 //! - Several servers: `sentinel` finds the one that is the master, `cluster` has a source for each node.
 //! - RESP3 commands that go through verbatim have a connection of their own, made when first used; those that may take long, one more.
+mod cacheable_replies;
 mod cluster;
-mod commands;
+mod command_table;
 mod connect;
+mod connection;
+mod connection_settings;
+mod forward_rules;
 mod handshake;
-mod homes;
 mod identity;
-mod large;
-mod link;
-mod passage;
+mod key_specs;
+mod large_commands;
 mod password;
 mod pipeline;
-mod replies;
+mod reply_affinity;
 mod request;
 mod sentinel;
-mod settings;
-mod specs;
 mod tls;
-mod writes;
+mod write_commands;
 
 pub(super) use cluster::{ClusterSetup, ClusterSource};
-pub use commands::{Commands, Known, Upstream};
+pub use command_table::{KnownKeys, UpstreamCommand, UpstreamCommands};
+pub(super) use connection_settings::Settings;
+pub use forward_rules::ForwardRule;
 pub use identity::Identity;
-pub use passage::Passage;
-pub(super) use settings::Settings;
 
-use super::{Keepable, Local, Pinned, RedisServer, Relay, Replies, Source, SourceError, UNAVAILABLE, Unasked, Watch};
+use super::{
+    DedicatedConnection, InvalidationScope, Keepable, LocalFuture, PushQueue, RawReplies, RedisServer, Relay, Source,
+    SourceError, UNAVAILABLE,
+};
 use crate::{buffers::Kind, source::Fetch};
 use bytes::Bytes;
 use cluster::Elsewhere;
+use connection::UpstreamConnection;
+use connection_settings::Learnt;
 use handshake::Hello;
-use homes::AtHome;
 use larder_engine::Millis;
 use larder_proto::resp::{self, Args};
-use link::Link;
+use reply_affinity::ReplyAffinity;
 use request::{Answer, UNTIL_PONG};
 use sentinel::Sentinels;
-use settings::Learnt;
 use std::{
     cell::{Cell, OnceCell, RefCell},
     rc::{Rc, Weak},
@@ -71,16 +74,16 @@ const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
 pub(super) struct RedisSource {
     settings: Arc<Settings>,
     /// Fetches; unless they are tracking, writes and verbatim commands of RESP2 as well. At least one.
-    links: Rc<[Link]>,
+    links: Rc<[UpstreamConnection]>,
     /// Which keys' changes they announce.
-    watch: Option<Watch>,
-    home: AtHome,
+    watch: Option<InvalidationScope>,
+    home: ReplyAffinity,
     next: Cell<usize>,
     /// Writes and verbatim commands, where the fetches' connections are tracking.
-    resp2: OnceCell<Link>,
-    resp3: OnceCell<Link>,
+    resp2: OnceCell<UpstreamConnection>,
+    resp3: OnceCell<UpstreamConnection>,
     /// Verbatim commands that may take long, by protocol: behind them others would miss their deadline.
-    slow: [OnceCell<Link>; 2],
+    slow: [OnceCell<UpstreamConnection>; 2],
     /// This core's copy of the table of commands.
     commands: RefCell<Option<Learnt>>,
     asking: tokio::sync::Mutex<()>,
@@ -89,23 +92,23 @@ pub(super) struct RedisSource {
 
 impl RedisSource {
     /// Starts connecting. Call it on the core's own runtime.
-    pub(super) fn new(settings: Arc<Settings>, watch: Option<Watch>, keeps_replies: bool) -> RedisSource {
+    pub(super) fn new(settings: Arc<Settings>, watch: Option<InvalidationScope>, keeps_replies: bool) -> RedisSource {
         RedisSource::node(settings, watch, keeps_replies, None)
     }
     /// The same for a node of a cluster.
     fn node(
         settings: Arc<Settings>,
-        watch: Option<Watch>,
+        watch: Option<InvalidationScope>,
         keeps_replies: bool,
         elsewhere: Option<Weak<dyn Elsewhere>>,
     ) -> RedisSource {
         settings.sentinels.iter().for_each(Sentinels::watch);
         let hello = watch.clone().map_or(Hello::Resp2, Hello::Tracking);
         let links = (0..settings.limits.connections.max(1))
-            .map(|_| Link::fetching(settings.clone(), hello.clone(), keeps_replies, elsewhere.clone()));
-        let links: Rc<[Link]> = links.collect();
+            .map(|_| UpstreamConnection::fetching(settings.clone(), hello.clone(), keeps_replies, elsewhere.clone()));
+        let links: Rc<[UpstreamConnection]> = links.collect();
         RedisSource {
-            home: homes::settle(&settings, &links),
+            home: reply_affinity::settle(&settings, &links),
             links,
             settings,
             watch,
@@ -118,15 +121,15 @@ impl RedisSource {
             pool: Rc::default(),
         }
     }
-    fn link(&self) -> &Link {
+    fn link(&self) -> &UpstreamConnection {
         let turn = self.next.get() % self.links.len();
         self.next.set(turn + 1);
         &self.links[turn]
     }
     /// A connection for one client alone.
-    fn single(&self, resp3: bool) -> Result<Link, SourceError> {
+    fn single(&self, resp3: bool) -> Result<UpstreamConnection, SourceError> {
         self.links[0].check()?;
-        Ok(self.pool.take(resp3).unwrap_or_else(|| Link::single(self.settings.clone(), resp3)))
+        Ok(self.pool.take(resp3).unwrap_or_else(|| UpstreamConnection::single(self.settings.clone(), resp3)))
     }
     /// Takes over fetches that were admitted.
     fn send(&self, batch: &mut Vec<Fetch>) {
@@ -165,7 +168,7 @@ impl RedisSource {
         charge.resize(commands.len());
         async move {
             let link = link?;
-            large::check(&link, &commands).await?;
+            large_commands::check(&link, &commands).await?;
             drop(charge);
             let answer = link.relay_within(commands, count, limit).await?;
             // After an error the server may be about to hang up.
@@ -175,7 +178,7 @@ impl RedisSource {
             Ok(answer)
         }
     }
-    fn pin_now(&self, resp3: bool) -> Result<Box<dyn Pinned>, SourceError> {
+    fn pin_now(&self, resp3: bool) -> Result<Box<dyn DedicatedConnection>, SourceError> {
         let link = self.single(resp3)?;
         let slow_timeout = self.settings.limits.slow_timeout;
         Ok(Box::new(Single { link, resp3, slow_timeout, pool: self.pool.clone() }))
@@ -196,17 +199,17 @@ impl RedisSource {
         self.known_commands()?.keeps_reply(args)
     }
     /// The table of commands; asked for if need be. It is long, and many may come for it at once: one asks.
-    async fn learn(&self) -> Result<Arc<Commands>, SourceError> {
+    async fn learn(&self) -> Result<Arc<UpstreamCommands>, SourceError> {
         let _asking = self.asking.lock().await;
         if let Some(known) = self.known_commands() {
             return Ok(known);
         }
         let now = self.settings.health.reconnects();
-        let commands = match writes::ask(self, resp::encode(&[b"COMMAND"])).await {
-            Ok(reply) => Commands::parse(&reply).map_err(|_| unexpected())?,
+        let commands = match write_commands::ask(self, resp::encode(&[b"COMMAND"])).await {
+            Ok(reply) => UpstreamCommands::parse(&reply).map_err(|_| unexpected())?,
             Err(SourceError::Refused(reason)) => {
                 tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
-                Commands::default()
+                UpstreamCommands::default()
             }
             Err(error) => return Err(error),
         };
@@ -215,9 +218,9 @@ impl RedisSource {
         Ok(commands)
     }
     /// The connection for commands whose replies are of RESP2: always the same, for commands of one client must not overtake each other.
-    fn resp2(&self) -> &Link {
+    fn resp2(&self) -> &UpstreamConnection {
         match self.watch.is_some() {
-            true => self.resp2.get_or_init(|| Link::shared(self.settings.clone(), false)),
+            true => self.resp2.get_or_init(|| UpstreamConnection::shared(self.settings.clone(), false)),
             false => &self.links[0],
         }
     }
@@ -270,20 +273,20 @@ impl Source for RedisSource {
         key: &'a [u8],
         value: &'a [u8],
         expiry: Option<Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
-        writes::put(self, key, value, expiry)
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::put(self, key, value, expiry)
     }
 
-    fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
-        writes::delete(self, key)
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::delete(self, key)
     }
 
-    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
-        writes::expire(self, key, expiry)
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::expire(self, key, expiry)
     }
 
-    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
-        writes::ping(self)
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        write_commands::ping(self)
     }
 
     fn as_redis(&self) -> Option<&dyn RedisServer> {
@@ -292,13 +295,27 @@ impl Source for RedisSource {
 }
 
 impl Relay for RedisSource {
-    fn relay(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
-        let link =
-            if resp3 { self.resp3.get_or_init(|| Link::shared(self.settings.clone(), true)) } else { self.resp2() };
+    fn relay(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        let link = if resp3 {
+            self.resp3.get_or_init(|| UpstreamConnection::shared(self.settings.clone(), true))
+        } else {
+            self.resp2()
+        };
         Box::pin(link.relay(commands, count))
     }
-    fn relay_slowly(&self, commands: Bytes, count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
-        let link = self.slow[usize::from(resp3)].get_or_init(|| Link::shared(self.settings.clone(), resp3));
+    fn relay_slowly(
+        &self,
+        commands: Bytes,
+        count: usize,
+        resp3: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        let link =
+            self.slow[usize::from(resp3)].get_or_init(|| UpstreamConnection::shared(self.settings.clone(), resp3));
         Box::pin(link.relay_within(commands, count, self.settings.limits.slow_timeout))
     }
 }
@@ -310,10 +327,10 @@ impl RedisServer for RedisSource {
         count: usize,
         resp3: bool,
         clean: bool,
-    ) -> Local<'static, Result<Replies, SourceError>> {
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         Box::pin(self.send_apart(commands, count, resp3, clean))
     }
-    fn known_commands(&self) -> Option<Arc<Commands>> {
+    fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
         // Another connection may lead to another server.
         let now = self.settings.health.reconnects();
         let mine = self.commands.borrow().as_ref().filter(|(then, _)| *then == now).map(|(_, known)| known.clone());
@@ -323,7 +340,7 @@ impl RedisServer for RedisSource {
             of_all.map(|(_, known)| known)
         })
     }
-    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
+    fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>> {
         Box::pin(async {
             // It may not be able to say now (a script keeps it): what it last said will do until it can.
             self.learn().await.or_else(|error| self.settings.last_commands().ok_or(error))
@@ -336,7 +353,11 @@ impl RedisServer for RedisSource {
         let keepable = self.keepable(args)?;
         self.keeps(keepable, args.get(keepable.key)?, resp3).then_some(keepable)
     }
-    fn pin<'a>(&'a self, _args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+    fn pin<'a>(
+        &'a self,
+        _args: Args<'a>,
+        resp3: bool,
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
         Box::pin(async move { self.pin_now(resp3) })
     }
     fn database(&self) -> u32 {
@@ -356,7 +377,7 @@ impl RedisServer for RedisSource {
         user: Option<&'a str>,
         password: &'a str,
         resp3: bool,
-    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
         Box::pin(async move {
             if user.is_none() && resp3 {
                 // HELLO does not know of passwords without a user, of which a server may have something to say.
@@ -364,7 +385,7 @@ impl RedisServer for RedisSource {
                 return self.log_in(Some("default"), password, true).await;
             }
             let settings = Arc::new(self.settings.of_user(user, password));
-            let link = Link::of_user(settings, resp3);
+            let link = UpstreamConnection::of_user(settings, resp3);
             // Answered behind the handshake; every user may ask this.
             match link.relay(resp::encode(&[b"HELLO"]).into(), 1).await {
                 Err(SourceError::Unavailable(reason)) if has_code(&reason) => Err(SourceError::Refused(reason)),
@@ -373,12 +394,13 @@ impl RedisServer for RedisSource {
                     let slow_timeout = self.settings.limits.slow_timeout;
                     // It is not for others when it is given back.
                     link.unasked().note_request(1);
-                    Ok(Box::new(Single { link, resp3, slow_timeout, pool: Rc::default() }) as Box<dyn Pinned>)
+                    Ok(Box::new(Single { link, resp3, slow_timeout, pool: Rc::default() })
+                        as Box<dyn DedicatedConnection>)
                 }
             }
         })
     }
-    fn identify(&self) -> Local<'_, ()> {
+    fn identify(&self) -> LocalFuture<'_, ()> {
         Box::pin(async {
             if self.identity().is_none() {
                 // Answered behind the handshake, which tells; or there is no connection.
@@ -390,16 +412,16 @@ impl RedisServer for RedisSource {
 
 /// Connections that were one client's and are as new again, by protocol.
 #[derive(Default)]
-struct Pool([RefCell<Vec<Link>>; 2]);
+struct Pool([RefCell<Vec<UpstreamConnection>>; 2]);
 impl Pool {
     /// More are closed.
     const MAX: usize = 16;
-    fn take(&self, resp3: bool) -> Option<Link> {
+    fn take(&self, resp3: bool) -> Option<UpstreamConnection> {
         let mut links = self.0[usize::from(resp3)].borrow_mut();
         // Those that were lost while they lay here are dropped.
         std::iter::from_fn(|| links.pop()).find(|link| link.check().is_ok())
     }
-    fn put(&self, link: Link, resp3: bool) {
+    fn put(&self, link: UpstreamConnection, resp3: bool) {
         let mut links = self.0[usize::from(resp3)].borrow_mut();
         if links.len() < Pool::MAX {
             links.push(link);
@@ -409,13 +431,18 @@ impl Pool {
 
 /// A connection for one client alone.
 struct Single {
-    link: Link,
+    link: UpstreamConnection,
     resp3: bool,
     slow_timeout: Duration,
     pool: Rc<Pool>,
 }
 impl Relay for Single {
-    fn relay(&self, commands: Bytes, count: usize, _resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
+    fn relay(
+        &self,
+        commands: Bytes,
+        count: usize,
+        _resp3: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.link.unasked().note_request(count);
         Box::pin(self.link.relay(commands, count))
     }
@@ -424,23 +451,23 @@ impl Relay for Single {
         commands: Bytes,
         count: usize,
         _resp3: bool,
-    ) -> Local<'static, Result<Replies, SourceError>> {
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.link.unasked().note_request(count);
         Box::pin(self.link.relay_within(commands, count, self.slow_timeout))
     }
 }
-impl Pinned for Single {
-    fn relay_patiently(&self, command: Bytes) -> Local<'static, Result<Replies, SourceError>> {
+impl DedicatedConnection for Single {
+    fn relay_patiently(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.link.unasked().note_request(1);
         Box::pin(self.link.relay_within(command, 1, FOREVER))
     }
-    fn ask(&self, mut command: Vec<u8>, marked: bool) -> Local<'static, Result<Replies, SourceError>> {
+    fn ask(&self, mut command: Vec<u8>, marked: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         if marked {
             command.extend_from_slice(&resp::encode(&[b"PING"]));
         }
         Box::pin(self.link.relay(command.into(), if marked { UNTIL_PONG } else { 1 }))
     }
-    fn unasked(&self) -> &Unasked {
+    fn unasked(&self) -> &PushQueue {
         self.link.unasked()
     }
     fn note_protocol(&mut self, resp3: bool) {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     buffers::Kind,
-    source::{Found, Replies, SourceError, Unasked, Watch, answers_ping},
+    source::{FetchedValue, InvalidationScope, PushQueue, RawReplies, SourceError, answers_ping},
 };
 use batch::{Batch, Stage};
 use bytes::{Buf, Bytes, BytesMut};
@@ -72,10 +72,10 @@ struct Body {
 pub(super) struct Pipeline {
     settings: Arc<Settings>,
     /// On this connection the server announces changes.
-    watch: Option<Watch>,
+    watch: Option<InvalidationScope>,
     protocol: Protocol,
     /// What it says to a client whose own it is.
-    unasked: Rc<Unasked>,
+    unasked: Rc<PushQueue>,
     owed: VecDeque<Owed>,
     /// How many of `owed` are slow calls.
     slow: usize,
@@ -102,8 +102,8 @@ pub(super) struct Pipeline {
 impl Pipeline {
     pub(super) fn new(
         settings: Arc<Settings>,
-        watch: Option<Watch>,
-        unasked: Rc<Unasked>,
+        watch: Option<InvalidationScope>,
+        unasked: Rc<PushQueue>,
         protocol: Protocol,
         elsewhere: Option<Weak<dyn Elsewhere>>,
     ) -> Pipeline {
@@ -274,7 +274,7 @@ impl Pipeline {
                 if over && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front() {
                     let bytes = self.settings.buffers.count(Kind::Fetched, replies);
                     self.slow -= usize::from(call.is_slow(&self.settings.limits));
-                    call.finish(Ok(Replies { bytes, ends }));
+                    call.finish(Ok(RawReplies { bytes, ends }));
                 }
                 Ok(true)
             }
@@ -370,7 +370,7 @@ impl Pipeline {
         gone.into_iter().for_each(|(waiting, error)| self.finish(waiting, Err(error), millis));
     }
 
-    fn finish(&self, waiting: Waiting, answer: Result<Option<Found>, SourceError>, now: Millis) {
+    fn finish(&self, waiting: Waiting, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
         match answer {
             Err(error) => fail(waiting, error, self.elsewhere.as_ref(), now, &self.settings.health),
             answer => waiting.finish(answer, now, &self.settings.health),

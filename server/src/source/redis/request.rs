@@ -1,6 +1,6 @@
 //! What waits for the source's answer: fetches, and commands that go through verbatim.
 use super::cluster::Elsewhere;
-use crate::source::{Fetch, Found, FoundReply, Limits, Replies, SourceError, SourceHealth};
+use crate::source::{Fetch, FetchedReply, FetchedValue, Limits, RawReplies, SourceError, SourceHealth};
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::{rc::Weak, sync::Arc, time::Duration};
@@ -40,11 +40,11 @@ impl Waiting {
     pub(super) fn new(fetch: Fetch, queue: u32, deadline: Instant) -> Waiting {
         Waiting { fetch, queue, since: Instant::now(), deadline, retried: false }
     }
-    pub(super) fn finish_reply(self, found: FoundReply, now: Millis, health: &SourceHealth) {
+    pub(super) fn finish_reply(self, found: FetchedReply, now: Millis, health: &SourceHealth) {
         health.finished(found.is_error(), self.since.elapsed());
         self.fetch.finish_reply(found, now);
     }
-    pub(super) fn finish(self, answer: Result<Option<Found>, SourceError>, now: Millis, health: &SourceHealth) {
+    pub(super) fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis, health: &SourceHealth) {
         health.finished(answer.is_err(), self.since.elapsed());
         self.fetch.finish(answer, now);
     }
@@ -60,7 +60,7 @@ pub(super) struct Call {
     /// `None`: nobody wants to know (a probe).
     pub(super) answer: Option<oneshot::Sender<Answer>>,
 }
-pub(super) type Answer = Result<Replies, SourceError>;
+pub(super) type Answer = Result<RawReplies, SourceError>;
 impl Call {
     /// May it take longer than `source-timeout`?
     pub(super) fn is_slow(&self, limits: &Limits) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! They are asked every second, and as soon as a connection is lost; most voices count. A connection is made to the master that
 //! they name and only if that says so itself (`ROLE`); when they name another, every connection ends and is made anew.
-use super::{Settings, link::Link};
+use super::{Settings, connection::UpstreamConnection};
 use crate::{
     buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl, SentinelUrl},
@@ -94,7 +94,8 @@ impl Sentinels {
         }
     }
     async fn keep(self: Arc<Sentinels>) {
-        let links: Vec<Link> = self.each.iter().map(|settings| Link::shared(settings.clone(), false)).collect();
+        let links: Vec<UpstreamConnection> =
+            self.each.iter().map(|settings| UpstreamConnection::shared(settings.clone(), false)).collect();
         loop {
             self.ask(&links).await;
             let known = self.master.borrow().is_some();
@@ -105,7 +106,7 @@ impl Sentinels {
             }
         }
     }
-    async fn ask(&self, links: &[Link]) {
+    async fn ask(&self, links: &[UpstreamConnection]) {
         let command = encode(&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self.service.as_bytes()]);
         // All at once: they are queued as the futures are made.
         let asked: Vec<_> = links.iter().map(|link| link.relay(command.clone().into(), 1)).collect();

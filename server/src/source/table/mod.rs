@@ -12,21 +12,21 @@
 //! - A core waits for no disk: it answers from chunks that were read and checked before, and hands over what needs others.
 //! - A file is served only after all of it was checked, but for the first, which is checked in the background while chunks that are needed are checked as they are.
 //! - A client that was told that a key changed reads the new table: it is in place before anything is announced.
-mod keeper;
-mod walk;
+mod reload;
+mod scan_pages;
 
-pub use keeper::Reloaded;
-pub(super) use keeper::TableSetup;
+pub use reload::Reloaded;
+pub(super) use reload::TableSetup;
 
-use super::{Found, Limits, Local, LocalStore, Page, Reads, Scan, Source, SourceError, Watch};
+use super::{FetchedValue, InvalidationScope, Limits, LocalFuture, LocalStore, Page, Reads, Scan, Source, SourceError};
 use crate::source::Fetch;
 use bytes::Bytes;
-use keeper::{Shared, announce};
 use larder_engine::{Entry, Millis, Outside};
 use larder_store::{
     clock,
     table::{Decoder, Now, Table, TableError},
 };
+use reload::{Shared, announce};
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
@@ -83,7 +83,7 @@ pub struct TableSource {
 }
 
 impl TableSource {
-    pub(super) fn new(setup: &TableSetup, watch: Option<Watch>) -> TableSource {
+    pub(super) fn new(setup: &TableSetup, watch: Option<InvalidationScope>) -> TableSource {
         let shared = setup.shared.clone();
         if let Some(watch) = watch {
             let mut announcer = shared.announcer.lock();
@@ -190,13 +190,13 @@ async fn wait_for<T: Send + 'static>(
 }
 
 /// A value as the rest of the server takes it.
-fn found(table: &Arc<Table>, value: Cow<'_, [u8]>) -> Found {
+fn found(table: &Arc<Table>, value: Cow<'_, [u8]>) -> FetchedValue {
     let value = match value {
         Cow::Owned(value) => value.into(),
         Cow::Borrowed(value) if value.len() < LARGE => Bytes::copy_from_slice(value),
         Cow::Borrowed(value) => table.share(value),
     };
-    Found { value, expiry: None }
+    FetchedValue { value, expiry: None }
 }
 
 impl Source for TableSource {
@@ -217,16 +217,16 @@ impl Source for TableSource {
             });
         }
     }
-    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
     }
-    fn delete<'a>(&'a self, _: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
+    fn delete<'a>(&'a self, _: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
     }
-    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
     }
-    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Ok(())))
     }
     fn reads(&self) -> Reads<'_> {
@@ -238,32 +238,34 @@ impl Source for TableSource {
 }
 
 impl LocalStore for TableSource {
-    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> Local<'a, Result<Vec<Option<Found>>, SourceError>> {
+    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>> {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(keys.len());
             for &key in keys {
-                answers.push(match self.look(key, |entry| Found { value: entry.value.to_bytes(), expiry: None }) {
-                    Looked::Found(found) => Some(found),
-                    Looked::Absent => None,
-                    Looked::Unknown(_) => {
-                        let key = Bytes::copy_from_slice(key);
-                        let answer = self.wait_for(self.limits.timeout, move |served| {
-                            Ok(served.table.get(&key)?.map(|value| found(&served.table, value)))
-                        });
-                        answer.await?
-                    }
-                });
+                answers.push(
+                    match self.look(key, |entry| FetchedValue { value: entry.value.to_bytes(), expiry: None }) {
+                        Looked::Found(found) => Some(found),
+                        Looked::Absent => None,
+                        Looked::Unknown(_) => {
+                            let key = Bytes::copy_from_slice(key);
+                            let answer = self.wait_for(self.limits.timeout, move |served| {
+                                Ok(served.table.get(&key)?.map(|value| found(&served.table, value)))
+                            });
+                            answer.await?
+                        }
+                    },
+                );
             }
             Ok(answers)
         })
     }
-    fn apply(&self, _: Vec<(Bytes, Option<Found>)>) -> Local<'_, Result<(), SourceError>> {
+    fn apply(&self, _: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
     }
-    fn scan(&self, scan: Scan) -> Local<'_, Result<Page, SourceError>> {
-        Box::pin(self.wait_for(self.limits.slow_timeout, move |served| walk::page(served, &scan)))
+    fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
+        Box::pin(self.wait_for(self.limits.slow_timeout, move |served| scan_pages::page(served, &scan)))
     }
-    fn count(&self) -> Local<'_, Result<u64, SourceError>> {
+    fn count(&self) -> LocalFuture<'_, Result<u64, SourceError>> {
         Box::pin(std::future::ready(Ok(self.shared.served.borrow().table.len())))
     }
     fn patience(&self, slow: bool) -> Duration {
@@ -272,14 +274,14 @@ impl LocalStore for TableSource {
     fn is_ordered(&self) -> bool {
         false
     }
-    fn pick(&self, seed: u64) -> Option<Local<'_, Result<Option<Bytes>, SourceError>>> {
+    fn pick(&self, seed: u64) -> Option<LocalFuture<'_, Result<Option<Bytes>, SourceError>>> {
         Some(Box::pin(self.wait_for(self.limits.timeout, move |served| {
             let Some(number) = seed.checked_rem(served.table.len()) else { return Ok(None) };
             let entry = served.table.entries(served.table.position(number)).next().transpose()?;
             Ok(entry.map(|(key, _)| Bytes::copy_from_slice(key)))
         })))
     }
-    fn clear(&self) -> Local<'_, Result<(), SourceError>> {
+    fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
     }
 }

@@ -11,32 +11,32 @@
 //!   would announce some of it; what is read of a slot that moves, or after a detour, is not kept.
 //! - Commands go to the node of their keys; what concerns all nodes goes to all and comes back as one reply (`plan`, `gather`).
 //! - A client's commands to one node stay in order. Those that are asked again may be overtaken by others to that slot in the same pipeline.
-mod detour;
-mod gather;
-mod map;
-mod nodes;
-mod pinned;
-mod plan;
-mod relay;
-mod slots;
-pub(super) mod tips;
-mod watcher;
+mod cluster_nodes;
+pub(super) mod command_tips;
+mod dedicated;
+mod forward;
+mod key_slot;
+mod redirect;
+mod reply_merge;
+mod routing;
+mod slot_map;
+mod topology;
 
-use super::{RedisSource, Settings, request::Waiting, writes};
+use super::{RedisSource, Settings, request::Waiting, write_commands};
 use crate::{
     buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl},
     source::{
-        ClientTracking, Commands, Fetch, Identity, Keepable, Limits, Local, Pinned, RedisServer, Relay, Replies,
-        Source, SourceError, SourceHealth, Watch,
+        ClientTracking, DedicatedConnection, Fetch, Identity, InvalidationScope, Keepable, Limits, LocalFuture,
+        RawReplies, RedisServer, Relay, Source, SourceError, SourceHealth, UpstreamCommands,
     },
 };
 use bytes::Bytes;
-use detour::{Lane, Way};
 use larder_proto::resp::Args;
-use map::{Map, Shard};
 use parking_lot::Mutex;
-use plan::To;
+use redirect::{Lane, Way};
+use routing::To;
+use slot_map::{Map, Shard};
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -52,8 +52,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-pub(super) use detour::Elsewhere;
-pub(super) use slots::slot;
+pub(super) use key_slot::slot;
+pub(super) use redirect::Elsewhere;
 
 /// A node that has left the cluster is let go after this long, or `source-slow-timeout`: what it owes is answered by then, or past its deadline.
 const FAREWELL: Duration = Duration::from_secs(30);
@@ -139,7 +139,7 @@ pub(in crate::source) struct ClusterSource(Rc<Core>);
 
 struct Core {
     setup: Arc<ClusterSetup>,
-    watch: Option<Watch>,
+    watch: Option<InvalidationScope>,
     keeps_replies: bool,
     changes: RefCell<watch::Receiver<Arc<Map>>>,
     /// As it was last seen; this core's own copy, so that a hit counts no references that cores share.
@@ -154,14 +154,18 @@ struct Core {
 
 impl ClusterSource {
     /// Starts to get to know the cluster. Call it on the core's own runtime.
-    pub(in crate::source) fn new(setup: Arc<ClusterSetup>, watch: Option<Watch>, keeps_replies: bool) -> ClusterSource {
+    pub(in crate::source) fn new(
+        setup: Arc<ClusterSetup>,
+        watch: Option<InvalidationScope>,
+        keeps_replies: bool,
+    ) -> ClusterSource {
         let core = Rc::new_cyclic(|me: &Weak<Core>| {
             let settled = {
                 let me = me.clone();
                 move |key: &[u8]| me.upgrade().is_some_and(|core| !core.map().is_moving(slot(key)))
             };
             Core {
-                watch: watch.map(|watch| Watch { only: Some(Rc::new(settled)), ..watch }),
+                watch: watch.map(|watch| InvalidationScope { only: Some(Rc::new(settled)), ..watch }),
                 changes: RefCell::new(setup.subscribe()),
                 map: RefCell::default(),
                 setup,
@@ -173,7 +177,7 @@ impl ClusterSource {
             }
         });
         if !core.setup.is_watched.swap(true, Relaxed) {
-            tokio::task::spawn_local(watcher::keep(Rc::downgrade(&core)));
+            tokio::task::spawn_local(topology::keep(Rc::downgrade(&core)));
         }
         tokio::task::spawn_local(open_all(Rc::downgrade(&core), core.setup.subscribe()));
         ClusterSource(core)
@@ -301,21 +305,21 @@ impl Source for ClusterSource {
         key: &'a [u8],
         value: &'a [u8],
         expiry: Option<larder_engine::Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
-        writes::put(self, key, value, expiry)
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::put(self, key, value, expiry)
     }
-    fn delete<'a>(&'a self, key: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
-        writes::delete(self, key)
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::delete(self, key)
     }
     fn expire<'a>(
         &'a self,
         key: &'a [u8],
         expiry: Option<larder_engine::Millis>,
-    ) -> Local<'a, Result<bool, SourceError>> {
-        writes::expire(self, key, expiry)
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::expire(self, key, expiry)
     }
-    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
-        writes::ping(self)
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        write_commands::ping(self)
     }
     fn as_redis(&self) -> Option<&dyn RedisServer> {
         Some(self)
@@ -323,7 +327,12 @@ impl Source for ClusterSource {
 }
 
 impl Relay for ClusterSource {
-    fn relay(&self, commands: Bytes, _count: usize, resp3: bool) -> Local<'static, Result<Replies, SourceError>> {
+    fn relay(
+        &self,
+        commands: Bytes,
+        _count: usize,
+        resp3: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.0.clone().relay(commands, Way { lane: Lane::Shared, resp3 })
     }
     fn relay_slowly(
@@ -331,7 +340,7 @@ impl Relay for ClusterSource {
         commands: Bytes,
         _count: usize,
         resp3: bool,
-    ) -> Local<'static, Result<Replies, SourceError>> {
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.0.clone().relay(commands, Way { lane: Lane::Slow, resp3 })
     }
 }
@@ -343,13 +352,13 @@ impl RedisServer for ClusterSource {
         _count: usize,
         resp3: bool,
         clean: bool,
-    ) -> Local<'static, Result<Replies, SourceError>> {
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.0.clone().relay(commands, Way { lane: Lane::Apart { clean }, resp3 })
     }
-    fn known_commands(&self) -> Option<Arc<Commands>> {
+    fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
         self.0.known_commands()
     }
-    fn commands(&self) -> Local<'_, Result<Arc<Commands>, SourceError>> {
+    fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>> {
         Box::pin(self.0.commands(self.0.deadline()))
     }
     fn keeps_reply(&self, command: Args<'_>, resp3: bool) -> Option<Keepable> {
@@ -360,7 +369,11 @@ impl RedisServer for ClusterSource {
         let node = core.node(core.reader(&core.map(), key)?).ok()?;
         node.keeps(keepable, key, resp3).then_some(keepable)
     }
-    fn pin<'a>(&'a self, args: Args<'a>, resp3: bool) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+    fn pin<'a>(
+        &'a self,
+        args: Args<'a>,
+        resp3: bool,
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
         Box::pin(self.0.clone().pin(args, resp3))
     }
     fn has_numbers(&self) -> bool {
@@ -368,7 +381,7 @@ impl RedisServer for ClusterSource {
     }
     fn client_tracking(&self) -> ClientTracking {
         // Clients' commands go over connections of many nodes: only a node that announces every change announces those that clients know of.
-        let announces_all = |watch: &Watch| watch.prefixes.iter().any(|prefix| prefix.is_empty());
+        let announces_all = |watch: &InvalidationScope| watch.prefixes.iter().any(|prefix| prefix.is_empty());
         match &self.0.watch {
             Some(watch) if announces_all(watch) => ClientTracking::Larder,
             _ => ClientTracking::Nobody,
@@ -393,12 +406,12 @@ impl RedisServer for ClusterSource {
         _user: Option<&'a str>,
         _password: &'a str,
         _resp3: bool,
-    ) -> Local<'a, Result<Box<dyn Pinned>, SourceError>> {
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
         // One connection leads to one node only.
         let refusal = "ERR users of a cluster cannot log in through Larder";
         Box::pin(async move { Err(SourceError::Refused(refusal.into())) })
     }
-    fn identify(&self) -> Local<'_, ()> {
+    fn identify(&self) -> LocalFuture<'_, ()> {
         Box::pin(async {
             // Some node is known and reached then, or none is within the deadline.
             let _ = self.commands().await;

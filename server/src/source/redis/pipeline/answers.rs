@@ -7,7 +7,7 @@ use super::{
 use crate::{
     buffers::Kind,
     source::{
-        Found, FoundReply, KeyLife, SourceError,
+        FetchedReply, FetchedValue, KeyLife, SourceError,
         redis::{
             refusal,
             request::{NO_EXPIRY, Waiting, no_room, too_large},
@@ -216,7 +216,7 @@ impl Pipeline {
         let answer = match (value, expiry) {
             (Err(error), _) | (Ok(Some(_)), Err(error)) => Err(error),
             (Ok(None), _) => Ok(None),
-            (Ok(Some(value)), Ok(left)) => Ok(Some(Found {
+            (Ok(Some(value)), Ok(left)) => Ok(Some(FetchedValue {
                 value,
                 expiry: match u64::try_from(left) {
                     Ok(left) => Some(batch.sent_at.saturating_add(left)),
@@ -250,7 +250,7 @@ impl Pipeline {
             Err(_) => KeyLife::Until(sent_at),
         };
         if let Some(waiting) = self.next_done() {
-            let found = FoundReply { reply, key };
+            let found = FetchedReply { reply, key };
             waiting.finish_reply(found, now, &self.settings.health);
         }
     }

@@ -1,8 +1,8 @@
 use super::{answers::QUEUED, *};
 use crate::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl},
-    read::{Group, Writes, watch},
-    source::{Fetch, Limits, Local, Policy, Source},
+    read::{Group, PendingWrites, watch},
+    source::{Fetch, Limits, LocalFuture, Policy, Source},
 };
 use larder_engine::{Cache, Config, Wait};
 use larder_proto::output::Output;
@@ -18,21 +18,21 @@ use std::{
 const MAX_VALUE: usize = 100_000;
 
 /// Reads through, but is never asked: the tests take the fetches from the batch.
-struct Unasked;
-impl Source for Unasked {
+struct NeverAsked;
+impl Source for NeverAsked {
     fn fetch(&self, _batch: &mut Vec<Fetch>) {
         unreachable!("the batch is taken");
     }
-    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         unreachable!("nothing is written");
     }
-    fn delete<'a>(&'a self, _: &'a [u8]) -> Local<'a, Result<bool, SourceError>> {
+    fn delete<'a>(&'a self, _: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
         unreachable!("nothing is written");
     }
-    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> Local<'a, Result<bool, SourceError>> {
+    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         unreachable!("nothing is written");
     }
-    fn ping(&self) -> Local<'_, Result<(), SourceError>> {
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         unreachable!("nobody asks");
     }
 }
@@ -52,9 +52,9 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let group = Group {
         name: "test".into(),
         cache: Cache::new(Config { max_memory: 8 * 1024 * 1024, ..Config::default() }),
-        source: Rc::new(Unasked),
+        source: Rc::new(NeverAsked),
         policy: Policy { coherence, ..Policy::default() },
-        writes: Arc::new(Writes::default()),
+        writes: Arc::new(PendingWrites::default()),
     };
     let watch = (coherence == Coherence::Coherent).then(|| watch(&group.cache, group.policy, prefixes));
     let url = RedisUrl {

@@ -1,0 +1,202 @@
+//! What is to be told to a client that did not ask: invalidations and published messages, posted from any core, delivered by the
+//! connection's own task behind the replies that it has written (`redis::delivery`).
+//!
+//! Invariants:
+//! - Messages are delivered in the order in which they were posted.
+//! - A client that leaves more than `max-backlog` bytes of them lying is cut off.
+//! - The queue is on the account of all buffers; published messages are counted once for all who are to get them, by the publisher.
+use crate::buffers::{Account, Buffers, Charge, Kind};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
+
+/// A message; how it is written depends on the protocol that its client speaks when it is delivered.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// Keys that have changed, as a RESP array; `None`: all of them may have.
+    Invalidated {
+        /// The encoded array.
+        keys: Option<Bytes>,
+        /// They are another connection's, which redirects them to this one.
+        redirected: bool,
+    },
+    /// The connection that invalidations were redirected to is gone.
+    RedirectionBroken(u64),
+    /// A message of a channel, as a push of RESP3.
+    Published(Bytes),
+    /// A line of MONITOR.
+    Monitored(Bytes),
+}
+impl Message {
+    /// About what it occupies, the slot included.
+    fn size(&self) -> usize {
+        let bytes = match self {
+            Message::Invalidated { keys, .. } => keys.as_ref().map_or(0, Bytes::len),
+            Message::Published(bytes) | Message::Monitored(bytes) => bytes.len(),
+            Message::RedirectionBroken(_) => 0,
+        };
+        size_of::<Message>() + bytes
+    }
+    /// The part of it that is this client's alone.
+    fn own_size(&self) -> usize {
+        match self {
+            Message::Published(_) | Message::Monitored(_) => size_of::<Message>(),
+            Message::Invalidated { .. } | Message::RedirectionBroken(_) => self.size(),
+        }
+    }
+}
+
+/// `max-backlog`, and what came of it.
+#[derive(Debug)]
+pub struct Backlog {
+    max: usize,
+    cut_off: AtomicU64,
+    buffers: Arc<Buffers>,
+}
+impl Backlog {
+    /// At most `max` bytes for each client.
+    pub fn new(max: usize, buffers: Arc<Buffers>) -> Backlog {
+        Backlog { max, cut_off: AtomicU64::new(0), buffers }
+    }
+    /// Counts a message that several may get.
+    pub fn count(&self, frame: Bytes) -> Bytes {
+        self.buffers.count_always(Kind::Pushes, frame)
+    }
+    /// A client left too much lying on its own connection to the source.
+    pub fn note_cut_off(&self) {
+        self.cut_off.fetch_add(1, Relaxed);
+    }
+    /// Clients that left too much lying.
+    pub fn cut_off(&self) -> u64 {
+        self.cut_off.load(Relaxed)
+    }
+}
+
+/// What came of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Posted {
+    /// The client's task must be woken.
+    Wake,
+    /// It has been woken already.
+    Queued,
+    /// The client is gone, or about to go.
+    Gone,
+    /// This was too much: end the client.
+    TooMuch,
+}
+
+/// One client's messages.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    queue: Mutex<Queue>,
+    /// The queue is not empty. Set and cleared under its lock.
+    has_mail: AtomicBool,
+}
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    /// Of `bytes`, those that nobody else counts.
+    own: usize,
+    /// Made with the first message.
+    charge: Option<Charge>,
+    /// The client's, which shows who has how much waiting.
+    account: Option<Arc<Account>>,
+    closed: bool,
+}
+
+impl Queue {
+    fn settle(&mut self) {
+        if let Some(charge) = &mut self.charge {
+            charge.resize(self.own);
+        }
+        if let Some(account) = &self.account {
+            account.set_pushes(self.bytes);
+        }
+    }
+}
+
+impl Inbox {
+    /// Shows on this account what waits.
+    pub fn show_on(&self, account: Arc<Account>) {
+        self.queue.lock().account = Some(account);
+    }
+
+    /// Is there something to deliver?
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.has_mail.load(Acquire)
+    }
+
+    /// The oldest message.
+    pub fn take(&self) -> Option<Message> {
+        let mut queue = self.queue.lock();
+        let message = queue.messages.pop_front();
+        queue.bytes -= message.as_ref().map_or(0, Message::size);
+        queue.own -= message.as_ref().map_or(0, Message::own_size);
+        queue.settle();
+        self.has_mail.store(!queue.messages.is_empty(), Release);
+        message
+    }
+
+    pub(super) fn post(&self, message: Message, backlog: &Backlog) -> Posted {
+        let mut queue = self.queue.lock();
+        if queue.closed {
+            return Posted::Gone;
+        }
+        queue.bytes += message.size();
+        if queue.bytes > backlog.max {
+            backlog.note_cut_off();
+            self.shut(&mut queue);
+            return Posted::TooMuch;
+        }
+        queue.own += message.own_size();
+        queue.charge.get_or_insert_with(|| backlog.buffers.charge(Kind::Pushes));
+        queue.settle();
+        queue.messages.push_back(message);
+        match self.has_mail.swap(true, Release) {
+            true => Posted::Queued,
+            false => Posted::Wake,
+        }
+    }
+
+    /// The client is gone.
+    pub(super) fn close(&self) {
+        self.shut(&mut self.queue.lock());
+    }
+
+    fn shut(&self, queue: &mut Queue) {
+        queue.bytes = 0;
+        queue.settle();
+        *queue = Queue { closed: true, ..Queue::default() };
+        self.has_mail.store(false, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_ends_it() {
+        let (inbox, backlog) = (Inbox::default(), Backlog::new(1000, Buffers::unbounded()));
+        let message = |len| Message::Published(Bytes::from(vec![b'x'; len]));
+        assert_eq!(inbox.post(message(300), &backlog), Posted::Wake);
+        assert_eq!(inbox.post(message(300), &backlog), Posted::Queued);
+        assert!(inbox.take().is_some() && inbox.has_mail());
+        assert!(inbox.take().is_some() && !inbox.has_mail() && inbox.take().is_none());
+        assert_eq!(inbox.post(message(600), &backlog), Posted::Wake, "room that was given back");
+        assert_eq!(inbox.post(message(600), &backlog), Posted::TooMuch);
+        assert_eq!((inbox.post(message(1), &backlog), backlog.cut_off()), (Posted::Gone, 1));
+        assert!(!inbox.has_mail() && inbox.take().is_none());
+    }
+}

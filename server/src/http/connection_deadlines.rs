@@ -1,0 +1,141 @@
+//! Deadlines and drain for the connections of a worker, without a timer for each.
+//!
+//! A busy connection only notes how long it may stay silent, in ticks; a task that runs while there are connections
+//! counts the ticks and wakes those whose time is over, who then look at [`ConnectionDeadline::verdict`].
+use super::PerWorker;
+use crate::{app::App, lifecycle::drain::Phase};
+use slab::Slab;
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How coarse deadlines are.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The watched connections of one worker.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionDeadlines {
+    connections: RefCell<Slab<Rc<Deadline>>>,
+    ticks: Cell<u64>,
+    ticking: Cell<bool>,
+    draining: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Deadline {
+    tick: Cell<u64>,
+    waker: Waker,
+}
+
+/// One connection's entry.
+pub(super) struct ConnectionDeadline {
+    http: Rc<PerWorker>,
+    deadline: Rc<Deadline>,
+    index: usize,
+}
+
+/// What a connection that was woken should do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Go on.
+    Live,
+    /// Finish what was started, then close.
+    Drain,
+    /// The deadline has passed.
+    Expired,
+}
+
+impl ConnectionDeadlines {
+    /// Has the drain begun?
+    pub(super) fn draining(&self) -> bool {
+        self.draining.get()
+    }
+}
+
+impl ConnectionDeadline {
+    /// Watches the calling task's connection, without a deadline yet.
+    pub(super) async fn begin(app: &Arc<App>, http: &Rc<PerWorker>) -> ConnectionDeadline {
+        let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+        let watches = &http.watches;
+        let deadline = Rc::new(Deadline { tick: Cell::new(u64::MAX), waker });
+        let index = watches.connections.borrow_mut().insert(deadline.clone());
+        if !watches.ticking.replace(true) {
+            tokio::task::spawn_local(tick(app.clone(), http.clone()));
+        }
+        ConnectionDeadline { http: http.clone(), deadline, index }
+    }
+
+    /// The connection may wait this long from now (and up to a tick more); `None`: for ever.
+    pub(super) fn allow(&self, time: Option<Duration>) {
+        let tick = time.map_or(u64::MAX, |time| {
+            let ticks = time.as_millis().div_ceil(TICK.as_millis()) as u64;
+            // The current tick is partly over.
+            self.http.watches.ticks.get().saturating_add(ticks).saturating_add(1)
+        });
+        self.deadline.tick.set(tick);
+    }
+
+    /// What has become of the connection's time. An expiry is told before a drain.
+    pub(super) fn verdict(&self) -> Verdict {
+        let watches = &self.http.watches;
+        if self.deadline.tick.get() <= watches.ticks.get() {
+            Verdict::Expired
+        } else if watches.draining.get() {
+            Verdict::Drain
+        } else {
+            Verdict::Live
+        }
+    }
+}
+impl Drop for ConnectionDeadline {
+    fn drop(&mut self) {
+        let gone = self.http.watches.connections.borrow_mut().remove(self.index);
+        drop(gone);
+    }
+}
+
+/// Counts ticks and wakes who is late, until no connection is left; the next one starts it again.
+async fn tick(app: Arc<App>, http: Rc<PerWorker>) {
+    let watches = &http.watches;
+    let mut draining = pin!(app.drain.reached(Phase::Draining));
+    let mut interval = interval(TICK);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut draining, if !watches.draining.get() => watches.draining.set(true),
+            _ = interval.tick() => watches.ticks.set(watches.ticks.get() + 1),
+        }
+        let connections = watches.connections.borrow();
+        if connections.is_empty() {
+            watches.ticking.set(false);
+            return;
+        }
+        for (_, connection) in connections.iter() {
+            // Draining connections are woken at every tick: one that was answering when the drain began looks again.
+            if watches.draining.get() || connection.tick.get() <= watches.ticks.get() {
+                connection.waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl ConnectionDeadlines {
+    /// Connections.
+    pub(super) fn len(&self) -> usize {
+        self.connections.borrow().len()
+    }
+
+    /// Connections without a deadline: their requests are in work.
+    pub(super) fn unlimited(&self) -> usize {
+        self.connections.borrow().iter().filter(|(_, deadline)| deadline.tick.get() == u64::MAX).count()
+    }
+}

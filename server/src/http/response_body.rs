@@ -1,0 +1,280 @@
+//! Response bodies: counted bytes, and values that are written as JSON or base64 while they are sent.
+use super::range_routes::Walk;
+use crate::{buffers::Charge, source::SourceError};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use larder_proto::http::{json, text::Sink};
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+/// A body in pieces, sent in order. A large value is encoded a window at a time, when there is room to send it.
+#[derive(Default)]
+pub(super) struct Body {
+    /// The first piece, so that a body of one piece needs no queue.
+    first: Option<Piece>,
+    rest: VecDeque<Piece>,
+    /// Bytes left to send; `None` if that would have to be counted through too much.
+    left: Option<u64>,
+    /// What comes behind the pieces.
+    walk: Option<Box<Walk>>,
+    /// For a long text.
+    _charge: Option<Charge>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Raw(Bytes),
+    /// Handed out as it is.
+    Chunk(Bytes),
+    /// The inside of a JSON string.
+    Json(Bytes),
+    Base64(Bytes),
+}
+
+/// Bytes encoded at a time; a multiple of 3, so that base64 windows need no padding.
+const WINDOW: usize = 48 * 1024;
+/// Bytes handed out at a time, though they need no encoding: a client that stops taking them shows in that nobody asks for more.
+const PART: usize = 256 * 1024;
+/// Pieces of at least this length are parts of values; no text that is made here is as long.
+pub(super) const REFERENCE: usize = 2 * WINDOW;
+/// Values larger than this are not read through just to know how long they are as JSON: HTTP/1.1 sends such a body in chunks.
+const COUNTED: usize = 1 << 20;
+
+impl Body {
+    /// No bytes.
+    pub(super) fn empty() -> Body {
+        Body { left: Some(0), ..Body::default() }
+    }
+
+    /// These bytes.
+    pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
+        let mut body = Body::empty();
+        let bytes = bytes.into();
+        let len = bytes.len();
+        body.add(Piece::Raw(bytes), Some(len));
+        body
+    }
+
+    /// These pieces; HTTP/1.1 sends each as a chunk of its own.
+    pub(super) fn chunks(chunks: impl Iterator<Item = Bytes>) -> Body {
+        Body { rest: chunks.map(Piece::Chunk).collect(), ..Body::default() }
+    }
+
+    /// The pages of a walk, the first of which has been read.
+    pub(super) fn walking(first: Option<Body>, walk: Walk) -> Body {
+        Body { left: None, walk: Some(Box::new(walk)), ..first.unwrap_or_default() }
+    }
+
+    fn add(&mut self, piece: Piece, len: Option<usize>) {
+        self.left = self.left.zip(len).map(|(left, len)| left + len as u64);
+        if self.first.is_none() && self.rest.is_empty() {
+            self.first = Some(piece);
+        } else {
+            self.rest.push_back(piece);
+        }
+    }
+
+    /// Length of what is left to send, if known.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.left
+    }
+
+    /// The next bytes to send; never empty.
+    pub(super) fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let piece = match self.first.take() {
+                Some(piece) => piece,
+                None => self.rest.pop_front()?,
+            };
+            let bytes = match piece {
+                Piece::Raw(mut bytes) => {
+                    let part = bytes.split_to(bytes.len().min(PART));
+                    if !bytes.is_empty() {
+                        self.first = Some(Piece::Raw(bytes));
+                    }
+                    part
+                }
+                Piece::Chunk(bytes) => bytes,
+                Piece::Json(mut value) => {
+                    let end = match value.len() {
+                        len if len <= WINDOW => len,
+                        _ => json::splittable(&value[..WINDOW]),
+                    };
+                    let window = value.split_to(end);
+                    if !value.is_empty() {
+                        self.first = Some(Piece::Json(value));
+                    }
+                    let mut text = Vec::with_capacity(window.len() + window.len() / 8);
+                    json::write_escaped(&mut text, &window);
+                    text.into()
+                }
+                Piece::Base64(mut value) => {
+                    let window = value.split_to(value.len().min(WINDOW));
+                    if !value.is_empty() {
+                        self.first = Some(Piece::Base64(value));
+                    }
+                    BASE64_STANDARD.encode(&window).into()
+                }
+            };
+            self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
+            if !bytes.is_empty() {
+                return Some(bytes);
+            }
+        }
+    }
+}
+
+/// Composes a body of text with values in it: small values are encoded at once, large ones when they are sent.
+pub(super) struct Writer {
+    text: Vec<u8>,
+    /// Bytes of text before that.
+    texts: usize,
+    body: Body,
+}
+
+impl Writer {
+    /// An empty body, with room for this much text.
+    pub(super) fn with_capacity(bytes: usize) -> Writer {
+        Writer { text: Vec::with_capacity(bytes), texts: 0, body: Body::empty() }
+    }
+
+    /// Appends a JSON string: `value` with invalid UTF-8 replaced.
+    pub(super) fn put_json(&mut self, value: Bytes) {
+        if value.len() <= WINDOW {
+            json::write(&mut self.text, &value);
+            return;
+        }
+        self.put(b"\"");
+        let len = (value.len() <= COUNTED).then(|| json::len(&value) - 2);
+        self.link(Piece::Json(value), len);
+        self.put(b"\"");
+    }
+
+    /// Appends base64 (RFC 4648 section 4, padded).
+    pub(super) fn put_base64(&mut self, value: Bytes) {
+        if value.len() <= WINDOW {
+            self.text.extend_from_slice(BASE64_STANDARD.encode(&value).as_bytes());
+            return;
+        }
+        let len = value.len().div_ceil(3) * 4;
+        self.link(Piece::Base64(value), Some(len));
+    }
+
+    /// Bytes of text so far.
+    pub(super) fn text(&self) -> usize {
+        self.texts + self.text.len()
+    }
+
+    /// The body, with what its text is on the account.
+    pub(super) fn finish_charged(self, charge: Charge) -> Body {
+        Body { _charge: Some(charge), ..self.finish() }
+    }
+
+    /// The body.
+    pub(super) fn finish(mut self) -> Body {
+        self.cut();
+        self.body
+    }
+
+    fn link(&mut self, piece: Piece, len: Option<usize>) {
+        self.cut();
+        self.body.add(piece, len);
+    }
+
+    fn cut(&mut self) {
+        if !self.text.is_empty() {
+            let text = std::mem::take(&mut self.text);
+            let len = text.len();
+            self.texts += len;
+            self.body.add(Piece::Raw(text.into()), Some(len));
+        }
+    }
+}
+impl Sink for Writer {
+    fn put(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    /// The end of a walk that is not complete: the client must see that it is not.
+    type Error = SourceError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, SourceError>>> {
+        loop {
+            if let Some(bytes) = self.next() {
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            let Some(walk) = &mut self.walk else { return Poll::Ready(None) };
+            match ready!(walk.poll_page(cx)) {
+                Ok(Some(page)) => (self.first, self.rest) = (page.first, page.rest),
+                Ok(None) => self.walk = None,
+                Err(error) => {
+                    tracing::warn!(%error, "a walk through the store breaks off");
+                    self.walk = None;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(mut body: Body) -> Vec<u8> {
+        std::iter::from_fn(|| body.next()).flatten().collect()
+    }
+
+    #[test]
+    fn small_values_are_one_piece() {
+        let mut writer = Writer::with_capacity(8);
+        writer.put(b"a");
+        writer.put_json(Bytes::from_static(b"q\"\xff"));
+        writer.put_base64(Bytes::from_static(b"\xff\x00\x01\x02"));
+        writer.put(b"z");
+        let mut body = writer.finish();
+        let expected = "a\"q\\\"\u{fffd}\"/wABAg==z";
+        assert_eq!(body.left(), Some(expected.len() as u64));
+        assert_eq!(body.next().as_deref(), Some(expected.as_bytes()));
+        assert_eq!((body.next(), body.left()), (None, Some(0)));
+    }
+
+    #[test]
+    fn large_values_are_encoded_by_windows() {
+        for size in [WINDOW + 1, COUNTED, 3 * COUNTED + 1] {
+            let value: Vec<u8> = (0..size).map(|i| ((i * 31) >> 7) as u8).collect();
+            let mut writer = Writer::with_capacity(0);
+            writer.put(b"[");
+            writer.put_json(value.clone().into());
+            writer.put(b",\"");
+            writer.put_base64(value.clone().into());
+            writer.put(b"\"]");
+            let body = writer.finish();
+            let announced = body.left();
+            let bytes = drain(body);
+            if size <= COUNTED {
+                assert_eq!(announced, Some(bytes.len() as u64));
+            } else {
+                assert_eq!(announced, None);
+            }
+            let [text, base64]: [String; 2] = serde_json::from_slice(&bytes).expect("valid JSON");
+            assert!(text == String::from_utf8_lossy(&value));
+            assert!(base64 == BASE64_STANDARD.encode(&value));
+        }
+    }
+}

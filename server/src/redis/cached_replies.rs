@@ -1,0 +1,61 @@
+//! Commands whose whole replies the group keeps: answered from the memory tier, or fetched for it. What is not kept is
+//! relayed.
+use super::{
+    Flow,
+    command::{Command, Flags, Run},
+    command_context::CommandContext,
+    command_error::CommandError,
+    get::Pending,
+    session::{Outstanding, Session},
+};
+use crate::{
+    app::Worker,
+    read::Begun,
+    source::{Fetch, Keepable},
+};
+use larder_proto::resp::Args;
+
+/// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
+fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
+    let group = &worker.groups[0];
+    let keepable = group.source.as_redis()?.keeps_reply(args, resp3)?;
+    let key = args.get(keepable.key)?;
+    let fits = (1..=worker.app.settings.max_key).contains(&key.len()) && group.keeps_reply_to(args);
+    fits.then_some(keepable)
+}
+
+/// May the command be begun while reads of the client wait for the source? Then it will be answered from the tier or wait with them,
+/// as one more read.
+pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
+    let may_be_read = match command.run {
+        Run::Forward => true,
+        Run::Tier(_) => command.flags.has(Flags::READONLY),
+        _ => false,
+    };
+    may_be_read
+        && session.holds(Outstanding::Reads)
+        && session.pinned.is_none()
+        && session.multi.is_none()
+        && keepable(worker, args, session.resp3).is_some()
+}
+
+/// Begins a command that goes to a Redis source.
+pub(super) fn begin(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    let (group, args) = (call.group(), call.args);
+    let resp3 = call.reply.is_resp3();
+    let Some(keepable) = keepable(call.worker, args, resp3) else {
+        return Ok(Flow::Relay(Outstanding::Forwarded));
+    };
+    call.show_forwarded();
+    let out = call.reply.output();
+    let begun = group.begin_reply(args, keepable, resp3, call.now, batch, |reply| match reply.share() {
+        Some(large) => out.put_shared(large),
+        None => out.put(reply.as_bytes()),
+    });
+    Ok(match begun {
+        Begun::Hit(()) => Flow::Done,
+        Begun::Wait(wait) => Flow::Pending(Pending::one(wait, resp3, true)),
+        // To be kept when it is asked for again.
+        Begun::Absent => Flow::Relay(Outstanding::Reads),
+    })
+}

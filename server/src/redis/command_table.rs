@@ -1,0 +1,197 @@
+//! Every command there is. Subcommands follow their parent.
+use super::{
+    blocking, client_pause,
+    command::{Command, Flags, Index, Keys, Run, Transaction, numbered},
+    commands::{
+        client, config, connection, expire, increments, info, introspection, keys, maintenance, object, scan, server,
+        strings,
+    },
+    dedicated, local_pubsub,
+};
+use Run::{Container, Get, Local, MultiGet, Tier, Transaction as Around};
+
+/// `"name" arity [FLAGS] (first last step) "since" Run(function), "summary";` in blocks of a group.
+macro_rules! commands {
+    ($($group:literal { $(
+        $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal $run:expr, $summary:literal;
+    )* })*) => {
+        numbered([$($(
+            Command {
+                name: $name,
+                arity: $arity,
+                flags: Flags::NONE$(.with(Flags::$flag))*,
+                keys: Keys { first: $first, last: $last, step: $step },
+                since: $since,
+                group: $group,
+                summary: $summary,
+                run: $run,
+                index: 0,
+                is_sub: false,
+                is_parent: false,
+            },
+        )*)*])
+    };
+}
+
+/// How many there are, subcommands included.
+const COUNT: usize = 137;
+
+/// The table of commands.
+pub static COMMANDS: [Command; COUNT] = commands! {
+"string" {
+    "append" 3 [WRITE DENYOOM FAST] (1 1 1) "2.0.0" Tier(strings::append), "Appends to a value, creating it if there is none";
+    "decr" 2 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(increments::decr), "Subtracts one from an integer";
+    "decrby" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(increments::decrby), "Subtracts a number from an integer";
+    "get" 2 [READONLY FAST] (1 1 1) "1.0.0" Get, "Returns a value";
+    "getdel" 2 [WRITE FAST] (1 1 1) "6.2.0" Tier(strings::getdel), "Returns a value and deletes its key";
+    "getex" -2 [WRITE FAST] (1 1 1) "6.2.0" Tier(strings::getex), "Returns a value and changes its lifetime";
+    "getrange" 4 [READONLY COPY_WILL_DO] (1 1 1) "2.4.0" Tier(strings::getrange), "Returns a part of a value";
+    "getset" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(strings::getset), "Stores a value and returns the old one";
+    "incr" 2 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(increments::incr), "Adds one to an integer";
+    "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(increments::incrby), "Adds a number to an integer";
+    "incrbyfloat" 3 [WRITE DENYOOM FAST] (1 1 1) "2.6.0" Tier(increments::incrbyfloat), "Adds a number to a decimal number";
+    "mget" -2 [READONLY FAST] (1 -1 1) "1.0.0" MultiGet, "Returns several values";
+    "mset" -3 [WRITE DENYOOM OVERWRITES] (1 -1 2) "1.0.1" Tier(strings::mset), "Stores several values at once";
+    "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "1.0.1" Tier(strings::msetnx), "Stores several values unless one of the keys exists";
+    "psetex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.6.0" Tier(strings::psetex), "Stores a value for some milliseconds";
+    "set" -3 [WRITE DENYOOM OVERWRITES] (1 1 1) "1.0.0" Tier(strings::set), "Stores a value";
+    "setex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.0.0" Tier(strings::setex), "Stores a value for some seconds";
+    "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(strings::setnx), "Stores a value unless the key exists";
+    "setrange" 4 [WRITE DENYOOM] (1 1 1) "2.2.0" Tier(strings::setrange), "Overwrites a part of a value";
+    "strlen" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "2.2.0" Tier(strings::strlen), "Returns the length of a value";
+    "substr" 4 [READONLY COPY_WILL_DO] (1 1 1) "1.0.0" Tier(strings::getrange), "Returns a part of a value (old name of GETRANGE)";
+}
+"generic" {
+    "copy" -3 [WRITE DENYOOM] (1 2 1) "6.2.0" Tier(keys::copy), "Copies a value to another key";
+    "del" -2 [WRITE EXISTENCE] (1 -1 1) "1.0.0" Tier(keys::del), "Deletes keys";
+    "exists" -2 [READONLY FAST EXISTENCE] (1 -1 1) "1.0.0" Tier(keys::exists), "Counts the keys that exist";
+    "expire" -3 [WRITE FAST] (1 1 1) "1.0.0" Tier(expire::expire), "Sets a lifetime in seconds";
+    "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the moment of expiry in Unix seconds";
+    "expiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::expiretime), "Returns the moment of expiry in Unix seconds";
+    "keys" 2 [READONLY KEYSPACE] (0 0 0) "1.0.0" Tier(scan::keys), "Returns the keys that match a pattern";
+    "object" -2 [] (0 0 0) "2.2.3" Container, "What a value is made of";
+    "object|encoding" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::encoding), "Returns the name of a value's representation";
+    "object|freq" 3 [READONLY] (2 2 1) "4.0.0" Tier(object::freq), "Returns how often a key was read, as the eviction policy counts";
+    "object|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
+    "object|idletime" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::idletime), "Returns the seconds since a key was written";
+    "object|refcount" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::refcount), "Returns the number of references to a value";
+    "persist" 2 [WRITE FAST] (1 1 1) "2.2.0" Tier(expire::persist), "Removes a key's expiry";
+    "pexpire" -3 [WRITE FAST] (1 1 1) "2.6.0" Tier(expire::pexpire), "Sets a lifetime in milliseconds";
+    "pexpireat" -3 [WRITE FAST] (1 1 1) "2.6.0" Tier(expire::pexpireat), "Sets the moment of expiry in Unix milliseconds";
+    "pexpiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::pexpiretime), "Returns the moment of expiry in Unix milliseconds";
+    "pttl" 2 [READONLY FAST] (1 1 1) "2.6.0" Tier(expire::pttl), "Returns the time left in milliseconds";
+    "randomkey" 1 [READONLY KEYSPACE] (0 0 0) "1.0.0" Tier(scan::randomkey), "Returns a key at random";
+    "rename" 3 [WRITE] (1 2 1) "1.0.0" Tier(keys::rename), "Renames a key";
+    "renamenx" 3 [WRITE FAST] (1 2 1) "1.0.0" Tier(keys::renamenx), "Renames a key unless the new name exists";
+    "scan" -2 [READONLY KEYSPACE] (0 0 0) "2.8.0" Tier(scan::scan), "Walks through the keys";
+    "touch" -2 [READONLY FAST EXISTENCE] (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, as if read";
+    "ttl" 2 [READONLY FAST] (1 1 1) "1.0.0" Tier(expire::ttl), "Returns the time left in seconds";
+    "type" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "1.0.0" Tier(keys::type_of), "Returns the type of a value";
+    "unlink" -2 [WRITE FAST EXISTENCE] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
+    "wait" 3 [] (0 0 0) "3.0.0" Local(server::wait), "Waits for replicas, of which there are none";
+}
+"transactions" {
+    "discard" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (0 0 0) "2.0.0" Around(Transaction::Discard), "Forgets a transaction";
+    "exec" 1 [NOSCRIPT LOADING STALE NOT_QUEUED] (0 0 0) "1.2.0" Around(Transaction::Exec), "Runs a transaction";
+    "multi" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.2.0" Around(Transaction::Multi), "Begins a transaction";
+    "unwatch" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] (0 0 0) "2.2.0" Around(Transaction::Unwatch), "Forgets watched keys";
+    "watch" -2 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (1 -1 1) "2.2.0" Around(Transaction::Watch), "Calls a transaction off if keys change before it";
+}
+"connection" {
+    "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "1.0.0" Local(connection::auth), "Says the password";
+    "client" -2 [] (0 0 0) "2.4.0" Container, "Connections";
+    "client|capa" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.0.0" Local(client::accept), "Says what the client is capable of";
+    "client|getname" 2 [NOSCRIPT LOADING STALE] (0 0 0) "2.6.9" Local(client::getname), "Returns the name of this connection";
+    "client|getredir" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(dedicated::tracking), "Returns where tracking is redirected to";
+    "client|help" 2 [LOADING STALE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
+    "client|id" 2 [NOSCRIPT LOADING STALE] (0 0 0) "5.0.0" Local(client::id), "Returns the number of this connection";
+    "client|info" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(client::info), "Describes this connection";
+    "client|kill" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.4.0" Local(client::kill), "Ends connections";
+    "client|list" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.4.0" Local(client::list), "Describes connections";
+    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE] (0 0 0) "8.2.0" Local(maintenance::notifications), "Asks to be told of maintenance";
+    "client|no-evict" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "7.0.0" Local(client::on_or_off), "Keeps this connection from eviction";
+    "client|no-touch" 3 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::on_or_off), "Keeps this connection's reads from counting";
+    "client|reply" 3 [NOSCRIPT LOADING STALE] (0 0 0) "3.2.0" Local(client::reply), "Turns replies on and off";
+    "client|caching" 3 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(dedicated::tracking), "Has the next command's keys tracked, or not";
+    "client|tracking" -3 [NOSCRIPT LOADING STALE] (0 0 0) "6.0.0" Local(dedicated::tracking), "Tells of changes of what this connection has read";
+    "client|trackinginfo" 2 [NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(dedicated::tracking), "Says what is tracked and how";
+    "client|pause" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "3.0.0" Local(client_pause::pause), "Makes commands wait";
+    "client|unpause" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "6.2.0" Local(client_pause::unpause), "Ends the pause";
+    "client|unblock" -3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "5.0.0" Local(blocking::unblock), "Ends the wait of a client";
+    "client|setinfo" 4 [NOSCRIPT LOADING STALE] (0 0 0) "7.2.0" Local(client::setinfo), "Says which library the client uses";
+    "client|setname" 3 [NOSCRIPT LOADING STALE] (0 0 0) "2.6.9" Local(client::setname), "Names this connection";
+    "echo" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(connection::echo), "Returns what it is given";
+    "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "6.0.0" Local(connection::hello), "Chooses the protocol";
+    "ping" -1 [SUBSCRIBER FAST] (0 0 0) "1.0.0" Local(connection::ping), "Answers PONG";
+    "quit" -1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.0.0" Local(connection::quit), "Closes the connection";
+    "reset" 1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "6.2.0" Local(connection::reset), "Makes the connection as if new";
+    "select" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(dedicated::select), "Chooses the database; other ones than the source's own are read past the copies";
+}
+"cluster" {
+    "cluster" -2 [LOADING STALE] (0 0 0) "3.0.0" Local(server::cluster), "Says that this is no cluster";
+    "readonly" 1 [LOADING STALE FAST] (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
+    "readwrite" 1 [LOADING STALE FAST] (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
+}
+"pubsub" {
+    "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(dedicated::subscribe), "Subscribes to channels by pattern";
+    "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(dedicated::subscribe), "Ends subscriptions by pattern";
+    "publish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "2.0.0" Local(local_pubsub::publish), "Sends a message to the subscribers of a channel";
+    "pubsub" -2 [] (0 0 0) "2.8.0" Container, "Who has subscribed";
+    "pubsub|channels" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(local_pubsub::channels), "Returns the channels that have subscribers";
+    "pubsub|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
+    "pubsub|numpat" 2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(local_pubsub::numpat), "Counts the patterns that have subscribers";
+    "pubsub|numsub" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(local_pubsub::numsub), "Counts the subscribers of channels";
+    "pubsub|shardchannels" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(local_pubsub::channels), "Returns the shard channels that have subscribers";
+    "pubsub|shardnumsub" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(local_pubsub::numsub), "Counts the subscribers of shard channels";
+    "spublish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "7.0.0" Local(local_pubsub::publish), "Sends a message to the subscribers of a shard channel";
+    "ssubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "7.0.0" Local(dedicated::subscribe), "Subscribes to shard channels";
+    "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(dedicated::subscribe), "Subscribes to channels";
+    "sunsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "7.0.0" Local(dedicated::subscribe), "Ends subscriptions to shard channels";
+    "unsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" Local(dedicated::subscribe), "Ends subscriptions";
+}
+"scripting" {
+    "function" -2 [] (0 0 0) "7.0.0" Container, "Functions, of which there are none";
+    "function|flush" -2 [NOSCRIPT AT_SOURCE] (0 0 0) "7.0.0" Local(server::nothing_to_do), "Deletes all functions";
+    "function|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(introspection::help), "Lists the subcommands";
+}
+"server" {
+    "command" -1 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::all), "Describes commands";
+    "command|count" 2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::count), "Counts commands";
+    "command|docs" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::docs), "Explains commands";
+    "command|getkeys" -3 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::getkeys), "Returns the keys of a command";
+    "command|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
+    "command|info" -2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::info), "Describes some commands";
+    "command|list" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::list), "Lists the names of commands";
+    "config" -2 [] (0 0 0) "2.0.0" Container, "Settings";
+    "config|get" -3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE MERGED] (0 0 0) "2.0.0" Local(config::get), "Returns settings that match patterns";
+    "config|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
+    "config|resetstat" 2 [ADMIN NOSCRIPT LOADING STALE UNLOCKED MERGED] (0 0 0) "2.0.0" Local(config::resetstat), "Sets counters to zero";
+    "config|rewrite" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(config::rewrite), "Says that there is no file to rewrite";
+    "config|set" -4 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE] (0 0 0) "2.0.0" Local(config::set), "Changes settings";
+    "dbsize" 1 [READONLY FAST KEYSPACE] (0 0 0) "1.0.0" Tier(keys::dbsize), "Counts the keys";
+    "debug" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(server::debug), "Is refused";
+    "flushall" -1 [WRITE KEYSPACE FLUSH] (0 0 0) "1.0.0" Tier(keys::flush), "Deletes all keys";
+    "flushdb" -1 [WRITE KEYSPACE FLUSH] (0 0 0) "1.0.0" Tier(keys::flush), "Deletes all keys";
+    "info" -1 [LOADING STALE UNLOCKED MERGED] (0 0 0) "1.0.0" Local(info::info), "Describes the server";
+    "latency" -2 [] (0 0 0) "2.8.13" Container, "Events that took long, which are not recorded";
+    "latency|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
+    "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
+    "latency|latest" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
+    "latency|reset" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::zero), "Returns zero";
+    "memory" -2 [] (0 0 0) "4.0.0" Container, "Memory";
+    "memory|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
+    "memory|purge" 2 [AT_SOURCE] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: memory is given back as it is freed";
+    "memory|usage" -3 [READONLY] (2 2 1) "4.0.0" Tier(object::memory_usage), "Returns the bytes that a key and its value occupy";
+    "role" 1 [NOSCRIPT LOADING STALE FAST AT_SOURCE] (0 0 0) "2.8.12" Local(server::role), "Says that this is no replica";
+    "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Commands that took long, which are not recorded";
+    "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::slow_log), "Returns an empty list";
+    "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
+    "slowlog|len" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
+    "slowlog|reset" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";
+    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" Local(dedicated::monitor), "Shows every command that the source is sent";
+    "time" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "2.6.0" Local(server::time), "Returns the time";
+}
+};
+
+/// Finds them.
+pub(super) static INDEX: Index = Index::of(&COMMANDS);

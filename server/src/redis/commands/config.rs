@@ -1,0 +1,217 @@
+//! CONFIG: Larder's settings under the names that Redis has for them, for clients and tools that ask. In front of a Redis these names are
+//! Redis's to give and to change, and Larder's settings are `larder-` and their own name.
+use super::config_larder;
+use crate::{
+    config::LogLevel,
+    redis::{
+        Flow,
+        command_context::CommandContext,
+        command_error::{CommandError, SYNTAX},
+        dedicated,
+    },
+};
+use larder_proto::glob;
+
+type Done = Result<Flow, CommandError>;
+
+/// The eviction policy by the nearest of Redis's names: S3-FIFO goes by how often a key was read.
+pub(super) const POLICY: &str = "allkeys-lfu";
+/// Smallest memory tier.
+pub(super) const MIN_MEMORY: usize = 1 << 20;
+
+/// A parameter and its value now.
+struct Parameter {
+    name: &'static str,
+    get: fn(&CommandContext<'_>) -> String,
+}
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter { name: "appendonly", get: |_| "no".into() },
+    Parameter { name: "bind", get: addresses },
+    Parameter { name: "cluster-enabled", get: |_| "no".into() },
+    Parameter { name: "databases", get: |_| "1".into() },
+    Parameter {
+        name: "dir",
+        get: |call| {
+            let dir = call.worker.app.settings.data_dir.as_ref();
+            dir.map(|dir| dir.display().to_string()).unwrap_or_default()
+        },
+    },
+    Parameter { name: "io-threads", get: |call| call.worker.app.settings.threads.to_string() },
+    Parameter { name: LOG_LEVEL, get: |call| redis_level(call.worker.app.telemetry.logs.level()).into() },
+    Parameter { name: "maxclients", get: |call| call.worker.app.clients.limit().to_string() },
+    Parameter { name: MAX_MEMORY, get: |call| call.cache().max_memory().to_string() },
+    Parameter { name: "maxmemory-policy", get: |_| POLICY.into() },
+    Parameter { name: "notify-keyspace-events", get: |_| String::new() },
+    Parameter { name: "port", get: |call| call.worker.app.bound.redis.first().map_or(0, |at| at.port()).to_string() },
+    Parameter { name: "proto-max-bulk-len", get: |call| call.worker.app.settings.max_value.to_string() },
+    Parameter { name: "replica-read-only", get: |_| "yes".into() },
+    Parameter { name: "save", get: |_| String::new() },
+    Parameter { name: "slave-read-only", get: |_| "yes".into() },
+    Parameter {
+        name: "timeout",
+        get: |call| call.worker.app.settings.idle_timeout.map_or(0, |t| t.as_secs()).to_string(),
+    },
+    Parameter { name: TRACKED_KEYS, get: |call| call.worker.app.tracking.max_keys().to_string() },
+];
+const MAX_MEMORY: &str = "maxmemory";
+const LOG_LEVEL: &str = "loglevel";
+pub(super) const TRACKED_KEYS: &str = "tracking-table-max-keys";
+
+/// Log levels by Redis's names; `verbose` and `notice` are one here.
+const LEVELS: &[(&str, LogLevel)] = &[
+    ("debug", LogLevel::Debug),
+    ("notice", LogLevel::Info),
+    ("verbose", LogLevel::Info),
+    ("warning", LogLevel::Warn),
+    ("nothing", LogLevel::Off),
+];
+fn redis_level(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Off => "nothing",
+        LogLevel::Error | LogLevel::Warn => "warning",
+        LogLevel::Info => "notice",
+        LogLevel::Debug | LogLevel::Trace => "debug",
+    }
+}
+
+fn addresses(call: &CommandContext<'_>) -> String {
+    let ips = call.worker.app.bound.redis.iter().map(|at| at.ip().to_string());
+    ips.collect::<Vec<_>>().join(" ")
+}
+
+fn find(name: &[u8]) -> Option<&'static Parameter> {
+    PARAMETERS.iter().find(|p| p.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// CONFIG GET pattern [pattern …]
+pub(in crate::redis) fn get(call: &mut CommandContext<'_>) -> Done {
+    if call.group().source.as_redis().is_some() {
+        return config_larder::get(call);
+    }
+    let patterns = call.args.from(2);
+    let asked = |p: &&Parameter| {
+        let mut patterns = patterns.clone();
+        patterns.any(|pattern| glob::matches(pattern, p.name.as_bytes(), true))
+    };
+    let found: Vec<(&str, String)> = PARAMETERS.iter().filter(asked).map(|p| (p.name, (p.get)(call))).collect();
+    call.reply.map(found.len());
+    for (name, value) in found {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+    Ok(Flow::Done)
+}
+
+/// CONFIG SET parameter value [parameter value …]: all of it or nothing. A parameter that cannot be changed may be set to
+/// what it is, as tools do.
+pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
+    if !call.args.len().is_multiple_of(2) {
+        return Err(SYNTAX);
+    }
+    if call.group().source.as_redis().is_some() {
+        return config_larder::set(call);
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    let mut changes = Changes::default();
+    let mut parts = call.args.from(2);
+    while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+        let Some(parameter) = find(name) else {
+            return Err(unknown(name));
+        };
+        let failed = |why: &str| failed(name, why);
+        if seen.contains(&parameter.name) {
+            return Err(failed("duplicate parameter"));
+        }
+        seen.push(parameter.name);
+        if parameter.name == MAX_MEMORY {
+            let bytes = memory(value).ok_or_else(|| failed("argument must be a memory value"))?;
+            if bytes < MIN_MEMORY {
+                return Err(failed("argument must be at least 1mb"));
+            }
+            changes.max_memory = Some(bytes);
+        } else if parameter.name == LOG_LEVEL {
+            let named = LEVELS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
+            let why = "argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
+            changes.level = Some(named.ok_or_else(|| failed(why))?.1);
+        } else if parameter.name == TRACKED_KEYS {
+            let keys = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            changes.tracked_keys = Some(keys.ok_or_else(|| failed("argument couldn't be parsed into an integer"))?);
+        } else if (parameter.get)(call).as_bytes() != value {
+            return Err(failed("can't set immutable config"));
+        }
+    }
+    changes.make(call);
+    Ok(Flow::Done)
+}
+
+/// What CONFIG SET changes, once all of it is known to be right.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) max_memory: Option<usize>,
+    pub(super) level: Option<LogLevel>,
+    pub(super) tracked_keys: Option<usize>,
+}
+impl Changes {
+    pub(super) fn make(self, call: &mut CommandContext<'_>) {
+        if let Some(bytes) = self.max_memory {
+            call.cache().set_max_memory(bytes, call.now);
+        }
+        if let Some(keys) = self.tracked_keys {
+            call.worker.app.tracking.set_max_keys(keys);
+        }
+        if let Some(level) = self.level {
+            call.worker.app.telemetry.logs.set_level(level);
+        }
+        call.reply.ok();
+    }
+}
+
+pub(super) fn unknown(name: &[u8]) -> CommandError {
+    CommandError::quoting("ERR Unknown option or number of arguments for CONFIG SET - '", name, usize::MAX, "'")
+}
+pub(super) fn failed(name: &[u8], why: &str) -> CommandError {
+    CommandError::quoting(
+        "ERR CONFIG SET failed (possibly related to argument '",
+        name,
+        usize::MAX,
+        &format!("') - {why}"),
+    )
+}
+
+/// A number of bytes as Redis reads it: `1k` is 1000, `1kb` is 1024.
+fn memory(text: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match &text[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// CONFIG RESETSTAT
+pub(in crate::redis) fn resetstat(call: &mut CommandContext<'_>) -> Done {
+    if call.group().source.as_redis().is_some() {
+        return dedicated::later(call);
+    }
+    reset(call);
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+/// Sets this process's counters to zero.
+pub(in crate::redis) fn reset(call: &CommandContext<'_>) {
+    call.worker.app.caches.iter().for_each(|cache| cache.reset_stats());
+    call.worker.app.telemetry.reset();
+}
+
+/// CONFIG REWRITE
+pub(in crate::redis) fn rewrite(_call: &mut CommandContext<'_>) -> Done {
+    Err(CommandError::Said("ERR The server is running without a config file"))
+}

@@ -1,0 +1,132 @@
+//! Larder's settings as parameters of CONFIG in front of a Redis: `larder-` and the setting's name. All other names are Redis's.
+use super::config::{Changes, MIN_MEMORY, TRACKED_KEYS, failed, unknown};
+use crate::{
+    config::{LogLevel, TABLE},
+    redis::{Flow, command_context::CommandContext, command_error::CommandError, dedicated},
+};
+use larder_proto::{glob, resp::Args};
+use larder_units::{parse_size, show_size};
+
+type Done = Result<Flow, CommandError>;
+
+const PREFIX: &str = "larder-";
+const MAX_MEMORY: &str = "max-memory";
+const LOG_LEVEL: &str = "log-level";
+
+/// Whose answer CONFIG GET or SET wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Whose {
+    Redis,
+    Larder,
+    Both,
+}
+
+/// By the names that are given. A pattern of CONFIG GET may match parameters of both.
+pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
+    let sets = args.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"set"));
+    let (mut ours, mut theirs) = (false, false);
+    for name in args.from(2).step_by(if sets { 2 } else { 1 }) {
+        match setting(name) {
+            Some(_) => ours = true,
+            None => {
+                theirs = true;
+                ours |= !sets && is_pattern(name) && TABLE.iter().any(|setting| matches(name, setting.name));
+            }
+        }
+    }
+    match (ours, theirs) {
+        (true, true) => Whose::Both,
+        (true, false) => Whose::Larder,
+        (false, _) => Whose::Redis,
+    }
+}
+
+/// The part of a name that is a setting's.
+fn setting(name: &[u8]) -> Option<&[u8]> {
+    let (prefix, setting) = name.split_at_checked(PREFIX.len())?;
+    prefix.eq_ignore_ascii_case(PREFIX.as_bytes()).then_some(setting)
+}
+fn is_pattern(name: &[u8]) -> bool {
+    name.iter().any(|byte| b"*?[\\".contains(byte))
+}
+fn matches(pattern: &[u8], setting: &str) -> bool {
+    glob::matches(pattern, [PREFIX, setting].concat().as_bytes(), true)
+}
+
+/// The value of a setting now; `at_start` as it was.
+fn now(call: &CommandContext<'_>, name: &str, at_start: &str) -> String {
+    let app = &call.worker.app;
+    match name {
+        MAX_MEMORY => show_size(call.cache().max_memory() as u64),
+        LOG_LEVEL => app.telemetry.logs.level().name().to_owned(),
+        TRACKED_KEYS => app.tracking.max_keys().to_string(),
+        _ => at_start.to_owned(),
+    }
+}
+
+/// The parameters that CONFIG GET asks for, with their values now.
+pub(in crate::redis) fn asked(call: &CommandContext<'_>) -> Vec<(String, String)> {
+    let is_asked = |name: &str| call.args.from(2).any(|pattern| matches(pattern, name));
+    let shown = call.worker.app.settings.shown.iter().filter(|(name, _)| is_asked(name));
+    shown.map(|(name, at_start)| ([PREFIX, name].concat(), now(call, name, at_start))).collect()
+}
+
+/// Writes names and values.
+pub(in crate::redis) fn put(call: &mut CommandContext<'_>, found: &[(String, String)]) {
+    for (name, value) in found {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+}
+
+/// CONFIG GET, unless it asks for Redis's alone.
+pub(super) fn get(call: &mut CommandContext<'_>) -> Done {
+    if whose(call.args) == Whose::Both {
+        return dedicated::later(call);
+    }
+    let found = asked(call);
+    call.reply.map(found.len());
+    put(call, &found);
+    Ok(Flow::Done)
+}
+
+/// CONFIG SET, unless it sets Redis's alone: all of it or nothing. A setting that only a start can change may be set to what it is.
+pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
+    if whose(call.args) == Whose::Both {
+        return Err(CommandError::Said(
+            "ERR CONFIG SET changes parameters of Redis or of Larder (larder-...): use a command for each",
+        ));
+    }
+    let mut changes = Changes::default();
+    let mut seen: Vec<&str> = Vec::new();
+    let mut parts = call.args.from(2);
+    while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+        let shown = &call.worker.app.settings.shown;
+        let named = |text: &str| setting(name).is_some_and(|name| name.eq_ignore_ascii_case(text.as_bytes()));
+        let Some((own, at_start)) = shown.iter().find(|(own, _)| named(own)) else { return Err(unknown(name)) };
+        if seen.contains(own) {
+            return Err(failed(name, "duplicate parameter"));
+        }
+        seen.push(own);
+        let text = std::str::from_utf8(value).map_err(|_| failed(name, "argument must be text"))?;
+        match *own {
+            MAX_MEMORY => {
+                let bytes = parse_size(text).map_err(|why| failed(name, &why))?;
+                let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes >= MIN_MEMORY);
+                changes.max_memory = Some(bytes.ok_or_else(|| failed(name, "argument must be at least 1MiB"))?);
+            }
+            LOG_LEVEL => {
+                let names = "argument must be one of: off, error, warn, info, debug, trace";
+                changes.level = Some(LogLevel::from_name(text).ok_or_else(|| failed(name, names))?);
+            }
+            TRACKED_KEYS => {
+                let keys = text.parse().map_err(|_| failed(name, "argument couldn't be parsed into an integer"))?;
+                changes.tracked_keys = Some(keys);
+            }
+            _ if *at_start == text => {}
+            _ => return Err(failed(name, "can't set immutable config")),
+        }
+    }
+    changes.make(call);
+    Ok(Flow::Done)
+}

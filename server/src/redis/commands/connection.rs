@@ -1,0 +1,198 @@
+//! The handshake and what concerns the connection itself.
+use super::client::valid_name;
+use crate::{
+    redis::{
+        Flow, auth,
+        command_context::CommandContext,
+        command_error::{CommandError, NO_CLUSTER, SYNTAX},
+        dedicated,
+        upstream_auth::Login,
+    },
+    source::RedisServer,
+};
+use larder_proto::resp::parse_i64;
+
+/// The version of Redis whose commands and replies these are; clients choose features by it. In front of a Redis it is that one's.
+pub(super) const REDIS_VERSION: &str = "7.4.0";
+
+/// `PING [message]`
+pub(in crate::redis) fn ping(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    match call.args.len() {
+        1 | 2 if call.session.is_subscriber() => {
+            call.reply.array(2);
+            call.reply.bulk(b"pong");
+            call.reply.bulk(call.args.get(1).unwrap_or_default());
+        }
+        1 => call.reply.simple("PONG"),
+        2 => call.reply.bulk(call.arg(1)),
+        _ => return Err(crate::redis::arity(call.command.name)),
+    }
+    Ok(Flow::Done)
+}
+
+/// ECHO message
+pub(in crate::redis) fn echo(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    call.reply.bulk(call.arg(1));
+    Ok(Flow::Done)
+}
+
+/// QUIT
+pub(in crate::redis) fn quit(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    call.reply.ok();
+    Ok(Flow::Close)
+}
+
+/// RESET
+pub(in crate::redis) fn reset(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    call.session.reset(call.worker);
+    call.reply.set_resp3(false);
+    call.reply.simple("RESET");
+    Ok(Flow::Done)
+}
+
+/// READONLY, READWRITE: they make no difference here, and clients of a cluster send them. A Redis that is no cluster refuses them.
+pub(in crate::redis) fn accept(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    match call.group().source.as_redis().is_some_and(RedisServer::is_single) {
+        true => Err(NO_CLUSTER),
+        false => {
+            call.reply.ok();
+            Ok(Flow::Done)
+        }
+    }
+}
+
+/// What `AUTH [user] password` says.
+pub(in crate::redis) fn login<'a>(call: &CommandContext<'a>) -> Result<Login<'a>, CommandError> {
+    match call.args.len() {
+        2 => Ok(Login { user: None, password: call.arg(1) }),
+        3 => Ok(Login { user: Some(call.arg(1)), password: call.arg(2) }),
+        _ => Err(SYNTAX),
+    }
+}
+
+/// `AUTH [user] password`
+pub(in crate::redis) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    let settings = &call.worker.app.settings;
+    let login = login(call)?;
+    if login.is_for_redis(call) {
+        return dedicated::later(call);
+    }
+    let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
+    if login.user.is_none() && !auth::is_required(settings) && !single {
+        return Err(CommandError::Said(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        ));
+    }
+    check(call, login)?;
+    call.reply.ok();
+    Ok(Flow::Done)
+}
+
+fn check(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<(), CommandError> {
+    let settings = &call.worker.app.settings;
+    let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
+    // Of a Redis: it says what Larder itself says there.
+    if auth::is_required(settings) || !single {
+        auth::check(settings, login.user.unwrap_or(auth::USER), login.password)?;
+    }
+    call.session.authenticate(true);
+    Ok(())
+}
+
+/// What HELLO says.
+pub(in crate::redis) struct Hello<'a> {
+    pub(in crate::redis) resp3: Option<bool>,
+    pub(in crate::redis) login: Option<Login<'a>>,
+    name: Option<&'a str>,
+}
+impl<'a> Hello<'a> {
+    pub(in crate::redis) fn parse(call: &CommandContext<'a>) -> Result<Hello<'a>, CommandError> {
+        let resp3 = match call.args.get(1).map(parse_i64) {
+            None => None,
+            Some(Some(2)) => Some(false),
+            Some(Some(3)) => Some(true),
+            Some(Some(_)) => return Err(CommandError::Said("NOPROTO unsupported protocol version")),
+            Some(None) => {
+                return Err(CommandError::Said("ERR Protocol version is not an integer or out of range"));
+            }
+        };
+        let mut hello = Hello { resp3, login: None, name: None };
+        let mut parts = call.args.from(2);
+        while let Some(option) = parts.next() {
+            if option.eq_ignore_ascii_case(b"auth") && parts.len() >= 2 {
+                let (user, password) = (parts.next(), parts.next().unwrap_or(b""));
+                hello.login = Some(Login { user, password });
+            } else if option.eq_ignore_ascii_case(b"setname") && parts.len() >= 1 {
+                hello.name = Some(valid_name(parts.next().unwrap_or(b""))?);
+            } else {
+                return Err(CommandError::quoting("ERR Syntax error in HELLO option '", option, usize::MAX, "'"));
+            }
+        }
+        Ok(hello)
+    }
+    pub(in crate::redis) fn set_name(&self, call: &CommandContext<'_>) {
+        if let Some(name) = self.name {
+            call.session.client.about.lock().name = name.into();
+        }
+    }
+}
+
+/// HELLO [2 | 3 [AUTH user password] [SETNAME name]]
+pub(in crate::redis) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    let hello = Hello::parse(call)?;
+    match hello.login {
+        Some(login) if login.is_for_redis(call) => return dedicated::later(call),
+        Some(login) => check(call, login)?,
+        None => {}
+    }
+    if !call.session.authenticated() {
+        return Err(CommandError::Said(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+             protocol version at the same time",
+        ));
+    }
+    hello.set_name(call);
+    match hello.resp3.filter(|resp3| *resp3 != call.session.resp3) {
+        // Its own connection is to speak the same.
+        Some(_) if call.session.pinned.is_some() => dedicated::later(call),
+        // Which Redis it is, its first connection will tell.
+        _ if !call.nested && call.group().source.as_redis().is_some_and(|server| server.identity().is_none()) => {
+            dedicated::later(call)
+        }
+        resp3 => {
+            welcome(call, resp3.unwrap_or(call.session.resp3));
+            Ok(Flow::Done)
+        }
+    }
+}
+
+/// From here on the client is answered in this protocol, the reply to HELLO included.
+pub(in crate::redis) fn welcome(call: &mut CommandContext<'_>, resp3: bool) {
+    call.session.set_resp3(resp3);
+    call.reply.set_resp3(resp3);
+    let identity = call.group().source.as_redis().map(|server| server.identity().unwrap_or_default());
+    let (server, version, role) = match &identity {
+        Some(redis) => (&*redis.server, &*redis.version, &*redis.role),
+        // Clients compare the name.
+        None => ("redis", REDIS_VERSION, "master"),
+    };
+    let reply = &mut call.reply;
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(server.as_bytes());
+    reply.bulk(b"version");
+    reply.bulk(version.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(call.session.client.id as i64);
+    reply.bulk(b"mode");
+    // A cluster behind Larder is one server to its clients.
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(role.as_bytes());
+    reply.bulk(b"modules");
+    reply.array(0);
+}

@@ -1,0 +1,138 @@
+//! Lifetimes: EXPIRE and its relatives, TTL and its relatives, PERSIST.
+use super::strings::invalid_expire;
+use crate::redis::{
+    command_context::CommandContext,
+    command_error::{Answer, CommandError, integer},
+};
+use larder_engine::{Change, Expiry, Millis, Tier};
+
+/// NX XX GT LT
+#[derive(Debug, Default)]
+struct Conditions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+}
+impl Conditions {
+    fn parse(call: &CommandContext<'_>) -> Result<Conditions, CommandError> {
+        let mut conditions = Conditions::default();
+        for part in call.args.from(3) {
+            let c = &mut conditions;
+            let flag = match part.to_ascii_lowercase().as_slice() {
+                b"nx" => &mut c.nx,
+                b"xx" => &mut c.xx,
+                b"gt" => &mut c.gt,
+                b"lt" => &mut c.lt,
+                _ => return Err(CommandError::quoting("ERR Unsupported option ", part, usize::MAX, "")),
+            };
+            *flag = true;
+        }
+        match conditions {
+            Conditions { nx: true, xx, gt, lt } if xx || gt || lt => {
+                Err(CommandError::Said("ERR NX and XX, GT or LT options at the same time are not compatible"))
+            }
+            Conditions { gt: true, lt: true, .. } => {
+                Err(CommandError::Said("ERR GT and LT options at the same time are not compatible"))
+            }
+            fine => Ok(fine),
+        }
+    }
+    /// Do they allow `new` where the entry has `old`? Without an expiry it counts as never ending.
+    fn allow(&self, old: Option<Millis>, new: i64) -> bool {
+        let old = old.map(|old| i64::try_from(old).unwrap_or(i64::MAX));
+        !(self.nx && old.is_some()
+            || self.xx && old.is_none()
+            || self.gt && old.is_none_or(|old| new <= old)
+            || self.lt && old.is_some_and(|old| new >= old))
+    }
+}
+
+/// EXPIRE key seconds [NX | XX | GT | LT]
+pub(in crate::redis) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let now = call.now;
+    change(call, tier, 1000, now)
+}
+
+/// PEXPIRE key milliseconds [NX | XX | GT | LT]
+pub(in crate::redis) fn pexpire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let now = call.now;
+    change(call, tier, 1, now)
+}
+
+/// EXPIREAT key unix-seconds [NX | XX | GT | LT]
+pub(in crate::redis) fn expireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    change(call, tier, 1000, 0)
+}
+
+/// PEXPIREAT key unix-milliseconds [NX | XX | GT | LT]
+pub(in crate::redis) fn pexpireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    change(call, tier, 1, 0)
+}
+
+/// The argument counts in `unit` milliseconds from `base` on.
+fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: Millis) -> Answer {
+    let conditions = Conditions::parse(call)?;
+    let at = integer(call.arg(2))?
+        .checked_mul(unit)
+        .and_then(|time| time.checked_add_unsigned(base))
+        .ok_or_else(|| invalid_expire(call.command.name))?;
+    let (key, now) = (call.key(1), call.now);
+    let changed = tier.update(key, now, |entry, _| match entry {
+        Some(entry) if conditions.allow(entry.expiry(), at) => match Millis::try_from(at) {
+            Ok(at) if at > now => (Change::Expire(Expiry::At(at)), true),
+            _ => (Change::Delete, true),
+        },
+        _ => (Change::Keep, false),
+    })?;
+    call.reply.integer(i64::from(changed));
+    Ok(())
+}
+
+/// PERSIST key
+pub(in crate::redis) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let changed = tier.update(call.key(1), call.now, |entry, _| match entry {
+        Some(entry) if entry.expiry().is_some() => (Change::Expire(Expiry::Never), true),
+        _ => (Change::Keep, false),
+    })?;
+    call.reply.integer(i64::from(changed));
+    Ok(())
+}
+
+/// TTL key
+pub(in crate::redis) fn ttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let now = call.now;
+    show(call, tier, |at| seconds(at.saturating_sub(now)))
+}
+
+/// PTTL key
+pub(in crate::redis) fn pttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let now = call.now;
+    show(call, tier, |at| at.saturating_sub(now))
+}
+
+/// EXPIRETIME key
+pub(in crate::redis) fn expiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    show(call, tier, seconds)
+}
+
+/// PEXPIRETIME key
+pub(in crate::redis) fn pexpiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    show(call, tier, |at| at)
+}
+
+/// Answers with what `view` makes of the entry's expiry; -1 if it has none, -2 if there is no entry.
+fn show(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, view: impl FnOnce(Millis) -> Millis) -> Answer {
+    let expiry = tier.peek(call.key(1), call.now, |entry| entry.expiry());
+    call.reply.integer(match expiry {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at)) => view(at) as i64,
+    });
+    Ok(())
+}
+
+/// Rounded, as Redis does.
+fn seconds(millis: Millis) -> Millis {
+    millis.saturating_add(500) / 1000
+}

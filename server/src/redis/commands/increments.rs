@@ -1,0 +1,83 @@
+//! Counters: INCR and its relatives.
+use crate::redis::{
+    command_context::CommandContext,
+    command_error::{Answer, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
+    long_double::LongDouble,
+};
+use larder_engine::{Change, Entry, Expiry, Tier};
+use larder_proto::resp::parse_i64;
+
+/// INCR key
+pub(in crate::redis) fn incr(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    add(call, tier, 1)
+}
+
+/// DECR key
+pub(in crate::redis) fn decr(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    add(call, tier, -1)
+}
+
+/// INCRBY key increment
+pub(in crate::redis) fn incrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let by = integer(call.arg(2))?;
+    add(call, tier, by)
+}
+
+/// DECRBY key decrement
+pub(in crate::redis) fn decrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let by = integer(call.arg(2))?.checked_neg().ok_or(DECREMENT_OVERFLOW)?;
+    add(call, tier, by)
+}
+
+fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> Answer {
+    let sum = tier.update(call.key(1), call.now, |entry, scratch| {
+        let old = match entry {
+            None => Some(0),
+            Some(entry) => parse_i64(entry.value.as_bytes()),
+        };
+        let sum = old.ok_or(NOT_INTEGER).and_then(|old| old.checked_add(by).ok_or(OVERFLOW));
+        match sum {
+            Err(fault) => (Change::Keep, Err(fault)),
+            Ok(sum) => {
+                scratch.extend_from_slice(itoa::Buffer::new().format(sum).as_bytes());
+                (Change::Put(kept(entry)), Ok(sum))
+            }
+        }
+    })??;
+    call.reply.integer(sum);
+    Ok(())
+}
+
+/// INCRBYFLOAT key increment
+pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let by = call.arg(2);
+    let sum = tier.update(call.key(1), call.now, |entry, scratch| {
+        let old = match entry {
+            None => Some(LongDouble::ZERO),
+            Some(entry) => LongDouble::parse(entry.value.as_bytes()),
+        };
+        // The value is looked at before the argument, as in Redis.
+        let sum = match old.zip(LongDouble::parse(by)) {
+            None => Err(NOT_FLOAT),
+            Some((old, by)) => old.add(by).ok_or(NOT_FINITE),
+        };
+        match sum {
+            Err(fault) => (Change::Keep, Err(fault)),
+            Ok(sum) => {
+                let text = sum.print();
+                scratch.extend_from_slice(text.as_bytes());
+                (Change::Put(kept(entry)), Ok(text))
+            }
+        }
+    })??;
+    call.reply.bulk(sum.as_bytes());
+    Ok(())
+}
+
+/// A counter keeps its expiry; a new one gets the group's.
+fn kept(entry: Option<&Entry<'_>>) -> Expiry {
+    match entry {
+        Some(_) => Expiry::Keep,
+        None => Expiry::Default,
+    }
+}

@@ -1,0 +1,267 @@
+//! INFO: the state of the server in the sections and names that tools read. With a Redis source they are Redis's, but for the section `Larder`.
+use super::{config::POLICY, connection::REDIS_VERSION, info_larder::larder};
+use crate::{
+    redis::{COMMANDS, Flow, command_context::CommandContext, command_error::CommandError, dedicated},
+    telemetry::Process,
+};
+use larder_engine::Stats;
+use larder_proto::resp::Args;
+use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
+
+/// Writes a section's lines.
+type Section = fn(&mut Info<'_, '_>);
+
+/// In the order in which they are shown; `false`: only when asked for.
+const SECTIONS: &[(&str, bool, Section)] = &[
+    ("Server", true, server),
+    ("Clients", true, clients),
+    ("Memory", true, memory),
+    ("Persistence", true, persistence),
+    ("Stats", true, stats),
+    ("Replication", true, replication),
+    ("CPU", true, cpu),
+    ("Modules", true, |_| {}),
+    ("Commandstats", false, commandstats),
+    ("Errorstats", true, |_| {}),
+    ("Latencystats", false, |_| {}),
+    ("Cluster", true, |info| info.line("cluster_enabled", 0)),
+    ("Keyspace", true, keyspace),
+];
+
+/// The section of this process's own, which is there by name with every source.
+const LARDER: &str = "Larder";
+
+/// What is written so far.
+pub(super) struct Info<'i, 'c> {
+    pub(super) call: &'i CommandContext<'c>,
+    pub(super) tier: Stats,
+    text: String,
+}
+impl Info<'_, '_> {
+    fn of<'i, 'c>(call: &'i CommandContext<'c>) -> Info<'i, 'c> {
+        Info { call, tier: call.cache().stats(), text: String::new() }
+    }
+    fn section(&mut self, name: &str, write: Section) {
+        if !self.text.is_empty() {
+            self.text.push_str("\r\n");
+        }
+        let _ = write!(self.text, "# {name}\r\n");
+        write(self);
+    }
+    pub(super) fn line(&mut self, name: &str, value: impl std::fmt::Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{name}:{value}\r\n");
+    }
+}
+
+/// INFO [section …]
+pub(in crate::redis) fn info(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    let of_redis = call.group().source.as_redis().is_some();
+    if of_redis && !is_ours_alone(call.args) {
+        return dedicated::later(call);
+    }
+    let mut info = Info::of(call);
+    for (name, by_default, write) in SECTIONS.iter().filter(|_| !of_redis) {
+        if is_asked(call.args, name, *by_default) {
+            info.section(name, *write);
+        }
+    }
+    if call.args.from(1).any(is_larder) {
+        info.section(LARDER, larder);
+    }
+    let text = info.text;
+    call.reply.verbatim(text.as_bytes());
+    Ok(Flow::Done)
+}
+
+fn is_asked(args: Args<'_>, name: &str, by_default: bool) -> bool {
+    let is = |section: &[u8], name: &str| section.eq_ignore_ascii_case(name.as_bytes());
+    let mut asked = args.from(1);
+    match asked.len() {
+        0 => by_default,
+        _ => asked.any(|section| {
+            is(section, name)
+                || is(section, "all")
+                || is(section, "everything")
+                || (is(section, "default") && by_default)
+        }),
+    }
+}
+
+pub(in crate::redis) fn is_larder(section: &[u8]) -> bool {
+    section.eq_ignore_ascii_case(LARDER.as_bytes())
+}
+/// Is it not Redis's to say anything?
+pub(in crate::redis) fn is_ours_alone(args: Args<'_>) -> bool {
+    args.len() > 1 && args.from(1).all(is_larder)
+}
+/// Is the section asked for, in front of a Redis?
+pub(in crate::redis) fn wants_larder(args: Args<'_>) -> bool {
+    is_asked(args, LARDER, true)
+}
+pub(in crate::redis) fn larder_section(call: &CommandContext<'_>) -> String {
+    let mut info = Info::of(call);
+    info.section(LARDER, larder);
+    info.text
+}
+
+/// What a Redis says of itself, but that it may be a node of a cluster: clients see one server, which knows no CLUSTER commands.
+pub(in crate::redis) fn of_one_server(text: &[u8]) -> Vec<u8> {
+    let mut of_one = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        of_one.extend_from_slice(match line {
+            b"redis_mode:cluster\r\n" => b"redis_mode:standalone\r\n",
+            b"cluster_enabled:1\r\n" => b"cluster_enabled:0\r\n",
+            line => line,
+        });
+    }
+    of_one
+}
+
+/// For a Redis that cannot be asked: what it last said it is, and what clients look for before they call a server ready.
+pub(in crate::redis) fn last_known(call: &CommandContext<'_>) -> Vec<u8> {
+    let identity = call.group().source.as_redis().and_then(|server| server.identity()).unwrap_or_default();
+    let server = match &*identity.about {
+        "" => format!("# Server\r\nredis_version:{}\r\nredis_mode:standalone", identity.version),
+        about => about.to_owned(),
+    };
+    // INFO calls a replica by its old name.
+    let role = if &*identity.role == "replica" { "slave" } else { &identity.role };
+    let sections = [
+        ("Server", server),
+        ("Persistence", "# Persistence\r\nloading:0".to_owned()),
+        ("Replication", format!("# Replication\r\nrole:{role}")),
+        ("Cluster", "# Cluster\r\ncluster_enabled:0".to_owned()),
+    ];
+    let asked = sections.iter().filter(|(name, _)| is_asked(call.args, name, true));
+    let texts: Vec<String> = asked.map(|(_, text)| format!("{text}\r\n")).collect();
+    of_one_server(texts.join("\r\n").as_bytes())
+}
+
+fn server(info: &mut Info<'_, '_>) {
+    let app = &info.call.worker.app;
+    let uptime = app.telemetry.uptime().as_secs();
+    info.line("redis_version", REDIS_VERSION);
+    // What Redis says of itself where it was not built from a checkout: tools print it.
+    info.line("redis_git_sha1", "00000000");
+    info.line("redis_git_dirty", 0);
+    info.line("larder_version", env!("CARGO_PKG_VERSION"));
+    info.line("redis_mode", "standalone");
+    info.line("os", std::env::consts::OS);
+    info.line("arch_bits", usize::BITS);
+    info.line("process_id", std::process::id());
+    info.line("run_id", run_id(info.call));
+    info.line("tcp_port", app.bound.redis.first().map_or(0, |at| at.port()));
+    info.line("server_time_usec", info.call.now * 1000);
+    info.line("uptime_in_seconds", uptime);
+    info.line("uptime_in_days", uptime / 86_400);
+    info.line("io_threads", app.settings.threads);
+}
+
+fn clients(info: &mut Info<'_, '_>) {
+    let clients = &info.call.worker.app.clients;
+    let connected = clients.list();
+    info.line("connected_clients", connected.len());
+    info.line("maxclients", clients.limit());
+    info.line("blocked_clients", connected.iter().filter(|client| client.blocked.load(Relaxed)).count());
+    info.line("pubsub_clients", connected.iter().filter(|client| client.subscribed.load(Relaxed)).count());
+    info.line("tracking_clients", clients.tracking());
+}
+
+fn memory(info: &mut Info<'_, '_>) {
+    let tier = info.tier;
+    let rss = Process::read().resident_bytes;
+    info.line("used_memory", tier.used_bytes);
+    info.line("used_memory_human", human(tier.used_bytes));
+    info.line("used_memory_rss", rss);
+    info.line("used_memory_rss_human", human(rss));
+    info.line("used_memory_dataset", tier.live_bytes);
+    info.line("maxmemory", tier.max_bytes);
+    info.line("maxmemory_human", human(tier.max_bytes));
+    info.line("maxmemory_policy", POLICY);
+    let of_clients = |kind: &str| kind.starts_with("redis_");
+    let buffers = info.call.worker.app.buffers.by_kind().filter(|(kind, _)| of_clients(kind));
+    info.line("mem_clients_normal", buffers.map(|(_, bytes)| bytes).sum::<u64>());
+    let ratio = rss as f64 / tier.used_bytes.max(1) as f64;
+    info.line("mem_fragmentation_ratio", format!("{ratio:.2}"));
+}
+
+fn persistence(info: &mut Info<'_, '_>) {
+    info.line("loading", 0);
+    info.line("rdb_bgsave_in_progress", 0);
+    info.line("aof_enabled", 0);
+}
+
+fn stats(info: &mut Info<'_, '_>) {
+    let (tier, sums) = (info.tier, info.call.worker.app.telemetry.sums_since_reset());
+    info.line("total_connections_received", sums.redis_connections_opened);
+    info.line("total_commands_processed", sums.redis_commands);
+    info.line("total_net_input_bytes", sums.redis_bytes_in);
+    info.line("total_net_output_bytes", sums.redis_bytes_out);
+    info.line("rejected_connections", sums.connections_refused);
+    info.line("expired_keys", tier.expirations);
+    info.line("evicted_keys", tier.evictions);
+    info.line("keyspace_hits", tier.hits);
+    info.line("keyspace_misses", tier.misses + tier.negative_hits);
+    let app = &info.call.worker.app;
+    let [channels, patterns, shard_channels] = app.pubsub.totals();
+    info.line("pubsub_channels", channels);
+    info.line("pubsub_patterns", patterns);
+    info.line("pubsubshard_channels", shard_channels);
+    let tracked = app.tracking.totals();
+    info.line("tracking_total_keys", tracked.keys);
+    info.line("tracking_total_items", tracked.items);
+    info.line("tracking_total_prefixes", tracked.prefixes);
+    info.line("client_output_buffer_limit_disconnections", app.backlog.cut_off());
+    let cut = app.buffers.cut().find(|(protocol, _)| *protocol == "redis");
+    info.line("evicted_clients", cut.map_or(0, |(_, cut)| cut));
+    info.line("total_error_replies", sums.redis_errors);
+    info.line("cross_protocol_connections", sums.redis_foreign_http + sums.redis_foreign_tls);
+}
+
+fn replication(info: &mut Info<'_, '_>) {
+    info.line("role", "master");
+    info.line("connected_slaves", 0);
+    info.line("master_replid", run_id(info.call));
+    info.line("master_repl_offset", 0);
+}
+
+fn cpu(info: &mut Info<'_, '_>) {
+    let process = Process::read();
+    info.line("used_cpu_sys", format_args!("{:.6}", process.cpu_system));
+    info.line("used_cpu_user", format_args!("{:.6}", process.cpu_user));
+}
+
+fn commandstats(info: &mut Info<'_, '_>) {
+    let app = &info.call.worker.app;
+    let called = COMMANDS.iter().map(|command| (command, app.calls.sum(command.index)));
+    for (command, calls) in called.filter(|(_, calls)| *calls > 0) {
+        // Commands are counted, not timed.
+        info.line(
+            &format!("cmdstat_{}", command.name),
+            format_args!("calls={calls},usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0"),
+        );
+    }
+}
+
+fn keyspace(info: &mut Info<'_, '_>) {
+    if info.tier.entries > 0 {
+        let (keys, expires) = (info.tier.entries, info.tier.expiring_entries.min(info.tier.entries));
+        info.line("db0", format_args!("keys={keys},expires={expires},avg_ttl=0"));
+    }
+}
+
+/// 40 hexadecimal digits that no other life of a server has.
+fn run_id(call: &CommandContext<'_>) -> String {
+    let (instance, pid) = (call.worker.app.instance, std::process::id());
+    format!("{instance:016x}{:016x}{pid:08x}", instance.rotate_left(32))
+}
+
+/// Bytes as people read them, in Redis's way.
+fn human(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    match UNITS.iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.2}{unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes}B"),
+    }
+}

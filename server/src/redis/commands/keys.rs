@@ -1,0 +1,133 @@
+//! Keys: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, and emptying the keyspace.
+use crate::redis::{
+    command_context::CommandContext,
+    command_error::{Answer, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
+};
+use larder_engine::{Condition, Expiry, Key, Stored, Tier, Write};
+
+/// Answers with the number of keys of which `holds` says so.
+fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> Answer {
+    let cache = call.cache();
+    let keys = call.command.keys.of(call.args);
+    let count = keys.filter(|key| holds(cache.key(key))).count();
+    call.reply.integer(count as i64);
+    Ok(())
+}
+
+/// DEL key [key …]; UNLINK does the same, since deleting is cheap
+pub(in crate::redis) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let now = call.now;
+    count(call, |key| tier.delete(key, now))
+}
+
+/// EXISTS key [key …]
+pub(in crate::redis) fn exists(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let now = call.now;
+    count(call, |key| tier.peek(key, now, |_| ()).is_some())
+}
+
+/// TOUCH key [key …]
+pub(in crate::redis) fn touch(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let now = call.now;
+    count(call, |key| tier.get(key, now, |_| ()).is_some())
+}
+
+/// TYPE key
+pub(in crate::redis) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let exists = tier.peek(call.key(1), call.now, |_| ()).is_some();
+    call.reply.simple(if exists { "string" } else { "none" });
+    Ok(())
+}
+
+/// RENAME key new-key
+pub(in crate::redis) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    if call.arg(1) == call.arg(2) {
+        return match tier.peek(call.key(1), call.now, |_| ()) {
+            Some(()) => {
+                call.reply.ok();
+                Ok(())
+            }
+            None => Err(NO_SUCH_KEY),
+        };
+    }
+    duplicate(call, tier, Condition::Always)?.ok_or(NO_SUCH_KEY)?;
+    tier.delete(call.key(1), call.now);
+    call.reply.ok();
+    Ok(())
+}
+
+/// RENAMENX key new-key
+pub(in crate::redis) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    // A key that is renamed to itself is in its own way.
+    let stored = duplicate(call, tier, Condition::IfAbsent)?.ok_or(NO_SUCH_KEY)?;
+    let moved = stored != Stored::Unmet;
+    if moved {
+        tier.delete(call.key(1), call.now);
+    }
+    call.reply.integer(i64::from(moved));
+    Ok(())
+}
+
+/// `COPY source destination [DB 0] [REPLACE]`
+pub(in crate::redis) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let mut condition = Condition::IfAbsent;
+    let mut parts = call.args.from(3);
+    while let Some(part) = parts.next() {
+        if part.eq_ignore_ascii_case(b"replace") {
+            condition = Condition::Always;
+        } else if part.eq_ignore_ascii_case(b"db") {
+            if int(parts.next().ok_or(SYNTAX)?)? != 0 {
+                return Err(DB_INDEX);
+            }
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    if call.arg(1) == call.arg(2) {
+        return Err(SAME_OBJECT);
+    }
+    let copied = match duplicate(call, tier, condition)? {
+        None | Some(Stored::Unmet) => 0,
+        Some(_) => 1,
+    };
+    call.reply.integer(copied);
+    Ok(())
+}
+
+/// Stores under the second key what the first has, its expiry included; `None` if that has nothing.
+fn duplicate(
+    call: &CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    condition: Condition,
+) -> Result<Option<Stored>, larder_engine::TooLarge> {
+    let found = tier.peek(call.key(1), call.now, |entry| (entry.value.to_bytes(), entry.expiry(), entry.flags()));
+    let Some((value, expiry, flags)) = found else {
+        return Ok(None);
+    };
+    let write = Write { value: &value, expiry: expiry.map_or(Expiry::Never, Expiry::At), flags, condition };
+    tier.set(call.key(2), write, call.now).map(Some)
+}
+
+/// DBSIZE
+pub(in crate::redis) fn dbsize(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    call.reply.integer(tier.len() as i64);
+    Ok(())
+}
+
+/// FLUSHALL [ASYNC | SYNC]; FLUSHDB does the same to the one database there is
+pub(in crate::redis) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    flush_options(call)?;
+    tier.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+/// Checks what else FLUSHALL was told.
+pub(in crate::redis) fn flush_options(call: &CommandContext<'_>) -> Answer {
+    let mut options = call.args.from(1);
+    let fine = |option: &[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
+    if call.args.len() > 2 || !options.all(fine) {
+        return Err(SYNTAX);
+    }
+    Ok(())
+}

@@ -1,0 +1,368 @@
+//! Values: SET and its relatives, GETEX, GETDEL, APPEND, ranges, MSET.
+use crate::redis::{
+    command_context::CommandContext,
+    command_error::{Answer, CommandError, OFFSET, SYNTAX, integer},
+};
+use larder_engine::{Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
+use larder_proto::resp::Args;
+
+/// How a time argument is to be read.
+#[derive(Debug, Clone, Copy)]
+struct Lifetime<'a> {
+    text: &'a [u8],
+    seconds: bool,
+    /// From now on, rather than since the epoch.
+    relative: bool,
+}
+impl Lifetime<'_> {
+    /// The moment it means. `command` is named in the error.
+    fn at(self, now: Millis, command: &str) -> Result<Millis, CommandError> {
+        let invalid = || invalid_expire(command);
+        let time = integer(self.text)?;
+        if time <= 0 {
+            return Err(invalid());
+        }
+        let millis = match self.seconds {
+            true => time.checked_mul(1000).ok_or_else(invalid)?,
+            false => time,
+        };
+        match self.relative {
+            true => millis.checked_add_unsigned(now).map(|at| at as Millis).ok_or_else(invalid),
+            false => Ok(millis as Millis),
+        }
+    }
+}
+
+pub(super) fn invalid_expire(command: &str) -> CommandError {
+    CommandError::Told(format!("ERR invalid expire time in '{command}' command").into_bytes())
+}
+
+/// The options of SET and GETEX.
+#[derive(Debug, Default)]
+struct Options<'a> {
+    only_if: Option<Condition>,
+    get: bool,
+    keep_ttl: bool,
+    persist: bool,
+    lifetime: Option<Lifetime<'a>>,
+}
+impl<'a> Options<'a> {
+    /// Reads the options from part `first` on; `set` says whose they are.
+    fn parse(call: &CommandContext<'a>, first: usize, set: bool) -> Result<Options<'a>, CommandError> {
+        let mut options = Options::default();
+        let mut parts = call.args.from(first);
+        while let Some(part) = parts.next() {
+            let is = |name: &str| part.eq_ignore_ascii_case(name.as_bytes());
+            let o = &mut options;
+            // The same unit may be given again (Redis takes the last), another one may not.
+            let timed = |seconds, relative| {
+                let same = |old: Lifetime<'_>| old.seconds == seconds && old.relative == relative;
+                !o.keep_ttl && !o.persist && o.lifetime.is_none_or(same)
+            };
+            let unit = match () {
+                () if is("EX") => Some((true, true)),
+                () if is("PX") => Some((false, true)),
+                () if is("EXAT") => Some((true, false)),
+                () if is("PXAT") => Some((false, false)),
+                () => None,
+            };
+            if let Some((seconds, relative)) = unit {
+                let fits = timed(seconds, relative);
+                let text = parts.next().filter(|_| fits).ok_or(SYNTAX)?;
+                o.lifetime = Some(Lifetime { text, seconds, relative });
+            } else if set && is("NX") && o.only_if != Some(Condition::IfPresent) {
+                o.only_if = Some(Condition::IfAbsent);
+            } else if set && is("XX") && o.only_if != Some(Condition::IfAbsent) {
+                o.only_if = Some(Condition::IfPresent);
+            } else if set && is("GET") {
+                o.get = true;
+            } else if set && is("KEEPTTL") && o.lifetime.is_none() {
+                o.keep_ttl = true;
+            } else if !set && is("PERSIST") && o.lifetime.is_none() {
+                o.persist = true;
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        Ok(options)
+    }
+    fn expiry(&self, call: &CommandContext<'_>) -> Result<Expiry, CommandError> {
+        match self.lifetime {
+            Some(lifetime) => Ok(Expiry::At(lifetime.at(call.now, call.command.name)?)),
+            None if self.keep_ttl => Ok(Expiry::Keep),
+            None => Ok(Expiry::Default),
+        }
+    }
+}
+
+/// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`
+#[inline]
+pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let value = call.arg(2);
+    let options = match call.args.len() {
+        3 => Options::default(),
+        _ => Options::parse(call, 3, true)?,
+    };
+    let expiry = options.expiry(call)?;
+    call.check_len(value.len())?;
+    let condition = options.only_if.unwrap_or(Condition::Always);
+    if options.get {
+        return exchange(call, tier, value, expiry, condition);
+    }
+    let stored = store(call, tier, call.key(1), value, expiry, condition)?;
+    match stored {
+        Stored::Unmet => call.reply.null(),
+        _ => call.reply.ok(),
+    }
+    Ok(())
+}
+
+/// SETNX key value
+pub(in crate::redis) fn setnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let value = call.arg(2);
+    call.check_len(value.len())?;
+    let stored = store(call, tier, call.key(1), value, Expiry::Default, Condition::IfAbsent)?;
+    call.reply.integer(i64::from(stored != Stored::Unmet));
+    Ok(())
+}
+
+/// SETEX key seconds value
+pub(in crate::redis) fn setex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    set_for(call, tier, true)
+}
+
+/// PSETEX key milliseconds value
+pub(in crate::redis) fn psetex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    set_for(call, tier, false)
+}
+
+fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) -> Answer {
+    let lifetime = Lifetime { text: call.arg(2), seconds, relative: true };
+    let expiry = Expiry::At(lifetime.at(call.now, call.command.name)?);
+    let value = call.arg(3);
+    call.check_len(value.len())?;
+    store(call, tier, call.key(1), value, expiry, Condition::Always)?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// GETSET key value
+pub(in crate::redis) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let value = call.arg(2);
+    call.check_len(value.len())?;
+    exchange(call, tier, value, Expiry::Default, Condition::Always)
+}
+
+fn store(
+    call: &CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    key: Key<'_>,
+    value: &[u8],
+    expiry: Expiry,
+    condition: Condition,
+) -> Result<Stored, CommandError> {
+    let write = Write { value, expiry, flags: 0, condition };
+    Ok(tier.set(key, write, call.now)?)
+}
+
+/// Stores a value and answers with the old one.
+fn exchange(
+    call: &mut CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    value: &[u8],
+    expiry: Expiry,
+    condition: Condition,
+) -> Answer {
+    let key = call.key(1);
+    let reply = &mut call.reply;
+    tier.update(key, call.now, |entry, scratch| {
+        match entry {
+            Some(entry) => reply.value(entry.value),
+            None => reply.null(),
+        }
+        match (condition, entry) {
+            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, ()),
+            _ => {
+                scratch.extend_from_slice(value);
+                (Change::Put(expiry), ())
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]
+pub(in crate::redis) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let options = Options::parse(call, 2, false)?;
+    let (key, now, name) = (call.key(1), call.now, call.command.name);
+    let reply = &mut call.reply;
+    tier.update(key, now, |entry, _| {
+        let Some(entry) = entry else {
+            reply.null();
+            return (Change::Keep, Ok(()));
+        };
+        // A bad time is only an error if there is something to expire.
+        let change = match options.lifetime.map(|lifetime| lifetime.at(now, name)) {
+            Some(Err(fault)) => return (Change::Keep, Err(fault)),
+            Some(Ok(at)) => Change::Expire(Expiry::At(at)),
+            None if options.persist && entry.expiry().is_some() => Change::Expire(Expiry::Never),
+            None => Change::Keep,
+        };
+        reply.value(entry.value);
+        (change, Ok(()))
+    })?
+}
+
+/// GETDEL key
+pub(in crate::redis) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let key = call.key(1);
+    let reply = &mut call.reply;
+    tier.update(key, call.now, |entry, _| match entry {
+        Some(entry) => {
+            reply.value(entry.value);
+            (Change::Delete, ())
+        }
+        None => {
+            reply.null();
+            (Change::Keep, ())
+        }
+    })?;
+    Ok(())
+}
+
+/// STRLEN key
+pub(in crate::redis) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let len = tier.get(call.key(1), call.now, |entry| len(&entry));
+    call.reply.integer(len.unwrap_or(0) as i64);
+    Ok(())
+}
+
+fn len(entry: &Entry<'_>) -> usize {
+    entry.value.as_bytes().len()
+}
+
+/// GETRANGE key start end; SUBSTR is its old name
+pub(in crate::redis) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let (start, end) = (integer(call.arg(2))?, integer(call.arg(3))?);
+    let (key, reply) = (call.key(1), &mut call.reply);
+    let found = tier.get(key, call.now, |entry| {
+        reply.bulk(slice(entry.value.as_bytes(), start, end));
+    });
+    if found.is_none() {
+        reply.bulk(b"");
+    }
+    Ok(())
+}
+
+/// From `start` to `end`, both included; negative ones count from the end.
+fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
+    if start < 0 && end < 0 && start > end {
+        return b"";
+    }
+    let len = value.len() as i64;
+    let position = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
+    let (start, end) = (position(start), position(end).min(len - 1));
+    match start <= end {
+        true => &value[start as usize..=end as usize],
+        false => b"",
+    }
+}
+
+/// APPEND key value
+pub(in crate::redis) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let value = call.arg(2);
+    call.check_len(value.len())?;
+    let total = tier.update(call.key(1), call.now, |entry, _| {
+        let total = entry.map_or(0, len) + value.len();
+        match call.check_len(total) {
+            Err(fault) => (Change::Keep, Err(fault)),
+            Ok(()) => (Change::Append(value), Ok(total)),
+        }
+    })??;
+    call.reply.integer(total as i64);
+    Ok(())
+}
+
+/// SETRANGE key offset value
+pub(in crate::redis) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    let offset = usize::try_from(integer(call.arg(2))?).map_err(|_| OFFSET)?;
+    let value = call.arg(3);
+    let total = tier.update(call.key(1), call.now, |entry, _| {
+        let old = entry.map_or(0, len);
+        if value.is_empty() {
+            return (Change::Keep, Ok(old));
+        }
+        match call.check_len(offset.saturating_add(value.len())) {
+            Err(fault) => (Change::Keep, Err(fault)),
+            Ok(()) => (Change::Splice(offset, value), Ok(old.max(offset + value.len()))),
+        }
+    })??;
+    call.reply.integer(total as i64);
+    Ok(())
+}
+
+/// MSET key value [key value …]
+pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    check_pairs(call)?;
+    store_pairs(call, tier)?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// MSETNX key value [key value …]
+pub(in crate::redis) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    check_pairs(call)?;
+    let cache = call.cache();
+    let mut keys = call.command.keys.of(call.args);
+    let exists = keys.any(|key| tier.peek(cache.key(key), call.now, |_| ()).is_some());
+    if !exists {
+        store_pairs(call, tier)?;
+    }
+    call.reply.integer(i64::from(!exists));
+    Ok(())
+}
+
+fn check_pairs(call: &CommandContext<'_>) -> Answer {
+    if call.args.len().is_multiple_of(2) {
+        return Err(crate::redis::arity(call.command.name));
+    }
+    call.args.from(2).step_by(2).try_for_each(|value| call.check_len(value.len()))
+}
+
+fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> Answer {
+    for index in (1..call.args.len()).step_by(2) {
+        let (key, value) = (call.key(index), call.arg(index + 1));
+        store(call, tier, key, value, Expiry::Default, Condition::Always)?;
+    }
+    Ok(())
+}
+
+/// Does this SET, MSET, SETEX or PSETEX leave nothing of what was there, and not ask for it?
+pub(in crate::redis) fn overwrites(args: Args<'_>) -> bool {
+    let timed =
+        |option: &[u8]| ["ex", "px", "exat", "pxat"].iter().any(|unit| option.eq_ignore_ascii_case(unit.as_bytes()));
+    !args[0].eq_ignore_ascii_case(b"set") || args.len() == 3 || args.len() == 5 && timed(&args[3])
+}
+
+/// For a command that a source has taken with `+OK`: the value that its key now has, and when it expires there. `None` if
+/// the command does not say.
+pub(in crate::redis) fn stored<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
+    let lifetime = |lifetime: Lifetime<'_>| lifetime.at(call.now, call.command.name).ok();
+    let timed = |seconds| Lifetime { text: call.arg(2), seconds, relative: true };
+    match call.command.name {
+        "set" => {
+            let options = Options::parse(call, 3, true).ok()?;
+            // GET answers with the old value, which may read as anything.
+            if options.keep_ttl || options.get {
+                return None;
+            }
+            match options.lifetime {
+                Some(given) => Some((call.arg(2), Some(lifetime(given)?))),
+                None => Some((call.arg(2), None)),
+            }
+        }
+        "setex" => Some((call.arg(3), Some(lifetime(timed(true))?))),
+        "psetex" => Some((call.arg(3), Some(lifetime(timed(false))?))),
+        _ => None,
+    }
+}

@@ -1,0 +1,12 @@
+//! Commands from end to end, without sockets of our own: what they answer, alone and beside a real redis-server.
+mod cached_replies;
+mod differential;
+mod forwarded_commands;
+mod local_store;
+mod local_tracking;
+mod own_replies;
+mod pipelined_gets;
+mod support;
+mod upstream;
+
+pub(in crate::redis) use support::Redis;

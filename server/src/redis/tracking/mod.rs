@@ -1,0 +1,362 @@
+//! CLIENT TRACKING where Larder itself knows what its clients have read: without a source, and with one that cannot give each
+//! client a connection of its own. What a client holds copies of is in the [table](crate::clients::tracking); what it is told comes by its inbox.
+//!
+//! Invariants:
+//! - Between a client's read of a key and the next change of it, the client is in the table: both happen under the lock of the
+//!   key's shard.
+//! - Whoever changes a key is answered only when every client that must hear of it has that in its inbox.
+//! - What a client caused itself is told after the reply to its command: the inbox is looked into between commands only.
+mod redirect;
+
+pub(super) use redirect::{Redirect, is_broadcast, prepare, without_redirect};
+
+use super::{
+    Flow,
+    command::{Command, Flags, Run, Transaction},
+    command_context::CommandContext,
+    command_error::{CommandError, SYNTAX, integer},
+    forwarded_commands, get,
+    session::Session,
+};
+use crate::{
+    clients::{Client, Tracking, tracking::Mode},
+    source::{ClientTracking, RedisServer},
+};
+use larder_engine::{Listening, Tier};
+use larder_proto::resp::Args;
+use std::sync::Arc;
+
+/// A client that tracks, until it is dropped.
+pub(super) struct Tracker {
+    tracking: Arc<Tracking>,
+    client: Arc<Client>,
+    mode: Mode,
+    choice: Choice,
+    redirect: u64,
+    /// BCAST.
+    prefixes: Vec<Box<[u8]>>,
+    /// CLIENT CACHING: the next command is the exception.
+    exception: bool,
+    _listening: Listening,
+}
+
+/// Which reads are tracked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    All,
+    OptIn,
+    OptOut,
+}
+
+impl Drop for Tracker {
+    fn drop(&mut self) {
+        self.tracking.remove(self.client.id, self.prefixes.iter().map(|prefix| &**prefix));
+    }
+}
+
+/// What CLIENT TRACKING was asked for.
+struct Asked<'a> {
+    mode: Mode,
+    choice: Choice,
+    both: bool,
+    redirect: Option<Arc<Client>>,
+    prefixes: Vec<&'a [u8]>,
+}
+
+/// CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR.
+pub(super) fn command(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    match call.command.name {
+        "client|tracking" => tracking(call)?,
+        "client|caching" => caching(call)?,
+        "client|trackinginfo" => info(call),
+        _ => {
+            let redirect = call.session.tracker.as_ref().map_or(-1, |tracker| tracker.redirect as i64);
+            call.reply.integer(redirect);
+        }
+    }
+    Ok(Flow::Done)
+}
+
+/// `CLIENT TRACKING ON|OFF [REDIRECT id] [BCAST] [PREFIX prefix]… [OPTIN] [OPTOUT] [NOLOOP]`
+fn tracking(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
+    let asked = Asked::parse(call)?;
+    if call.arg(2).eq_ignore_ascii_case(b"on") {
+        asked.check(call.session.tracker.as_deref())?;
+        begin(call, asked);
+    } else if call.arg(2).eq_ignore_ascii_case(b"off") {
+        call.session.tracker = None;
+    } else {
+        return Err(SYNTAX);
+    }
+    call.session.settle();
+    call.reply.ok();
+    Ok(())
+}
+
+impl<'a> Asked<'a> {
+    fn parse(call: &CommandContext<'a>) -> Result<Asked<'a>, CommandError> {
+        let mut asked =
+            Asked { mode: Mode::default(), choice: Choice::All, both: false, redirect: None, prefixes: Vec::new() };
+        let choose = |choice, asked: &mut Asked<'a>| {
+            asked.both |= asked.choice != Choice::All && asked.choice != choice;
+            asked.choice = choice;
+        };
+        let mut parts = call.args.from(3);
+        while let Some(part) = parts.next() {
+            match part.to_ascii_lowercase().as_slice() {
+                b"redirect" if parts.len() > 0 => {
+                    if asked.redirect.is_some() {
+                        return Err(CommandError::Said("ERR A client can only redirect to a single other client"));
+                    }
+                    let source = &call.group().source;
+                    match source.as_redis() {
+                        // It tracks itself: this is OFF, from a client that it does not track for.
+                        Some(server) if server.client_tracking() == ClientTracking::Server => {}
+                        Some(_) => {
+                            // On another connection an invalidation may come before the reply that it is about.
+                            return Err(CommandError::Said("ERR REDIRECT is not available in front of a cluster"));
+                        }
+                        None if source.reads_through() => {
+                            // Likewise: what is read was on its way when it was noted.
+                            return Err(CommandError::Said(
+                                "ERR REDIRECT is not available with a disk store: use RESP3",
+                            ));
+                        }
+                        None => {}
+                    }
+                    asked.redirect = Some(target(call, parts.next().unwrap_or_default())?);
+                }
+                b"prefix" if parts.len() > 0 => asked.prefixes.extend(parts.next()),
+                b"bcast" => asked.mode.bcast = true,
+                b"noloop" => asked.mode.noloop = true,
+                b"optin" => choose(Choice::OptIn, &mut asked),
+                b"optout" => choose(Choice::OptOut, &mut asked),
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(asked)
+    }
+
+    fn check(&self, before: Option<&Tracker>) -> Result<(), CommandError> {
+        if !self.mode.bcast && !self.prefixes.is_empty() {
+            return Err(CommandError::Said("ERR PREFIX option requires BCAST mode to be enabled"));
+        }
+        if before.is_some_and(|before| before.mode.bcast != self.mode.bcast) {
+            return Err(CommandError::Said(
+                "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+            ));
+        }
+        if self.mode.bcast && self.choice != Choice::All {
+            return Err(CommandError::Said("ERR OPTIN and OPTOUT are not compatible with BCAST"));
+        }
+        if self.both {
+            return Err(CommandError::Said("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+        }
+        let turned = |before: &Tracker| {
+            self.choice != Choice::All && before.choice != Choice::All && before.choice != self.choice
+        };
+        if before.is_some_and(turned) {
+            return Err(CommandError::Said(
+                "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+            ));
+        }
+        let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
+        for (place, prefix) in self.prefixes.iter().enumerate() {
+            if let Some(old) = before.and_then(|before| before.prefixes.iter().find(|old| overlap(old, prefix))) {
+                return Err(overlaps(prefix, "an existing", old));
+            }
+            if let Some(other) = self.prefixes[place + 1..].iter().find(|other| overlap(other, prefix)) {
+                return Err(overlaps(prefix, "another provided", other));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The client that REDIRECT names.
+pub(super) fn target(call: &CommandContext<'_>, id: &[u8]) -> Result<Arc<Client>, CommandError> {
+    let id = u64::try_from(integer(id)?).ok();
+    let client = id.and_then(|id| call.worker.app.clients.get(id));
+    client.ok_or(CommandError::Said("ERR The client ID you want redirect to does not exist"))
+}
+
+fn overlaps(prefix: &[u8], which: &str, other: &[u8]) -> CommandError {
+    let parts: [&[u8]; 7] = [
+        b"ERR Prefix '",
+        prefix,
+        b"' overlaps with ",
+        which.as_bytes(),
+        b" prefix '",
+        other,
+        b"'. Prefixes for a single client must not overlap.",
+    ];
+    CommandError::Told(parts.concat())
+}
+
+fn begin(call: &mut CommandContext<'_>, asked: Asked<'_>) {
+    let (tracking, client) = (&call.worker.app.tracking, &call.session.client);
+    // BCAST without a prefix means all keys.
+    let empty: &[&[u8]] = &[b""];
+    let added = if asked.mode.bcast && asked.prefixes.is_empty() { empty } else { &asked.prefixes };
+    let mut tracker = call.session.tracker.take().unwrap_or_else(|| {
+        Box::new(Tracker {
+            tracking: tracking.clone(),
+            client: client.clone(),
+            mode: asked.mode,
+            choice: asked.choice,
+            redirect: 0,
+            prefixes: Vec::new(),
+            exception: false,
+            _listening: call.group().cache.listen(),
+        })
+    });
+    tracker.mode = asked.mode;
+    tracker.choice = asked.choice;
+    tracker.redirect = asked.redirect.as_ref().map_or(0, |target| target.id);
+    for prefix in added {
+        if !tracker.prefixes.iter().any(|known| **known == **prefix) {
+            tracker.prefixes.push((*prefix).into());
+        }
+    }
+    tracking.add(client, asked.mode, asked.redirect, added.iter().copied());
+    call.session.tracker = Some(tracker);
+}
+
+/// CLIENT CACHING YES|NO
+fn caching(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
+    let answer = call.arg(2);
+    let Some(tracker) = &mut call.session.tracker else {
+        return Err(CommandError::Said(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+        ));
+    };
+    let (mode, why) = match answer.to_ascii_lowercase().as_slice() {
+        b"yes" => (Choice::OptIn, "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."),
+        b"no" => (Choice::OptOut, "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."),
+        _ => return Err(SYNTAX),
+    };
+    if tracker.choice != mode {
+        return Err(CommandError::Said(why));
+    }
+    tracker.exception = true;
+    call.reply.ok();
+    Ok(())
+}
+
+/// CLIENT TRACKINGINFO
+fn info(call: &mut CommandContext<'_>) {
+    let mut flags = Vec::new();
+    let (mut redirect, mut prefixes): (i64, &[Box<[u8]>]) = (-1, &[]);
+    match &call.session.tracker {
+        None => flags.push("off"),
+        Some(tracker) => {
+            flags.push("on");
+            flags.extend(tracker.mode.bcast.then_some("bcast"));
+            let (choice, exception) = match tracker.choice {
+                Choice::All => (None, None),
+                Choice::OptIn => (Some("optin"), Some("caching-yes")),
+                Choice::OptOut => (Some("optout"), Some("caching-no")),
+            };
+            flags.extend(choice);
+            flags.extend(exception.filter(|_| tracker.exception));
+            flags.extend(tracker.mode.noloop.then_some("noloop"));
+            flags.extend(tracker.client.is_redirection_broken().then_some("broken_redirect"));
+            (redirect, prefixes) = (tracker.redirect as i64, &tracker.prefixes);
+        }
+    }
+    let reply = &mut call.reply;
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
+    reply.bulk(b"redirect");
+    reply.integer(redirect);
+    reply.bulk(b"prefixes");
+    reply.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| reply.bulk(prefix));
+}
+
+/// Runs a command on data of a client that tracks, without a source: what it reads is noted before anybody can change it.
+pub(super) fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    call.check_keys()?;
+    let keys = call.command.keys.of(call.args);
+    let mut tier = match keys.len() {
+        0 => call.cache().tier(),
+        _ => call.cache().exclusive(keys.map(|key| call.cache().key(key))),
+    };
+    call.session.act(&mut tier);
+    let answer = match call.command.run {
+        Run::Tier(function) => function(call, &mut tier),
+        Run::MultiGet => get::mget_in(call, &mut tier),
+        _ => get::get_in(call, &mut tier),
+    };
+    call.session.note_read(call.command, call.args);
+    answer.map(|()| Flow::Done)
+}
+
+/// Before a command whose reply comes from a source: what it will read is noted. What comes of that meanwhile is delivered behind the reply.
+pub(super) fn note_first(call: &CommandContext<'_>) {
+    let session = &call.session;
+    match (&session.multi, call.command.run) {
+        (Some(multi), Run::Transaction(Transaction::Exec)) => {
+            multi.queue.iter().for_each(|(command, args)| note(call, command, args));
+        }
+        (Some(_), _) => {}
+        (None, _) => note(call, call.command, call.args),
+    }
+}
+
+fn note(call: &CommandContext<'_>, command: &Command, args: Args<'_>) {
+    let known = match command.run {
+        Run::Forward => call.group().source.as_redis().and_then(RedisServer::known_commands),
+        _ => return call.session.note_read(command, args),
+    };
+    if let (Some(known), Some(tracker)) = (known, call.session.tracker.as_ref().filter(|tracker| tracker.notes())) {
+        let mut read = Vec::new();
+        let each = |key, written: bool| read.extend((!written).then_some(key));
+        forwarded_commands::touched(command, Some(&known), args, each);
+        tracker.tracking.remember(call.session.client.id, read.into_iter());
+    }
+}
+
+impl Tracker {
+    /// Is what the next command reads noted?
+    fn notes(&self) -> bool {
+        match self.choice {
+            Choice::All => !self.mode.bcast,
+            Choice::OptIn => self.exception,
+            Choice::OptOut => !self.exception,
+        }
+    }
+}
+
+impl Session {
+    /// Whose the changes are that it makes, as NOLOOP must know; 0: it does not matter.
+    pub(super) fn actor(&self) -> u64 {
+        if self.tracker.is_some() { self.client.id } else { 0 }
+    }
+
+    /// Changes made through `tier` are this client's.
+    pub(super) fn act(&self, tier: &mut Tier<'_>) {
+        tier.act_as(self.actor());
+    }
+
+    /// If the client tracks: it holds copies of what this command read.
+    pub(super) fn note_read(&self, command: &Command, args: Args<'_>) {
+        let Some(tracker) = self.tracker.as_ref().filter(|tracker| tracker.notes()) else { return };
+        let keys = command.keys.of(args);
+        if command.flags.has(Flags::READONLY) && keys.len() > 0 {
+            tracker.tracking.remember(self.client.id, keys);
+        }
+    }
+
+    /// A command is over: CLIENT CACHING is for one command, or for one transaction.
+    pub(super) fn caching_over(&mut self, command: &Command) {
+        if let Some(tracker) = &mut self.tracker
+            && self.multi.is_none()
+            && !command.name.starts_with("client")
+        {
+            tracker.exception = false;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! AUTH in front of a Redis, where Larder has no password of its own (setting `password`): Redis knows the users.
+//!
+//! The user that Larder itself is there goes on as before. Any other user has a connection to Redis of its own, logged in as that user, and all
+//! its commands on data go over it, past the copies: what the user may do, Redis decides.
+use super::{
+    auth,
+    command_context::CommandContext,
+    command_error::{CommandError, WRONG_PASS},
+    session::Session,
+    upstream,
+};
+use crate::{
+    config::Secret,
+    source::{DedicatedConnection, LocalFuture, RedisServer, SourceError},
+};
+use larder_proto::resp::encode;
+use subtle::ConstantTimeEq as _;
+
+/// Another user than Larder.
+pub(super) struct User {
+    name: Box<str>,
+    /// For a further connection.
+    password: Secret,
+}
+impl User {
+    /// One more connection.
+    pub(super) fn connect<'a>(
+        &'a self,
+        server: &'a dyn RedisServer,
+        resp3: bool,
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
+        server.log_in(Some(&self.name), &self.password, resp3)
+    }
+}
+
+/// What a client says: a password, with a user or alone.
+#[derive(Clone, Copy)]
+pub(super) struct Login<'a> {
+    pub(super) user: Option<&'a [u8]>,
+    pub(super) password: &'a [u8],
+}
+
+impl Login<'_> {
+    fn name(&self) -> &[u8] {
+        self.user.unwrap_or(auth::USER)
+    }
+
+    /// Is it for Redis to say who it is?
+    pub(super) fn is_for_redis(self, call: &CommandContext<'_>) -> bool {
+        let settings = &call.worker.app.settings;
+        let server = call.group().source.as_redis().filter(|_| !auth::is_required(settings));
+        server.is_some_and(|server| server.is_single() && !self.is_larder(server, call.session))
+    }
+    /// Says it what Larder itself says there?
+    fn is_larder(self, server: &dyn RedisServer, session: &Session) -> bool {
+        let (name, password) = server.login();
+        session.attached.user.is_none()
+            && name.as_bytes() == self.name()
+            && password.is_some_and(|password| password.as_bytes().ct_eq(self.password).into())
+    }
+
+    /// Has Redis decide, and gives the client its connection.
+    pub(super) async fn log_in(self, call: &mut CommandContext<'_>, resp3: bool) -> Result<(), CommandError> {
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| WRONG_PASS);
+        let (name, password) = (text(self.name())?, text(self.password)?);
+        let server = upstream::shared(call)?;
+        let is_other = name != server.login().0;
+        match call.session.pinned {
+            // What else it is for stays as it is.
+            Some(_) => {
+                let command: Vec<&[u8]> = [&b"AUTH"[..]].into_iter().chain(self.user).chain([self.password]).collect();
+                let replies = upstream::send(call, encode(&command), 1).await?;
+                call.session.skip_replies(0, call.reply.output());
+                if let Some(why) = replies[0].strip_prefix(b"-") {
+                    return Err(CommandError::Told(why.trim_ascii_end().to_vec()));
+                }
+            }
+            None => {
+                let own = server.log_in(self.user.is_some().then_some(name), password, resp3).await?;
+                if is_other {
+                    call.session.pin(own);
+                }
+            }
+        }
+        call.session.attached.user = is_other.then(|| User { name: name.into(), password: password.into() });
+        call.session.client.about.lock().user = name.into();
+        call.session.authenticate(true);
+        call.session.unpin();
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Who has which slot, put together from what several nodes say.
+use super::{
+    cluster_nodes::{Node, Role},
+    key_slot::SLOTS,
+};
+use crate::config::RedisAddress;
+use std::collections::{HashMap, HashSet};
+
+const NOBODY: u16 = u16::MAX;
+
+/// The cluster at one moment.
+#[derive(Debug, Clone)]
+pub(super) struct Map {
+    /// Masters with slots, by address.
+    shards: Vec<Shard>,
+    /// Index into `shards`.
+    owners: Box<[u16]>,
+    /// Other names of nodes.
+    aliases: HashMap<RedisAddress, RedisAddress>,
+    /// Slots that are on their way from one node to another.
+    moving: HashSet<u16>,
+    /// Every node that is there, those without slots (which may be about to get some) among them.
+    nodes: HashSet<RedisAddress>,
+}
+
+/// A master and those that follow it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shard {
+    pub(super) master: RedisAddress,
+    pub(super) replicas: Vec<RedisAddress>,
+}
+
+impl Default for Map {
+    /// Nothing is known.
+    fn default() -> Map {
+        Map {
+            shards: Vec::new(),
+            owners: vec![NOBODY; SLOTS].into(),
+            aliases: HashMap::new(),
+            moving: HashSet::new(),
+            nodes: HashSet::new(),
+        }
+    }
+}
+
+impl Map {
+    /// Merges what nodes say. Of two claims to a slot the one with the higher epoch is right, as among the nodes themselves
+    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). What moves away
+    /// from a node, only that one says: of those that said nothing this time it is as `before`.
+    pub(super) fn merge(views: &[Vec<Node>], before: &Map) -> Map {
+        let all = || views.iter().flatten();
+        let mut best: Vec<Option<&Node>> = vec![None; SLOTS];
+        for node in all().filter(|node| node.role == Role::Master) {
+            for slot in node.slots.iter().cloned().flatten() {
+                let claim = &mut best[usize::from(slot)];
+                if claim.is_none_or(|other| other.epoch < node.epoch) {
+                    *claim = Some(node);
+                }
+            }
+        }
+        let mut map = Map::default();
+        let mut masters: Vec<&Node> = best.iter().flatten().copied().collect();
+        // Neighbours have mostly the same.
+        masters.dedup_by_key(|node| &node.address);
+        masters.sort_by_cached_key(|node| node.address.to_string());
+        masters.dedup_by_key(|node| &node.address);
+        let indexes: HashMap<&RedisAddress, u16> =
+            masters.iter().enumerate().map(|(index, node)| (&node.address, index as u16)).collect();
+        let ids: HashMap<&str, usize> = masters.iter().enumerate().map(|(index, node)| (&*node.id, index)).collect();
+        let shard = |node: &&Node| Shard { master: node.address.clone(), replicas: Vec::new() };
+        map.shards = masters.iter().map(shard).collect();
+        for (slot, node) in best.iter().enumerate() {
+            map.owners[slot] = node.and_then(|node| indexes.get(&node.address).copied()).unwrap_or(NOBODY);
+        }
+        for node in all().filter(|node| !node.failed) {
+            if let Role::Replica(of) = &node.role
+                && let Some(index) = ids.get(&**of)
+            {
+                let replicas = &mut map.shards[*index].replicas;
+                if !replicas.contains(&node.address) {
+                    replicas.push(node.address.clone());
+                }
+            }
+        }
+        map.shards.iter_mut().for_each(|shard| shard.replicas.sort_by_cached_key(RedisAddress::to_string));
+        map.aliases = all().filter_map(|node| Some((node.alias.clone()?, node.address.clone()))).collect();
+        let spoke: HashSet<&RedisAddress> = all().filter(|node| node.is_asked).map(|node| &node.address).collect();
+        let is_silent = |slot: &&u16| map.owner(**slot).is_some_and(|shard| !spoke.contains(&shard.master));
+        let silent = before.moving.iter().filter(is_silent);
+        map.moving = all().flat_map(|node| &node.moving).chain(silent).copied().collect();
+        let present = all().filter(|node| !node.failed).map(|node| &node.address);
+        map.nodes = present.chain(map.shards.iter().map(|shard| &shard.master)).cloned().collect();
+        map
+    }
+
+    /// The same with one slot at another node.
+    pub(super) fn with(&self, slot: u16, address: &RedisAddress) -> Map {
+        let mut map = self.clone();
+        map.owners[usize::from(slot)] = map.shard(address);
+        map.nodes.insert(address.clone());
+        map
+    }
+
+    /// The shard of this master, new if need be.
+    fn shard(&mut self, master: &RedisAddress) -> u16 {
+        let known = self.shards.iter().position(|shard| shard.master == *master);
+        let index = known.unwrap_or_else(|| {
+            self.shards.push(Shard { master: master.clone(), replicas: Vec::new() });
+            self.shards.len() - 1
+        });
+        index as u16
+    }
+
+    pub(super) fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.is_empty()
+    }
+    pub(super) fn owner(&self, slot: u16) -> Option<&Shard> {
+        self.shards.get(usize::from(*self.owners.get(usize::from(slot))?))
+    }
+    /// The name that a node goes by here.
+    pub(super) fn resolve<'a>(&'a self, address: &'a RedisAddress) -> &'a RedisAddress {
+        self.aliases.get(address).unwrap_or(address)
+    }
+    pub(super) fn is_moving(&self, slot: u16) -> bool {
+        self.moving.contains(&slot)
+    }
+    /// Does anybody know this node?
+    pub(super) fn has(&self, address: &RedisAddress) -> bool {
+        self.nodes.contains(address)
+    }
+
+    /// Coming from `before`: may copies be out of date that a node of then vouched for? So they are once a slot has left its node, for that
+    /// one says nothing any more of its keys; and once a slot begins to move, for keys that were absent there come to be elsewhere.
+    pub(super) fn unsettles(&self, before: &Map) -> bool {
+        let left = |slot: u16| {
+            let (was, is) = (before.owner(slot), self.owner(slot));
+            was.is_some_and(|was| is.is_none_or(|is| is.master != was.master))
+        };
+        (0..SLOTS as u16).any(left) || self.moving.iter().any(|slot| !before.is_moving(*slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::cluster_nodes, *};
+
+    fn tcp(port: u16) -> RedisAddress {
+        RedisAddress::Tcp { host: "h".into(), port }
+    }
+    fn merge(views: &[&str]) -> Map {
+        merge_after(&Map::default(), views)
+    }
+    fn merge_after(before: &Map, views: &[&str]) -> Map {
+        let views: Vec<_> = views.iter().map(|view| cluster_nodes::parse(view, &tcp(1), false)).collect();
+        Map::merge(&views, before)
+    }
+    fn owner(map: &Map, slot: u16) -> Option<&RedisAddress> {
+        map.owner(slot).map(|shard| &shard.master)
+    }
+
+    #[test]
+    fn the_higher_epoch_has_the_slot() {
+        // The old master cannot see that it was replaced.
+        let old = "a h:1@1 myself,master - 0 0 1 connected 0-99\nb h:2@1 slave a 0 0 1 connected";
+        let new = "a h:1@1 master,fail - 0 0 1 connected\nb h:2@1 myself,master - 0 0 7 connected 0-99\nc h:3@1 slave b 0 0 7 connected";
+        for views in [[old, new], [new, old]] {
+            let map = merge(&views);
+            assert_eq!(owner(&map, 99), Some(&tcp(2)));
+            assert_eq!((owner(&map, 100), map.shards().len()), (None, 1));
+            assert_eq!(map.shards()[0].replicas, [tcp(3)]);
+        }
+    }
+
+    #[test]
+    fn slots_that_leave_or_move_unsettle() {
+        let one = merge(&["a h:1@1 myself,master - 0 0 1 connected 0-9\nb h:2@1 master - 0 0 2 connected 10-19"]);
+        let same = merge(&["b h:2@1 myself,master - 0 0 2 connected 10-19\na h:1@1 master - 0 0 1 connected 0-9"]);
+        let begun =
+            merge(&["a h:1@1 myself,master - 0 0 1 connected 0-9 [9->-b]\nb h:2@1 master - 0 0 2 connected 10-19"]);
+        let more = merge(&["a h:1@1 myself,master - 0 0 1 connected 0-9\nb h:2@1 master - 0 0 2 connected 10-20"]);
+        assert!(one.unsettles(&one.with(9, &tcp(2))) && one.with(9, &tcp(2)).unsettles(&one));
+        assert!(!same.unsettles(&one) && begun.unsettles(&one) && !begun.unsettles(&begun));
+        assert!(begun.is_moving(9) && !begun.is_moving(8));
+        assert!(!more.unsettles(&one) && !one.unsettles(&Map::default()) && Map::default().unsettles(&one));
+        assert_eq!(owner(&one.with(9, &tcp(5)), 9), Some(&tcp(5)));
+    }
+
+    #[test]
+    fn what_moves_does_until_its_node_says_otherwise() {
+        let a = |moving| {
+            format!("a h:1@1 myself,master - 0 0 1 connected 0-9 {moving}\nb h:2@1 master - 0 0 2 connected 10-19")
+        };
+        let b = "b h:2@1 myself,master - 0 0 2 connected 10-19\na h:1@1 master - 0 0 1 connected 0-9";
+        let begun = merge(&[&a("[9->-b]")]);
+        // This time only the other was asked, or spoke.
+        let silent = merge_after(&begun, &[b]);
+        assert!(silent.is_moving(9) && !silent.unsettles(&begun));
+        assert!(!merge_after(&silent, &[b, &a("")]).is_moving(9));
+        let gone = "b h:2@1 myself,master - 0 0 2 connected 9-19\na h:1@1 master - 0 0 1 connected 0-8";
+        assert!(!merge_after(&silent, &[gone]).is_moving(9), "it has arrived");
+    }
+
+    #[test]
+    fn nodes_without_slots_are_known() {
+        let view = "a h:1@1 myself,master - 0 0 1 connected 0-9\nb h:2@1 master - 0 0 2 connected\nc h:3@1 slave a 0 0 1 connected\n\
+                    d h:4@1 master,fail - 0 0 2 connected\ne h:5@1 master,fail - 0 0 2 connected 10";
+        let map = merge(&[view]);
+        let known: Vec<u16> = (1..7).filter(|port| map.has(&tcp(*port))).collect();
+        assert_eq!(known, [1, 2, 3, 5]);
+        assert!(map.with(3, &tcp(6)).has(&tcp(6)));
+    }
+}

@@ -1,0 +1,75 @@
+//! Our own writes, as Redis commands.
+use super::{accepted, positive};
+use crate::source::{LARGE, LocalFuture, RedisServer, Relay, SourceError};
+use bytes::Bytes;
+use larder_engine::Millis;
+use larder_proto::resp::encode;
+use larder_store::clock;
+
+/// See [`Source::put`](crate::source::Source::put).
+pub(super) fn put<'a>(
+    server: &'a dyn RedisServer,
+    key: &'a [u8],
+    value: &'a [u8],
+    expiry: Option<Millis>,
+) -> LocalFuture<'a, Result<bool, SourceError>> {
+    let mut commands = encode(&[b"EXISTS", key]);
+    commands.extend(match expiry.map(remaining) {
+        None => encode(&[b"SET", key, value]),
+        Some(Some(left)) => encode(&[b"SET", key, value, b"PX", left.to_string().as_bytes()]),
+        // Stored for no time at all: Redis refuses such a SET.
+        Some(None) => encode(&[b"DEL", key]),
+    });
+    Box::pin(async move {
+        let replies = match commands.len() > LARGE {
+            true => server.relay_apart(commands.into(), 2, false, true).await?,
+            false => server.relay(commands.into(), 2, false).await?,
+        };
+        // A user who may not ask whether it existed has written all the same.
+        accepted(&replies[1]).map(|_| positive(&replies[0]).unwrap_or(false))
+    })
+}
+
+/// See [`Source::delete`](crate::source::Source::delete).
+pub(super) fn delete<'a>(relay: &'a dyn Relay, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
+    let command = encode(&[b"DEL", key]);
+    Box::pin(async move { positive(&ask(relay, command).await?) })
+}
+
+/// See [`Source::expire`](crate::source::Source::expire).
+pub(super) fn expire<'a>(
+    relay: &'a dyn Relay,
+    key: &'a [u8],
+    expiry: Option<Millis>,
+) -> LocalFuture<'a, Result<bool, SourceError>> {
+    let Some(at) = expiry else {
+        // PERSIST does not tell a key without expiry from no key. A user who may not ask for that has changed it all the same.
+        let mut commands = encode(&[b"PERSIST", key]);
+        commands.extend(encode(&[b"EXISTS", key]));
+        return Box::pin(async move {
+            let replies = relay.relay(commands.into(), 2, false).await?;
+            let changed = accepted(&replies[0]).and_then(positive)?;
+            Ok(changed || positive(&replies[1]).unwrap_or(false))
+        });
+    };
+    // A time of 0 deletes, as a moment in the past should.
+    let left = remaining(at).unwrap_or(0).to_string();
+    let command = encode(&[b"PEXPIRE", key, left.as_bytes()]);
+    Box::pin(async move { positive(&ask(relay, command).await?) })
+}
+
+/// See [`Source::ping`](crate::source::Source::ping).
+pub(super) fn ping(relay: &dyn Relay) -> LocalFuture<'_, Result<(), SourceError>> {
+    Box::pin(async move { ask(relay, encode(&[b"PING"])).await.map(drop) })
+}
+
+/// Sends a command of ours and returns the reply, unless it is an error.
+pub(super) async fn ask(relay: &dyn Relay, command: Vec<u8>) -> Result<Bytes, SourceError> {
+    let replies = relay.relay(command.into(), 1, false).await?;
+    accepted(&replies[0]).map(|reply| replies.bytes().slice_ref(reply))
+}
+
+/// Milliseconds from now until `at`, for Redis: relative, so that the two clocks need not agree.
+fn remaining(at: Millis) -> Option<Millis> {
+    at.checked_sub(clock::now()).filter(|&left| left > 0)
+}

@@ -1,0 +1,17 @@
+//! Larder as its users meet it: the binary as a process, real client libraries, the commands of the README.
+//!
+//! `LARDER_BIN` names another binary to test (`make acceptance`: the release build); else it is the one of this build.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod client_side_caching;
+mod clients;
+#[path = "../common/mod.rs"]
+mod common;
+mod end_to_end;
+mod guide;
+mod http_client;
+#[path = "../common/larder.rs"]
+mod larder;
+mod maintenance_notifications;
+mod matrix;
+mod reference;

@@ -1,0 +1,27 @@
+//! The server from outside: the real binary, real sockets, a real redis-server behind it.
+#![expect(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/innocent.rs"]
+mod innocent;
+#[path = "../common/larder.rs"]
+mod larder;
+
+mod access;
+mod blocking;
+mod buffers;
+mod client_pause;
+mod connections;
+mod dedicated_connections;
+mod drain;
+mod identity;
+mod innocent_bystanders;
+mod maintenance_notifications;
+mod other_protocols;
+mod password;
+mod pipeline;
+mod pubsub;
+mod startup;
+mod throttle;
+mod tracking;

@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EntryMemory {
     program: String,
-    contender: String,
+    // Kept results have this name.
+    #[serde(rename = "contender")]
+    cache: String,
     pub(crate) entries: u64,
     inserts: u64,
     resident_growth: u64,
@@ -19,11 +21,11 @@ pub(crate) struct EntryMemory {
 }
 
 impl EntryMemory {
-    pub(crate) fn new(contender: &str, entries: u64, inserts: u64, growth: u64, dataset: &Dataset) -> EntryMemory {
+    pub(crate) fn new(cache: &str, entries: u64, inserts: u64, growth: u64, dataset: &Dataset) -> EntryMemory {
         let bytes_per_entry = growth as f64 / entries.max(1) as f64;
         EntryMemory {
             program: "memory".into(),
-            contender: contender.into(),
+            cache: cache.into(),
             entries,
             inserts,
             resident_growth: growth,

@@ -54,7 +54,9 @@ enum EngineOperation {
 #[derive(Debug, Serialize)]
 struct Row {
     program: &'static str,
-    contender: &'static str,
+    // Kept results have this name.
+    #[serde(rename = "contender")]
+    cache: &'static str,
     operation: EngineOperation,
     threads: usize,
     entries: u64,
@@ -260,7 +262,7 @@ pub(crate) fn run(args: &EngineArgs, out: &mut dyn Write) -> anyhow::Result<()> 
         for (cache, rates) in caches.iter().zip(&rates) {
             let row = Row {
                 program: "engine",
-                contender: cache.name(),
+                cache: cache.name(),
                 operation,
                 threads,
                 entries: args.entries,
@@ -281,11 +283,11 @@ pub(crate) fn run(args: &EngineArgs, out: &mut dyn Write) -> anyhow::Result<()> 
 
 /// Larder over each rival, and more threads over one.
 fn figures(rows: &[Row]) -> Vec<Figure> {
-    let find = |contender, operation, threads| {
-        rows.iter().find(|r| (r.contender, r.operation, r.threads) == (contender, operation, threads))
+    let find = |cache, operation, threads| {
+        rows.iter().find(|r| (r.cache, r.operation, r.threads) == (cache, operation, threads))
     };
     let mut figures = Vec::new();
-    for row in rows.iter().filter(|row| row.contender == Larder::NAME) {
+    for row in rows.iter().filter(|row| row.cache == Larder::NAME) {
         let (operation, threads) = (row.operation, row.threads);
         let label = format!("{operation:?}").to_lowercase();
         for rival in [Moka::NAME, QuickCache::NAME] {

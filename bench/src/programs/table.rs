@@ -51,7 +51,9 @@ pub(crate) struct TableArgs {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Row {
     program: String,
-    contender: String,
+    // Kept results have this name.
+    #[serde(rename = "contender")]
+    cache: String,
     entries: u64,
     /// Build, or load from the data, or open.
     seconds: f64,
@@ -170,7 +172,7 @@ fn measure(name: &str, args: &TableArgs, dir: &Path) -> anyhow::Result<Row> {
             let file = fs::metadata(table(dir))?.len();
             Ok(Row {
                 program: "table".into(),
-                contender: name.into(),
+                cache: name.into(),
                 entries: built.entries,
                 seconds: figures::rounded(seconds),
                 file_bytes_per_entry: Some(figures::rounded(file as f64 / built.entries as f64)),
@@ -213,7 +215,7 @@ fn measure(name: &str, args: &TableArgs, dir: &Path) -> anyhow::Result<Row> {
             let walked = table.entries(Position::default()).filter(Result::is_ok).count() as u64;
             ensure!(walked == args.entries, "{walked} entries were seen");
             let seconds = figures::rounded(begun.elapsed().as_secs_f64());
-            Ok(Row { program: "table".into(), contender: name.into(), entries: walked, seconds, ..Row::default() })
+            Ok(Row { program: "table".into(), cache: name.into(), entries: walked, seconds, ..Row::default() })
         }
         other => bail!("there is no `{other}` to measure"),
     }
@@ -272,7 +274,7 @@ fn looked_up(
     };
     Ok(Row {
         program: "table".into(),
-        contender: name.into(),
+        cache: name.into(),
         entries: args.entries,
         seconds: (seconds * 1e6).round() / 1e6,
         file_bytes_per_entry: None,

@@ -1,6 +1,6 @@
 use super::*;
-use proptest::{collection::vec, prelude::*};
 use file::extension;
+use proptest::{collection::vec, prelude::*};
 use records::{MAX_LINE, MAX_RUN, TraceRecords};
 use std::{
     io::{BufReader, Write},

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! perf record ─► perf script ─► stacks (inlined calls told by addr2line) ─┬─► shares  ─► one line of JSON
-//!                                                                         └─► flame   ─► LOAD.svg
+//!                                                                         └─► flame_graph ─► LOAD.svg
 //! ```
-mod flame;
+mod flame_graph;
 mod loads;
 mod shares;
 mod stacks;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
         let loaded = load.start(&binary, server_core, client_core, args.seconds)?;
         let time = sample(&["-F", FREQUENCY, "-e", "cpu-clock"], loaded.server(), &loaded.plan, &binary)?;
         let file = args.out.join(format!("{name}.svg"));
-        fs::write(&file, flame::svg(&format!("larder, {name}: CPU time"), "samples", &time.stacks.by_stack))?;
+        fs::write(&file, flame_graph::svg(&format!("larder, {name}: CPU time"), "samples", &time.stacks.by_stack)?)?;
         let allocations = match &probes {
             Ok(probes) => Some(sample(&probes.options(), loaded.server(), &loaded.plan, &binary)?),
             Err(_) => None,
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
             let file = args.out.join(format!("{name}-allocations.svg"));
             fs::write(
                 &file,
-                flame::svg(&format!("larder, {name}: allocations"), "allocations", &made.stacks.by_stack),
+                flame_graph::svg(&format!("larder, {name}: allocations"), "allocations", &made.stacks.by_stack)?,
             )?;
         }
         let per_request = |sampled: &Sampled, count: u64| figures::rounded(count as f64 / sampled.requests as f64);

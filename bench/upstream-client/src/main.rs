@@ -4,14 +4,14 @@
 //! with values of 64 bytes, in turn; the median of the rounds counts. One JSON object is one line.
 //!
 //! - `one`: one task with one key in flight. `concurrent`: 50 tasks, each with one key in flight. `batch`: one task with 16 keys in flight as one
-//!   batch.
+//!   batch. `batches`: 8 such tasks.
 //! - `expiry`: each fetch learns the value and its expiry of one moment (MULTI, GET, PTTL, EXEC), as a miss of Larder does. On our side the
 //!   figure includes the look-up, the flight and the fill of the memory tier, which holds one key.
 //! - `get`: GET alone. Our side relays the command's bytes and hands back those of the reply.
 use anyhow::{Context, ensure};
 use larder::{
     buffers::Buffers,
-    config::{Deployment, RedisAddress, RedisUrl, SourceUrl},
+    config::SourceUrl,
     read::{Begun, Group},
     source::{Limits, Policy, SourceSetup},
 };
@@ -26,9 +26,9 @@ use std::{cell::Cell, process::Command, rc::Rc, sync::Arc, time::Duration};
 const KEYS: u64 = 100_000;
 const VALUE: [u8; 64] = [b'v'; 64];
 const ROUNDS: usize = 9;
-/// Name, tasks, keys of a batch, fetches of a round.
-const SHAPES: [(&str, usize, usize, u64); 3] =
-    [("one", 1, 1, 30_000), ("concurrent", 50, 1, 150_000), ("batch", 1, 16, 320_000)];
+/// Name, tasks, keys of a batch, keys of a round.
+const SHAPES: [(&str, usize, usize, u64); 4] =
+    [("one", 1, 1, 12_000), ("concurrent", 50, 1, 120_000), ("batch", 1, 16, 160_000), ("batches", 8, 16, 320_000)];
 
 /// A client, and what it asks.
 #[derive(Clone)]
@@ -133,16 +133,13 @@ async fn measure(port: u16) -> anyhow::Result<()> {
         }
         let () = pipe.query_async(&mut rival.clone()).await?;
     }
-    let address = RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port };
-    let (user, password, password_file) = (None, None, None);
-    let deployment = Deployment::Single;
-    let url = RedisUrl { deployment, address, tls: None, user, password, password_file, database: 0 };
+    let url: SourceUrl = format!("redis://127.0.0.1:{port}").parse().map_err(anyhow::Error::msg)?;
     let timeout = Duration::from_secs(10);
     let (store, max_value) = (larder_store::disk::StoreSettings::DEFAULT, 512 << 20);
     let (max_in_flight, max_backlog) = (10_000, 32 << 20);
     let limits =
         Limits { timeout, slow_timeout: timeout, max_in_flight, connections: 1, max_value, max_backlog, store };
-    let setup = SourceSetup::new(&SourceUrl::Redis(url), limits, &Buffers::unbounded()).map_err(anyhow::Error::msg)?;
+    let setup = SourceSetup::new(&url, limits, &Buffers::unbounded()).map_err(anyhow::Error::msg)?;
     let cache = Cache::new(Config { max_keys: Some(1), ..Config::default() });
     let (source, policy) = (setup.open(None, false), Policy::default());
     let ours = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });

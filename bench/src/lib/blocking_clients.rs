@@ -69,12 +69,12 @@ pub(crate) enum RedisReply {
 }
 
 /// A client of the Redis protocol.
-pub(crate) struct RedisClient(Connection);
+pub(crate) struct RespClient(Connection);
 
-impl RedisClient {
+impl RespClient {
     /// Connects; connecting and each read and write give up after `timeout`.
-    pub(crate) fn connect(address: SocketAddr, timeout: Duration) -> anyhow::Result<RedisClient> {
-        Connection::open(address, timeout).map(RedisClient)
+    pub(crate) fn connect(address: SocketAddr, timeout: Duration) -> anyhow::Result<RespClient> {
+        Connection::open(address, timeout).map(RespClient)
     }
 
     /// Queues a command.
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn replies_of_every_kind_are_read() {
         let (address, server) = scripted(b"+OK\r\n-ERR no\r\n:-7\r\n$2\r\n\r\n\r\n$-1\r\n*0\r\n");
-        let mut client = RedisClient::connect(address, TIMEOUT).expect("connect");
+        let mut client = RespClient::connect(address, TIMEOUT).expect("connect");
         client.queue(&[b"GET", b"a\r\n"]);
         client.flush().expect("send");
         assert_eq!(client.reply().expect("status"), RedisReply::Status("OK".into()));
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_hostile_length_is_refused_before_it_is_allocated() {
         let (address, _server) = scripted(b"$9000000000000000000\r\n");
-        let mut client = RedisClient::connect(address, TIMEOUT).expect("connect");
+        let mut client = RespClient::connect(address, TIMEOUT).expect("connect");
         let error = client.reply().expect_err("too long");
         assert!(error.to_string().contains("announces"), "{error}");
     }

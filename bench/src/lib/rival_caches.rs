@@ -1,4 +1,4 @@
-//! The caches that are compared inside this process, behind one trait: byte keys, byte values, shared by reference between threads.
+//! Caches in this process that are compared: Larder's tier and its rivals, behind one trait. Byte keys, byte values, shared by reference between threads.
 //!
 //! Each is used as its documentation recommends, with its default hasher and policy: keys are `Box<[u8]>` looked up by borrowed
 //! slice, values are `Arc<[u8]>`, whose clone on a hit is a reference count. Larder copies keys and values into its own memory on a
@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A cache under test.
+/// A cache of the comparison. Larder's tier is one, so that the same code measures it.
 pub(crate) trait RivalCache: Send + Sync {
     /// Its name in results.
     const NAME: &'static str;

@@ -1,6 +1,6 @@
 //! `larder-bench memory`: resident bytes per entry.
 use crate::lib::{
-    blocking_clients::RedisClient,
+    blocking_clients::RespClient,
     dataset::Dataset,
     entry_memory::{EntryMemory, in_child},
     figures::{self, Figure, FigureTarget},
@@ -130,7 +130,7 @@ fn load<C: RivalCache>(entries: u64, inserts: u64, dataset: &Dataset) -> anyhow:
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn over_redis(server: &ServerProcess, entries: u64, dataset: &Dataset) -> anyhow::Result<EntryMemory> {
-    let mut client = RedisClient::connect(server.address, TIMEOUT)?;
+    let mut client = RespClient::connect(server.address, TIMEOUT)?;
     let before = server.process().resident_bytes()?;
     client.load(entries, |number, key, value| {
         dataset.key(number, key);

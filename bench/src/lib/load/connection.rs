@@ -1,7 +1,7 @@
 //! One connection: requests wait in its buffer to be written, then in flight to be answered, in order.
 use super::{
+    latency_recorder::InFlight,
     measure::ErrorKind,
-    recorder::InFlight,
     schedule::Due,
     thread_state::ThreadState,
     wire::{Expect, ReplyScan},

@@ -1,5 +1,7 @@
 //! What the connections of one thread share.
-use super::{generator::Generator, poll::Poll, recorder::Recorder, schedule::Schedule, target::TargetUrl};
+use super::{
+    generator::Generator, latency_recorder::LatencyRecorder, poll::Poll, schedule::Schedule, target::TargetUrl,
+};
 use std::time::{Duration, Instant};
 
 /// Nanoseconds since the start of the run.
@@ -17,7 +19,7 @@ pub(super) struct ThreadState {
     pub(super) clock: RunClock,
     pub(super) schedule: Schedule,
     pub(super) generator: Generator,
-    pub(super) recorder: Recorder,
+    pub(super) recorder: LatencyRecorder,
     pub(super) target: TargetUrl,
     pub(super) poll: Poll,
     /// Most requests in flight on a connection.

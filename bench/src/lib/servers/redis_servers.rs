@@ -4,7 +4,7 @@ use super::{
     port::free_port,
     process::{PROBE, ServerProcess},
 };
-use crate::lib::blocking_clients::{RedisClient, RedisReply};
+use crate::lib::blocking_clients::{RedisReply, RespClient};
 use std::path::Path;
 
 /// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there again after [`restart_redis`].
@@ -33,7 +33,7 @@ fn wait_for_redis(server: &mut ServerProcess) -> anyhow::Result<()> {
     let own = format!("process_id:{}\r\n", server.child.id());
     let address = server.address;
     server.wait_until(|_| {
-        let mut client = RedisClient::connect(address, PROBE).ok()?;
+        let mut client = RespClient::connect(address, PROBE).ok()?;
         let RedisReply::Bulk(Some(info)) = client.call(&[b"INFO"]).ok()? else {
             return None;
         };
@@ -76,7 +76,7 @@ pub(crate) fn dragonfly(program: &Path, core: Option<usize>) -> anyhow::Result<S
 fn wait_for_ping(server: &mut ServerProcess) -> anyhow::Result<()> {
     let address = server.address;
     server.wait_until(|_| {
-        let mut client = RedisClient::connect(address, PROBE).ok()?;
+        let mut client = RespClient::connect(address, PROBE).ok()?;
         (client.call(&[b"PING"]).ok()? == RedisReply::Status("PONG".into())).then_some(())
     })
 }

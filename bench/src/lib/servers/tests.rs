@@ -4,7 +4,7 @@ use super::{
     port::free_port,
     process::{PATIENCE, POLL},
 };
-use crate::lib::blocking_clients::{HttpClient, RedisClient, RedisReply};
+use crate::lib::blocking_clients::{HttpClient, RedisReply, RespClient};
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[test]
 fn redis_starts_stores_and_ends() {
     let mut server = redis(None).expect("redis-server starts");
-    let mut client = RedisClient::connect(server.address, TIMEOUT).expect("connect");
+    let mut client = RespClient::connect(server.address, TIMEOUT).expect("connect");
     client
         .load(1000, |number, key, value| {
             *key = format!("key:{number}").into_bytes();
@@ -32,7 +32,7 @@ fn redis_starts_stores_and_ends() {
 #[test]
 fn a_killed_redis_comes_back_with_what_it_saved() {
     let mut server = redis(None).expect("redis-server starts");
-    let connect = |server: &ServerProcess| RedisClient::connect(server.address, TIMEOUT).expect("connect");
+    let connect = |server: &ServerProcess| RespClient::connect(server.address, TIMEOUT).expect("connect");
     let mut client = connect(&server);
     client.call(&[b"SET", b"saved", b"1"]).expect("answers");
     let saved = client.call(&[b"SAVE"]).expect("answers");
@@ -50,7 +50,7 @@ fn a_server_goes_with_its_handle() {
     let server = redis(None).expect("redis-server starts");
     let address = server.address;
     drop(server);
-    assert!(RedisClient::connect(address, TIMEOUT).is_err());
+    assert!(RespClient::connect(address, TIMEOUT).is_err());
 }
 
 #[test]

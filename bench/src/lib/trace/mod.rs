@@ -6,13 +6,13 @@
 //! ```
 //! A trace is never held in memory: each replay opens it anew. Traces are downloads, hence not trusted: the length of a line, the run
 //! of keys that one line stands for and the decoders' windows are bounded, and a trace that ends within a record is an error.
-mod file;
-mod format;
 mod operations;
 mod records;
 #[cfg(test)]
 mod tests;
+mod trace_file;
+mod trace_format;
 
-pub(crate) use file::{TraceFile, TraceSummary};
-pub(crate) use format::TraceFormat;
 pub(crate) use operations::{OperationKind, TraceWriter, TracedOperation};
+pub(crate) use trace_file::{TraceFile, TraceSummary};
+pub(crate) use trace_format::TraceFormat;

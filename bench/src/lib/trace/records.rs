@@ -1,5 +1,5 @@
 //! From bytes to keys, for each format.
-use super::format::TraceFormat;
+use super::trace_format::TraceFormat;
 use anyhow::{Context, bail, ensure};
 use std::{
     io::{BufRead, Read},

@@ -1,11 +1,11 @@
 use super::*;
-use file::extension;
 use proptest::{collection::vec, prelude::*};
 use records::{MAX_LINE, MAX_RUN, TraceRecords};
 use std::{
     io::{BufReader, Write},
     path::Path,
 };
+use trace_file::extension;
 
 fn read(bytes: &[u8], format: TraceFormat) -> anyhow::Result<Vec<u64>> {
     // A tiny buffer splits records and lines at every possible place.

@@ -1,6 +1,6 @@
 //! What the bound is checked on: the engine in this process, or a server over the Redis protocol.
 use crate::lib::{
-    blocking_clients::{RedisClient, RedisReply},
+    blocking_clients::{RedisReply, RespClient},
     machine::MeasuredProcess,
     rival_caches::NOW,
     servers::ServerProcess,
@@ -90,7 +90,7 @@ impl CacheUnderTest for EngineUnderTest {
 
 /// A server over the Redis protocol.
 pub(super) struct ServerUnderTest {
-    client: RedisClient,
+    client: RespClient,
     process: MeasuredProcess,
     start: Instant,
     /// Keeps a server that was started for this run.
@@ -102,7 +102,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 impl ServerUnderTest {
     pub(super) fn started(server: ServerProcess) -> anyhow::Result<ServerUnderTest> {
         Ok(ServerUnderTest {
-            client: RedisClient::connect(server.address, TIMEOUT)?,
+            client: RespClient::connect(server.address, TIMEOUT)?,
             process: server.process(),
             start: Instant::now(),
             _server: Some(server),
@@ -110,7 +110,7 @@ impl ServerUnderTest {
     }
 
     pub(super) fn running(url: &str, pid: Option<u32>) -> anyhow::Result<ServerUnderTest> {
-        let mut client = RedisClient::connect(address(url)?, TIMEOUT)?;
+        let mut client = RespClient::connect(address(url)?, TIMEOUT)?;
         let pid = match pid {
             Some(pid) => pid,
             None => process_id(&mut client).context("give --pid")?,
@@ -128,7 +128,7 @@ pub(super) fn address(url: &str) -> anyhow::Result<SocketAddr> {
         .with_context(|| format!("--url {url:?} names no host and port that can be found"))
 }
 
-fn process_id(client: &mut RedisClient) -> anyhow::Result<u32> {
+fn process_id(client: &mut RespClient) -> anyhow::Result<u32> {
     let RedisReply::Bulk(Some(info)) = client.call(&[b"INFO", b"server"])? else {
         bail!("the server has no INFO");
     };

@@ -1,6 +1,6 @@
 //! What the floors answer, to clients that look at it.
 use super::*;
-use crate::lib::blocking_clients::{HttpClient, RedisClient, RedisReply};
+use crate::lib::blocking_clients::{HttpClient, RedisReply, RespClient};
 use std::{io::Read, net::TcpStream, time::Duration};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ fn redis() -> SocketAddr {
 
 #[test]
 fn each_request_has_its_reply() {
-    let mut client = RedisClient::connect(redis(), TIMEOUT).expect("connect");
+    let mut client = RespClient::connect(redis(), TIMEOUT).expect("connect");
     for pipeline in [1, 16, 1000] {
         for number in 0..pipeline {
             client.queue(&[b"GET", format!("key:{number:012}").as_bytes()]);

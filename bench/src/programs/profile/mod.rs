@@ -1,15 +1,15 @@
 //! `larder-bench profile`: where a larder's time goes under each load, and what it allocates there.
 //!
 //! ```text
-//! perf record ─► perf script ─► stacks (inlined calls told by addr2line) ─┬─► shares  ─► one line of JSON
-//!                                                                         └─► flame_graph ─► LOAD.svg
+//! perf record ─► perf script ─► perf_stacks (inlined calls told by addr2line) ─┬─► time_shares ─► one line of JSON
+//!                                                                              └─► flame_graph ─► LOAD.svg
 //! ```
 mod flame_graph;
-mod loads;
-mod shares;
-mod stacks;
+mod perf_stacks;
+mod profile_loads;
 #[cfg(test)]
 mod tests;
+mod time_shares;
 
 use crate::lib::{
     figures, load, machine,
@@ -17,9 +17,9 @@ use crate::lib::{
 };
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
-use loads::ProfileLoad;
+use perf_stacks::Stacks;
+use profile_loads::ProfileLoad;
 use serde::Serialize;
-use stacks::Stacks;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -61,7 +61,7 @@ struct Row {
     per_second: f64,
     cpu_us_per_request: f64,
     samples: u64,
-    /// By [`shares`]' names, adding up to 1.
+    /// By the names of [`time_shares`], adding up to 1.
     shares: BTreeMap<&'static str, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     allocations_per_request: Option<f64>,
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
                 per_second: time.per_second.round(),
                 cpu_us_per_request: figures::rounded(time.cpu_us / time.requests as f64),
                 samples: time.stacks.samples,
-                shares: shares::of(&time.stacks.by_stack),
+                shares: time_shares::of(&time.stacks.by_stack),
                 allocations_per_request: allocations.as_ref().map(|made| per_request(made, made.stacks.samples)),
                 allocated_bytes_per_request: allocations.as_ref().map(|made| per_request(made, made.stacks.bytes)),
             },
@@ -165,7 +165,7 @@ fn sample(events: &[&str], server: &ServerProcess, plan: &load::LoadPlan, binary
         requests: counts.requests,
         per_second: counts.requests as f64 / plan.measured().unwrap_or_default().as_secs_f64(),
         cpu_us: cpu.as_secs_f64() * 1e6,
-        stacks: stacks::read(&String::from_utf8_lossy(&script.stdout), binary)?,
+        stacks: perf_stacks::read(&String::from_utf8_lossy(&script.stdout), binary)?,
     })
 }
 

@@ -1,5 +1,5 @@
 //! From what perf printed to a picture, without perf.
-use super::{flame_graph, shares, stacks::testing::stacks};
+use super::{flame_graph, perf_stacks::testing::stacks, time_shares};
 
 /// Three samples: two of the kernel within a send, one of the larder's own code; and an allocation.
 const SCRIPT: &str = "
@@ -50,7 +50,7 @@ fn samples_become_stacks_with_their_inlined_calls() {
 
 #[test]
 fn a_stack_is_told_by_its_innermost_function_that_is_known() {
-    let shares = shares::of(&stacks(SCRIPT, "/bin/larder", INLINED).by_stack);
+    let shares = time_shares::of(&stacks(SCRIPT, "/bin/larder", INLINED).by_stack);
     let found: Vec<_> = shares.into_iter().collect();
     let send = "kernel: send (and the peer's receiving, on the loopback)";
     assert_eq!(found, [("allocate", 0.25), (send, 0.5), ("look up", 0.25)]);

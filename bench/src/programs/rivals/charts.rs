@@ -1,6 +1,6 @@
 //! The page's charts: files of their own, with a legend and a background, so that they can be read on any page.
 use super::{
-    cells::{CellKey, Cells},
+    median_cells::{CellKey, Cells},
     record::RivalLoad,
 };
 use crate::lib::results::chart::{self, Axis, ChartLine, colour, escape};

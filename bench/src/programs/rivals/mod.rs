@@ -1,16 +1,16 @@
 //! `larder-bench rivals`: Larder beside every server that it is compared with, as a page with its raw data.
 //!
 //! ```text
-//! rivals: who, how started, how asked ──> measure ──record, one JSON line each──> raw.jsonl ──> cells ──> page: Markdown and SVG
+//! rival_servers: how each is started and asked ──> measure ──record, one JSON line each──> raw.jsonl ──> median_cells ──> page: Markdown and SVG
 //! ```
 //! What always holds:
 //! - The page is made from the raw data alone; `--render` makes it again.
 //! - All servers of a load are loaded in turn, run by run. One core for the server, another for the client.
 //! - An answer that is not the expected one is an error, and a cell with an error has no figure.
 //! - What was not measured is in the raw data too, with the reason.
-mod cells;
 mod charts;
 mod measure;
+mod median_cells;
 mod page;
 pub(crate) mod record;
 mod rival_servers;

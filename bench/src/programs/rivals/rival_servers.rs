@@ -1,4 +1,4 @@
-//! Who is compared: how each is had and started, and how it is asked for a load.
+//! The servers of the comparison: where their binaries are, how each is started, how each is asked for a load.
 use super::record::RivalLoad;
 use crate::lib::{
     load::keys::KeyDistribution,
@@ -19,7 +19,7 @@ pub(super) const VALUE_SIZE: usize = 64;
 /// Keys of the commands and of most HTTP loads.
 pub(super) const KEY: &str = "key:{n}";
 
-/// A server of the comparison.
+/// A server of the comparison. Larder itself is one, so that the same code measures it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Rival {
     /// Larder (--larder)

@@ -1,4 +1,4 @@
-use super::{cells::*, page::RivalsPage, record::*, *};
+use super::{median_cells::*, page::RivalsPage, record::*, *};
 use serde_json::{Value, json};
 
 fn record(value: Value) -> RawRecord {

@@ -1,6 +1,6 @@
 //! `larder-bench server`: larder against redis-server and nginx, by CPU time per request and by throughput.
 
-mod loads;
+mod server_loads;
 mod servers_under_load;
 #[cfg(test)]
 mod tests;
@@ -10,8 +10,8 @@ use crate::lib::{
     machine, servers,
 };
 use clap::ValueEnum;
-use loads::ServerLoad;
 use serde::Serialize;
+use server_loads::ServerLoad;
 use servers_under_load::{ServerSample, ServerSetting, ServerUnderLoad};
 use std::{
     io::Write,

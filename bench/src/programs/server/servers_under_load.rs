@@ -1,7 +1,7 @@
 //! The servers of each load, ready and loaded, and one load of one of them.
-use super::loads::ServerLoad;
+use super::server_loads::ServerLoad;
 use crate::lib::{
-    blocking_clients::{HttpClient, RedisClient},
+    blocking_clients::{HttpClient, RespClient},
     external_generators,
     servers::{self, FLOOR_VALUE, ServerProcess},
 };
@@ -264,7 +264,7 @@ impl ServerUnderLoad {
 
 /// Stores all keys, and sees that they are there.
 fn preload(server: &ServerProcess) -> anyhow::Result<()> {
-    let mut client = RedisClient::connect(server.address, TIMEOUT)?;
+    let mut client = RespClient::connect(server.address, TIMEOUT)?;
     client.load(KEYS, |number, key, value| {
         *key = format!("key:{number:012}").into_bytes();
         value.clear();
@@ -292,5 +292,5 @@ fn calls_of_hset(server: &ServerProcess) -> anyhow::Result<u64> {
 }
 /// The number behind `name` in a section of INFO.
 fn number_of(server: &ServerProcess, section: &str, name: &str) -> anyhow::Result<Option<u64>> {
-    RedisClient::connect(server.address, TIMEOUT)?.info(section, name)
+    RespClient::connect(server.address, TIMEOUT)?.info(section, name)
 }

@@ -1,6 +1,6 @@
 use super::servers_under_load::{LoadTool, TIMEOUT};
 use super::*;
-use crate::lib::{blocking_clients::RedisClient, servers::FLOOR_VALUE};
+use crate::lib::{blocking_clients::RespClient, servers::FLOOR_VALUE};
 
 fn setting(larder: &Path) -> ServerSetting<'_> {
     let cores = machine::cores().expect("cores");
@@ -21,7 +21,7 @@ fn a_load_is_measured_and_counted() {
 fn keys_that_are_not_there_end_the_program() {
     let setting = setting(Path::new("/bin/true"));
     let redis = setting.redis(1).expect("redis-server starts");
-    let mut client = RedisClient::connect(redis.server.address, TIMEOUT).expect("connect");
+    let mut client = RespClient::connect(redis.server.address, TIMEOUT).expect("connect");
     client.call(&[b"FLUSHALL"]).expect("answers");
     let error = setting.sample(&redis, 2000).expect_err("nothing was found");
     assert!(error.to_string().contains("only 0 keys"), "{error}");

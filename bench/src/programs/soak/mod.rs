@@ -11,7 +11,7 @@ mod tests;
 mod workers;
 
 use crate::lib::{
-    blocking_clients::{RedisClient, RedisReply},
+    blocking_clients::{RedisReply, RespClient},
     figures,
     servers::{self, ServerProcess},
     value_stamp,
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &SoakArgs, out: &mut dyn Write) -> anyhow::Result<()> {
 
 /// Fills the source with what is only read, and has it saved for its restarts.
 fn load_source(redis: &ServerProcess, timeout: Duration) -> anyhow::Result<()> {
-    let mut client = RedisClient::connect(redis.address, timeout)?;
+    let mut client = RespClient::connect(redis.address, timeout)?;
     for family in [HOT, COLD, PROBE] {
         client.load(family.keys, |number, key, value| {
             family.key(number, key);
@@ -268,7 +268,7 @@ fn recovery(address: SocketAddr, args: &SoakArgs, watch: &mut Watch) -> Option<D
     while start.elapsed() < args.recovery {
         PROBE.key(watch.probes % PROBE.keys, &mut key);
         watch.probes += 1;
-        let reply = RedisClient::connect(address, args.timeout).and_then(|mut client| client.call(&[b"GET", &key]));
+        let reply = RespClient::connect(address, args.timeout).and_then(|mut client| client.call(&[b"GET", &key]));
         answered = match reply {
             Ok(RedisReply::Bulk(Some(value))) if value_stamp::read(&key, &value).is_ok() => answered + 1,
             _ => 0,

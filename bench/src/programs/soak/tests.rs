@@ -72,8 +72,8 @@ fn right_replies_pass_and_wrong_ones_are_found() {
         thread::scope(|scope| {
             let worker = scope.spawn(move || workers.over_redis(7));
             // Long enough for replies of every kind: until the server has seen so many commands.
-            let mut client = RedisClient::connect(redis.address, timeout).expect("connect");
-            let commands = |client: &mut RedisClient| match client.call(&[b"INFO", b"stats"]).expect("answers") {
+            let mut client = RespClient::connect(redis.address, timeout).expect("connect");
+            let commands = |client: &mut RespClient| match client.call(&[b"INFO", b"stats"]).expect("answers") {
                 RedisReply::Bulk(Some(info)) => String::from_utf8_lossy(&info)
                     .lines()
                     .find_map(|line| line.strip_prefix("total_commands_processed:")?.parse::<u64>().ok())
@@ -92,7 +92,7 @@ fn right_replies_pass_and_wrong_ones_are_found() {
     assert_eq!(tally.wrong, 0, "{:?}", tally.first_wrong);
     assert!(tally.values > 1000 && tally.absent > 10 && tally.writes > 100, "{tally:?}");
 
-    let mut client = RedisClient::connect(redis.address, timeout).expect("connect");
+    let mut client = RespClient::connect(redis.address, timeout).expect("connect");
     for number in 0..HOT.keys {
         let mut key = Vec::new();
         HOT.key(number, &mut key);

@@ -1,7 +1,7 @@
 //! The connections: closed loops that send, read and judge.
 use super::model::{COLD, HOT, KeyFamily, OwnedKey, SoakSource, SoakTally, SourceView};
 use crate::lib::{
-    blocking_clients::{HttpAnswer, HttpClient, RedisClient, RedisReply},
+    blocking_clients::{HttpAnswer, HttpClient, RedisReply, RespClient},
     value_stamp,
 };
 use serde::Deserialize;
@@ -45,7 +45,7 @@ impl<'s> SoakWorkers<'s> {
         };
         self.keep_connected(
             &mut worker,
-            || RedisClient::connect(self.redis, self.timeout),
+            || RespClient::connect(self.redis, self.timeout),
             RedisWorker::turn,
             |worker| &mut worker.tally,
         );
@@ -109,7 +109,7 @@ struct RedisWorker<'s> {
 
 impl RedisWorker<'_> {
     /// One request or one pipeline; returns the number of requests.
-    fn turn(&mut self, client: &mut RedisClient, view: SourceView) -> anyhow::Result<u64> {
+    fn turn(&mut self, client: &mut RespClient, view: SourceView) -> anyhow::Result<u64> {
         match self.random.u8(0..100) {
             0..10 => self.write(client, view, false),
             10..12 => self.write(client, view, true),
@@ -128,7 +128,7 @@ impl RedisWorker<'_> {
         }
     }
 
-    fn write(&mut self, client: &mut RedisClient, view: SourceView, delete: bool) -> anyhow::Result<u64> {
+    fn write(&mut self, client: &mut RespClient, view: SourceView, delete: bool) -> anyhow::Result<u64> {
         let index = self.random.usize(..self.own.len());
         let (mut key, mut value) = (Vec::new(), Vec::new());
         self.key(Read::Own(index), &mut key);
@@ -150,7 +150,7 @@ impl RedisWorker<'_> {
         Ok(1)
     }
 
-    fn read(&mut self, client: &mut RedisClient, view: SourceView, count: usize) -> anyhow::Result<u64> {
+    fn read(&mut self, client: &mut RespClient, view: SourceView, count: usize) -> anyhow::Result<u64> {
         let mut key = Vec::new();
         let reads: Vec<Read> = (0..count).map(|_| self.choose()).collect();
         for &read in &reads {

@@ -1,7 +1,7 @@
 //! This generator beside its rivals redis-benchmark and wrk: the same throughput where the server sets the pace, and its own cost.
 use super::own_runs::{KEYS, deviation, figure, larder_bench, redis};
 use crate::lib::{
-    blocking_clients::RedisClient,
+    blocking_clients::RespClient,
     dataset,
     external_generators::{self, Done, Ran},
     figures::{self, Figure, FigureTarget, median},
@@ -70,7 +70,7 @@ pub(super) fn agreement(
     let duration = format!("{}s", seconds);
     let closed = ["--connections", "50", "--duration", &duration];
     let server = servers::redis(Some(server_core))?;
-    let mut client = RedisClient::connect(server.address, Duration::from_secs(10))?;
+    let mut client = RespClient::connect(server.address, Duration::from_secs(10))?;
     client.call(&[b"SETBIT", b"bits", b"8000000", b"1"])?;
     let benchmark = benchmark(core, server.address, 1, &["BITCOUNT", "bits"], seconds)?;
     let options = [&closed[..], &["--op", "BITCOUNT bits"]].concat();

@@ -2,12 +2,12 @@
 //!
 //! A reply is scanned, not decoded: where it ends, whether it is an error, how many keys it found. Lengths are a stranger's, so they are
 //! bounded before they are believed.
-mod http;
+mod http_requests;
 mod key_batch;
-mod memcache;
+mod memcache_requests;
 mod protocol;
 mod request_template;
-mod resp;
+mod resp_requests;
 mod scanned_reply;
 mod statuses;
 #[cfg(test)]

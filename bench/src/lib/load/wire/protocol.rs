@@ -1,9 +1,9 @@
 //! The protocol of a target: one call for each operation, whatever the protocol.
 use super::{
-    http::HttpRequests,
+    http_requests::HttpRequests,
     key_batch::KeyBatch,
-    memcache,
-    resp::{self, RedisRequests},
+    memcache_requests as memcache,
+    resp_requests::{self as resp, RedisRequests},
     scanned_reply::{Expect, ReplyScan},
     statuses::Statuses,
 };

@@ -2,7 +2,7 @@
 use super::{Bench, MEMORY_MIB, TIMEOUT};
 use crate::{
     lib::{
-        blocking_clients::RedisClient,
+        blocking_clients::RespClient,
         figures,
         load::{
             self, GeneratorOptions, Interrupt, LoadPlan, RunEnd,
@@ -124,7 +124,7 @@ impl Bench<'_> {
         let source = started.source.as_ref().filter(|_| rival == Rival::Larder);
         let fetched = || -> anyhow::Result<u64> {
             let Some(source) = source else { return Ok(0) };
-            Ok(RedisClient::connect(source.address, TIMEOUT)?.info("stats", "keyspace_hits:")?.unwrap_or(0))
+            Ok(RespClient::connect(source.address, TIMEOUT)?.info("stats", "keyspace_hits:")?.unwrap_or(0))
         };
         let (fetched_before, mut cpu_before) = (fetched()?, Duration::ZERO);
         let mut connected = || {

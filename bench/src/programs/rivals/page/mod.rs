@@ -2,8 +2,8 @@
 mod tables;
 
 use super::{
-    cells::{BASE, Cell, CellKey, Cells, RunSpread},
     charts::size_name,
+    median_cells::{BASE, Cell, CellKey, Cells, RunSpread},
     record::{PageSection, RawRecord, RivalLoad, SettingRecord},
 };
 use crate::lib::results::chart::plain;

@@ -3,8 +3,8 @@ use super::{Cell, Figure, RivalsPage, milliseconds, words};
 use crate::{
     lib::results::chart::plain,
     programs::rivals::{
-        cells::{BASE, CellKey},
         charts::{self, size_name},
+        median_cells::{BASE, CellKey},
         record::{MemoryRecord, PageSection, RivalLoad},
     },
 };

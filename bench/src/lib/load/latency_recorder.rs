@@ -23,7 +23,7 @@ pub(super) struct InFlight {
 }
 
 /// See the module. A request counts if it was meant to start after the warm-up.
-pub(super) struct Recorder {
+pub(super) struct LatencyRecorder {
     warm_up: u64,
     length: u64,
     slice: Slice,
@@ -38,10 +38,10 @@ pub(super) struct Recorder {
     pub(super) bad: Option<&'static str>,
 }
 
-impl Recorder {
+impl LatencyRecorder {
     /// The recorder of a thread, which hands out a slice each `length` nanoseconds from `warm_up` on.
-    pub(super) fn new(warm_up: u64, length: u64, thread: usize, out: Sender<(usize, Slice)>) -> Recorder {
-        Recorder {
+    pub(super) fn new(warm_up: u64, length: u64, thread: usize, out: Sender<(usize, Slice)>) -> LatencyRecorder {
+        LatencyRecorder {
             warm_up,
             length,
             slice: Slice::new(0),

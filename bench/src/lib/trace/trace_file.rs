@@ -1,8 +1,8 @@
 //! A trace file: opened, decompressed, read from the beginning.
 use super::{
-    format::TraceFormat,
     operations::{OperationKind, Reader, TracedOperation},
     records::TraceRecords,
+    trace_format::TraceFormat,
 };
 use anyhow::{Context, bail, ensure};
 use std::{

@@ -2,7 +2,7 @@
 use crate::lib::figures;
 use std::collections::BTreeMap;
 
-/// The folders and files of Larder's own crates, as [`super::stacks`] names them.
+/// The folders and files of Larder's own crates, as [`super::perf_stacks`] names them.
 const OWN_SOURCES: [(&str, &[&str]); 6] = [
     ("look up", &["engine/src/"]),
     ("store", &["store/src/"]),

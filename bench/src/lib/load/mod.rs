@@ -1,4 +1,4 @@
-//! The load generator, as a library: a [`LoadPlan`] in, an [`LoadOutcome`] out, whole slices of time in between.
+//! The load generator, as a library: a [`LoadPlan`] in, an [`LoadOutcome`](measure::LoadOutcome) out, whole slices of time in between.
 //!
 //! ```text
 //! schedule ──due──> generator ──bytes──> connection ──> server

@@ -1,79 +1,21 @@
-//! `larder-bench`: the programs that show Larder's figures, each against the systems it is compared with.
+//! `larder-bench`: the programs that measure Larder beside its rivals.
 //!
-//! Every program prints one JSON object per line on standard output and says in its `--help` what it measures and how.
-mod bound;
-mod compare;
-mod contender;
-mod dataset;
-mod engine;
-mod floor;
-mod hit_ratio;
-mod load;
-mod machine;
-mod memory;
-mod page;
-mod profile;
-mod record;
-mod replay;
-mod report;
-mod rivals;
-mod run;
-mod servers;
-mod soak;
-mod stamp;
-mod store;
-mod table;
-mod trace;
-mod verify;
-mod wire;
+//! Each program prints one JSON object per line on standard output. Its `--help` says what it measures and how.
+//!
+//! - [`programs`]: one file or folder for each subcommand. A program imports only from `lib`.
+//! - [`mod@lib`]: what the programs share. It imports no program.
+//!
+//! A *rival* is a system that Larder is compared with: a server, a cache in this process, or a load generator.
+#![expect(special_module_name, reason = "lib is a folder of modules, not a library crate")]
+
+mod lib;
+mod programs;
 
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Measures Larder and what it is compared with; prints one JSON object per line.
-#[derive(Debug, Parser)]
-#[command(name = "larder-bench", version)]
-enum Program {
-    // By far the largest of them.
-    Run(Box<run::Args>),
-    Record(record::Args),
-    Replay(Box<replay::Args>),
-    Report(page::Args),
-    HitRatio(hit_ratio::Args),
-    Memory(memory::Args),
-    Engine(engine::Args),
-    Bound(bound::Args),
-    Server(compare::Args),
-    Rivals(rivals::Args),
-    Floor(floor::Args),
-    Profile(profile::Args),
-    Soak(soak::Args),
-    Store(store::Args),
-    Table(table::Args),
-    Verify(verify::Args),
-}
-
 fn main() -> ExitCode {
-    let out = &mut std::io::stdout();
-    let result = match Program::parse() {
-        Program::Run(args) => run::run(&args, out),
-        Program::Record(args) => record::run(&args, out),
-        Program::Replay(args) => replay::run(&args, out),
-        Program::Report(args) => page::run(&args),
-        Program::HitRatio(args) => hit_ratio::run(&args, out),
-        Program::Memory(args) => memory::run(&args, out),
-        Program::Engine(args) => engine::run(&args, out),
-        Program::Bound(args) => bound::run(&args, out),
-        Program::Profile(args) => profile::run(&args, out),
-        Program::Floor(args) => floor::run(&args, out),
-        Program::Server(args) => compare::run(&args, out),
-        Program::Rivals(args) => rivals::run(&args),
-        Program::Soak(args) => soak::run(&args, out),
-        Program::Store(args) => store::run(&args, out),
-        Program::Table(args) => table::run(&args, out),
-        Program::Verify(args) => verify::run(&args, out),
-    };
-    match result {
+    match programs::Program::parse().run(&mut std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("larder-bench: {error:#}");

@@ -12,7 +12,11 @@ const SIZES: [(&str, u64); 9] = [
     ("kB", 1_000),
     ("B", 1),
 ];
-const DURATIONS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+/// In microseconds.
+const DURATIONS: [(&str, u64); 6] =
+    [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
+/// The units that settings know: all but the microsecond.
+const WHOLE_MILLIS: usize = 5;
 
 /// A number of bytes: digits alone, or with one of B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024), in any case.
 ///
@@ -38,15 +42,25 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 /// A duration: digits and one of ms, s, m, h, d.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration(text, &DURATIONS[..WHOLE_MILLIS], "a duration: write 250ms, 10s, 5m, 1h or 1d")
+}
+
+/// A duration that may be shorter than a millisecond: digits and one of us, ms, s, m, h, d.
+pub fn parse_short_duration(text: &str) -> Result<Duration, String> {
+    duration(text, &DURATIONS, "a duration: write 500us, 250ms, 10s, 5m, 1h or 1d")
+}
+
+fn duration(text: &str, units: &[(&str, u64)], what: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
-    let what = "a duration: write 250ms, 10s, 5m, 1h or 1d";
     let number = digits(number).ok_or_else(|| format!("`{text}` is not {what}"))?;
     if unit.is_empty() {
         return Err(format!("`{text}` has no unit: write {number}s or {number}ms"));
     }
-    let factor = factor(&DURATIONS, |name| name == unit).ok_or_else(|| format!("`{text}` is not {what}"))?;
-    let millis = number.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))?;
-    Ok(Duration::from_millis(millis))
+    let factor = factor(units, |name| name == unit).ok_or_else(|| format!("`{text}` is not {what}"))?;
+    // Milliseconds in 64 bits are the limit. Their microseconds may need more.
+    let micros = u128::from(number) * u128::from(factor);
+    let millis = u64::try_from(micros / 1_000).map_err(|_| format!("`{text}` is too large"))?;
+    Ok(Duration::from_millis(millis) + Duration::from_micros((micros % 1_000) as u64))
 }
 
 /// Writes a size in the largest binary unit that divides it, so that it reads back as the same number.
@@ -58,10 +72,19 @@ pub fn show_size(bytes: u64) -> String {
 
 /// Writes a duration in the largest unit that divides it, so that it reads back as the same number of milliseconds.
 pub fn show_duration(duration: Duration) -> String {
-    let millis = duration.as_millis() as u64;
-    let (unit, factor) =
-        DURATIONS.iter().find(|(_, factor)| millis != 0 && millis.is_multiple_of(*factor)).unwrap_or(&("ms", 1));
-    format!("{}{unit}", millis / factor)
+    show(duration.as_millis() * 1_000, &DURATIONS[..WHOLE_MILLIS])
+}
+
+/// Writes a duration in the largest unit that divides it, so that it reads back as the same number of microseconds.
+pub fn show_short_duration(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    if micros == 0 { "0ms".to_owned() } else { show(micros, &DURATIONS) }
+}
+
+fn show(micros: u128, units: &[(&str, u64)]) -> String {
+    let divides = |&&(_, factor): &&(&str, u64)| micros != 0 && micros.is_multiple_of(u128::from(factor));
+    let (unit, factor) = units.iter().find(divides).unwrap_or(&units[units.len() - 1]);
+    format!("{}{unit}", micros / u128::from(*factor))
 }
 
 /// Digits and what follows them.
@@ -127,6 +150,17 @@ mod tests {
         assert_eq!(parse_duration("9999999999999999d").unwrap_err(), "`9999999999999999d` is too large");
     }
 
+    #[test]
+    fn only_short_durations_have_microseconds() {
+        assert_eq!(parse_short_duration("500us"), Ok(Duration::from_micros(500)));
+        assert_eq!(parse_short_duration("10s"), Ok(Duration::from_secs(10)));
+        assert!(parse_duration("500us").unwrap_err().contains("write 250ms"));
+        assert!(parse_short_duration("1w").unwrap_err().contains("write 500us"));
+        for (micros, text) in [(0, "0ms"), (1, "1us"), (1_500, "1500us"), (1_000, "1ms"), (90_000_000, "90s")] {
+            assert_eq!(show_short_duration(Duration::from_micros(micros)), text);
+        }
+    }
+
     proptest! {
         #[test]
         fn what_is_shown_reads_back(bytes: u64, millis in 0..u64::MAX / 2, shift in 0..50u32) {
@@ -134,6 +168,9 @@ mod tests {
             prop_assert_eq!(parse_size(&show_size(bytes << shift)), Ok(bytes << shift));
             let duration = Duration::from_millis(millis);
             prop_assert_eq!(parse_duration(&show_duration(duration)), Ok(duration));
+            // Their number is in 64 bits, whatever the unit.
+            let short = Duration::from_micros(millis);
+            prop_assert_eq!(parse_short_duration(&show_short_duration(short)), Ok(short));
         }
         #[test]
         fn any_text_is_an_answer(text: String) {

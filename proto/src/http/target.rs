@@ -1,4 +1,5 @@
 //! Request targets: percent escapes and query parameters (RFC 3986; `+` in a query is a space, as HTML forms write it).
+use percent_encoding::percent_decode;
 
 /// A `%` that two hexadecimal digits do not follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,24 +26,19 @@ fn decode<'a>(raw: &'a [u8], plus_is_space: bool, scratch: &'a mut Vec<u8>) -> R
     if !raw.iter().any(|&b| b == b'%' || (plus_is_space && b == b'+')) {
         return Ok(raw);
     }
+    let is_escape = |rest: &[u8]| matches!(rest, [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+    // The crate leaves a malformed escape as it is.
+    if !raw.split(|&b| b == b'%').skip(1).all(is_escape) {
+        return Err(Malformed);
+    }
     scratch.clear();
-    let mut bytes = raw.iter().copied();
-    while let Some(byte) = bytes.next() {
-        scratch.push(match byte {
-            b'%' => {
-                let high = bytes.next().and_then(hex_digit).ok_or(Malformed)?;
-                let low = bytes.next().and_then(hex_digit).ok_or(Malformed)?;
-                high << 4 | low
-            }
-            b'+' if plus_is_space => b' ',
-            other => other,
-        });
+    for (index, part) in raw.split(|&b| plus_is_space && b == b'+').enumerate() {
+        if index > 0 {
+            scratch.push(b' ');
+        }
+        scratch.extend(percent_decode(part));
     }
     Ok(scratch)
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
 /// The raw `name=value` pairs of a query, in order; a pair without `=` has an empty value.

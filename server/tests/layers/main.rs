@@ -16,8 +16,8 @@ use std::{collections::BTreeSet, path::Path};
 const ROOMS: [&str; 12] =
     ["config", "buffers", "telemetry", "lifecycle", "source", "read", "clients", "app", "redis", "http", "net", "cli"];
 
-/// The crates that ship, from the bottom up.
-const CRATES: [&str; 5] = ["units", "engine", "proto", "store", "server"];
+/// All crates, from the bottom up.
+const CRATES: [&str; 6] = ["units", "engine", "proto", "store", "server", "bench"];
 
 fn graph(name: &str) -> Graph {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
@@ -40,6 +40,20 @@ fn rooms_import_only_rooms_below_them() {
         .map(|(from, to)| format!("{} imports {}", shown(from), shown(to)))
         .collect();
     assert!(upwards.is_empty(), "imports run upwards between rooms:\n{}", upwards.join("\n"));
+}
+
+#[test]
+fn programs_of_the_bench_import_only_its_lib() {
+    let program = |module: &Module| module.first().filter(|first| *first == "programs").and(module.get(1)).cloned();
+    let graph = graph("bench");
+    let wrong: Vec<String> = graph
+        .imports()
+        // `programs` itself only lists them.
+        .filter(|(from, to)| **from != ["programs"] && program(to).is_some_and(|to| program(from) != Some(to)))
+        .map(|(from, to)| format!("{} imports {}", shown(from), shown(to)))
+        .collect();
+    assert!(graph.modules().any(|module| program(module).is_some()), "the bench has programs");
+    assert!(wrong.is_empty(), "programs of the bench share code through lib:\n{}", wrong.join("\n"));
 }
 
 /// Rooms of the server that still have a circle, and its files. It may only shrink: a room that gets smaller comes down here, one

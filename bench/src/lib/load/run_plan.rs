@@ -1,0 +1,144 @@
+//! Running a plan: its threads start together, and their slices of time are added up as they come.
+use super::{
+    connection::Connection,
+    generator::Generator,
+    generator_thread::GeneratorThread,
+    keys::Draw,
+    latency_recorder::LatencyRecorder,
+    measure::{LoadOutcome, Slice, ThreadEnd},
+    plan::LoadPlan,
+    poll::Poll,
+    thread_state::{RunClock, ThreadState},
+    values::ValueMaker,
+    wire::Wire,
+};
+use crate::lib::machine;
+use anyhow::{Context, bail, ensure};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64, mpsc},
+    time::{Duration, Instant},
+};
+
+/// Runs a plan to its end. `each` is shown every slice of time, all threads added up, once all have finished it.
+pub(crate) fn run(plan: &LoadPlan, each: &mut dyn FnMut(&Slice)) -> anyhow::Result<LoadOutcome> {
+    run_connected(plan, &mut || Ok(()), each)
+}
+
+/// The same; `connected` is called when all connections are made, shortly before the first request.
+pub(crate) fn run_connected(
+    plan: &LoadPlan,
+    connected: &mut dyn FnMut() -> anyhow::Result<()>,
+    each: &mut dyn FnMut(&Slice),
+) -> anyhow::Result<LoadOutcome> {
+    plan.check()?;
+    let wire = Wire::new(&plan.target, plan.mix.verbs(), &plan.client.header, plan.client.error_status.clone())?;
+    let inserted = Arc::new(AtomicU64::new(plan.keys.count));
+    std::thread::scope(|scope| {
+        let (ready, all_ready) = mpsc::channel();
+        let (out, slices) = mpsc::channel();
+        let mut receivers = Vec::new();
+        let mut threads = Vec::new();
+        for thread in 0..plan.client.threads {
+            let (go, start) = mpsc::channel::<Instant>();
+            let (wire, inserted, ready) = (wire.clone(), inserted.clone(), ready.clone());
+            let out = out.clone();
+            threads.push(scope.spawn(move || -> anyhow::Result<Option<ThreadEnd>> {
+                if let Some(&core) = plan.client.pin.get(thread % plan.client.pin.len().max(1)) {
+                    machine::pin(core)?;
+                }
+                let mut worker = generator_thread(plan, thread, wire, inserted, out)?;
+                worker.establish()?;
+                // Fails only if another thread did.
+                let _ = ready.send(());
+                drop(ready);
+                start.recv().ok().map(|start| worker.run(start)).transpose()
+            }));
+            receivers.push(go);
+        }
+        drop((ready, out));
+        let up = all_ready.iter().take(plan.client.threads).count() == plan.client.threads;
+        let ready = if up { connected() } else { Ok(()) };
+        let start = Instant::now() + Duration::from_millis(5);
+        if up && ready.is_ok() {
+            for go in receivers {
+                go.send(start).context("a thread of the generator ended early")?;
+            }
+        } else {
+            drop(receivers);
+        }
+        let mut outcome = LoadOutcome::new(plan.client.spin);
+        merge(plan.client.threads, slices, &mut outcome, each);
+        for thread in threads {
+            match thread.join() {
+                Ok(end) => end?.iter().for_each(|end| outcome.add(end)),
+                Err(_) => bail!("a thread of the generator panicked"),
+            }
+        }
+        ready?;
+        ensure!(up, "not all connections could be made");
+        Ok(outcome)
+    })
+}
+
+/// Adds up the threads' slices as they come.
+fn merge(
+    threads: usize,
+    slices: mpsc::Receiver<(usize, Slice)>,
+    outcome: &mut LoadOutcome,
+    each: &mut dyn FnMut(&Slice),
+) {
+    let mut hand = |slice: Slice| {
+        outcome.total.add(&slice);
+        each(&slice);
+    };
+    let mut pending = BTreeMap::<u64, Slice>::new();
+    // Each thread has handed out all slices before this one.
+    let mut next = vec![0; threads];
+    for (thread, slice) in slices {
+        next[thread] = slice.index + 1;
+        pending.entry(slice.index).or_insert_with(|| Slice::new(slice.index)).add(&slice);
+        let done = next.iter().copied().min().unwrap_or(0);
+        while let Some(first) = pending.first_entry().filter(|first| *first.key() < done) {
+            hand(first.remove());
+        }
+    }
+    pending.into_values().for_each(hand);
+}
+
+fn generator_thread(
+    plan: &LoadPlan,
+    thread: usize,
+    wire: Wire,
+    inserted: Arc<AtomicU64>,
+    out: mpsc::Sender<(usize, Slice)>,
+) -> anyhow::Result<GeneratorThread> {
+    let warm_up = plan.warm_up.as_nanos() as u64;
+    let draw = Draw::new(&plan.keys, inserted, thread, plan.client.threads);
+    let values = ValueMaker::new(plan.sizes.clone(), plan.client.seed);
+    let seed = plan.client.seed.wrapping_add(thread as u64);
+    let share = plan.client.connections / plan.client.threads
+        + usize::from(thread < plan.client.connections % plan.client.threads);
+    Ok(GeneratorThread {
+        connections: (0..share).map(Connection::new).collect(),
+        shared: ThreadState {
+            clock: RunClock(Instant::now()),
+            schedule: plan.schedule(thread)?,
+            generator: Generator::new(plan.mix.clone(), plan.keys.names.clone(), draw, values, wire, seed),
+            recorder: LatencyRecorder::new(warm_up, plan.slice.as_nanos() as u64, thread, out),
+            target: plan.target.clone(),
+            poll: Poll::new()?,
+            pipeline: plan.client.pipeline,
+            timeout: plan.client.timeout,
+            input: vec![0; 64 * 1024].into(),
+            in_flight: 0,
+            up: 0,
+            refused: None,
+            started: false,
+        },
+        warm_up,
+        until: plan.until(),
+        interrupt: plan.interrupt.clone(),
+        spin: plan.client.spin,
+    })
+}

@@ -1,0 +1,159 @@
+use super::*;
+use crate::lib::load::{measure::ErrorKind, ops::Verb, target::TargetUrl};
+use proptest::prelude::*;
+
+fn wire(url: &str, raw: &[&str]) -> Wire {
+    let verbs: Vec<Verb> = raw.iter().map(|&text| Verb::Raw(text.into())).collect();
+    let target = TargetUrl::parse(url).expect(url);
+    Wire::new(&target, verbs.iter(), &["X-A: b".into()], "5xx,4xx,!404".parse().expect("statuses")).expect("a wire")
+}
+
+fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    String::from_utf8(out).expect("text")
+}
+
+const REDIS: &str = "redis://127.0.0.1:1";
+const HTTP: &str = "http://127.0.0.1:1";
+const MEMCACHE: &str = "memcache://127.0.0.1:1";
+
+#[test]
+fn requests_read_as_the_protocols_say() {
+    let mut keys = KeyBatch::default();
+    keys.push(|out| out.extend_from_slice(b"a"));
+    keys.push(|out| out.extend_from_slice(b"bc"));
+    let redis = wire(REDIS, &["HSET h:{key} f {value}"]);
+    assert_eq!(text(|out| redis.get(b"k", out)), "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
+    assert_eq!(text(|out| redis.set(b"k", b"v", out)), "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n");
+    assert_eq!(text(|out| redis.mget(&keys, &mut Vec::new(), out)), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n");
+    assert_eq!(
+        text(|out| redis.raw(0, b"k", b"v", &mut Vec::new(), out)),
+        "*4\r\n$4\r\nHSET\r\n$3\r\nh:k\r\n$1\r\nf\r\n$1\r\nv\r\n"
+    );
+    let memcache = wire(MEMCACHE, &[]);
+    assert_eq!(text(|out| memcache.mget(&keys, &mut Vec::new(), out)), "get a bc\r\n");
+    assert_eq!(text(|out| memcache.set(b"k", b"vw", out)), "set k 0 0 2\r\nvw\r\n");
+    assert_eq!(text(|out| memcache.del(b"k", out)), "delete k\r\n");
+    let http = wire(HTTP, &["POST /cache/v1/item {\"key\":\"{key}\",\"value\":\"{value}\"}"]);
+    let end = "HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-A: b\r\n";
+    assert_eq!(text(|out| http.get(b"a b/%", out)), format!("GET /v1/kv/a%20b/%25 {end}\r\n"));
+    assert_eq!(text(|out| http.set(b"k", b"v", out)), format!("PUT /v1/kv/k {end}Content-Length: 1\r\n\r\nv"));
+    assert_eq!(
+        text(|out| http.raw(0, b"\"", b"v", &mut Vec::new(), out)),
+        format!("POST /cache/v1/item {end}Content-Length: 24\r\n\r\n{{\"key\":\"\\\"\",\"value\":\"v\"}}")
+    );
+    assert_eq!(
+        text(|out| http.mget(&keys, &mut Vec::new(), out)),
+        format!("POST /v1/mget {end}Content-Length: 19\r\n\r\n{{\"keys\":[\"a\",\"bc\"]}}")
+    );
+    let lookup = wire("http://127.0.0.1:1/lookup?key={key}", &[]);
+    assert_eq!(text(|out| lookup.get(b"a&b", out)), format!("GET /lookup?key=a%26b {end}\r\n"));
+    let (greeting, replies) = redis.greeting(&TargetUrl::parse("redis://u:p@127.0.0.1:1/2").expect("a target"));
+    assert_eq!(replies, 2);
+    assert!(greeting.starts_with(b"*3\r\n$4\r\nAUTH\r\n$1\r\nu\r\n"));
+}
+
+/// Target, how it is asked, reply, error, found, missing.
+type Case = (&'static str, Expect, &'static str, Option<ErrorKind>, u32, u32);
+
+/// Replies to requests for two keys.
+const REPLIES: &[Case] = &[
+    (REDIS, Expect::Lookup, "$3\r\nabc\r\n", None, 1, 0),
+    (REDIS, Expect::Lookup, "$-1\r\n", None, 0, 1),
+    (REDIS, Expect::Lookup, "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n", None, 2, 1),
+    (REDIS, Expect::Plain, "+OK\r\n", None, 0, 0),
+    (REDIS, Expect::Plain, ":12\r\n", None, 0, 0),
+    (REDIS, Expect::Lookup, "-ERR no\r\n", Some(ErrorKind::Server), 0, 0),
+    (REDIS, Expect::Plain, "*2\r\n*1\r\n:1\r\n*0\r\n", None, 0, 0),
+    (MEMCACHE, Expect::Lookup, "VALUE k 0 3\r\nEND\r\nEND\r\n", None, 1, 1),
+    (MEMCACHE, Expect::Lookup, "END\r\n", None, 0, 2),
+    (MEMCACHE, Expect::Plain, "STORED\r\n", None, 0, 0),
+    (MEMCACHE, Expect::Lookup, "SERVER_ERROR out of memory\r\n", Some(ErrorKind::Server), 0, 0),
+    (HTTP, Expect::Lookup, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc", None, 1, 0),
+    (HTTP, Expect::Lookup, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", None, 0, 1),
+    (HTTP, Expect::Plain, "HTTP/1.1 400 Bad\r\nContent-Length: 1\r\n\r\nx", Some(ErrorKind::Http4xx), 0, 0),
+    (HTTP, Expect::Plain, "HTTP/1.1 503 No\r\nContent-Length: 1\r\n\r\nx", Some(ErrorKind::Http5xx), 0, 0),
+    (HTTP, Expect::Plain, "HTTP/1.1 204 No Content\r\n\r\n", None, 0, 0),
+    (HTTP, Expect::Head, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", None, 0, 0),
+    (
+        HTTP,
+        Expect::Lookup,
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n\r\n\r\n1;x\r\nb\r\n0\r\n\r\n",
+        None,
+        1,
+        0,
+    ),
+    (HTTP, Expect::Lookup, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", None, 1, 0),
+];
+
+#[test]
+fn replies_are_found_wherever_they_break() {
+    for &(url, expect, reply, error, found, missing) in REPLIES {
+        let wire = wire(url, &[]);
+        let two = [reply, reply].concat();
+        let expected = ScannedReply { len: reply.len(), error, found, missing, close: false };
+        assert_eq!(wire.scan(expect, 2, two.as_bytes()), ReplyScan::Done(expected), "{reply:?}");
+        for end in 0..reply.len() {
+            match wire.scan(expect, 2, &reply.as_bytes()[..end]) {
+                ReplyScan::More(least) => {
+                    assert!(least > end && least <= reply.len(), "{reply:?} cut at {end}: {least}")
+                }
+                other => panic!("{reply:?} cut at {end}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn hostile_replies_are_refused() {
+    let bad = |url, reply: &str| match wire(url, &[]).scan(Expect::Lookup, 1, reply.as_bytes()) {
+        ReplyScan::Bad(_) => {}
+        other => panic!("{reply:?}: {other:?}"),
+    };
+    bad(REDIS, "$99999999999\r\n");
+    bad(REDIS, "$600000000\r\n");
+    bad(REDIS, "$-2\r\n");
+    bad(REDIS, "$1\r\nabc\r\n");
+    bad(REDIS, "%1\r\n");
+    bad(REDIS, &"*1\r\n".repeat(20));
+    bad(REDIS, &"+".repeat(70_000));
+    bad(MEMCACHE, "VALUE k 0 x\r\n");
+    bad(MEMCACHE, "HTTP/1.1\r\n");
+    bad(HTTP, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n");
+    bad(HTTP, "HTTP/1.1 200 OK\r\n\r\n");
+    bad(HTTP, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n");
+    bad(HTTP, "+OK\r\n");
+}
+
+#[test]
+fn a_server_that_closes_says_so() {
+    let scan =
+        wire(HTTP, &[]).scan(Expect::Plain, 1, b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    assert!(matches!(scan, ReplyScan::Done(ScannedReply { close: true, .. })));
+}
+
+#[test]
+fn statuses_count_as_asked() {
+    let statuses = |text: &str| text.parse::<Statuses>().expect(text);
+    assert_eq!(statuses("5xx,4xx,!404").error(404), None);
+    assert_eq!(statuses("5xx,4xx,!404").error(403), Some(ErrorKind::Http4xx));
+    assert_eq!(statuses("404").error(404), Some(ErrorKind::Http4xx));
+    assert_eq!(statuses("").error(500), None);
+    for wrong in ["x", "99", "6xx", "!"] {
+        wrong.parse::<Statuses>().expect_err(wrong);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..200), lines in "([+$*:0-9-]{0,4}\r\n){0,6}") {
+        for url in [REDIS, HTTP, MEMCACHE] {
+            for bytes in [&bytes[..], lines.as_bytes()] {
+                if let ReplyScan::Done(reply) = wire(url, &[]).scan(Expect::Lookup, 1, bytes) {
+                    prop_assert!(reply.len <= bytes.len() && reply.len > 0);
+                }
+            }
+        }
+    }
+}

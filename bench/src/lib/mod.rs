@@ -1,0 +1,27 @@
+//! What the programs share.
+//!
+//! | | |
+//! |---|---|
+//! | `load` | the load generator: schedule, keys, values, protocols, connections |
+//! | `results` | the result of a load: JSON, table for a person, HdrHistogram log, page with charts |
+//! | `trace` | files of recorded requests |
+//! | `servers` | servers under test as child processes |
+//! | `rival_caches` | caches in this process behind one trait |
+//! | `external_generators` | redis-benchmark and wrk |
+//! | `blocking_clients` | small clients of the Redis protocol and of HTTP that check what they read |
+//! | `dataset`, `value_stamp` | keys and values computed from a number; values that prove whose they are |
+//! | `entry_memory` | resident bytes per entry of a cache in a child process |
+//! | `figures` | JSON lines, figures with their targets, medians |
+//! | `machine` | cores, and the CPU time and memory of processes |
+pub(crate) mod blocking_clients;
+pub(crate) mod dataset;
+pub(crate) mod entry_memory;
+pub(crate) mod external_generators;
+pub(crate) mod figures;
+pub(crate) mod load;
+pub(crate) mod machine;
+pub(crate) mod results;
+pub(crate) mod rival_caches;
+pub(crate) mod servers;
+pub(crate) mod trace;
+pub(crate) mod value_stamp;

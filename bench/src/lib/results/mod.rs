@@ -1,0 +1,16 @@
+//! The result of a load, in every form that it is shown or kept in.
+//!
+//! ```text
+//! load::run ──slices──> measured_run ──> RunSummary ──> output_options ─┬─> JSON line or text_table on standard output
+//!                        │     │                                        └─> --save FILE, page (with chart)
+//!                        │     └─> progress_line
+//!                        └─> hdr_log
+//! ```
+pub(crate) mod chart;
+mod hdr_log;
+pub(crate) mod measured_run;
+pub(crate) mod output_options;
+pub(crate) mod page;
+mod progress_line;
+pub(crate) mod summary;
+pub(crate) mod text_table;

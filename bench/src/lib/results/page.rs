@@ -1,0 +1,194 @@
+//! The page of one run or several: `--report FILE.html`, `larder-bench report`. Self-contained: no script, no network.
+#[cfg(test)]
+pub(crate) mod tests;
+
+use super::chart::{self, Axis, ChartLine, HeatCell, colour, escape, plain};
+use crate::lib::results::summary::{Moment, RunSummary, Times};
+use anyhow::{Context, ensure};
+use std::{collections::BTreeMap, fmt::Write, path::Path};
+
+/// A saved result: the last line of a file.
+pub(crate) fn read(file: &Path) -> anyhow::Result<RunSummary> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let line = text.lines().rfind(|line| !line.trim().is_empty());
+    let line = line.with_context(|| format!("{} is empty", file.display()))?;
+    serde_json::from_str(line).with_context(|| format!("{} holds no result of a run", file.display()))
+}
+
+/// Writes the page of these runs.
+pub(crate) fn write(file: &Path, runs: &[RunSummary]) -> anyhow::Result<()> {
+    ensure!(!runs.is_empty(), "there is no run to show");
+    std::fs::write(file, html(runs)).with_context(|| format!("cannot write {}", file.display()))
+}
+
+const STYLE: &str = "
+body { margin: 0 auto; max-width: 1080px; padding: 24px; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 24px; } h2 { font-size: 18px; margin: 32px 0 4px; } p { margin: 4px 0 12px; color: var(--faint); }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th, td { padding: 4px 6px; text-align: right; border-bottom: 1px solid var(--grid); } th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 170px; }
+.swatch { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 6px; } .bad { color: var(--bad); font-weight: 600; }
+.legend span { margin-right: 18px; white-space: nowrap; }
+";
+
+fn html(runs: &[RunSummary]) -> String {
+    let title = match runs {
+        [run] => format!("larder-bench: {}", run.name),
+        _ => format!("larder-bench: {} runs", runs.len()),
+    };
+    let mut out = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{0}</title><style>{1}{STYLE}</style><h1>{0}</h1>",
+        escape(&title),
+        chart::STYLE
+    );
+    let name = |run: &RunSummary| match run.client_saturated {
+        true => format!("{} <span class=\"bad\">generator was the bottleneck</span>", escape(&run.name)),
+        false => escape(&run.name),
+    };
+    let swatch = |number| format!("<i class=\"swatch\" style=\"background:{}\"></i>", colour(number));
+    let marked: Vec<_> = runs.iter().enumerate().map(|(number, run)| (swatch(number), name(run))).collect();
+    figures(&mut out, runs, &marked);
+    let named: Vec<_> = runs.iter().enumerate().map(|(number, run)| (swatch(number), escape(&run.name))).collect();
+    out.push_str("<h2>Latency by percentile</h2><p>Solid: from the intended start (schedule to finish). Dashed: service time (write to finish). Where they part, \
+                  requests waited for the server before they could be sent.</p>");
+    legend(&mut out, &named);
+    out.push_str(&percentiles(runs));
+    out.push_str("<h2>Throughput over time</h2><p>Replies per second. Dashed: the rate asked for.</p>");
+    legend(&mut out, &named);
+    out.push_str(&throughput(runs));
+    for (run, (swatch, name)) in runs.iter().zip(&named) {
+        let _ = write!(
+            out,
+            "<h2>{swatch}Latency over time: {name}</h2><p>By the time of the reply; the darker, the more requests (by logarithm: a single one is seen).</p>{}",
+            heat(run)
+        );
+    }
+    out.push_str("</html>\n");
+    out
+}
+
+fn legend(out: &mut String, named: &[(String, String)]) {
+    let spans: Vec<String> = named.iter().map(|(swatch, name)| format!("<span>{swatch}{name}</span>")).collect();
+    let _ = write!(out, "<p class=\"legend\">{}</p>", spans.join(" "));
+}
+
+/// The table.
+fn figures(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
+    out.push_str("<div class=\"scroll\"><table><tr><th>run<th>asked /s<th>throughput /s<th>requests<th>errors<th>ms<th>p50<th>p90<th>p99<th>p99.9<th>p99.99<th>max<th>mean</tr>");
+    for (run, (swatch, name)) in runs.iter().zip(named) {
+        let errors: Vec<String> =
+            run.errors.iter().filter(|(_, count)| **count > 0).map(|(kind, count)| format!("{count} {kind}")).collect();
+        let errors = if errors.is_empty() {
+            "0".to_owned()
+        } else {
+            format!("<span class=\"bad\">{}</span>", errors.join(", "))
+        };
+        let asked = run.target_rate.map_or("closed loop".to_owned(), |rate| format!("{rate}"));
+        let times = |times: &Times| {
+            let Times { p50, p90, p99, p999, p9999, max, mean, .. } = times;
+            [p50, p90, p99, p999, p9999, max, mean].map(|time| format!("<td>{time:.3}")).concat()
+        };
+        let _ = write!(
+            out,
+            "<tr><td>{swatch}{name}<td>{asked}<td>{:.1}<td>{}<td>{errors}<td>latency{}</tr><tr><td><td><td><td><td><td>service{}</tr>",
+            run.throughput,
+            run.requests,
+            times(&run.latency_ms),
+            times(&run.service_ms)
+        );
+    }
+    out.push_str("</table></div>");
+}
+
+fn percentiles(runs: &[RunSummary]) -> String {
+    /// How much is left above a share, the other way round: 0 % is 1, 99 % is 100.
+    fn rarity(share: f64) -> f64 {
+        1.0 / (1.0 - share).max(1e-9)
+    }
+    let points = || runs.iter().flat_map(|run| &run.curve);
+    let lowest = points().flat_map(|&(_, latency, service)| [latency, service]).fold(f64::INFINITY, f64::min);
+    let highest = points().map(|&(_, latency, service)| latency.max(service)).fold(0.0, f64::max);
+    let rarest = points().map(|&(share, ..)| rarity(share)).fold(10.0, f64::max);
+    let mut x = Axis::log(1.0, rarest, "percentile");
+    x.high = rarest;
+    let names = [
+        (0.0, "0"),
+        (0.5, "50"),
+        (0.9, "90"),
+        (0.99, "99"),
+        (0.999, "99.9"),
+        (0.9999, "99.99"),
+        (0.99999, "99.999"),
+        (0.999_999, "99.9999"),
+    ];
+    x.ticks = names.map(|(share, name)| (rarity(share), name.to_owned())).to_vec();
+    x.ticks.retain(|&(at, _)| at <= x.high * 1.01);
+    let y = Axis::log(lowest, highest, "ms");
+    let mut lines = Vec::new();
+    for (number, run) in runs.iter().enumerate() {
+        let mut line = |what, p99, points| {
+            let title = format!("{}: {what}, p99 {} ms", run.name, plain(p99));
+            lines.push(ChartLine { points, colour: colour(number), dashed: what == "service", title });
+        };
+        let of = |time: fn(f64, f64) -> f64| {
+            run.curve.iter().map(|&(share, latency, service)| (rarity(share), time(latency, service))).collect()
+        };
+        line("latency", run.latency_ms.p99, of(|latency, _| latency));
+        line("service", run.service_ms.p99, of(|_, service| service));
+    }
+    chart::lines("Latency by percentile", &x, &y, &lines)
+}
+
+fn throughput(runs: &[RunSummary]) -> String {
+    let end = runs.iter().map(|run| run.duration_s).fold(0.0, f64::max);
+    let mut lines = Vec::new();
+    for (number, run) in runs.iter().enumerate() {
+        // The last slice is cut off where the run ended.
+        let span = |moment: &Moment| (run.duration_s - moment.t).clamp(run.interval_s / 1e3, run.interval_s);
+        let whole = run.series.iter().filter(|moment| span(moment) > run.interval_s * 0.5);
+        let points =
+            whole.map(|moment| (moment.t + span(moment) / 2.0, moment.requests as f64 / span(moment))).collect();
+        lines.push(ChartLine { points, colour: colour(number), dashed: false, title: run.name.clone() });
+        if let Some(rate) = run.target_rate {
+            let title = format!("{}: asked for", run.name);
+            lines.push(ChartLine {
+                points: vec![(0.0, rate), (run.duration_s, rate)],
+                colour: colour(number),
+                dashed: true,
+                title,
+            });
+        }
+    }
+    let most = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max);
+    chart::lines("Throughput over time", &seconds(end), &Axis::linear(most * 1.05, "replies per second"), &lines)
+}
+
+fn seconds(end: f64) -> Axis {
+    let mut axis = Axis::linear(end, "seconds");
+    axis.high = end.max(1e-3);
+    axis.ticks.retain(|&(at, _)| at <= end);
+    axis
+}
+
+fn heat(run: &RunSummary) -> String {
+    /// More columns than this are joined.
+    const COLUMNS: usize = 200;
+    let joined = run.series.len().div_ceil(COLUMNS).max(1);
+    let lower = |step: i32| 2f64.powf(f64::from(step) / 4.0) / 1e3;
+    let mut cells = Vec::new();
+    for column in run.series.chunks(joined) {
+        let Some((first, last)) = column.first().zip(column.last()) else { continue };
+        let mut counts = BTreeMap::new();
+        for &(step, count) in column.iter().flat_map(|moment| &moment.heat) {
+            *counts.entry(step).or_insert(0) += count;
+        }
+        for (step, count) in counts {
+            let (low, high) = (lower(step), lower(step + 1));
+            let title = format!("{:.1} s, {} to {} ms: {count}", first.t, plain(low), plain(high));
+            cells.push(HeatCell { x: (first.t, last.t + run.interval_s), y: (low, high), count, title });
+        }
+    }
+    let low = cells.iter().map(|cell| cell.y.0).fold(f64::INFINITY, f64::min);
+    let high = cells.iter().map(|cell| cell.y.1).fold(0.0, f64::max);
+    chart::heat("Latency over time", &seconds(run.duration_s), &Axis::log(low, high, "ms"), &cells)
+}

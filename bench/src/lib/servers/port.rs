@@ -1,0 +1,31 @@
+//! A free port of the loopback for a server.
+use anyhow::Context;
+use rustix::net;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    os::fd::OwnedFd,
+};
+
+/// Where a server is to listen.
+pub(super) struct Port {
+    pub(super) address: SocketAddr,
+    _bound: Option<OwnedFd>,
+}
+
+impl Port {
+    /// For a server that chooses one itself.
+    pub(super) fn unknown() -> Port {
+        Port { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), _bound: None }
+    }
+}
+
+/// A port for servers that cannot choose one themselves and say which: nobody else is given it as long as it lives.
+///
+/// It is bound here without being listened on. Who names it and says SO_REUSEADDR, as servers do, can listen on it all the same (ip(7),
+/// socket(7)).
+pub(super) fn free_port() -> anyhow::Result<Port> {
+    let bound = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+    net::sockopt::set_socket_reuseaddr(&bound, true)?;
+    net::bind(&bound, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no free port")?;
+    Ok(Port { address: net::getsockname(&bound)?.try_into()?, _bound: Some(bound) })
+}

@@ -1,0 +1,18 @@
+//! Traces of cache requests, read as a stream of 64-bit keys.
+//!
+//! ```text
+//! file -> zstd | xz | as is -> records (ARC text, cache2k, u64) -> keys
+//!                          └-> recorded operations (ops), with their times and sizes -> keys of what was read
+//! ```
+//! A trace is never held in memory: each replay opens it anew. Traces are downloads, hence not trusted: the length of a line, the run
+//! of keys that one line stands for and the decoders' windows are bounded, and a trace that ends within a record is an error.
+mod operations;
+mod records;
+#[cfg(test)]
+mod tests;
+mod trace_file;
+mod trace_format;
+
+pub(crate) use operations::{OperationKind, TraceWriter, TracedOperation};
+pub(crate) use trace_file::{TraceFile, TraceSummary};
+pub(crate) use trace_format::TraceFormat;

@@ -1,0 +1,66 @@
+//! The subcommands of `larder-bench`, one file or folder each. No program imports another.
+mod bound;
+mod engine;
+mod floor;
+mod hit_ratio;
+mod memory;
+mod profile;
+mod record;
+mod replay;
+mod report;
+mod rivals;
+mod run;
+mod server;
+mod soak;
+mod store;
+mod table;
+mod verify;
+
+use std::io::Write;
+
+/// Measures Larder and what it is compared with; prints one JSON object per line.
+#[derive(Debug, clap::Parser)]
+#[command(name = "larder-bench", version)]
+pub(crate) enum Program {
+    // By far the largest of them.
+    Run(Box<run::RunArgs>),
+    Record(record::RecordArgs),
+    Replay(Box<replay::ReplayArgs>),
+    Report(report::ReportArgs),
+    HitRatio(hit_ratio::HitRatioArgs),
+    Memory(memory::MemoryArgs),
+    Engine(engine::EngineArgs),
+    Bound(bound::BoundArgs),
+    Server(server::ServerArgs),
+    Rivals(rivals::RivalsArgs),
+    Floor(floor::FloorArgs),
+    Profile(profile::ProfileArgs),
+    Soak(soak::SoakArgs),
+    Store(store::StoreArgs),
+    Table(table::TableArgs),
+    Verify(verify::VerifyArgs),
+}
+
+impl Program {
+    /// Runs the program; results go to `out`.
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Program::Run(args) => run::run(args, out),
+            Program::Record(args) => record::run(args, out),
+            Program::Replay(args) => replay::run(args, out),
+            Program::Report(args) => report::run(args),
+            Program::HitRatio(args) => hit_ratio::run(args, out),
+            Program::Memory(args) => memory::run(args, out),
+            Program::Engine(args) => engine::run(args, out),
+            Program::Bound(args) => bound::run(args, out),
+            Program::Server(args) => server::run(args, out),
+            Program::Rivals(args) => rivals::run(args),
+            Program::Floor(args) => floor::run(args, out),
+            Program::Profile(args) => profile::run(args, out),
+            Program::Soak(args) => soak::run(args, out),
+            Program::Store(args) => store::run(args, out),
+            Program::Table(args) => table::run(args, out),
+            Program::Verify(args) => verify::run(args, out),
+        }
+    }
+}

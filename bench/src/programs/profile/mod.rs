@@ -1,0 +1,202 @@
+//! `larder-bench profile`: where a larder's time goes under each load, and what it allocates there.
+//!
+//! ```text
+//! perf record ─► perf script ─► perf_stacks (inlined calls told by addr2line) ─┬─► time_shares ─► one line of JSON
+//!                                                                              └─► flame_graph ─► LOAD.svg
+//! ```
+mod flame_graph;
+mod perf_stacks;
+mod profile_loads;
+#[cfg(test)]
+mod tests;
+mod time_shares;
+
+use crate::lib::{
+    figures, load, machine,
+    servers::{ServerProcess, require},
+};
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
+use perf_stacks::Stacks;
+use profile_loads::ProfileLoad;
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// Samples a larder under each load: flame graphs of CPU time and of allocations, and where the time goes by share
+///
+/// The larder runs on the first core, the load generator of `larder-bench run` on the second, in a closed loop of 50 connections; sources run beside
+/// the generator. perf(1) samples the larder's CPU clock, kernel and user space; functions that were inlined are told by addr2line(1).
+/// Allocations are counted by perf's probes of malloc, calloc, realloc and the aligned ones in libc (as root; elsewhere that part is left out).
+/// The binary should have frame pointers and line tables: `make profile` builds it so.
+///
+/// For each load a line of JSON: CPU time per request, its shares, allocations and allocated bytes per request; and LOAD.svg and LOAD-allocations.svg in --out.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProfileArgs {
+    /// The larder binary
+    #[arg(long, value_name = "PATH")]
+    larder: PathBuf,
+    /// Where flame graphs go
+    #[arg(long, value_name = "DIR", default_value = "target/profile")]
+    out: PathBuf,
+    /// Loads to run (default: all)
+    #[arg(long, value_delimiter = ',')]
+    load: Vec<ProfileLoad>,
+    /// Length of one load
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+}
+
+/// One load.
+#[derive(Debug, Serialize)]
+struct Row {
+    program: &'static str,
+    load: String,
+    requests: u64,
+    per_second: f64,
+    cpu_us_per_request: f64,
+    samples: u64,
+    /// By the names of [`time_shares`], adding up to 1.
+    shares: BTreeMap<&'static str, f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocations_per_request: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocated_bytes_per_request: Option<f64>,
+}
+
+/// Samples per second: not a divisor of what else happens in a second.
+const FREQUENCY: &str = "1999";
+/// libc's functions that allocate, and where their size is.
+const PROBES: [(&str, &str); 5] = [
+    ("malloc", "size=%di:u64"),
+    ("calloc", "size=%si:u64"),
+    ("realloc", "size=%si:u64"),
+    ("posix_memalign", "size=%dx:u64"),
+    ("aligned_alloc", "size=%si:u64"),
+];
+
+/// Runs the program.
+pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    require("perf")?;
+    let (server_core, client_core) = machine::server_and_client_core()?;
+    let binary = args.larder.canonicalize().with_context(|| format!("cannot find {}", args.larder.display()))?;
+    fs::create_dir_all(&args.out)?;
+    let probes = Probes::set();
+    if let Err(error) = &probes {
+        eprintln!("larder-bench: allocations are not counted: {error:#}");
+    }
+    for &load in if args.load.is_empty() { ProfileLoad::value_variants() } else { &args.load } {
+        let name = load.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let loaded = load.start(&binary, server_core, client_core, args.seconds)?;
+        let time = sample(&["-F", FREQUENCY, "-e", "cpu-clock"], loaded.server(), &loaded.plan, &binary)?;
+        let file = args.out.join(format!("{name}.svg"));
+        fs::write(&file, flame_graph::svg(&format!("larder, {name}: CPU time"), "samples", &time.stacks.by_stack)?)?;
+        let allocations = match &probes {
+            Ok(probes) => Some(sample(&probes.options(), loaded.server(), &loaded.plan, &binary)?),
+            Err(_) => None,
+        };
+        if let Some(made) = &allocations {
+            let file = args.out.join(format!("{name}-allocations.svg"));
+            fs::write(
+                &file,
+                flame_graph::svg(&format!("larder, {name}: allocations"), "allocations", &made.stacks.by_stack)?,
+            )?;
+        }
+        let per_request = |sampled: &Sampled, count: u64| figures::rounded(count as f64 / sampled.requests as f64);
+        figures::line(
+            out,
+            &Row {
+                program: "profile",
+                load: name,
+                requests: time.requests,
+                per_second: time.per_second.round(),
+                cpu_us_per_request: figures::rounded(time.cpu_us / time.requests as f64),
+                samples: time.stacks.samples,
+                shares: time_shares::of(&time.stacks.by_stack),
+                allocations_per_request: allocations.as_ref().map(|made| per_request(made, made.stacks.samples)),
+                allocated_bytes_per_request: allocations.as_ref().map(|made| per_request(made, made.stacks.bytes)),
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// What came of one run under perf.
+struct Sampled {
+    requests: u64,
+    per_second: f64,
+    cpu_us: f64,
+    stacks: Stacks,
+}
+
+/// Runs a load while perf records the server.
+fn sample(events: &[&str], server: &ServerProcess, plan: &load::LoadPlan, binary: &Path) -> anyhow::Result<Sampled> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "--call-graph", "fp", "-m", "512"]).args(events);
+    perf.arg("-o").arg(&data).args(["-p", &server.id().to_string()]);
+    perf.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(folder.path().join("stderr"))?);
+    let mut perf = perf.spawn().context("cannot start perf")?;
+    let before = server.process().cpu_time()?;
+    let outcome = load::run(plan, &mut |_| {});
+    let cpu = server.process().cpu_time()? - before;
+    rustix::process::kill_process(rustix::process::Pid::from_child(&perf), rustix::process::Signal::INT)?;
+    perf.wait()?;
+    let outcome = outcome?;
+    ensure!(
+        data.metadata().is_ok_and(|file| file.len() > 0),
+        "perf recorded nothing: {}",
+        fs::read_to_string(folder.path().join("stderr")).unwrap_or_default()
+    );
+    let script = Command::new("perf")
+        .args(["script", "--no-inline", "-F", "trace,ip,sym,dso", "-i"])
+        .arg(&data)
+        .stderr(Stdio::null())
+        .output()?;
+    let counts = outcome.total.counts;
+    ensure!(counts.requests > 0, "no request was answered");
+    Ok(Sampled {
+        requests: counts.requests,
+        per_second: counts.requests as f64 / plan.measured().unwrap_or_default().as_secs_f64(),
+        cpu_us: cpu.as_secs_f64() * 1e6,
+        stacks: perf_stacks::read(&String::from_utf8_lossy(&script.stdout), binary)?,
+    })
+}
+
+/// perf's probes in libc; they are gone when this is.
+struct Probes;
+
+impl Probes {
+    const GROUP: &str = "probe_larder_bench";
+
+    fn set() -> anyhow::Result<Probes> {
+        let libc = ["/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"];
+        let libc = libc.into_iter().find(|path| Path::new(path).exists()).context("no libc where it is looked for")?;
+        // What an aborted run left would be in the way.
+        drop(Probes);
+        let probes = Probes;
+        for (function, size) in PROBES {
+            let probe = format!("{}:{function}={function} {size}", Probes::GROUP);
+            let output = Command::new("perf").args(["probe", "-q", "-x", libc, "--add", &probe]).output()?;
+            ensure!(output.status.success(), "perf probe: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(probes)
+    }
+
+    fn options(&self) -> [&'static str; 2] {
+        ["-e", "probe_larder_bench:*"]
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        // Fails if there is none.
+        let _ = Command::new("perf").args(["probe", "-q", "--del", "probe_larder_bench:*"]).output();
+    }
+}

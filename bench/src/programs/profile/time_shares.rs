@@ -1,0 +1,150 @@
+//! What a stack's time was spent on, in a few words.
+use crate::lib::figures;
+use std::collections::BTreeMap;
+
+/// The folders and files of Larder's own crates, as [`super::perf_stacks`] names them.
+const OWN_SOURCES: [(&str, &[&str]); 6] = [
+    ("look up", &["engine/src/"]),
+    ("store", &["store/src/"]),
+    (
+        "parse",
+        &[
+            "proto/src/resp/parse",
+            "proto/src/resp/scan",
+            "proto/src/resp/number",
+            "proto/src/http/head.rs",
+            "proto/src/http/target.rs",
+        ],
+    ),
+    (
+        "write replies",
+        &[
+            "proto/src/output.rs",
+            "proto/src/resp/write.rs",
+            "proto/src/http/",
+            "server/src/http/read_answer.rs",
+            "server/src/http/response_body.rs",
+        ],
+    ),
+    ("ask the source", &["server/src/source/", "server/src/redis/upstream", "server/src/redis/forwarded_commands.rs"]),
+    ("server: other", &["server/src/"]),
+];
+
+/// What functions of other crates and libraries are told by.
+const LIBRARIES_FIRST: [(&str, &[&str]); 3] = [
+    (
+        "allocate",
+        &["malloc", "_int_free", "cfree", "realloc", "calloc", "unlink_chunk", "tcache", "alloc/src/alloc.rs"],
+    ),
+    ("copy", &["memmove", "memcpy"]),
+    ("clock", &["clock_gettime", "Timespec", "std/src/time.rs"]),
+];
+const LIBRARIES: [(&str, &[&str]); 5] = [
+    ("store", &["fjall", "lsm-tree", "lsm_tree", "skiplist"]),
+    ("parse", &["httparse"]),
+    ("write replies", &["itoa"]),
+    ("hyper", &["hyper"]),
+    (
+        "runtime",
+        &["tokio", "mio-", "epoll_wait", "__libc_recv", "__send", "__libc_sendmsg", "__libc_read", "__libc_write"],
+    ),
+];
+
+/// System calls, by what is in the kernel's part of a stack: the first that it has.
+const KERNEL: [(&str, &[&str]); 5] = [
+    (
+        "kernel: files",
+        &[
+            "ext4",
+            "xfs",
+            "btrfs",
+            "tmpfs",
+            "shmem",
+            "filemap",
+            "generic_perform_write",
+            "sys_pread",
+            "fsync",
+            "fdatasync",
+        ],
+    ),
+    ("kernel: wake threads", &["futex", "eventfd"]),
+    ("kernel: send (and the peer's receiving, on the loopback)", &["sys_send", "sys_write", "sys_writev"]),
+    ("kernel: receive", &["sys_recv", "sys_read"]),
+    ("kernel: wait", &["epoll"]),
+];
+const KERNEL_OTHER: &str = "kernel: other";
+const OTHER: &str = "other";
+
+/// The shares of all stacks, adding up to 1.
+pub(super) fn of(by_stack: &BTreeMap<String, u64>) -> BTreeMap<&'static str, f64> {
+    let all: u64 = by_stack.values().sum();
+    let mut shares = BTreeMap::<&'static str, u64>::new();
+    for (stack, count) in by_stack {
+        *shares.entry(kind(stack)).or_default() += count;
+    }
+    shares.into_iter().map(|(name, count)| (name, figures::rounded(count as f64 / all.max(1) as f64))).collect()
+}
+
+/// The first function from the leaf that any table knows decides. Of the tables, the first that knows it.
+fn kind(stack: &str) -> &'static str {
+    let told = |name: &str, table: &[(&'static str, &[&str])]| {
+        table.iter().find(|(_, parts)| parts.iter().any(|part| name.contains(part))).map(|(kind, _)| *kind)
+    };
+    let mut names = stack.rsplit(';');
+    if stack.ends_with("_[k]") {
+        let has = |part: &&str| stack.split(';').any(|name| name.ends_with("_[k]") && name.contains(*part));
+        return KERNEL.iter().find(|(_, parts)| parts.iter().any(has)).map_or(KERNEL_OTHER, |(kind, _)| *kind);
+    }
+    names
+        .find_map(|name| {
+            told(name, &LIBRARIES_FIRST).or_else(|| told(name, &OWN_SOURCES)).or_else(|| told(name, &LIBRARIES))
+        })
+        .unwrap_or(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::{Path, PathBuf};
+
+    /// Paths of all files below a folder.
+    fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in folder.read_dir().expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { files(&path, found) } else { found.push(path) }
+        }
+    }
+
+    #[test]
+    fn every_source_of_the_table_exists() {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        let mut found = Vec::new();
+        for name in ["engine", "proto", "store", "server"] {
+            files(&workspace.join(name).join("src"), &mut found);
+        }
+        for (kind, sources) in OWN_SOURCES {
+            for source in sources {
+                let path = workspace.join(source).display().to_string().to_owned();
+                let prefix = if source.ends_with('/') { format!("{path}/").replace("//", "/") } else { path };
+                let there = found.iter().any(|file| file.display().to_string().starts_with(&prefix));
+                assert!(there, "{kind}: there is no {source}");
+            }
+        }
+    }
+
+    #[test]
+    fn own_sources_are_told_apart() {
+        for (name, expected) in [
+            ("f [proto/src/resp/parse.rs]", "parse"),
+            ("f [proto/src/http/json.rs]", "write replies"),
+            ("f [store/src/disk/readers.rs]", "store"),
+            ("f [server/src/source/redis/pipeline.rs]", "ask the source"),
+            ("f [server/src/redis/upstream_pipeline.rs]", "ask the source"),
+            ("f [server/src/net/redis/conn.rs]", "server: other"),
+            ("lsm_tree::get [lsm-tree-3/src/tree.rs]", "store"),
+            ("f [somewhere/else.rs]", OTHER),
+        ] {
+            assert_eq!(kind(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The raw data: what is written down while measuring, one JSON object a line, and all that the page is made from.
+use crate::lib::results::summary::Times;
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::Path};
+
+/// A part of the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PageSection {
+    /// HTTP: hits, misses, 404, 400
+    Http,
+    /// GET, SET and MGET, each server by its own protocol, from 1 connection to 512
+    Commands,
+    /// The latency at half of the highest rate
+    Latency,
+    /// Memory per entry
+    Memory,
+    /// `/lookup` from 1 connection to 128, in the form that Redis proxies publish
+    Lookup,
+    /// `/cache/v1/item`, in the form that GCache publishes
+    Item,
+}
+
+/// What is asked of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RivalLoad {
+    /// HTTP GET of a value that is there.
+    HttpHit,
+    /// `/lookup` of a value that is there.
+    LookupHit,
+    /// HTTP GET of a value that must be fetched from behind.
+    HttpMiss,
+    /// `/lookup` of a value that must be fetched from behind.
+    LookupMiss,
+    /// HTTP GET of what is nowhere.
+    NotFound,
+    /// An HTTP request that is wrong.
+    BadRequest,
+    /// GET of a key that is there.
+    Get,
+    /// SET.
+    Set,
+    /// MGET of ten keys that are there.
+    Mget,
+    /// GET of a key that must be fetched from behind.
+    Miss,
+    /// POST of an item that there is not yet.
+    ItemUnique,
+    /// POST of one item over and over.
+    ItemUpdate,
+    /// GET of items that there are not.
+    ItemAbsent,
+    /// GET of items that there are.
+    ItemStored,
+    /// DELETE of items.
+    ItemDelete,
+}
+
+/// A line of the raw data.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub(crate) enum RawRecord {
+    Setting(SettingRecord),
+    Server(ServerRecord),
+    Sample(SampleRecord),
+    Memory(MemoryRecord),
+    /// What was not measured, with the reason.
+    Skipped(GapRecord),
+    /// What could not be measured although it should have been.
+    Failed(GapRecord),
+    End(EndRecord),
+}
+
+/// The last line: how quiet the machine was.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct EndRecord {
+    pub(crate) seconds: f64,
+    /// Share of all cores' time that went to processes other than the servers and the generator.
+    pub(crate) others: f64,
+}
+
+/// What was measured on, and how: the first line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SettingRecord {
+    pub(crate) date: String,
+    pub(crate) commit: String,
+    /// The command line of this program.
+    pub(crate) command: String,
+    pub(crate) cpu: String,
+    pub(crate) kernel: String,
+    pub(crate) cores: usize,
+    pub(crate) memory_gib: f64,
+    pub(crate) server_core: usize,
+    pub(crate) client_core: usize,
+    /// The generator's version.
+    pub(crate) client: String,
+    /// How long a load lasts, and how long one at half of the highest rate.
+    pub(crate) seconds: f64,
+    pub(crate) latency_seconds: f64,
+    pub(crate) runs: u64,
+    /// Keys of the HTTP loads and of the commands, and the bytes of a value.
+    pub(crate) http_keys: u64,
+    pub(crate) command_keys: u64,
+    pub(crate) value_size: usize,
+    pub(crate) quick: bool,
+}
+
+/// A server that took part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ServerRecord {
+    pub(crate) server: String,
+    pub(crate) version: String,
+    /// What it was started for.
+    pub(crate) part: String,
+    pub(crate) command: String,
+    /// Its configuration file, if it has one.
+    pub(crate) configuration: Option<String>,
+}
+
+/// One load of one server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SampleRecord {
+    pub(crate) section: PageSection,
+    pub(crate) load: RivalLoad,
+    pub(crate) server: String,
+    pub(crate) connections: usize,
+    pub(crate) pipeline: usize,
+    pub(crate) run: u64,
+    pub(crate) seconds: f64,
+    pub(crate) requests: u64,
+    /// By kind, without those that did not occur.
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// Requests per second that were asked for; absent: as many as possible.
+    pub(crate) rate: Option<f64>,
+    pub(crate) per_second: f64,
+    /// The server's CPU time per request, µs.
+    pub(crate) cpu_us: f64,
+    pub(crate) client_saturated: bool,
+    pub(crate) latency_ms: Times,
+}
+
+/// The memory of one server with so many entries.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct MemoryRecord {
+    pub(crate) server: String,
+    pub(crate) value_size: usize,
+    pub(crate) key_size: usize,
+    pub(crate) entries: u64,
+    /// By how much the proportional set size grew.
+    pub(crate) growth: u64,
+}
+
+/// Something that is not there.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct GapRecord {
+    /// Absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) section: Option<PageSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) load: Option<RivalLoad>,
+    pub(crate) server: String,
+    pub(crate) reason: String,
+}
+
+/// Reads raw data.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<RawRecord>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let line = |(number, line): (usize, &str)| {
+        serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), number + 1))
+    };
+    text.lines().enumerate().map(line).collect()
+}

@@ -17,7 +17,10 @@ use super::{
     session::{Outstanding, Session},
     tracked_reads, transaction, transaction_steps,
 };
-use crate::{app::Worker, source::Fetch};
+use crate::{
+    app::Worker,
+    source::{Fetch, Keepable},
+};
 use larder_engine::Millis;
 use larder_proto::{
     output::Output,
@@ -54,8 +57,37 @@ pub fn begin(
             }
             flow
         }
+        FoundCommand::Unknown
+            if session.backend == Backend::Upstream
+                && !session.is_unusual()
+                && session.may_call_anything()
+                && !args.is_inline() =>
+        {
+            match cached_replies::keepable(worker, *args, session.resp3) {
+                Some(keepable) => cached(worker, session, (args, keepable), now, out, batch),
+                None => unusual(worker, session, FoundCommand::Unknown, args, now, out, batch),
+            }
+        }
         found => unusual(worker, session, found, args, now, out, batch),
     }
+}
+
+/// Begins a command of the upstream's whose reply may be in the memory tier.
+fn cached(
+    worker: &Worker,
+    session: &mut Session,
+    (args, keepable): (&Args<'_>, Keepable),
+    now: Millis,
+    out: &mut Output,
+    batch: &mut Vec<Fetch>,
+) -> Flow {
+    count(worker, session, &FORWARDED, *args);
+    let call = &mut CommandContext::new(worker, session, &FORWARDED, *args, now, out);
+    let flow = cached_replies::begin_kept(call, keepable, batch);
+    if worker.app.clients.monitors().any() {
+        monitored_commands::show(worker, call.session, &FORWARDED, *args, &flow);
+    }
+    flow
 }
 
 /// An empty pipeline for commands for which [`begin`] said [`Flow::Relay`]; `behind` says whether those before them are slow.

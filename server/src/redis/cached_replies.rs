@@ -16,7 +16,7 @@ use crate::{
 use larder_proto::resp::Args;
 
 /// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
-fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
+pub(super) fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
     let group = &worker.groups[0];
     let keepable = group.source.as_redis()?.keeps_reply(args, resp3)?;
     let key = args.get(keepable.key)?;
@@ -41,21 +41,27 @@ pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command,
 
 /// Begins a command that goes to a Redis source.
 pub(super) fn begin(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    match keepable(call.worker, call.args, call.reply.is_resp3()) {
+        Some(keepable) => Ok(begin_kept(call, keepable, batch)),
+        None => Ok(Flow::Relay(call.command, Outstanding::Forwarded)),
+    }
+}
+
+/// Begins one whose reply may be kept.
+#[inline]
+pub(super) fn begin_kept(call: &mut CommandContext<'_>, keepable: Keepable, batch: &mut Vec<Fetch>) -> Flow {
     let (group, args) = (call.group(), call.args);
     let resp3 = call.reply.is_resp3();
-    let Some(keepable) = keepable(call.worker, args, resp3) else {
-        return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
-    };
     call.show_forwarded();
     let out = call.reply.output();
     let begun = group.begin_reply(args, keepable, resp3, call.now, batch, |reply| match reply.share() {
         Some(large) => out.put_shared(large),
         None => out.put(reply.as_bytes()),
     });
-    Ok(match begun {
+    match begun {
         Begun::Hit(()) => Flow::Done,
         Begun::Wait(wait) => Flow::Pending(PendingRead::one(wait, resp3, true)),
         // To be kept when it is asked for again.
         Begun::Absent => Flow::Relay(call.command, Outstanding::Reads),
-    })
+    }
 }

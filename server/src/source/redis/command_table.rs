@@ -50,6 +50,8 @@ pub struct UpstreamCommand {
     pub categories: Categories,
     has_subs: bool,
     specs: Vec<Spec>,
+    /// It has one key, always at this place.
+    only_key: Option<usize>,
     /// How it is spread over the nodes of a cluster.
     pub(super) tips: Tips,
     /// Which of its parts is no key but has a slot as if it were (a shard channel).
@@ -127,7 +129,9 @@ impl UpstreamCommands {
             specs = Spec::without_specs(&text, legacy, flags.movable);
         }
         let has_keys = !specs.is_empty();
+        let rule = ForwardRule::of(&text, flags.admin);
         let keeps_reply = flags.readonly
+            && rule == ForwardRule::Free
             && !(flags.write || flags.blocking || flags.may_replicate || flags.random || fickle)
             && may_be_kept(&text, flags.module);
         let row = UpstreamCommand {
@@ -136,7 +140,7 @@ impl UpstreamCommands {
             tips: tips.complete(&text),
             channel,
             may_write: flags.write || flags.may_replicate || MAY_REPLICATE.contains(&text.as_str()),
-            passage: ForwardRule::of(&text, flags.admin),
+            passage: rule,
             categories,
             name: text.into(),
             arity,
@@ -147,6 +151,10 @@ impl UpstreamCommands {
             no_multi: flags.no_multi,
             slow,
             has_subs,
+            only_key: match &specs[..] {
+                [only] => only.single_key(),
+                _ => None,
+            },
             specs,
         };
         self.rows.insert(name.into(), row);
@@ -177,13 +185,16 @@ impl UpstreamCommands {
     /// If the whole reply to `args` may be kept.
     pub(super) fn keeps_reply(&self, args: Args<'_>) -> Option<Keepable> {
         let row = self.find(args).filter(|row| row.keeps_reply && row.takes(args.len()))?;
+        let unless_fields_expire = self.fields_expire && row.of_hashes;
+        if let Some(key) = row.only_key {
+            return Some(Keepable { key, unless_fields_expire });
+        }
         let (mut first, mut count) = (None, 0);
         let known = row.keys(args, |at, _| {
             first.get_or_insert(at);
             count += 1;
         });
         let certain = count == 1 && known == KnownKeys::Keys && row.keys_are_certain(args);
-        let unless_fields_expire = self.fields_expire && row.of_hashes;
         Some(Keepable { key: first.filter(|_| certain)?, unless_fields_expire })
     }
 

@@ -107,6 +107,14 @@ impl Spec {
         }
     }
 
+    /// The position of its key, if there is one whatever the arguments are.
+    pub(super) fn single_key(&self) -> Option<usize> {
+        match (&self.begin, &self.find) {
+            (Begin::Index(at @ 1..), Find::Range { last: 0, .. }) => usize::try_from(*at).ok(),
+            _ => None,
+        }
+    }
+
     /// Gives each key's position to `each`; `None` if there is no telling.
     pub(super) fn keys(&self, args: Args<'_>, each: &mut impl FnMut(usize)) -> Option<()> {
         let parts = i64::try_from(args.len()).ok()?;

@@ -9,12 +9,12 @@ use std::{rc::Rc, sync::Arc};
 
 /// The copies of one group, as its source may forget them.
 #[derive(Debug)]
-pub struct Copies {
+pub struct TierInvalidator {
     cache: Arc<Cache>,
     policy: Policy,
 }
 
-impl Invalidations for Copies {
+impl Invalidations for TierInvalidator {
     fn key(&self, key: &[u8]) {
         self.cache.invalidate(self.cache.key(key));
     }
@@ -35,5 +35,5 @@ impl Invalidations for Copies {
 /// Has a source announce changes of what is in `cache`; see [`InvalidationScope::prefixes`].
 pub fn watch<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> InvalidationScope {
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
-    InvalidationScope { prefixes, only: None, to: Rc::new(Copies { cache: cache.clone(), policy }) }
+    InvalidationScope { prefixes, only: None, to: Rc::new(TierInvalidator { cache: cache.clone(), policy }) }
 }

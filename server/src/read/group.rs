@@ -2,7 +2,7 @@
 use super::pending_writes::PendingWrites;
 use crate::{
     config::Coherence,
-    source::{Fetch, Looked, OneTable, Policy, Reads, Source, SourceError},
+    source::{Fetch, PinnedTable, Policy, Reads, Source, SourceError, TableLookup},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Entry, Key, Lookup, Millis, Outcome, Wait};
@@ -24,7 +24,7 @@ pub struct Group {
 
 /// How a read began.
 #[derive(Debug)]
-pub enum Begun<R> {
+pub enum StartedRead<R> {
     /// Answered from the memory tier.
     Hit(R),
     /// There is no such key (and no source to ask, or its absence is remembered). Of a reply: it is not worth keeping yet.
@@ -41,19 +41,19 @@ impl Group {
         now: Millis,
         batch: &mut Vec<Fetch>,
         read: impl FnOnce(Entry<'_>) -> R,
-    ) -> Begun<R> {
+    ) -> StartedRead<R> {
         let read = match self.source.reads() {
             Reads::Through => read,
             Reads::Tier => {
                 return match self.cache.tier().get(key, now, read) {
-                    Some(answer) => Begun::Hit(answer),
-                    None => Begun::Absent,
+                    Some(answer) => StartedRead::Hit(answer),
+                    None => StartedRead::Absent,
                 };
             }
             Reads::Table(table) => match table.look(key.bytes(), read) {
-                Looked::Found(answer) => return Begun::Hit(answer),
-                Looked::Absent => return Begun::Absent,
-                Looked::Unknown(read) => read,
+                TableLookup::Found(answer) => return StartedRead::Hit(answer),
+                TableLookup::Absent => return StartedRead::Absent,
+                TableLookup::Unknown(read) => read,
             },
         };
         self.begun(self.cache.lookup(key, now, read), batch)
@@ -61,22 +61,22 @@ impl Group {
 
     /// What a look-up in the memory tier means for a read; the fetch of a new flight is pushed to `batch`.
     #[inline]
-    pub(super) fn begun<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> Begun<R> {
+    pub(super) fn begun<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> StartedRead<R> {
         match found {
-            Lookup::Hit(answer) => Begun::Hit(answer),
-            Lookup::Absent => Begun::Absent,
-            Lookup::Wait(wait) => Begun::Wait(wait),
+            Lookup::Hit(answer) => StartedRead::Hit(answer),
+            Lookup::Absent => StartedRead::Absent,
+            Lookup::Wait(wait) => StartedRead::Wait(wait),
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
                 batch.push(Fetch::new(lead, self.policy));
-                Begun::Wait(wait)
+                StartedRead::Wait(wait)
             }
         }
     }
 
     /// For reads that belong together, to be held while all of them are begun: in the map of a table they see one table, whichever
     /// takes its place meanwhile. Other sources have nothing to hold.
-    pub fn one_table(&self) -> Option<OneTable<'_>> {
+    pub fn one_table(&self) -> Option<PinnedTable<'_>> {
         match self.source.reads() {
             Reads::Table(table) => Some(table.one_table()),
             Reads::Tier | Reads::Through => None,
@@ -123,9 +123,9 @@ impl Group {
             self.source.fetch(&mut batch);
         }
         match begun {
-            Begun::Hit(value) => Ok(Some(value)),
-            Begun::Absent => Ok(None),
-            Begun::Wait(wait) => Group::end(wait).await,
+            StartedRead::Hit(value) => Ok(Some(value)),
+            StartedRead::Absent => Ok(None),
+            StartedRead::Wait(wait) => Group::end(wait).await,
         }
     }
 }

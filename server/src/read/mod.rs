@@ -37,8 +37,8 @@ mod watch_registry;
 mod watched_keys;
 mod write_through;
 
-pub use coherence::{Copies, watch};
-pub use group::{Begun, Group};
+pub use coherence::{TierInvalidator, watch};
+pub use group::{Group, StartedRead};
 pub use key_locks::KeyGuard;
 pub use local_changes::Changes;
 pub use pending_writes::{PendingWrite, PendingWrites};

@@ -3,9 +3,9 @@
 //!
 //! A reply is derived from its key ([`larder_engine::Derived`]): whatever forgets the key forgets all replies, and one fence stops
 //! the fetches of all of them.
-use super::group::{Begun, Group};
+use super::group::{Group, StartedRead};
 use crate::source::{
-    Fetch, Keepable,
+    CacheableReply, Fetch,
     reply_name::{RESP3, UNLESS_FIELDS_EXPIRE, name_len, write_name},
 };
 use larder_engine::{Derived, Millis};
@@ -20,16 +20,16 @@ impl Group {
     }
 
     /// Begins a read of the whole reply to `command`, as the source says that it can be kept; otherwise as [`begin`](Group::begin).
-    /// [`Begun::Absent`]: it was not asked for lately, and keeping it costs the source more than an answer: relay it.
+    /// [`StartedRead::Absent`]: it was not asked for lately, and keeping it costs the source more than an answer: relay it.
     pub fn begin_reply<R>(
         &self,
         command: Args<'_>,
-        keepable: Keepable,
+        keepable: CacheableReply,
         resp3: bool,
         now: Millis,
         batch: &mut Vec<Fetch>,
         read: impl FnOnce(Derived<'_>) -> R,
-    ) -> Begun<R> {
+    ) -> StartedRead<R> {
         let len = name_len(command);
         let (mut short, mut long) = ([0; SHORT], Vec::new());
         let name = match short.get_mut(..len) {

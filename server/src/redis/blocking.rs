@@ -38,14 +38,14 @@ impl Drop for Blocked<'_> {
 /// Sends a command that may wait, and waits with it.
 pub(super) async fn block(call: &mut CommandContext<'_>, command: Vec<u8>) -> Result<RawReplies, SourceError> {
     let resp3 = call.session.resp3;
-    let has_numbers = upstream::shared(call)?.has_numbers();
+    let has_numbers = upstream::shared(call)?.has_client_ids();
     let own = match call.session.pinned {
         Some(_) => None,
-        None => Some(upstream::shared(call)?.pin(call.args, resp3).await?),
+        None => Some(upstream::shared(call)?.open_dedicated(call.args, resp3).await?),
     };
     let Some(pinned) = own.as_deref().or(call.session.pinned.as_deref()) else { return Err(upstream::no_redis()) };
     let number = pinned.relay(resp::encode(&[b"CLIENT", b"ID"]).into(), 1, resp3);
-    let mut answer = pinned.relay_patiently(command.into());
+    let mut answer = pinned.relay_blocking(command.into());
     let number = tokio::select! {
         biased;
         number = number => number,

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     app::Worker,
-    read::Begun,
-    source::{Fetch, Keepable},
+    read::StartedRead,
+    source::{CacheableReply, Fetch},
 };
 use larder_proto::resp::Args;
 
 /// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
-fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
+fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<CacheableReply> {
     let group = &worker.groups[0];
     let keepable = group.source.as_redis()?.keeps_reply(args, resp3)?;
     let key = args.get(keepable.key)?;
@@ -53,9 +53,9 @@ pub(super) fn begin(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Re
         None => out.put(reply.as_bytes()),
     });
     Ok(match begun {
-        Begun::Hit(()) => Flow::Done,
-        Begun::Wait(wait) => Flow::Pending(Pending::one(wait, resp3, true)),
+        StartedRead::Hit(()) => Flow::Done,
+        StartedRead::Wait(wait) => Flow::Pending(Pending::one(wait, resp3, true)),
         // To be kept when it is asked for again.
-        Begun::Absent => Flow::Relay(Outstanding::Reads),
+        StartedRead::Absent => Flow::Relay(Outstanding::Reads),
     })
 }

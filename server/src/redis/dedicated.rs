@@ -156,7 +156,7 @@ pub(super) fn note_database(call: &mut CommandContext<'_>, args: Args<'_>, reply
 
 /// HELLO that has to wait: for Redis to say who it is, to let a user in, or to change the protocol of a connection of the client's own.
 async fn greeted(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
-    upstream::shared(call)?.identify().await;
+    upstream::shared(call)?.wait_identity().await;
     let hello = Hello::parse(call)?;
     let resp3 = hello.resp3.unwrap_or(call.session.resp3);
     if let Some(login) = hello.login.filter(|login| login.is_for_redis(call)) {
@@ -224,7 +224,7 @@ async fn subscribed(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
         let server = upstream::shared(call)?;
         let relay = match &call.session.attached.user {
             Some(user) => user.connect(server, true).await?,
-            None => server.pin(call.args, true).await?,
+            None => server.open_dedicated(call.args, true).await?,
         };
         call.session.attached.subscribed = Some(Subscribed { relay, counts: [0; 3], monitor: None });
     }
@@ -232,7 +232,7 @@ async fn subscribed(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
     let silent = call.session.is_silent();
     let Some(subscribed) = &mut call.session.attached.subscribed else { return Ok(()) };
     if monitor {
-        subscribed.relay.unasked().expect_lines();
+        subscribed.relay.pushes().expect_lines();
     }
     let sent = subscribed.relay.ask(upstream::encoded(call.args), !monitor).await;
     let out = call.reply.output();
@@ -274,7 +274,7 @@ impl Subscribed {
     /// Moves what came to `out`. True if something did.
     fn take(&mut self, out: &mut Output, resp3: bool, counters: &Counters) -> bool {
         let mut came = false;
-        while let Some(frame) = self.relay.unasked().next(u64::MAX) {
+        while let Some(frame) = self.relay.pushes().next(u64::MAX) {
             came = true;
             let push = frame.first() == Some(&b'>');
             if !self.note(&frame) && push {
@@ -358,7 +358,7 @@ impl Session {
     /// A connection of the client's own is lost, or too much was left lying there.
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: Option<&mut Output>) -> Poll<Result<(), SourceError>> {
         for own in self.own_connections() {
-            own.unasked().wait(cx)?;
+            own.pushes().wait(cx)?;
         }
         let Some(out) = out else { return Poll::Pending };
         let mut came = false;
@@ -376,12 +376,12 @@ impl Session {
 
     /// Was a connection of the client's own given up because it left more than `max-backlog` lying there?
     pub fn left_too_much(&self) -> bool {
-        self.own_connections().any(|own| own.unasked().is_too_much())
+        self.own_connections().any(|own| own.pushes().is_too_much())
     }
 
     /// Bytes of memory that what came unasked occupies.
     pub(super) fn owned_unasked(&self) -> usize {
-        self.attached.aside.owned() + self.own_connections().map(|own| own.unasked().bytes()).sum::<usize>()
+        self.attached.aside.owned() + self.own_connections().map(|own| own.pushes().bytes()).sum::<usize>()
     }
 
     fn own_connections(&self) -> impl Iterator<Item = &dyn DedicatedConnection> {
@@ -392,7 +392,7 @@ impl Session {
     /// What was said before the next reply of the pinned connection. True if there was something.
     fn pass_unasked(&mut self, out: &mut Output) -> bool {
         let silent = self.is_silent();
-        let Some(unasked) = self.pinned.as_ref().map(|pinned| pinned.unasked()) else { return false };
+        let Some(unasked) = self.pinned.as_ref().map(|pinned| pinned.pushes()) else { return false };
         let out = if silent { &mut self.attached.aside } else { out };
         let mut came = false;
         while let Some(frame) = unasked.next(self.attached.passed) {
@@ -439,7 +439,7 @@ impl Session {
 
     /// Takes over a connection of its own.
     pub(super) fn pin(&mut self, pinned: Box<dyn DedicatedConnection>) {
-        self.attached.passed = pinned.unasked().requests();
+        self.attached.passed = pinned.pushes().requests();
         self.pinned = Some(pinned);
         self.settle();
     }

@@ -3,7 +3,7 @@ use super::{
     Flow, command_context::CommandContext, command_error::CommandError, reply_budget::ReplyBudget, session::Session,
 };
 use crate::{
-    read::{Begun, Group},
+    read::{Group, StartedRead},
     source::{Fetch, Reads, SourceError},
 };
 use bytes::Bytes;
@@ -96,12 +96,12 @@ pub(super) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Resu
     let (group, key) = (call.group(), call.key(1));
     let reply = &mut call.reply;
     match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
-        Begun::Hit(()) => Ok(Flow::Done),
-        Begun::Absent => {
+        StartedRead::Hit(()) => Ok(Flow::Done),
+        StartedRead::Absent => {
             reply.null();
             Ok(Flow::Done)
         }
-        Begun::Wait(wait) => Ok(Flow::Pending(Pending::one(wait, reply.is_resp3(), false))),
+        StartedRead::Wait(wait) => Ok(Flow::Pending(Pending::one(wait, reply.is_resp3(), false))),
     }
 }
 
@@ -152,19 +152,19 @@ pub(super) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -
         if slots.is_empty() {
             // Nothing to wait for so far: values go where they belong.
             match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
-                Begun::Hit(()) => {}
-                Begun::Absent => reply.null(),
-                Begun::Wait(wait) => slots.push(Slot::Wait(wait)),
+                StartedRead::Hit(()) => {}
+                StartedRead::Absent => reply.null(),
+                StartedRead::Wait(wait) => slots.push(Slot::Wait(wait)),
             }
         } else {
             let begun = group.begin(key, call.now, batch, |entry| entry.value.to_bytes());
             slots.push(match begun {
-                Begun::Hit(value) => {
+                StartedRead::Hit(value) => {
                     known += value.len();
                     Slot::Known(Ok(Some(value)))
                 }
-                Begun::Absent => Slot::Known(Ok(None)),
-                Begun::Wait(wait) => Slot::Wait(wait),
+                StartedRead::Absent => Slot::Known(Ok(None)),
+                StartedRead::Wait(wait) => Slot::Wait(wait),
             });
         }
     }

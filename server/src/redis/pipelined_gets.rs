@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    read::Begun,
+    read::StartedRead,
     source::{Fetch, Reads},
 };
 use larder_engine::{Key, Millis};
@@ -90,9 +90,9 @@ pub fn begin(
         gets.commands += 1;
         gets.consumed += len;
         match group.begin(key, now, batch, |entry| reply.value(entry.value)) {
-            Begun::Hit(()) => {}
-            Begun::Absent => reply.null(),
-            Begun::Wait(wait) => {
+            StartedRead::Hit(()) => {}
+            StartedRead::Absent => reply.null(),
+            StartedRead::Wait(wait) => {
                 gets.pending = Some(Pending::one(wait, session.resp3, false));
                 break;
             }

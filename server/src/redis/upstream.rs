@@ -301,11 +301,13 @@ async fn send_its_way(
     let resp3 = call.session.resp3;
     match (reach.apart, reach.slow, &call.session.pinned) {
         (None, false, _) => send(call, commands, count).await,
-        (Some(_), _, Some(own)) => own.relay_slowly(commands.into(), count, resp3).await,
-        (Some(apart), _, None) => shared(call)?.relay_apart(commands.into(), count, resp3, apart == Apart::Alone).await,
+        (Some(_), _, Some(own)) => own.relay_slow(commands.into(), count, resp3).await,
+        (Some(apart), _, None) => {
+            shared(call)?.relay_isolated(commands.into(), count, resp3, apart == Apart::Alone).await
+        }
         (None, true, _) => {
             let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
-            relay.relay_slowly(commands.into(), count, resp3).await
+            relay.relay_slow(commands.into(), count, resp3).await
         }
     }
 }
@@ -321,7 +323,7 @@ pub(super) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dy
 /// Gives the client a connection of its own, unless it has one.
 pub(super) async fn pin(call: &mut CommandContext<'_>) -> Answer {
     if call.session.pinned.is_none() {
-        let pinned = shared(call)?.pin(call.args, call.session.resp3).await?;
+        let pinned = shared(call)?.open_dedicated(call.args, call.session.resp3).await?;
         call.session.pin(pinned);
     }
     Ok(())

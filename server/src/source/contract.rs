@@ -78,7 +78,7 @@ impl FetchedReply {
 
 /// A command whose whole reply can be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keepable {
+pub struct CacheableReply {
     /// Which of its parts is the one key that it reads.
     pub key: usize,
     /// Only as long as no fields of hashes expire by themselves, for then the reply may change unannounced.
@@ -158,7 +158,7 @@ pub trait Relay {
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
     /// The same for commands of which one at least may keep the server busy for long, with `source-slow-timeout`. They have a shared
     /// connection apart: nothing of what was relayed before or after otherwise is in order with them.
-    fn relay_slowly(
+    fn relay_slow(
         &self,
         commands: Bytes,
         count: usize,
@@ -174,12 +174,12 @@ pub trait RedisServer: Relay {
     fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>>;
     /// If the whole reply to this command can be fetched and kept, in this protocol: what is to be known for it.
     /// Never waits; says `None` as long as the server's table of commands has not been asked for.
-    fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<Keepable> {
+    fn keeps_reply(&self, _command: Args<'_>, _resp3: bool) -> Option<CacheableReply> {
         None
     }
     /// Sends commands over a connection of their own, with `source-slow-timeout`: nothing waits behind them, and nothing else is lost with
     /// that connection. `clean`: it is as new when they have been answered without an error, and may serve again.
-    fn relay_apart(
+    fn relay_isolated(
         &self,
         commands: Bytes,
         count: usize,
@@ -188,13 +188,13 @@ pub trait RedisServer: Relay {
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
     /// A connection of its own, for state that lasts (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING); `args` is the command that it
     /// is wanted for.
-    fn pin<'a>(
+    fn open_dedicated<'a>(
         &'a self,
         args: Args<'a>,
         resp3: bool,
     ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>>;
     /// Does a connection's number (CLIENT ID) name one connection? Not where there are several servers.
-    fn has_numbers(&self) -> bool {
+    fn has_client_ids(&self) -> bool {
         true
     }
     /// Who keeps track of what a client that has asked for it (CLIENT TRACKING) reads.
@@ -206,12 +206,12 @@ pub trait RedisServer: Relay {
     /// What the server said it is when Larder last connected to it; `None` until then.
     fn identity(&self) -> Option<Arc<Identity>>;
     /// Waits until that is known, for at most `source-timeout`; does not wait for a server that is known to be down.
-    fn identify(&self) -> LocalFuture<'_, ()>;
+    fn wait_identity(&self) -> LocalFuture<'_, ()>;
     /// The user that Larder is there, and its password.
-    fn login(&self) -> (&str, Option<Secret>);
+    fn credentials(&self) -> (&str, Option<Secret>);
     /// The server has a new password for its default user: a client that may administrate it has set it by way of Larder.
     fn note_password(&self, _password: &[u8]) {}
-    /// A connection like a [pinned](RedisServer::pin) one, as another user (`None`: with a password alone). A server that does not let the
+    /// A connection like a [pinned](RedisServer::open_dedicated) one, as another user (`None`: with a password alone). A server that does not let the
     /// user in is a refusal.
     fn log_in<'a>(
         &'a self,
@@ -246,12 +246,12 @@ pub(crate) fn answers_ping(reply: &[u8]) -> bool {
 /// the state that it was there for is gone.
 pub trait DedicatedConnection: Relay {
     /// Sends one encoded command that may take any time (BLPOP), and waits as long as it takes. It is queued when this returns.
-    fn relay_patiently(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
+    fn relay_blocking(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
     /// Sends one command, of which it is not known how many replies it has: until the answer to a `PING` behind it
     /// (`marked`), or one.
     fn ask(&self, command: Vec<u8>, marked: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
     /// What the server says unasked.
-    fn unasked(&self) -> &PushQueue;
+    fn pushes(&self) -> &PushQueue;
     /// A HELLO that was relayed has changed its protocol.
     fn note_protocol(&mut self, resp3: bool);
     /// Gives it back. The caller knows that it is as new; one that is dropped instead is closed.

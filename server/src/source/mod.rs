@@ -26,7 +26,7 @@ pub(crate) mod test_store;
 
 pub(crate) use contract::answers_ping;
 pub use contract::{
-    ClientTracking, DedicatedConnection, FetchedReply, FetchedValue, InvalidationScope, Invalidations, Keepable,
+    CacheableReply, ClientTracking, DedicatedConnection, FetchedReply, FetchedValue, InvalidationScope, Invalidations,
     KeyLife, LocalFuture, Reads, RedisServer, Relay, Source, VouchesFor,
 };
 pub use error::SourceError;
@@ -41,4 +41,4 @@ pub use push_queue::PushQueue;
 pub use raw_replies::RawReplies;
 pub use redis::{ForwardRule, Identity, KnownKeys, UpstreamCommand, UpstreamCommands};
 pub use setup::SourceSetup;
-pub use table::{Looked, OneTable, Reloaded, TableSource};
+pub use table::{PinnedTable, Reloaded, TableLookup, TableSource};

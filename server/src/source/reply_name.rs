@@ -3,7 +3,7 @@ use larder_proto::resp::Args;
 
 /// Bits of a name's first byte.
 pub const RESP3: u8 = 1;
-/// See [`Keepable::unless_fields_expire`](super::Keepable::unless_fields_expire).
+/// See [`CacheableReply::unless_fields_expire`](super::CacheableReply::unless_fields_expire).
 pub const UNLESS_FIELDS_EXPIRE: u8 = 2;
 /// How long an argument's length is in a name.
 const LEN: usize = size_of::<u32>();
@@ -13,7 +13,7 @@ const LEN: usize = size_of::<u32>();
 pub struct ReplyName<'a> {
     /// The reply is to be of RESP3, else of RESP2.
     pub resp3: bool,
-    /// See [`Keepable::unless_fields_expire`](super::Keepable::unless_fields_expire).
+    /// See [`CacheableReply::unless_fields_expire`](super::CacheableReply::unless_fields_expire).
     pub unless_fields_expire: bool,
     parts: &'a [u8],
 }

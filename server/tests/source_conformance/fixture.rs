@@ -2,7 +2,7 @@
 use crate::common::{PATIENCE, RedisServer};
 use larder::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
-    read::{Begun, Group, watch},
+    read::{Group, StartedRead, watch},
     source::{Limits, Policy, SourceError, SourceHealth, SourceSetup},
 };
 use larder_engine::{Cache, Config};
@@ -92,9 +92,9 @@ impl Fixture {
         let mut answers = Vec::new();
         for begun in begun {
             let answer = match begun {
-                Begun::Hit(value) => Ok(Some(value)),
-                Begun::Absent => Ok(None),
-                Begun::Wait(wait) => Group::end(wait).await,
+                StartedRead::Hit(value) => Ok(Some(value)),
+                StartedRead::Absent => Ok(None),
+                StartedRead::Wait(wait) => Group::end(wait).await,
             };
             answers.push(answer.map(|value| value.map(|bytes| bytes.to_vec())));
         }

@@ -59,7 +59,7 @@ pub(in crate::redis) fn is_broadcast(args: Args<'_>) -> bool {
 pub(in crate::redis) async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<Redirect>), CommandError> {
     let Some(place) = place(call.args) else { return Ok((upstream::encoded(call.args), None)) };
     let target = super::target(call, call.arg(place))?;
-    let carrier = upstream::shared(call)?.pin(call.args, true).await?;
+    let carrier = upstream::shared(call)?.open_dedicated(call.args, true).await?;
     let replies = carrier.relay(encode(&[b"CLIENT", b"ID"]).into(), 1, true).await?;
     let Ok(View::Integer(number)) = view(&replies[0]) else {
         return Err(CommandError::Told(
@@ -96,7 +96,7 @@ impl Carry {
     async fn run(self) {
         // Without an end but that of the connection: Redis tracks no more then, and the client begins anew.
         poll_fn(|cx| {
-            let unasked = self.carrier.unasked();
+            let unasked = self.carrier.pushes();
             let lost = unasked.wait(cx).is_err();
             while let Some(frame) = unasked.next(u64::MAX) {
                 self.pass_on(&frame);

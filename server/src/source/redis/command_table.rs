@@ -9,7 +9,7 @@ use super::{
     forward_rules::ForwardRule,
     key_specs::{Spec, text_of, values},
 };
-use crate::{config::Categories, source::Keepable};
+use crate::{config::Categories, source::CacheableReply};
 use foldhash::fast::RandomState;
 use larder_proto::resp::{Args, Malformed, View, view};
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ pub struct UpstreamCommand {
     /// It changes something, or may (a script), or is something that replicas are told of (PUBLISH).
     pub may_write: bool,
     slow: bool,
-    passage: ForwardRule,
+    forward_rule: ForwardRule,
     /// Redis's ACL categories.
     pub categories: Categories,
     has_subs: bool,
@@ -136,7 +136,7 @@ impl UpstreamCommands {
             tips: tips.complete(&text),
             channel,
             may_write: flags.write || flags.may_replicate || MAY_REPLICATE.contains(&text.as_str()),
-            passage: ForwardRule::of(&text, flags.admin),
+            forward_rule: ForwardRule::of(&text, flags.admin),
             categories,
             name: text.into(),
             arity,
@@ -175,7 +175,7 @@ impl UpstreamCommands {
     }
 
     /// If the whole reply to `args` may be kept.
-    pub(super) fn keeps_reply(&self, args: Args<'_>) -> Option<Keepable> {
+    pub(super) fn keeps_reply(&self, args: Args<'_>) -> Option<CacheableReply> {
         let row = self.find(args).filter(|row| row.keeps_reply && row.takes(args.len()))?;
         let (mut first, mut count) = (None, 0);
         let known = row.keys(args, |at, _| {
@@ -184,7 +184,7 @@ impl UpstreamCommands {
         });
         let certain = count == 1 && known == KnownKeys::Keys && row.keys_are_certain(args);
         let unless_fields_expire = self.fields_expire && row.of_hashes;
-        Some(Keepable { key: first.filter(|_| certain)?, unless_fields_expire })
+        Some(CacheableReply { key: first.filter(|_| certain)?, unless_fields_expire })
     }
 
     /// Would the server not tell?
@@ -232,8 +232,8 @@ impl UpstreamCommand {
     }
 
     /// Does it go to the source, with these arguments?
-    pub fn passage(&self, args: Args<'_>) -> ForwardRule {
-        self.passage.with(&self.name, args)
+    pub fn forward_rule(&self, args: Args<'_>) -> ForwardRule {
+        self.forward_rule.with(&self.name, args)
     }
 
     /// Is it a command whose subcommands are known, without the one that `args` names?

@@ -119,7 +119,7 @@ impl UpstreamConnection {
         UpstreamConnection::spawn(settings, untracked(resp3), purpose, None, once)
     }
     /// What the server says unasked there.
-    pub(super) fn unasked(&self) -> &PushQueue {
+    pub(super) fn pushes(&self) -> &PushQueue {
         &self.inner.unasked
     }
     fn spawn<F: Future<Output = ()> + 'static>(

@@ -111,7 +111,7 @@ impl Settings {
         }
     }
     /// The user that Larder is, and its password.
-    pub(super) fn login(&self) -> (&str, Option<Secret>) {
+    pub(super) fn credentials(&self) -> (&str, Option<Secret>) {
         (self.url.user.as_deref().unwrap_or("default"), self.password.current())
     }
     /// The default user's password has changed at the server.

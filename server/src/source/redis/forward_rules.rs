@@ -119,7 +119,7 @@ impl ForwardRule {
     pub(super) fn of(name: &str, flagged: bool) -> ForwardRule {
         let parent = name.split('|').next().unwrap_or(name);
         match RULES.iter().find(|(rule, _)| *rule == name || *rule == parent) {
-            Some((_, passage)) => *passage,
+            Some((_, rule)) => *rule,
             None if flagged => Admin,
             None => Free,
         }

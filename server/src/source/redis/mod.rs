@@ -46,8 +46,8 @@ pub use forward_rules::ForwardRule;
 pub use identity::Identity;
 
 use super::{
-    DedicatedConnection, InvalidationScope, Keepable, LocalFuture, PushQueue, RawReplies, RedisServer, Relay, Source,
-    SourceError, UNAVAILABLE,
+    CacheableReply, DedicatedConnection, InvalidationScope, LocalFuture, PushQueue, RawReplies, RedisServer, Relay,
+    Source, SourceError, UNAVAILABLE,
 };
 use crate::{buffers::Kind, source::Fetch};
 use bytes::Bytes;
@@ -153,7 +153,7 @@ impl RedisSource {
             Ok(answer)
         }
     }
-    /// See [`RedisServer::relay_apart`].
+    /// See [`RedisServer::relay_isolated`].
     fn send_apart(
         &self,
         commands: Bytes,
@@ -184,14 +184,14 @@ impl RedisSource {
         Ok(Box::new(Single { link, resp3, slow_timeout, pool: self.pool.clone() }))
     }
     /// Can such a reply, about this key, be fetched and kept, in this protocol?
-    fn keeps(&self, keepable: Keepable, key: &[u8], resp3: bool) -> bool {
+    fn keeps(&self, keepable: CacheableReply, key: &[u8], resp3: bool) -> bool {
         let forms = &self.settings.forms;
         forms.has(resp3)
             && (!keepable.unless_fields_expire || forms.tells_expiring_fields())
             && self.watch.as_ref().is_none_or(|watch| watch.covers(key))
     }
     /// What this server's own table, as far as it is known, says of keeping the reply.
-    fn keepable(&self, args: Args<'_>) -> Option<Keepable> {
+    fn keepable(&self, args: Args<'_>) -> Option<CacheableReply> {
         let now = self.settings.health.reconnects();
         if let Some((_, known)) = self.commands.borrow().as_ref().filter(|(then, _)| *then == now) {
             return known.keeps_reply(args);
@@ -308,7 +308,7 @@ impl Relay for RedisSource {
         };
         Box::pin(link.relay(commands, count))
     }
-    fn relay_slowly(
+    fn relay_slow(
         &self,
         commands: Bytes,
         count: usize,
@@ -321,7 +321,7 @@ impl Relay for RedisSource {
 }
 
 impl RedisServer for RedisSource {
-    fn relay_apart(
+    fn relay_isolated(
         &self,
         commands: Bytes,
         count: usize,
@@ -346,14 +346,14 @@ impl RedisServer for RedisSource {
             self.learn().await.or_else(|error| self.settings.last_commands().ok_or(error))
         })
     }
-    fn keeps_reply(&self, args: Args<'_>, resp3: bool) -> Option<Keepable> {
+    fn keeps_reply(&self, args: Args<'_>, resp3: bool) -> Option<CacheableReply> {
         if !self.settings.forms.has(resp3) {
             return None;
         }
         let keepable = self.keepable(args)?;
         self.keeps(keepable, args.get(keepable.key)?, resp3).then_some(keepable)
     }
-    fn pin<'a>(
+    fn open_dedicated<'a>(
         &'a self,
         _args: Args<'a>,
         resp3: bool,
@@ -369,8 +369,8 @@ impl RedisServer for RedisSource {
     fn note_password(&self, password: &[u8]) {
         self.settings.note_password(password);
     }
-    fn login(&self) -> (&str, Option<crate::config::Secret>) {
-        self.settings.login()
+    fn credentials(&self) -> (&str, Option<crate::config::Secret>) {
+        self.settings.credentials()
     }
     fn log_in<'a>(
         &'a self,
@@ -393,14 +393,14 @@ impl RedisServer for RedisSource {
                 Ok(_) => {
                     let slow_timeout = self.settings.limits.slow_timeout;
                     // It is not for others when it is given back.
-                    link.unasked().note_request(1);
+                    link.pushes().note_request(1);
                     Ok(Box::new(Single { link, resp3, slow_timeout, pool: Rc::default() })
                         as Box<dyn DedicatedConnection>)
                 }
             }
         })
     }
-    fn identify(&self) -> LocalFuture<'_, ()> {
+    fn wait_identity(&self) -> LocalFuture<'_, ()> {
         Box::pin(async {
             if self.identity().is_none() {
                 // Answered behind the handshake, which tells; or there is no connection.
@@ -443,22 +443,22 @@ impl Relay for Single {
         count: usize,
         _resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.link.unasked().note_request(count);
+        self.link.pushes().note_request(count);
         Box::pin(self.link.relay(commands, count))
     }
-    fn relay_slowly(
+    fn relay_slow(
         &self,
         commands: Bytes,
         count: usize,
         _resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.link.unasked().note_request(count);
+        self.link.pushes().note_request(count);
         Box::pin(self.link.relay_within(commands, count, self.slow_timeout))
     }
 }
 impl DedicatedConnection for Single {
-    fn relay_patiently(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.link.unasked().note_request(1);
+    fn relay_blocking(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        self.link.pushes().note_request(1);
         Box::pin(self.link.relay_within(command, 1, FOREVER))
     }
     fn ask(&self, mut command: Vec<u8>, marked: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
@@ -467,8 +467,8 @@ impl DedicatedConnection for Single {
         }
         Box::pin(self.link.relay(command.into(), if marked { UNTIL_PONG } else { 1 }))
     }
-    fn unasked(&self) -> &PushQueue {
-        self.link.unasked()
+    fn pushes(&self) -> &PushQueue {
+        self.link.pushes()
     }
     fn note_protocol(&mut self, resp3: bool) {
         self.resp3 = resp3;

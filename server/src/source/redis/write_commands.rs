@@ -22,7 +22,7 @@ pub(super) fn put<'a>(
     });
     Box::pin(async move {
         let replies = match commands.len() > LARGE {
-            true => server.relay_apart(commands.into(), 2, false, true).await?,
+            true => server.relay_isolated(commands.into(), 2, false, true).await?,
             false => server.relay(commands.into(), 2, false).await?,
         };
         // A user who may not ask whether it existed has written all the same.

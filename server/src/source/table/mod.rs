@@ -50,7 +50,7 @@ struct Served {
 }
 
 /// What a look into the map came to.
-pub enum Looked<R, F> {
+pub enum TableLookup<R, F> {
     /// The key is there.
     Found(R),
     /// It is not.
@@ -61,8 +61,8 @@ pub enum Looked<R, F> {
 
 /// As long as it lives, a core's looks are into one table, so that what is read together is of one time. It does not outlive the core's turn: nothing
 /// is awaited with it.
-pub struct OneTable<'s>(&'s Cell<bool>);
-impl Drop for OneTable<'_> {
+pub struct PinnedTable<'s>(&'s Cell<bool>);
+impl Drop for PinnedTable<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -74,7 +74,7 @@ pub struct TableSource {
     limits: Limits,
     /// The latest, as far as this core has seen.
     served: Rc<RefCell<Arc<Served>>>,
-    /// Reads go on with what this core has seen; see [`OneTable`].
+    /// Reads go on with what this core has seen; see [`PinnedTable`].
     pinned: Cell<bool>,
     /// For compressed values.
     decoder: RefCell<Decoder>,
@@ -125,24 +125,24 @@ impl TableSource {
 
     /// The latest table, for all looks as long as this lives.
     #[inline]
-    pub(crate) fn one_table(&self) -> OneTable<'_> {
+    pub(crate) fn one_table(&self) -> PinnedTable<'_> {
         self.catch_up();
         self.pinned.set(true);
-        OneTable(&self.pinned)
+        PinnedTable(&self.pinned)
     }
 
     /// Reads a key in the map, or gives `read` back if that cannot be done without waiting.
     #[inline]
-    pub(crate) fn look<R, F: FnOnce(Entry<'_>) -> R>(&self, key: &[u8], read: F) -> Looked<R, F> {
+    pub(crate) fn look<R, F: FnOnce(Entry<'_>) -> R>(&self, key: &[u8], read: F) -> TableLookup<R, F> {
         if !self.pinned.get() {
             self.catch_up();
         }
         let served = self.served.borrow();
         match served.table.get_now(key, &mut self.decoder.borrow_mut()) {
-            Now::Found(value) if value.len() < LARGE => Looked::Found(served.about.inline(key, value, read)),
-            Now::Found(value) => Looked::Found(served.about.large(key, served.table.share(value), read)),
-            Now::Absent => Looked::Absent,
-            Now::Unknown => Looked::Unknown(read),
+            Now::Found(value) if value.len() < LARGE => TableLookup::Found(served.about.inline(key, value, read)),
+            Now::Found(value) => TableLookup::Found(served.about.large(key, served.table.share(value), read)),
+            Now::Absent => TableLookup::Absent,
+            Now::Unknown => TableLookup::Unknown(read),
         }
     }
 
@@ -244,9 +244,9 @@ impl LocalStore for TableSource {
             for &key in keys {
                 answers.push(
                     match self.look(key, |entry| FetchedValue { value: entry.value.to_bytes(), expiry: None }) {
-                        Looked::Found(found) => Some(found),
-                        Looked::Absent => None,
-                        Looked::Unknown(_) => {
+                        TableLookup::Found(found) => Some(found),
+                        TableLookup::Absent => None,
+                        TableLookup::Unknown(_) => {
                             let key = Bytes::copy_from_slice(key);
                             let answer = self.wait_for(self.limits.timeout, move |served| {
                                 Ok(served.table.get(&key)?.map(|value| found(&served.table, value)))

@@ -19,7 +19,7 @@ struct OnNode {
 
 impl Core {
     /// A connection to the node that the command's keys are at, or to any.
-    pub(super) async fn pin(
+    pub(super) async fn open_dedicated(
         self: Rc<Core>,
         args: Args<'_>,
         resp3: bool,
@@ -53,23 +53,23 @@ impl Relay for OnNode {
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.inner.relay(commands, count, resp3)
     }
-    fn relay_slowly(
+    fn relay_slow(
         &self,
         commands: Bytes,
         count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.inner.relay_slowly(commands, count, resp3)
+        self.inner.relay_slow(commands, count, resp3)
     }
 }
 
 impl DedicatedConnection for OnNode {
-    fn relay_patiently(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+    fn relay_blocking(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         let (core, way) = (self.core.clone(), Way { lane: Lane::Own, resp3: self.resp3 });
         let plan = core.known_commands().map(|known| Plan::new(&command, &known, &core.map()));
         match plan.as_ref().map(|plan| &plan.parts[..]) {
             Some([part]) => {
-                let (part, answer) = (part.clone(), self.inner.relay_patiently(command));
+                let (part, answer) = (part.clone(), self.inner.relay_blocking(command));
                 Box::pin(async move {
                     let answer = answer.await;
                     core.follow(&part, answer, way, core.deadline()).await
@@ -82,8 +82,8 @@ impl DedicatedConnection for OnNode {
     fn ask(&self, command: Vec<u8>, marked: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.inner.ask(command, marked)
     }
-    fn unasked(&self) -> &PushQueue {
-        self.inner.unasked()
+    fn pushes(&self) -> &PushQueue {
+        self.inner.pushes()
     }
     fn note_protocol(&mut self, resp3: bool) {
         self.resp3 = resp3;

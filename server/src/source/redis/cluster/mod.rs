@@ -27,7 +27,7 @@ use crate::{
     buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl},
     source::{
-        ClientTracking, DedicatedConnection, Fetch, Identity, InvalidationScope, Keepable, Limits, LocalFuture,
+        CacheableReply, ClientTracking, DedicatedConnection, Fetch, Identity, InvalidationScope, Limits, LocalFuture,
         RawReplies, RedisServer, Relay, Source, SourceError, SourceHealth, UpstreamCommands,
     },
 };
@@ -335,7 +335,7 @@ impl Relay for ClusterSource {
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.0.clone().relay(commands, Way { lane: Lane::Shared, resp3 })
     }
-    fn relay_slowly(
+    fn relay_slow(
         &self,
         commands: Bytes,
         _count: usize,
@@ -346,7 +346,7 @@ impl Relay for ClusterSource {
 }
 
 impl RedisServer for ClusterSource {
-    fn relay_apart(
+    fn relay_isolated(
         &self,
         commands: Bytes,
         _count: usize,
@@ -361,7 +361,7 @@ impl RedisServer for ClusterSource {
     fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>> {
         Box::pin(self.0.commands(self.0.deadline()))
     }
-    fn keeps_reply(&self, command: Args<'_>, resp3: bool) -> Option<Keepable> {
+    fn keeps_reply(&self, command: Args<'_>, resp3: bool) -> Option<CacheableReply> {
         let core = &self.0;
         let any = core.nodes.borrow().values().next()?.clone();
         let keepable = any.keepable(command)?;
@@ -369,14 +369,14 @@ impl RedisServer for ClusterSource {
         let node = core.node(core.reader(&core.map(), key)?).ok()?;
         node.keeps(keepable, key, resp3).then_some(keepable)
     }
-    fn pin<'a>(
+    fn open_dedicated<'a>(
         &'a self,
         args: Args<'a>,
         resp3: bool,
     ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
-        Box::pin(self.0.clone().pin(args, resp3))
+        Box::pin(self.0.clone().open_dedicated(args, resp3))
     }
-    fn has_numbers(&self) -> bool {
+    fn has_client_ids(&self) -> bool {
         false
     }
     fn client_tracking(&self) -> ClientTracking {
@@ -398,8 +398,8 @@ impl RedisServer for ClusterSource {
     fn note_password(&self, password: &[u8]) {
         self.0.setup.settings.note_password(password);
     }
-    fn login(&self) -> (&str, Option<crate::config::Secret>) {
-        self.0.setup.settings.login()
+    fn credentials(&self) -> (&str, Option<crate::config::Secret>) {
+        self.0.setup.settings.credentials()
     }
     fn log_in<'a>(
         &'a self,
@@ -411,13 +411,13 @@ impl RedisServer for ClusterSource {
         let refusal = "ERR users of a cluster cannot log in through Larder";
         Box::pin(async move { Err(SourceError::Refused(refusal.into())) })
     }
-    fn identify(&self) -> LocalFuture<'_, ()> {
+    fn wait_identity(&self) -> LocalFuture<'_, ()> {
         Box::pin(async {
             // Some node is known and reached then, or none is within the deadline.
             let _ = self.commands().await;
             let node = self.0.nodes.borrow().values().next().cloned();
             if let Some(node) = node {
-                node.identify().await;
+                node.wait_identity().await;
             }
         })
     }

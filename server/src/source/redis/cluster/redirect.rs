@@ -102,7 +102,7 @@ impl Core {
         let count = part.count + usize::from(asking);
         let answer: Result<LocalFuture<'static, Answer>, _> = self.node(address).map(|node| match way.lane {
             Lane::Shared => node.relay(commands, count, way.resp3),
-            Lane::Slow => node.relay_slowly(commands, count, way.resp3),
+            Lane::Slow => node.relay_slow(commands, count, way.resp3),
             Lane::Own => Box::pin(node.send_alone(commands, count, way.resp3)),
             Lane::Apart { clean } => Box::pin(node.send_apart(commands, count, way.resp3, clean)),
         });
@@ -199,7 +199,7 @@ pub(super) enum Lane {
     Slow,
     /// One of its own, for as long as it takes.
     Own,
-    /// See [`RedisServer::relay_apart`](crate::source::RedisServer::relay_apart).
+    /// See [`RedisServer::relay_isolated`](crate::source::RedisServer::relay_isolated).
     Apart { clean: bool },
 }
 

@@ -82,7 +82,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     for index in 0..count {
         let key = index.to_string();
         match group.begin(group.cache.key(key.as_bytes()), clock::now(), &mut batch, |_| ()) {
-            crate::read::Begun::Wait(wait) => waits.push(wait),
+            crate::read::StartedRead::Wait(wait) => waits.push(wait),
             other => panic!("not a miss: {other:?}"),
         }
     }

@@ -5,7 +5,7 @@ use crate::{
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     lifecycle::{RunError, drain::Drain, pause::Pause, throttle::Throttle},
     read::{Group, PendingWrites, watch},
-    source::{Limits, Policy, SourceSetup},
+    source::{Policy, SourceLimits, SourceSetup},
     telemetry::{Calls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
@@ -146,7 +146,7 @@ fn policy(group: &GroupSettings) -> Policy {
 
 fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetup>, RunError> {
     let source = |group: &GroupSettings| {
-        let limits = Limits {
+        let limits = SourceLimits {
             timeout: settings.source_timeout,
             slow_timeout: settings.source_slow_timeout.max(settings.source_timeout),
             max_in_flight: settings.source_max_in_flight,

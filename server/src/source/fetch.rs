@@ -1,9 +1,9 @@
 //! A fetch: what `read` hands over to a source, and what the source's answer does to the memory tier.
 use super::{
-    contract::{FetchedReply, FetchedValue, KeyLife},
-    error::SourceError,
-    policy::Policy,
+    fetch_result::{FetchedReply, FetchedValue, KeyLife},
+    fill_policy::Policy,
     reply_name::ReplyName,
+    source_error::SourceError,
 };
 use crate::config::Coherence;
 use larder_engine::{Expiry, Fill, Lead, Millis, Outcome};

@@ -1,5 +1,5 @@
 //! What a source that keeps its entries on this machine can do besides.
-use super::{FetchedValue, LocalFuture, SourceError};
+use super::{fetch_result::FetchedValue, local_future::LocalFuture, source_error::SourceError};
 use bytes::Bytes;
 use std::{ops::Bound, time::Duration};
 

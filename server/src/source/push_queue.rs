@@ -1,5 +1,5 @@
 //! What a Redis server says unasked on a connection that is one client's alone.
-use super::SourceError;
+use super::source_error::SourceError;
 use bytes::Bytes;
 use std::{
     cell::{Cell, RefCell},

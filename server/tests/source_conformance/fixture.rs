@@ -3,7 +3,7 @@ use crate::common::{PATIENCE, RedisServer};
 use larder::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
     read::{Group, StartedRead, watch},
-    source::{Limits, Policy, SourceError, SourceHealth, SourceSetup},
+    source::{Policy, SourceError, SourceHealth, SourceLimits, SourceSetup},
 };
 use larder_engine::{Cache, Config};
 use larder_store::clock;
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: SourceLimits = SourceLimits {
     timeout: Duration::from_secs(20),
     slow_timeout: Duration::from_secs(20),
     max_in_flight: 10_000,
@@ -42,11 +42,11 @@ impl std::ops::Deref for Fixture {
         &self.group
     }
 }
-pub(crate) fn open(url: &SourceUrl, limits: Limits, policy: Policy) -> Fixture {
+pub(crate) fn open(url: &SourceUrl, limits: SourceLimits, policy: Policy) -> Fixture {
     open_with(url, limits, policy, &[])
 }
 /// In mode `coherent`, with these `tracking-prefixes`.
-pub(crate) fn open_with(url: &SourceUrl, limits: Limits, policy: Policy, prefixes: &[&str]) -> Fixture {
+pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: Policy, prefixes: &[&str]) -> Fixture {
     let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
     let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
     let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&cache, policy, prefixes));
@@ -69,7 +69,7 @@ pub(crate) fn redis(server: &RedisServer) -> Fixture {
     let url = SourceUrl::Redis(tcp(server.port()));
     open(&url, LIMITS, Policy::default())
 }
-pub(crate) fn redis_with(server: &RedisServer, limits: Limits, policy: Policy) -> Fixture {
+pub(crate) fn redis_with(server: &RedisServer, limits: SourceLimits, policy: Policy) -> Fixture {
     open(&SourceUrl::Redis(tcp(server.port())), limits, policy)
 }
 

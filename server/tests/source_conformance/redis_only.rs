@@ -5,7 +5,7 @@ use crate::{
 };
 use larder::{
     config::RedisUrl,
-    source::{Limits, Policy, SourceError},
+    source::{Policy, SourceError, SourceLimits},
 };
 use larder_proto::resp;
 use larder_store::clock;
@@ -282,7 +282,7 @@ fn commands_go_through_verbatim() {
 fn values_beyond_the_limit_are_refused_without_being_held() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits { max_value: 100_000, ..LIMITS };
+        let limits = SourceLimits { max_value: 100_000, ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         server.command(&["SET", "fits", &"x".repeat(100_000)]);
         server.command(&["SET", "over", &"x".repeat(100_001)]);

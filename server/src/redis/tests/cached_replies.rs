@@ -3,7 +3,7 @@ use super::support::{Client, Redis, Server};
 use crate::{
     config::{Coherence, SourceUrl},
     read::{Group, watch},
-    source::{Limits, Policy, SourceSetup},
+    source::{Policy, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
 use std::{future::Future, rc::Rc, time::Duration};
@@ -23,7 +23,7 @@ fn with_workers<F: Future<Output = ()>>(
     runtime.block_on(async {
         let redis = Redis::start();
         let url: SourceUrl = format!("unix://{}", redis.socket().display()).parse().expect("a URL");
-        let limits = Limits {
+        let limits = SourceLimits {
             timeout: Duration::from_secs(20),
             slow_timeout: Duration::from_secs(20),
             max_in_flight: 1000,

@@ -1,8 +1,8 @@
 //! Tracking by Larder itself in front of a source that announces changes but cannot track for each client.
 use super::support::{Server, words};
 use crate::source::{
-    ClientTracking, DedicatedConnection, Fetch, FetchedValue, Identity, LocalFuture, RawReplies, RedisServer, Relay,
-    Source, SourceError, UpstreamCommands,
+    ClientTracking, DedicatedConnection, Fetch, FetchedValue, LocalFuture, RawReplies, RedisServer, Relay,
+    ServerIdentity, Source, SourceError, UpstreamCommands,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -83,7 +83,7 @@ impl RedisServer for Restless {
     fn database(&self) -> u32 {
         0
     }
-    fn identity(&self) -> Option<Arc<Identity>> {
+    fn identity(&self) -> Option<Arc<ServerIdentity>> {
         Some(Arc::default())
     }
     fn credentials(&self) -> (&str, Option<crate::config::Secret>) {

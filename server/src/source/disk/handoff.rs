@@ -1,9 +1,10 @@
-//! The way between a core and the store's threads.
+//! Handoff between a core and the store's threads, in batches.
 //!
-//! What is to cross waits until the core has gone through the tasks that were ready, and crosses together; answers gather until the core comes for
-//! them. To wake a thread costs more than a look into the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups when each crossed alone, and 0.1 so.
-use super::{DiskSetup, into_found};
-use crate::source::{Fetch, FetchedValue, SourceError, SourceHealth};
+//! Reads and writes wait until the core has run the tasks that were ready, and are handed over together. Results collect until the core takes
+//! them. Batching matters because waking a thread costs more than a read of the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups
+//! when each was handed over alone, and costs 0.1 in batches.
+use super::disk_setup::{DiskSetup, fetched_value};
+use crate::source::{fetch::Fetch, fetch_result::FetchedValue, source_error::SourceError, source_health::SourceHealth};
 use larder_store::{
     clock,
     disk::{Change, Replies, Tree, Work, WriteError, Written},
@@ -20,38 +21,38 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// What a reader found.
-type Answer = Result<Option<FetchedValue>, SourceError>;
+/// The result of one read.
+type ReadResult = Result<Option<FetchedValue>, SourceError>;
 
-/// Keys of one job of a reader, at most.
-const JOB: usize = 16;
-/// How often reads are looked at whose time may be over.
+/// Maximum keys of one job of a reader.
+const JOB_KEYS: usize = 16;
+/// How often overdue reads are looked for.
 const SWEEP: Duration = Duration::from_millis(20);
 
-/// Who asks for a key.
-enum Asked {
+/// A read that waits for its result.
+enum PendingRead {
     Fetch(Fetch),
-    /// Is there an entry?
+    /// Whether there is an entry.
     Existence(oneshot::Sender<Result<bool, SourceError>>),
 }
-impl Asked {
-    fn answer(self, answer: Answer, took: Duration, health: &SourceHealth) {
+impl PendingRead {
+    fn answer(self, answer: ReadResult, took: Duration, health: &SourceHealth) {
         match self {
-            Asked::Fetch(fetch) => {
+            PendingRead::Fetch(fetch) => {
                 health.finished(answer.is_err(), took);
                 fetch.finish(answer, clock::now());
             }
-            // Nobody may be waiting any more.
-            Asked::Existence(reply) => drop(reply.send(answer.map(|found| found.is_some()))),
+            // The receiver may be gone.
+            PendingRead::Existence(reply) => drop(reply.send(answer.map(|found| found.is_some()))),
         }
     }
 }
 
-/// Those who asked for keys that readers have. A reader answers a job's in their order; the core fails those whose time is over.
+/// The reads that readers work on. A reader answers the reads of a job in order; the core fails overdue ones.
 struct Jobs<A> {
-    /// Of the first; the others' follow.
+    /// The number of the first job; the others count on from it.
     number: u64,
-    /// When they began, and who waits.
+    /// When each job began, and its reads without a result.
     jobs: VecDeque<(Instant, VecDeque<A>)>,
 }
 impl<A> Jobs<A> {
@@ -59,19 +60,19 @@ impl<A> Jobs<A> {
         self.jobs.push_back((now, asked));
         self.number + self.jobs.len() as u64 - 1
     }
-    /// The next of a job, and when it began; `None`: its time was over.
+    /// The next read of a job, and when the job began; `None`: the read was overdue and has failed.
     fn answered(&mut self, job: u64) -> Option<(Instant, A)> {
         let (begun, waiting) = self.jobs.get_mut(job.checked_sub(self.number)? as usize)?;
         let next = waiting.pop_front().map(|asked| (*begun, asked));
         self.forget_done();
         next
     }
-    /// Those that began by then.
-    fn late(&mut self, begun: Instant) -> Vec<A> {
-        let late = self.jobs.iter_mut().take_while(|(at, _)| *at <= begun);
-        let late = late.flat_map(|(_, waiting)| waiting.drain(..)).collect();
+    /// Takes the reads of the jobs that began by this time.
+    fn overdue(&mut self, begun: Instant) -> Vec<A> {
+        let overdue = self.jobs.iter_mut().take_while(|(at, _)| *at <= begun);
+        let overdue = overdue.flat_map(|(_, waiting)| waiting.drain(..)).collect();
         self.forget_done();
-        late
+        overdue
     }
     fn forget_done(&mut self) {
         while self.jobs.front().is_some_and(|(_, waiting)| waiting.is_empty()) {
@@ -81,57 +82,57 @@ impl<A> Jobs<A> {
     }
 }
 
-/// One core's side of the way between it and the store's threads.
+/// One core's side of the handoff.
 pub(super) struct Handoff {
     pub(super) setup: DiskSetup,
-    /// To be read.
-    asked: RefCell<Vec<(Box<[u8]>, Asked)>>,
-    /// To be written.
+    /// Reads to hand over.
+    reads: RefCell<Vec<(Box<[u8]>, PendingRead)>>,
+    /// Writes to hand over.
     writes: RefCell<Vec<Written>>,
-    /// Answers to writes come here.
+    /// Receives the results of writes.
     replies: Arc<Replies>,
-    /// What was found, with its job's number. It wakes the core if it finds nothing here.
-    found: Arc<Mutex<Vec<(u64, Answer)>>>,
-    jobs: RefCell<Jobs<Asked>>,
-    /// Cloned by each write that is under way.
-    writing: Rc<()>,
-    /// The task that watches over them runs.
-    watched: Cell<bool>,
+    /// Results of reads, with the number of the job. A reader that pushes the first one wakes the core.
+    found: Arc<Mutex<Vec<(u64, ReadResult)>>>,
+    jobs: RefCell<Jobs<PendingRead>>,
+    /// Cloned by each write in flight.
+    write_count: Rc<()>,
+    /// Whether the timeout task runs.
+    has_timeouts: Cell<bool>,
 }
 
 impl Handoff {
     pub(super) fn new(setup: DiskSetup) -> Handoff {
         Handoff {
             setup,
-            asked: RefCell::default(),
+            reads: RefCell::default(),
             writes: RefCell::default(),
             replies: Arc::default(),
             found: Arc::default(),
             jobs: RefCell::new(Jobs { number: 0, jobs: VecDeque::new() }),
-            writing: Rc::default(),
-            watched: Cell::new(false),
+            write_count: Rc::default(),
+            has_timeouts: Cell::new(false),
         }
     }
 
-    /// Crosses whenever there is something to, for ever. Woken by the first that comes, it runs behind the tasks that are ready then.
+    /// Hands over and delivers results, forever. The first request wakes this task; it then runs after the tasks that are already ready.
     pub(super) async fn run(self: Rc<Handoff>) {
         loop {
             self.replies.changed().await;
-            // What panics has not answered; the others' reads and writes go on.
-            let crossed = catch_unwind(AssertUnwindSafe(|| self.cross()));
-            if crossed.is_err() {
+            // The request that panicked stays unanswered; the others go on.
+            let done = catch_unwind(AssertUnwindSafe(|| self.exchange()));
+            if done.is_err() {
                 tracing::error!("an answer of disk store {} panicked", self.setup.store.dir().display());
             }
         }
     }
 
-    /// Hands over what is to cross, and hands on the answers.
-    fn cross(self: &Rc<Handoff>) {
+    /// Hands over reads and writes, and delivers results.
+    fn exchange(self: &Rc<Handoff>) {
         let writes = mem::take(&mut *self.writes.borrow_mut());
         if !writes.is_empty() {
             self.setup.store.write(writes, &self.replies);
         }
-        self.start();
+        self.start_reads();
         self.replies.deliver();
         let found = mem::take(&mut *self.found.lock());
         for (job, answer) in found {
@@ -142,40 +143,40 @@ impl Handoff {
         }
     }
 
-    /// Begins fetches with the next crossing.
+    /// Queues fetches for the next exchange.
     pub(super) fn fetch(&self, fetches: impl Iterator<Item = Fetch>) {
-        self.asked.borrow_mut().extend(fetches.map(|fetch| (fetch.key().into(), Asked::Fetch(fetch))));
+        self.reads.borrow_mut().extend(fetches.map(|fetch| (fetch.key().into(), PendingRead::Fetch(fetch))));
         self.replies.wake();
     }
-    /// Is there an entry?
+    /// Whether there is an entry.
     pub(super) async fn exists(&self, key: &[u8]) -> Result<bool, SourceError> {
         let (reply, answer) = oneshot::channel();
-        self.asked.borrow_mut().push((key.into(), Asked::Existence(reply)));
+        self.reads.borrow_mut().push((key.into(), PendingRead::Existence(reply)));
         self.replies.wake();
         answer.await.unwrap_or_else(|_| Err(self.setup.unavailable("the store was closed")))
     }
 
-    /// Has the readers read, each a part.
-    fn start(self: &Rc<Handoff>) {
-        let mut asked = self.asked.borrow_mut();
+    /// Starts the queued reads, divided among the readers.
+    fn start_reads(self: &Rc<Handoff>) {
+        let mut asked = self.reads.borrow_mut();
         if asked.is_empty() {
             return;
         }
-        let part = asked.len().div_ceil(self.setup.limits.store.threads).min(JOB);
+        let part = asked.len().div_ceil(self.setup.limits.store.threads).min(JOB_KEYS);
         let mut asked = asked.drain(..);
         let jobs: Vec<Work> = (0..asked.len().div_ceil(part)).map(|_| self.job(asked.by_ref().take(part))).collect();
         self.setup.store.read(jobs);
-        self.watch();
+        self.start_timeouts();
     }
 
-    fn job(&self, asked: impl Iterator<Item = (Box<[u8]>, Asked)>) -> Work {
-        let (keys, asked): (Vec<Box<[u8]>>, VecDeque<Asked>) = asked.unzip();
+    fn job(&self, asked: impl Iterator<Item = (Box<[u8]>, PendingRead)>) -> Work {
+        let (keys, asked): (Vec<Box<[u8]>>, VecDeque<PendingRead>) = asked.unzip();
         let job = self.jobs.borrow_mut().begin(Instant::now(), asked);
         let (left, replies, buffers) = (self.found.clone(), self.replies.clone(), self.setup.buffers.clone());
         Box::new(move |tree| {
             for key in keys {
                 let found = tree.get(&key, clock::now());
-                let answer = found.map(|found| found.map(|found| into_found(found, &buffers))).map_err(unavailable);
+                let answer = found.map(|found| found.map(|found| fetched_value(found, &buffers))).map_err(unavailable);
                 let first = {
                     let mut left = left.lock();
                     left.push((job, answer));
@@ -188,26 +189,26 @@ impl Handoff {
         })
     }
 
-    fn watch(self: &Rc<Handoff>) {
-        if !self.watched.replace(true) {
-            tokio::task::spawn_local(watch(self.clone()));
+    fn start_timeouts(self: &Rc<Handoff>) {
+        if !self.has_timeouts.replace(true) {
+            tokio::task::spawn_local(time_out_reads(self.clone()));
         }
     }
 
-    /// Has a reader run this; a thread that dies or takes too long is an error.
+    /// Runs `work` on a reader. A thread that dies or takes too long is an error.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         within: Duration,
-        asked: impl FnOnce(&Tree) -> Result<T, String> + Send + 'static,
+        work: impl FnOnce(&Tree) -> Result<T, String> + Send + 'static,
     ) -> Result<T, SourceError> {
         let (reply, answer) = oneshot::channel();
-        let work: Work = Box::new(move |tree| {
-            // Whoever asked may have gone meanwhile: nothing is read for nobody.
+        let job: Work = Box::new(move |tree| {
+            // The caller may be gone: then skip the read.
             if !reply.is_closed() {
-                let _ = reply.send(asked(tree));
+                let _ = reply.send(work(tree));
             }
         });
-        self.setup.store.read([work]);
+        self.setup.store.read([job]);
         self.answered(within, answer).await
     }
     pub(super) async fn answered<T>(
@@ -218,17 +219,17 @@ impl Handoff {
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => answer.map_err(unavailable),
             Ok(Err(_)) => Err(self.setup.unavailable("a read ended without an answer")),
-            Err(_) => Err(self.setup.late(within)),
+            Err(_) => Err(self.setup.timed_out(within)),
         }
     }
 
-    /// However long it takes: see [`LocalStore::apply`](super::LocalStore::apply).
+    /// Writes without a deadline; see [`LocalStore::apply`](crate::source::LocalStore::apply).
     pub(super) async fn write(self: &Rc<Handoff>, change: Change) -> Result<(), SourceError> {
         let (reply, answer) = oneshot::channel();
         self.writes.borrow_mut().push((change, reply));
         self.replies.wake();
-        let _under_way = self.writing.clone();
-        self.watch();
+        let _in_flight = self.write_count.clone();
+        self.start_timeouts();
         match answer.await {
             Ok(answer) => answer.map_err(write_error),
             Err(_) => Err(self.setup.lost("the store was closed")),
@@ -236,19 +237,19 @@ impl Handoff {
     }
 }
 
-/// Fails the reads whose time is over, as long as any are under way. Writes have time limits elsewhere, but while this sleeps there is a
-/// timer sooner than theirs: the runtime makes a system call for each that is to be the soonest.
-async fn watch(crossing: Rc<Handoff>) {
-    let setup = &crossing.setup;
+/// Fails overdue reads, while any read or write is in flight. Writes have their time limits elsewhere. They are included because the runtime
+/// makes a system call for each timer that becomes the soonest, and while this sleeps, its timer is sooner than theirs.
+async fn time_out_reads(handoff: Rc<Handoff>) {
+    let setup = &handoff.setup;
     loop {
         tokio::time::sleep(SWEEP).await;
         let within = setup.limits.timeout;
-        let late = Instant::now().checked_sub(within).map(|begun| crossing.jobs.borrow_mut().late(begun));
-        for asked in late.into_iter().flatten() {
-            asked.answer(Err(setup.late(within)), within, &setup.health);
+        let overdue = Instant::now().checked_sub(within).map(|begun| handoff.jobs.borrow_mut().overdue(begun));
+        for read in overdue.into_iter().flatten() {
+            read.answer(Err(setup.timed_out(within)), within, &setup.health);
         }
-        if crossing.jobs.borrow().jobs.is_empty() && Rc::strong_count(&crossing.writing) == 1 {
-            crossing.watched.set(false);
+        if handoff.jobs.borrow().jobs.is_empty() && Rc::strong_count(&handoff.write_count) == 1 {
+            handoff.has_timeouts.set(false);
             return;
         }
     }
@@ -293,9 +294,9 @@ mod tests {
         let now = Instant::now();
         let mut jobs = jobs(&[&[1, 2], &[3]], now);
         assert_eq!(jobs.answered(7), Some((now, 1)));
-        assert_eq!(jobs.late(now), [2]);
+        assert_eq!(jobs.overdue(now), [2]);
         assert_eq!(jobs.answered(7), None);
         assert_eq!(jobs.answered(8), Some((now + SWEEP, 3)));
-        assert!(jobs.late(now + SWEEP).is_empty());
+        assert!(jobs.overdue(now + SWEEP).is_empty());
     }
 }

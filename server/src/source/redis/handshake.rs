@@ -1,6 +1,9 @@
 //! What is said first on a connection: who we are, which protocol, which database.
-use super::{Identity, Settings, connect::Stream, password};
-use crate::{config::Secret, source::InvalidationScope};
+use super::{connection_settings::ConnectionSettings, transport::Stream, upstream_password as password};
+use crate::{
+    config::Secret,
+    source::{invalidation::InvalidationScope, server_identity::ServerIdentity},
+};
 use bytes::{Buf, BytesMut};
 use larder_proto::resp::{self, Scanner, View, view};
 use std::{io, sync::Arc};
@@ -13,7 +16,7 @@ const NAME: &[u8] = b"larder";
 
 /// What a connection is to be.
 #[derive(Clone)]
-pub(super) enum Hello {
+pub(super) enum ConnectionMode {
     Resp2,
     Resp3,
     /// RESP3 on which the server announces changes.
@@ -21,7 +24,7 @@ pub(super) enum Hello {
 }
 
 /// What the handshake came to.
-pub(super) struct Shaken {
+pub(super) struct Handshake {
     /// What was read beyond it (nothing, as a rule).
     pub(super) input: BytesMut,
     /// Why the server does not announce changes, if it was asked to; its own words.
@@ -33,19 +36,19 @@ pub(super) struct Shaken {
     /// It answers `INFO keyspace`.
     pub(super) informs: bool,
     /// What the server says it is, if that was asked for.
-    pub(super) identity: Option<Identity>,
+    pub(super) identity: Option<ServerIdentity>,
 }
 
 /// Why there was no handshake.
-pub(super) enum Unshaken {
+pub(super) enum HandshakeError {
     /// The server is of no use: its own words, where it has any.
     Failed(Arc<str>),
     /// It would not take HELLO.
     NoHello(Arc<str>),
 }
-impl From<Arc<str>> for Unshaken {
-    fn from(reason: Arc<str>) -> Unshaken {
-        Unshaken::Failed(reason)
+impl From<Arc<str>> for HandshakeError {
+    fn from(reason: Arc<str>) -> HandshakeError {
+        HandshakeError::Failed(reason)
     }
 }
 
@@ -54,11 +57,11 @@ struct Step {
     command: Vec<u8>,
     on_error: OnError,
     /// The reply says what the server is.
-    tells: Option<Tells>,
+    identity_reply: Option<IdentityReply>,
 }
 #[derive(Clone, Copy)]
-enum Tells {
-    Hello,
+enum IdentityReply {
+    ConnectionMode,
     Info,
 }
 /// What an error reply means.
@@ -86,7 +89,7 @@ enum OnError {
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Purpose {
+pub(super) struct ConnectionPurpose {
     /// It is the source's own, which others ask what the server is.
     pub(super) fetches: bool,
     /// It fetches whole replies, too.
@@ -97,16 +100,16 @@ pub(super) struct Purpose {
 
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
 fn steps(
-    settings: &Settings,
-    hello: &Hello,
-    Purpose { fetches, keeps_replies, of_user }: Purpose,
+    settings: &ConnectionSettings,
+    hello: &ConnectionMode,
+    ConnectionPurpose { fetches, keeps_replies, of_user }: ConnectionPurpose,
     password: Option<&Secret>,
 ) -> Vec<Step> {
     use OnError::{Fail, FailIfNeeded, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
-    let resp3 = !matches!(hello, Hello::Resp2);
-    let no_hello = if matches!(hello, Hello::Tracking(_)) { NoHello } else { Fail };
+    let resp3 = !matches!(hello, ConnectionMode::Resp2);
+    let no_hello = if matches!(hello, ConnectionMode::Tracking(_)) { NoHello } else { Fail };
     let password = password.map(|password| password.as_bytes());
     let user = url.user.as_deref().map(str::as_bytes);
     match (resp3, password) {
@@ -135,7 +138,7 @@ fn steps(
         }
         commands.push((vec![b"INFO", b"server"], Ignore));
     }
-    if settings.sentinels.is_some() {
+    if settings.master.is_some() {
         commands.push((vec![b"ROLE"], NoMaster));
     }
     if settings.read_only {
@@ -148,7 +151,7 @@ fn steps(
         commands.extend(tried.map(|command| (command, NoSwitch)));
         commands.push((vec![b"INFO", b"keyspace"], NoInfo));
     }
-    if let Hello::Tracking(watch) = hello {
+    if let ConnectionMode::Tracking(watch) = hello {
         let mut tracking: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
         if !watch.prefixes.is_empty() {
             tracking.push(b"BCAST");
@@ -163,13 +166,13 @@ fn steps(
         commands.push((vec![b"PING"], if keeps_replies { Fail } else { FailUnlessBusy }));
     }
     let step = |(parts, on_error): (Vec<&[u8]>, OnError)| {
-        let tells = match (parts[0], on_error) {
+        let identity_reply = match (parts[0], on_error) {
             (_, NoSwitch) => None,
-            (b"HELLO", _) => Some(Tells::Hello),
-            (b"INFO", Ignore) => Some(Tells::Info),
+            (b"HELLO", _) => Some(IdentityReply::ConnectionMode),
+            (b"INFO", Ignore) => Some(IdentityReply::Info),
             _ => None,
         };
-        Step { command: resp::encode(&parts), on_error, tells }
+        Step { command: resp::encode(&parts), on_error, identity_reply }
     };
     commands.into_iter().map(step).collect()
 }
@@ -177,18 +180,18 @@ fn steps(
 /// Shakes hands.
 ///
 /// # Errors
-/// See [`Unshaken`].
-pub(super) async fn shake_hands(
+/// See [`HandshakeError`].
+pub(super) async fn perform_handshake(
     stream: &mut Stream,
-    settings: &Settings,
-    hello: &Hello,
-    purpose: Purpose,
+    settings: &ConnectionSettings,
+    hello: &ConnectionMode,
+    purpose: ConnectionPurpose,
     password: Option<&Secret>,
-) -> Result<Shaken, Unshaken> {
+) -> Result<Handshake, HandshakeError> {
     let steps = steps(settings, hello, purpose, password);
     let keeps_replies = purpose.keeps_replies;
     let (mut untracked, mut switches, mut informs) = (None, keeps_replies, keeps_replies);
-    let mut identity = purpose.fetches.then(Identity::default);
+    let mut identity = purpose.fetches.then(ServerIdentity::default);
     let mut after_hello = false;
     let request: Vec<u8> = steps.iter().flat_map(|step| &step.command).copied().collect();
     stream.write_all(&request).await.map_err(reason)?;
@@ -198,13 +201,13 @@ pub(super) async fn shake_hands(
         let mut scanner = Scanner::new(MAX_REPLY);
         let len = loop {
             match scanner.scan(&input) {
-                Err(error) => return Err(Unshaken::Failed(error.to_string().into())),
+                Err(error) => return Err(HandshakeError::Failed(error.to_string().into())),
                 // A change of something that was not fetched here yet.
                 Ok(Some(len)) if input[0] == b'>' => input.advance(len),
                 Ok(Some(len)) => break len,
                 Ok(None) => {
                     if stream.read_buf(&mut input).await.map_err(reason)? == 0 {
-                        return Err(Unshaken::Failed("connection closed by the source".into()));
+                        return Err(HandshakeError::Failed("connection closed by the source".into()));
                     }
                 }
             }
@@ -213,29 +216,29 @@ pub(super) async fn shake_hands(
             let text: Arc<str> = String::from_utf8_lossy(input[1..len].trim_ascii_end()).into();
             match step.on_error {
                 OnError::FailIfNeeded if password::is_needless(&text) => {}
-                OnError::Fail | OnError::FailIfNeeded => return Err(Unshaken::Failed(text)),
-                OnError::NoHello => return Err(Unshaken::NoHello(text)),
+                OnError::Fail | OnError::FailIfNeeded => return Err(HandshakeError::Failed(text)),
+                OnError::NoHello => return Err(HandshakeError::NoHello(text)),
                 OnError::Untracked => untracked = Some(text),
                 OnError::NoSwitch => switches = false,
                 OnError::NoInfo => informs = false,
-                OnError::FailUnlessBusy if !text.starts_with("BUSY ") => return Err(Unshaken::Failed(text)),
+                OnError::FailUnlessBusy if !text.starts_with("BUSY ") => return Err(HandshakeError::Failed(text)),
                 OnError::FailUnlessBusy | OnError::Ignore | OnError::NoMaster => {}
             }
         } else if step.on_error == OnError::NoMaster && !is_master(&input[..len]) {
-            return Err(Unshaken::Failed("it is not the master (ROLE)".into()));
+            return Err(HandshakeError::Failed("it is not the master (ROLE)".into()));
         } else if let Some(identity) = &mut identity {
-            match step.tells {
-                Some(Tells::Hello) => {
+            match step.identity_reply {
+                Some(IdentityReply::ConnectionMode) => {
                     identity.hello(&input[..len]);
                     after_hello = true;
                 }
-                Some(Tells::Info) => identity.info(&input[..len], after_hello),
+                Some(IdentityReply::Info) => identity.info(&input[..len], after_hello),
                 None => {}
             }
         }
         input.advance(len);
     }
-    Ok(Shaken { input, untracked, resp3: !matches!(hello, Hello::Resp2), switches, informs, identity })
+    Ok(Handshake { input, untracked, resp3: !matches!(hello, ConnectionMode::Resp2), switches, informs, identity })
 }
 
 /// Does a reply to `ROLE` say so?

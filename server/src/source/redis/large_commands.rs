@@ -1,6 +1,6 @@
 //! Commands so large that the server may not take them: it would hang up in the middle of one, without a word that reaches us.
 use super::connection::UpstreamConnection;
-use crate::source::{LARGE, SourceError};
+use crate::source::{source_error::SourceError, source_limits::LARGE};
 use larder_proto::resp::{View, encode, parse_u64, view};
 
 /// The server's bound on one argument.
@@ -10,12 +10,12 @@ const LIMIT: &[u8] = b"proto-max-bulk-len";
 ///
 /// # Errors
 /// The argument is too long.
-pub(super) async fn check(link: &UpstreamConnection, commands: &[u8]) -> Result<(), SourceError> {
+pub(super) async fn check(connection: &UpstreamConnection, commands: &[u8]) -> Result<(), SourceError> {
     let longest = longest(commands);
     if longest <= LARGE {
         return Ok(());
     }
-    let replies = link.relay(encode(&[b"CONFIG", b"GET", LIMIT]).into(), 1).await?;
+    let replies = connection.relay(encode(&[b"CONFIG", b"GET", LIMIT]).into(), 1).await?;
     match limit(&replies[0]) {
         Some(limit) if longest as u64 > limit => Err(SourceError::Refused(
             format!(

@@ -1,6 +1,11 @@
 //! Our own writes, as Redis commands.
-use super::{accepted, positive};
-use crate::source::{LARGE, LocalFuture, RedisServer, Relay, SourceError};
+use super::reply_errors::{accepted, positive};
+use crate::source::{
+    local_future::LocalFuture,
+    redis_server_trait::{RedisServer, Relay},
+    source_error::SourceError,
+    source_limits::LARGE,
+};
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::encode;

@@ -1,8 +1,7 @@
-//! The keeper's thread: looks after a table's file, and puts a new one in the place of the old one.
-use super::Served;
+//! Reload: one thread watches the table's file, and replaces the served table when a new file is in place.
 use crate::{
     config::Machine,
-    source::{Invalidations, Limits, SourceHealth},
+    source::{invalidation::Invalidations, source_health::SourceHealth, source_limits::SourceLimits},
     telemetry::TableSnapshot,
 };
 use bytes::Bytes;
@@ -25,85 +24,90 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// How often the file is looked at.
+/// How often the thread checks the file.
 const LOOK: Duration = Duration::from_secs(1);
-/// Changed keys that go to the core at once.
+/// Changed keys per message to the core.
 const BATCH: usize = 256;
 
+/// The table that is served, with its generation.
+#[derive(Debug)]
+pub(super) struct ServedTable {
+    pub(super) generation: u64,
+    pub(super) table: Arc<Table>,
+    pub(super) about: Outside,
+}
+
 /// What all cores share.
-pub(in crate::source) struct TableSetup {
+pub(crate) struct TableSetup {
     pub(super) shared: Arc<Shared>,
-    pub(super) limits: Limits,
-    requests: std_mpsc::Sender<Request>,
+    pub(super) limits: SourceLimits,
+    requests: std_mpsc::Sender<ReloadRequest>,
 }
 
 pub(super) struct Shared {
     path: PathBuf,
     pub(super) health: Arc<SourceHealth>,
-    /// The generation of what is served, so that a core sees in one read that it has the latest.
+    /// The generation of the served table: a core sees with one read whether it has the latest.
     pub(super) generation: AtomicU64,
-    pub(super) served: watch::Sender<Arc<Served>>,
+    pub(super) served: watch::Sender<Arc<ServedTable>>,
     /// The core that announces changes, once there is one.
     pub(super) announcer: Mutex<Option<mpsc::Sender<Swap>>>,
     refused: AtomicU64,
 }
 
-/// Somebody wants the file looked at.
-type Request = oneshot::Sender<Result<Reloaded, Arc<str>>>;
+/// A request to reload the file now.
+type ReloadRequest = oneshot::Sender<Result<Reloaded, Arc<str>>>;
 
-/// A table has taken the place of another.
+/// One table has replaced another.
 pub(super) struct Swap {
     old: Arc<Table>,
     new: Arc<Table>,
-    /// Told how many keys changed, when all of them are announced; `None`: nobody could have copies.
+    /// Receives the number of changed keys once all are announced; `None`: nobody could have copies.
     done: oneshot::Sender<Option<u64>>,
 }
 
-/// What a reload came to.
+/// The outcome of a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reloaded {
     /// Entries of the table.
     pub entries: u64,
-    /// Keys whose value is another than before; `None`: nobody could have copies, so they were not counted.
+    /// Keys that changed; `None`: nobody could have copies, so they were not counted.
     pub changed: Option<u64>,
 }
 
-/// A file, as far as one can see without reading it.
+/// The identity of a file, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp(u64, u64, u64, i64, i64);
-impl Stamp {
-    fn of(path: &Path) -> Option<Stamp> {
+struct FileStamp(u64, u64, u64, i64, i64);
+impl FileStamp {
+    fn of(path: &Path) -> Option<FileStamp> {
         let file = std::fs::metadata(path).ok()?;
-        Some(Stamp(file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
+        Some(FileStamp(file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
     }
 }
 
 impl TableSetup {
-    /// Opens the table and begins to keep it: its thread ends with the setup.
-    pub(in crate::source) fn open(
-        path: &Path,
-        limits: Limits,
-        health: Arc<SourceHealth>,
-    ) -> Result<TableSetup, String> {
-        let seen = Stamp::of(path);
+    /// Opens the table and starts its thread, which ends with the setup.
+    pub(crate) fn open(path: &Path, limits: SourceLimits) -> Result<TableSetup, String> {
+        let seen = FileStamp::of(path);
         let table = Arc::new(Table::open(path).map_err(|error| error.to_string())?);
-        let served = Served { generation: 1, table, about: Outside::new(1, clock::now()) };
+        let served = ServedTable { generation: 1, table, about: Outside::new(1, clock::now()) };
         let shared = Arc::new(Shared {
             path: path.to_owned(),
-            health,
+            // It serves from the memory map: a failed reload leaves the old table in place.
+            health: Arc::new(SourceHealth::always_up()),
             generation: AtomicU64::new(1),
             served: watch::Sender::new(Arc::new(served)),
             announcer: Mutex::default(),
             refused: AtomicU64::new(0),
         });
         let (requests, asked) = std_mpsc::channel();
-        let keeper = Keeper { shared: Arc::downgrade(&shared), seen };
+        let watcher = FileWatcher { shared: Arc::downgrade(&shared), seen };
         let thread = std::thread::Builder::new().name("larder-table".into());
-        thread.spawn(move || keeper.run(&asked)).map_err(|error| error.to_string())?;
+        thread.spawn(move || watcher.run(&asked)).map_err(|error| error.to_string())?;
         Ok(TableSetup { shared, limits, requests })
     }
 
-    pub(in crate::source) async fn reload(&self) -> Result<Reloaded, Arc<str>> {
+    pub(crate) async fn reload(&self) -> Result<Reloaded, Arc<str>> {
         let (reply, answer) = oneshot::channel();
         let asked = self.requests.send(reply);
         match answer.await {
@@ -112,8 +116,8 @@ impl TableSetup {
         }
     }
 
-    pub(in crate::source) fn counts(&self) -> TableSnapshot {
-        let Served { table, generation, .. } = &**self.shared.served.borrow();
+    pub(crate) fn counts(&self) -> TableSnapshot {
+        let ServedTable { table, generation, .. } = &**self.shared.served.borrow();
         TableSnapshot {
             entries: table.len(),
             bytes: table.file_bytes(),
@@ -123,15 +127,15 @@ impl TableSetup {
     }
 }
 
-/// Who looks after the file.
-struct Keeper {
+/// The state of the reload thread.
+struct FileWatcher {
     shared: Weak<Shared>,
-    /// The file that was looked at last.
-    seen: Option<Stamp>,
+    /// The file at the last check.
+    seen: Option<FileStamp>,
 }
 
-impl Keeper {
-    fn run(mut self, asked: &std_mpsc::Receiver<Request>) {
+impl FileWatcher {
+    fn run(mut self, asked: &std_mpsc::Receiver<ReloadRequest>) {
         if let Some(shared) = self.shared.upgrade() {
             shared.check_first();
         }
@@ -142,15 +146,15 @@ impl Keeper {
                 Err(std_mpsc::RecvTimeoutError::Disconnected) => return,
             };
             let Some(shared) = self.shared.upgrade() else { return };
-            let now = Stamp::of(&shared.path);
-            // A file that was taken away may be about to be replaced.
+            let now = FileStamp::of(&shared.path);
+            // A missing file may be about to be replaced.
             if request.is_none() && (now.is_none() || now == self.seen) {
                 continue;
             }
             self.seen = now;
             let reloaded = shared.reload();
             if let Some(request) = request {
-                // Who asked may have gone.
+                // The requester may be gone.
                 let _ = request.send(reloaded);
             }
         }
@@ -158,7 +162,7 @@ impl Keeper {
 }
 
 impl Shared {
-    /// Checks the table that was there at the start, and has it in memory if it fits.
+    /// Checks the first table in the background and loads it into memory if it fits.
     fn check_first(&self) {
         let table = self.served.borrow().table.clone();
         if table.file_bytes() > Machine::detect().memory / 2 {
@@ -190,15 +194,15 @@ impl Shared {
                 return Err(error.to_string().into());
             }
         };
-        // Nobody but this thread replaces it.
+        // Only this thread replaces it.
         let generation = self.generation.load(Ordering::Relaxed) + 1;
-        let next = Served { generation, table: new.clone(), about: Outside::new(generation, clock::now()) };
+        let next = ServedTable { generation, table: new.clone(), about: Outside::new(generation, clock::now()) };
         let old = self.served.send_replace(Arc::new(next)).table.clone();
         self.generation.store(generation, Ordering::Release);
         let (done, changed) = oneshot::channel();
         let announcer = self.announcer.lock().clone();
         let entries = new.len();
-        // Nobody to tell, or a server on its way out: nobody has copies, either.
+        // No core announces, or the server shuts down: nobody has copies, either.
         let told = announcer.is_some_and(|announcer| announcer.blocking_send(Swap { old, new, done }).is_ok());
         let changed = if told { changed.blocking_recv().ok().flatten() } else { None };
         tracing::info!(table = %self.path.display(), entries, changed, "a new table is served");
@@ -206,7 +210,7 @@ impl Shared {
     }
 }
 
-/// Announces what changed, table after table.
+/// Announces the changed keys of each new table.
 pub(super) async fn announce(mut swaps: mpsc::Receiver<Swap>, to: Rc<dyn Invalidations>) {
     while let Some(Swap { old, new, done }) = swaps.recv().await {
         if !to.are_wanted() {
@@ -221,19 +225,19 @@ pub(super) async fn announce(mut swaps: mpsc::Receiver<Swap>, to: Rc<dyn Invalid
             batch.iter().for_each(|key| to.key(key));
         }
         if !matches!(finding.await, Ok(Ok(()))) {
-            // The old one cannot be read any more: then any key may have changed.
+            // The old table can no longer be read: any key may have changed.
             to.all();
         }
         let _ = done.send(Some(count));
     }
 }
 
-/// Every key that has another value in `new`, is not there any more or has come.
+/// Sends every key that was changed, removed or added.
 fn find_changes(old: &Arc<Table>, new: &Arc<Table>, to: &mpsc::Sender<Vec<Bytes>>) -> Result<(), TableError> {
     let mut batch = Vec::new();
     let mut found = |table: &Arc<Table>, key: &[u8]| {
         batch.push(table.share(key));
-        // Nobody takes them any more: the server ends.
+        // The receiver is gone: the server shuts down.
         if batch.len() == BATCH { to.blocking_send(std::mem::take(&mut batch)).is_ok() } else { true }
     };
     for entry in old.entries(Position::default()) {

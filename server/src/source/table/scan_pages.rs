@@ -1,17 +1,17 @@
-//! Walks through a table, page by page.
-use super::{Served, found};
-use crate::source::{Page, Scan};
+//! Scans of a table, page by page.
+use super::{map_reads::fetched_value, reload::ServedTable};
+use crate::source::local_store::{Page, Scan};
 use bytes::Bytes;
 use larder_store::table::{Position, Table, TableError};
 use std::{borrow::Cow, ops::Bound};
 
-/// Entries that one page looks at.
+/// Entries that one page reads.
 const PAGE: usize = 10_000;
 
-/// A page of the entries in the order of the file. What it ends with says how far it came in which table; in another table the walk goes on with the
-/// part of it that has the same hashes, from its begin: nothing is passed over, some keys may come twice.
-pub(super) fn page(served: &Served, scan: &Scan) -> Result<Page, TableError> {
-    let Served { table, generation, .. } = served;
+/// One page of entries, in the order of the file. Its cursor names the table and the position. In another table the scan continues at the
+/// start of the part with the same hashes: no key is skipped, some may come twice.
+pub(super) fn page(served: &ServedTable, scan: &Scan) -> Result<Page, TableError> {
+    let ServedTable { table, generation, .. } = served;
     let end = if scan.reverse { &scan.start } else { &scan.end };
     let begin = if scan.reverse { &scan.end } else { &scan.start };
     let cursor = match begin {
@@ -19,7 +19,7 @@ pub(super) fn page(served: &Served, scan: &Scan) -> Result<Page, TableError> {
         _ => None,
     };
     let mut entries = table.entries(cursor.map_or(Position::default(), |cursor| cursor.position(table, *generation)));
-    // A cursor is no key: then the other bound alone says which keys are wanted.
+    // A cursor is not a key, so only the other bound limits the keys.
     let begin = if cursor.is_some() { &Bound::Unbounded } else { begin };
     let (low, high) = if scan.reverse { (end, begin) } else { (begin, end) };
     let within = |key: &[u8]| {
@@ -44,24 +44,24 @@ pub(super) fn page(served: &Served, scan: &Scan) -> Result<Page, TableError> {
         if within(key) {
             let value = if scan.keys_only { Cow::default() } else { value };
             bytes += key.len() + value.len();
-            page.entries.push((Bytes::copy_from_slice(key), found(table, value)));
+            page.entries.push((Bytes::copy_from_slice(key), fetched_value(table, value)));
         }
     }
     page.next = Some(Cursor::of(table, *generation, entries.position()).write());
     Ok(page)
 }
 
-/// How far a walk has come, in the place of a key.
+/// The position of a scan, encoded in the place of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cursor {
     generation: u64,
     seed: u64,
-    /// The hash with which its part begins.
+    /// The first hash of the part.
     hash: u64,
     entry: u64,
 }
 impl Cursor {
-    /// Not how keys begin that people make up.
+    /// Clients do not make up keys that begin like this.
     const MARK: &'static [u8] = b"\0ltab\xff";
 
     fn of(table: &Table, generation: u64, at: Position) -> Cursor {
@@ -84,7 +84,7 @@ impl Cursor {
         match (self.generation == generation, self.seed == table.seed()) {
             (true, _) => Position { part: table.part_of(self.hash), entry: self.entry as usize },
             (false, true) => Position { part: table.part_of(self.hash), entry: 0 },
-            // Its hashes are in no order that this one knows.
+            // The other table orders its hashes differently.
             (false, false) => Position::default(),
         }
     }

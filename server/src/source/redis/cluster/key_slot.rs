@@ -8,7 +8,7 @@ pub(super) const SLOTS: usize = 16384;
 const CRC: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
 
 /// The slot of a key, below [`SLOTS`].
-pub(in crate::source::redis) fn slot(key: &[u8]) -> u16 {
+pub(crate) fn slot(key: &[u8]) -> u16 {
     CRC.checksum(tag(key)) % SLOTS as u16
 }
 

@@ -1,23 +1,23 @@
 //! Who has which slot, put together from what several nodes say.
 use super::{
-    cluster_nodes::{Node, Role},
+    cluster_nodes::{ClusterNode, NodeRole},
     key_slot::SLOTS,
 };
 use crate::config::RedisAddress;
 use std::collections::{HashMap, HashSet};
 
-const NOBODY: u16 = u16::MAX;
+const NO_OWNER: u16 = u16::MAX;
 
 /// The cluster at one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Map {
+pub(super) struct SlotMap {
     /// Masters with slots, by address.
     shards: Vec<Shard>,
     /// Index into `shards`.
     owners: Box<[u16]>,
     /// Other names of nodes.
     aliases: HashMap<RedisAddress, RedisAddress>,
-    /// Slots that are on their way from one node to another.
+    /// Slots that are on their route from one node to another.
     moving: HashSet<u16>,
     /// Every node that is there, those without slots (which may be about to get some) among them.
     nodes: HashSet<RedisAddress>,
@@ -30,12 +30,12 @@ pub(super) struct Shard {
     pub(super) replicas: Vec<RedisAddress>,
 }
 
-impl Default for Map {
+impl Default for SlotMap {
     /// Nothing is known.
-    fn default() -> Map {
-        Map {
+    fn default() -> SlotMap {
+        SlotMap {
             shards: Vec::new(),
-            owners: vec![NOBODY; SLOTS].into(),
+            owners: vec![NO_OWNER; SLOTS].into(),
             aliases: HashMap::new(),
             moving: HashSet::new(),
             nodes: HashSet::new(),
@@ -43,14 +43,14 @@ impl Default for Map {
     }
 }
 
-impl Map {
+impl SlotMap {
     /// Merges what nodes say. Of two claims to a slot the one with the higher epoch is right, as among the nodes themselves
     /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). What moves away
     /// from a node, only that one says: of those that said nothing this time it is as `before`.
-    pub(super) fn merge(views: &[Vec<Node>], before: &Map) -> Map {
+    pub(super) fn merge(views: &[Vec<ClusterNode>], before: &SlotMap) -> SlotMap {
         let all = || views.iter().flatten();
-        let mut best: Vec<Option<&Node>> = vec![None; SLOTS];
-        for node in all().filter(|node| node.role == Role::Master) {
+        let mut best: Vec<Option<&ClusterNode>> = vec![None; SLOTS];
+        for node in all().filter(|node| node.role == NodeRole::Master) {
             for slot in node.slots.iter().cloned().flatten() {
                 let claim = &mut best[usize::from(slot)];
                 if claim.is_none_or(|other| other.epoch < node.epoch) {
@@ -58,8 +58,8 @@ impl Map {
                 }
             }
         }
-        let mut map = Map::default();
-        let mut masters: Vec<&Node> = best.iter().flatten().copied().collect();
+        let mut map = SlotMap::default();
+        let mut masters: Vec<&ClusterNode> = best.iter().flatten().copied().collect();
         // Neighbours have mostly the same.
         masters.dedup_by_key(|node| &node.address);
         masters.sort_by_cached_key(|node| node.address.to_string());
@@ -67,13 +67,13 @@ impl Map {
         let indexes: HashMap<&RedisAddress, u16> =
             masters.iter().enumerate().map(|(index, node)| (&node.address, index as u16)).collect();
         let ids: HashMap<&str, usize> = masters.iter().enumerate().map(|(index, node)| (&*node.id, index)).collect();
-        let shard = |node: &&Node| Shard { master: node.address.clone(), replicas: Vec::new() };
+        let shard = |node: &&ClusterNode| Shard { master: node.address.clone(), replicas: Vec::new() };
         map.shards = masters.iter().map(shard).collect();
         for (slot, node) in best.iter().enumerate() {
-            map.owners[slot] = node.and_then(|node| indexes.get(&node.address).copied()).unwrap_or(NOBODY);
+            map.owners[slot] = node.and_then(|node| indexes.get(&node.address).copied()).unwrap_or(NO_OWNER);
         }
         for node in all().filter(|node| !node.failed) {
-            if let Role::Replica(of) = &node.role
+            if let NodeRole::Replica(of) = &node.role
                 && let Some(index) = ids.get(&**of)
             {
                 let replicas = &mut map.shards[*index].replicas;
@@ -94,7 +94,7 @@ impl Map {
     }
 
     /// The same with one slot at another node.
-    pub(super) fn with(&self, slot: u16, address: &RedisAddress) -> Map {
+    pub(super) fn with(&self, slot: u16, address: &RedisAddress) -> SlotMap {
         let mut map = self.clone();
         map.owners[usize::from(slot)] = map.shard(address);
         map.nodes.insert(address.clone());
@@ -133,8 +133,8 @@ impl Map {
     }
 
     /// Coming from `before`: may copies be out of date that a node of then vouched for? So they are once a slot has left its node, for that
-    /// one says nothing any more of its keys; and once a slot begins to move, for keys that were absent there come to be elsewhere.
-    pub(super) fn unsettles(&self, before: &Map) -> bool {
+    /// one says nothing any more of its keys; and once a slot begins to move, for keys that were absent there come to be redirector.
+    pub(super) fn outdates_copies(&self, before: &SlotMap) -> bool {
         let left = |slot: u16| {
             let (was, is) = (before.owner(slot), self.owner(slot));
             was.is_some_and(|was| is.is_none_or(|is| is.master != was.master))
@@ -150,14 +150,14 @@ mod tests {
     fn tcp(port: u16) -> RedisAddress {
         RedisAddress::Tcp { host: "h".into(), port }
     }
-    fn merge(views: &[&str]) -> Map {
-        merge_after(&Map::default(), views)
+    fn merge(views: &[&str]) -> SlotMap {
+        merge_after(&SlotMap::default(), views)
     }
-    fn merge_after(before: &Map, views: &[&str]) -> Map {
+    fn merge_after(before: &SlotMap, views: &[&str]) -> SlotMap {
         let views: Vec<_> = views.iter().map(|view| cluster_nodes::parse(view, &tcp(1), false)).collect();
-        Map::merge(&views, before)
+        SlotMap::merge(&views, before)
     }
-    fn owner(map: &Map, slot: u16) -> Option<&RedisAddress> {
+    fn owner(map: &SlotMap, slot: u16) -> Option<&RedisAddress> {
         map.owner(slot).map(|shard| &shard.master)
     }
 
@@ -181,10 +181,14 @@ mod tests {
         let begun =
             merge(&["a h:1@1 myself,master - 0 0 1 connected 0-9 [9->-b]\nb h:2@1 master - 0 0 2 connected 10-19"]);
         let more = merge(&["a h:1@1 myself,master - 0 0 1 connected 0-9\nb h:2@1 master - 0 0 2 connected 10-20"]);
-        assert!(one.unsettles(&one.with(9, &tcp(2))) && one.with(9, &tcp(2)).unsettles(&one));
-        assert!(!same.unsettles(&one) && begun.unsettles(&one) && !begun.unsettles(&begun));
+        assert!(one.outdates_copies(&one.with(9, &tcp(2))) && one.with(9, &tcp(2)).outdates_copies(&one));
+        assert!(!same.outdates_copies(&one) && begun.outdates_copies(&one) && !begun.outdates_copies(&begun));
         assert!(begun.is_moving(9) && !begun.is_moving(8));
-        assert!(!more.unsettles(&one) && !one.unsettles(&Map::default()) && Map::default().unsettles(&one));
+        assert!(
+            !more.outdates_copies(&one)
+                && !one.outdates_copies(&SlotMap::default())
+                && SlotMap::default().outdates_copies(&one)
+        );
         assert_eq!(owner(&one.with(9, &tcp(5)), 9), Some(&tcp(5)));
     }
 
@@ -197,7 +201,7 @@ mod tests {
         let begun = merge(&[&a("[9->-b]")]);
         // This time only the other was asked, or spoke.
         let silent = merge_after(&begun, &[b]);
-        assert!(silent.is_moving(9) && !silent.unsettles(&begun));
+        assert!(silent.is_moving(9) && !silent.outdates_copies(&begun));
         assert!(!merge_after(&silent, &[b, &a("")]).is_moving(9));
         let gone = "b h:2@1 myself,master - 0 0 2 connected 9-19\na h:1@1 master - 0 0 1 connected 0-8";
         assert!(!merge_after(&silent, &[gone]).is_moving(9), "it has arrived");

@@ -1,0 +1,81 @@
+//! One attempt to connect: password, transport, handshake.
+use super::request_queue::RequestQueue;
+use crate::{
+    config::Secret,
+    source::redis::{
+        handshake::{ConnectionMode, Handshake, HandshakeError, perform_handshake, reason},
+        sentinel_master::MasterAddress,
+        transport::{Stream, connect},
+        upstream_password as password,
+    },
+};
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+/// An attempt may take this long even if `source-timeout` is shorter: names must be resolved and TLS takes round trips.
+const ATTEMPT: Duration = Duration::from_secs(1);
+/// A connection that is ready.
+pub(super) struct Connected {
+    pub(super) stream: Stream,
+    pub(super) handshake: Handshake,
+    /// Where Sentinels name the master: identity_reply when it is another.
+    pub(super) master: Option<MasterAddress>,
+}
+
+impl RequestQueue {
+    pub(super) async fn attempt(&self) -> Result<Connected, Arc<str>> {
+        let mut master = self.settings.master.as_ref().map(|master| master.subscribe());
+        let limit = self.settings.limits.timeout.max(ATTEMPT);
+        let attempt = timeout(limit, async {
+            let password = &self.settings.password;
+            let said = password.current();
+            let refusal = match self.reach(said.as_ref(), master.as_mut()).await {
+                // A client's user is told what the server says: its password is not Larder's business.
+                Err(reason) if password::is_wanted(&reason) && !self.purpose.of_user => reason,
+                outcome => return outcome,
+            };
+            match password.renew(said.as_ref()).await {
+                Ok(true) => match self.reach(password.current().as_ref(), master.as_mut()).await {
+                    Err(reason) if password::is_wanted(&reason) => Err(password.explain(&reason, None)),
+                    outcome => outcome,
+                },
+                Ok(false) => Err(password.explain(&refusal, None)),
+                Err(unread) => Err(password.explain(&refusal, Some(unread))),
+            }
+        });
+        match self.meanwhile(attempt).await {
+            Ok(Ok((stream, handshake))) => Ok(Connected { stream, handshake, master }),
+            Ok(Err(reason)) => Err(reason),
+            Err(_) => Err(format!("could not connect within {limit:?}").into()),
+        }
+    }
+
+    /// Connects and says this password.
+    async fn reach(
+        &self,
+        password: Option<&Secret>,
+        mut master: Option<&mut MasterAddress>,
+    ) -> Result<(Stream, Handshake), Arc<str>> {
+        let outcome = match self.connect(&self.hello, password, master.as_deref_mut()).await {
+            // A server from before RESP3 announces nothing, yet it can be read.
+            Err(HandshakeError::NoHello(refusal)) => match self.connect(&ConnectionMode::Resp2, password, master).await
+            {
+                Ok((stream, handshake)) => Ok((stream, Handshake { untracked: Some(refusal), ..handshake })),
+                Err(error) => Err(error),
+            },
+            outcome => outcome,
+        };
+        outcome.map_err(|(HandshakeError::Failed(reason) | HandshakeError::NoHello(reason))| reason)
+    }
+
+    async fn connect(
+        &self,
+        hello: &ConnectionMode,
+        password: Option<&Secret>,
+        master: Option<&mut MasterAddress>,
+    ) -> Result<(Stream, Handshake), HandshakeError> {
+        let mut stream = connect(&self.settings, master).await.map_err(reason)?;
+        let handshake = perform_handshake(&mut stream, &self.settings, hello, self.purpose, password).await?;
+        Ok((stream, handshake))
+    }
+}

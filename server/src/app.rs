@@ -4,7 +4,7 @@ use crate::{
     clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     lifecycle::{RunError, drain::Drain, pause::Pause, throttle::Throttle},
-    read::{Group, PendingWrites, watch},
+    read::{Group, PendingWrites, invalidation_scope},
     source::{Policy, SourceLimits, SourceSetup},
     telemetry::{Calls, Counters, Logs, Telemetry},
 };
@@ -170,7 +170,7 @@ impl Worker {
                 let policy = policy(settings);
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
-                    .then(|| watch(&cache, policy, &settings.tracking_prefixes));
+                    .then(|| invalidation_scope(&cache, policy, &settings.tracking_prefixes));
                 Rc::new(Group {
                     name: settings.name.as_str().into(),
                     cache,

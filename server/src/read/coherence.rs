@@ -33,7 +33,7 @@ impl Invalidations for TierInvalidator {
 }
 
 /// Has a source announce changes of what is in `cache`; see [`InvalidationScope::prefixes`].
-pub fn watch<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> InvalidationScope {
+pub fn invalidation_scope<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> InvalidationScope {
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
     InvalidationScope { prefixes, only: None, to: Rc::new(TierInvalidator { cache: cache.clone(), policy }) }
 }

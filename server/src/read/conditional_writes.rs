@@ -25,11 +25,11 @@ impl Group {
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
         if self.source.reads_through() {
-            let sole = self.alone(key).await?;
+            let sole = self.lock_if_local(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(Stored::Unmet);
             }
-            return self.put_alone(sole, key, value, expiry).await;
+            return self.put_locked(sole, key, value, expiry).await;
         }
         let (key, now) = (self.cache.key(key), clock::now());
         loop {
@@ -61,11 +61,11 @@ impl Group {
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Option<bool>, SourceError> {
         if self.source.reads_through() {
-            let sole = self.alone(key).await?;
+            let sole = self.lock_if_local(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(None);
             }
-            return self.delete_alone(sole, key).await.map(Some);
+            return self.delete_locked(sole, key).await.map(Some);
         }
         let key = self.cache.key(key);
         let deleted = self.cache.tier().update(key, clock::now(), |entry, _| {

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 impl Group {
     /// Waits for a change that goes on by itself, as long as clients wait.
-    pub(super) async fn done<T>(
+    pub(super) async fn await_write<T>(
         self: Rc<Self>,
         slow: bool,
         task: JoinHandle<Result<T, SourceError>>,

@@ -56,12 +56,12 @@ impl Group {
                 TableLookup::Unknown(read) => read,
             },
         };
-        self.begun(self.cache.lookup(key, now, read), batch)
+        self.start_read(self.cache.lookup(key, now, read), batch)
     }
 
     /// What a look-up in the memory tier means for a read; the fetch of a new flight is pushed to `batch`.
     #[inline]
-    pub(super) fn begun<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> StartedRead<R> {
+    pub(super) fn start_read<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> StartedRead<R> {
         match found {
             Lookup::Hit(answer) => StartedRead::Hit(answer),
             Lookup::Absent => StartedRead::Absent,

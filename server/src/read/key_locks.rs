@@ -20,11 +20,11 @@ impl Drop for KeyGuard {
 
 /// One key that is held for a write, and is taken for changed when it is let go.
 #[derive(Debug)]
-pub(super) struct SoleKeyGuard {
+pub(super) struct WriteLock {
     held: Rc<KeyGuard>,
     key: Box<[u8]>,
 }
-impl Drop for SoleKeyGuard {
+impl Drop for WriteLock {
     fn drop(&mut self) {
         self.held.writes.watched.changed([&self.key]);
     }
@@ -35,9 +35,9 @@ impl Group {
     ///
     /// # Errors
     /// As [`hold`](Group::hold).
-    pub(super) async fn alone(&self, key: &[u8]) -> Result<Option<SoleKeyGuard>, SourceError> {
+    pub(super) async fn lock_if_local(&self, key: &[u8]) -> Result<Option<WriteLock>, SourceError> {
         match self.source.as_local() {
-            Some(_) => Ok(Some(SoleKeyGuard { held: self.hold([key]).await?, key: key.into() })),
+            Some(_) => Ok(Some(WriteLock { held: self.hold([key]).await?, key: key.into() })),
             None => Ok(None),
         }
     }

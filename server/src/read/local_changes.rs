@@ -24,7 +24,7 @@ impl Group {
     /// # Errors
     /// What the source said.
     pub async fn load(&self, store: &dyn LocalStore, keys: &[Bytes]) -> Result<Vec<Option<FetchedValue>>, SourceError> {
-        let mut found: Vec<Option<FetchedValue>> = keys.iter().map(|key| self.copy(key)).collect();
+        let mut found: Vec<Option<FetchedValue>> = keys.iter().map(|key| self.tier_copy(key)).collect();
         let lacking: Vec<usize> = (0..keys.len()).filter(|at| found[*at].is_none()).collect();
         if lacking.is_empty() {
             return Ok(found);
@@ -38,7 +38,7 @@ impl Group {
     }
 
     /// The tier's copy, if it expires when the entry does.
-    fn copy(&self, key: &[u8]) -> Option<FetchedValue> {
+    fn tier_copy(&self, key: &[u8]) -> Option<FetchedValue> {
         if self.policy.ttl.is_some() {
             return None;
         }
@@ -59,23 +59,23 @@ impl Group {
         let task = (!changes.is_empty()).then(|| {
             tokio::task::spawn_local(async move {
                 let applied = group.local()?.apply(changes.clone()).await;
-                group.settle(&changes, &applied, actor);
+                group.finish_commit(&changes, &applied, actor);
                 drop(held);
                 applied
             })
         });
         async move {
             match task {
-                Some(task) => waiting.done(false, task).await,
+                Some(task) => waiting.await_write(false, task).await,
                 None => Ok(()),
             }
         }
     }
 
-    fn settle(&self, changes: &Changes, applied: &Result<(), SourceError>, actor: u64) {
+    fn finish_commit(&self, changes: &Changes, applied: &Result<(), SourceError>, actor: u64) {
         let keys = || changes.iter().map(|(key, _)| self.cache.key(key));
         match applied {
-            Ok(()) => self.take(changes, actor),
+            Ok(()) => self.apply_to_tier(changes, actor),
             Err(SourceError::Lost(_)) => keys().for_each(|key| self.cache.invalidate(key)),
             Err(SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly) => return,
         }
@@ -83,7 +83,7 @@ impl Group {
     }
 
     /// The tier as the source: nobody sees one change without the others, and no fetch that began before brings anything back.
-    fn take(&self, changes: &Changes, actor: u64) {
+    fn apply_to_tier(&self, changes: &Changes, actor: u64) {
         let now = clock::now();
         let mut untold: Vec<Key<'_>> = Vec::new();
         let mut tier = self.cache.exclusive(changes.iter().map(|(key, _)| self.cache.key(key)));
@@ -141,6 +141,6 @@ impl Group {
             drop(held);
             cleared
         });
-        self.clone().done(true, task)
+        self.clone().await_write(true, task)
     }
 }

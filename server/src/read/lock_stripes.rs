@@ -7,8 +7,8 @@ pub(super) const STRIPES: usize = 1024;
 
 /// The locks of a group's keys, by their hash; made when the first is wanted.
 #[derive(Debug, Default)]
-pub(super) struct Locks(OnceLock<Box<[Semaphore]>>);
-impl Locks {
+pub(super) struct LockStripes(OnceLock<Box<[Semaphore]>>);
+impl LockStripes {
     pub(super) fn stripes(&self) -> &[Semaphore] {
         self.0.get_or_init(|| (0..STRIPES).map(|_| Semaphore::new(1)).collect())
     }

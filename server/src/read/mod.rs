@@ -37,7 +37,7 @@ mod watch_registry;
 mod watched_keys;
 mod write_through;
 
-pub use coherence::{TierInvalidator, watch};
+pub use coherence::{TierInvalidator, invalidation_scope};
 pub use group::{Group, StartedRead};
 pub use key_locks::KeyGuard;
 pub use local_changes::Changes;

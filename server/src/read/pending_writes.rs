@@ -1,5 +1,5 @@
 //! Writes on their way to a source, so that never an older value takes a newer one's place in the tier.
-use super::{lock_stripes::Locks, watch_registry::Watched};
+use super::{lock_stripes::LockStripes, watch_registry::WatchRegistry};
 use crate::{config::Coherence, source::Policy};
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
 use parking_lot::{Mutex, MutexGuard};
@@ -10,24 +10,24 @@ use std::collections::HashMap;
 /// Two keys of one hash only make a write forget its key where it could have stored it.
 #[derive(Debug, Default)]
 pub struct PendingWrites {
-    slots: [Mutex<HashMap<u64, UnderWay>>; SLOTS],
+    slots: [Mutex<HashMap<u64, InFlightWrites>>; SLOTS],
     /// For sources that keep their entries on this machine.
-    pub(super) locks: Locks,
-    pub(super) watched: Watched,
+    pub(super) locks: LockStripes,
+    pub(super) watched: WatchRegistry,
 }
 /// Enough that two cores seldom meet; a write costs a round trip anyway.
 const SLOTS: usize = 16;
 
 /// Writes of one key hash.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct InFlightWrites {
     count: u32,
     /// Two were under way at once; stays set until none is.
     overlapped: bool,
 }
 
 impl PendingWrites {
-    fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, UnderWay>> {
+    fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, InFlightWrites>> {
         // The engine takes shard and slot from other bits; which ones we take matters little, the locks are held briefly.
         self.slots[(hash >> 32) as usize % SLOTS].lock()
     }

@@ -42,6 +42,6 @@ impl Group {
         let how = if resp3 { RESP3 } else { 0 } | if keepable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
         write_name(command, how, name);
         let (key, name) = (self.cache.key(command.get(keepable.key).unwrap_or_default()), self.cache.key(name));
-        self.begun(self.cache.lookup_derived(key, name, now, read), batch)
+        self.start_read(self.cache.lookup_derived(key, name, now, read), batch)
     }
 }

@@ -10,23 +10,23 @@ use std::{
 
 /// Who watches what, of one group; shared by all cores.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct WatchRegistry {
     /// Watches that there are: a write looks no further as long as there is none.
     count: AtomicUsize,
-    keys: Mutex<HashMap<Box<[u8]>, Vec<Watching>>>,
+    keys: Mutex<HashMap<Box<[u8]>, Vec<KeyWatch>>>,
 }
 /// One client's watch over one key.
 #[derive(Debug)]
-struct Watching {
+struct KeyWatch {
     broken: Arc<AtomicBool>,
     existed: bool,
 }
-impl Watching {
+impl KeyWatch {
     fn end(&self) {
         self.broken.store(true, Relaxed);
     }
 }
-impl Watched {
+impl WatchRegistry {
     /// Keys were written. To be called while they are held: who takes them afterwards sees it.
     pub(super) fn changed<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) {
         if self.count.load(Relaxed) == 0 {
@@ -34,13 +34,13 @@ impl Watched {
         }
         let watched = self.keys.lock();
         for key in keys {
-            watched.get(key.as_ref()).into_iter().flatten().for_each(Watching::end);
+            watched.get(key.as_ref()).into_iter().flatten().for_each(KeyWatch::end);
         }
     }
     /// All were deleted.
     pub(super) fn all_deleted(&self) {
         let watched = self.keys.lock();
-        watched.values().flatten().filter(|watching| watching.existed).for_each(Watching::end);
+        watched.values().flatten().filter(|watching| watching.existed).for_each(KeyWatch::end);
     }
     /// There is one watch more, over nothing yet. The locks of the keys order this before the writes that must see it.
     pub(super) fn begin(&self) {
@@ -48,7 +48,7 @@ impl Watched {
     }
     /// A watch goes on over one more key. `broken` is set when it changes.
     pub(super) fn add(&self, key: &[u8], existed: bool, broken: &Arc<AtomicBool>) {
-        let watching = Watching { broken: broken.clone(), existed };
+        let watching = KeyWatch { broken: broken.clone(), existed };
         self.keys.lock().entry(key.into()).or_default().push(watching);
     }
     /// The watch with this `broken` ends.

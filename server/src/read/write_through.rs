@@ -1,5 +1,5 @@
 //! Write-through: the source first, then the tier, and never an older value over a newer one.
-use super::{group::Group, key_locks::SoleKeyGuard, pending_writes::PendingWrite};
+use super::{group::Group, key_locks::WriteLock, pending_writes::PendingWrite};
 use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
 use larder_engine::{Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
@@ -44,21 +44,21 @@ impl Group {
             let stored = self.cache.tier().set(self.cache.key(key), write, clock::now());
             return stored.map_err(too_large);
         }
-        let sole = self.alone(key).await?;
-        self.put_alone(sole, key, value, expiry).await
+        let sole = self.lock_if_local(key).await?;
+        self.put_locked(sole, key, value, expiry).await
     }
 
     /// The same for who has the key by himself already.
-    pub(super) async fn put_alone(
+    pub(super) async fn put_locked(
         self: &Rc<Self>,
-        sole: Option<SoleKeyGuard>,
+        sole: Option<WriteLock>,
         key: &[u8],
         value: Bytes,
         expiry: Option<Millis>,
     ) -> Result<Stored, SourceError> {
         let key = Bytes::copy_from_slice(key);
         let held = sole.is_some();
-        self.detached(sole, move |group| async move {
+        self.spawn_write(sole, move |group| async move {
             let known = group.known(held, &key);
             let writing = group.writing(group.cache.key(&key));
             let put = match known {
@@ -87,19 +87,19 @@ impl Group {
         if !self.source.reads_through() {
             return Ok(self.cache.tier().delete(self.cache.key(key), clock::now()));
         }
-        let sole = self.alone(key).await?;
-        self.delete_alone(sole, key).await
+        let sole = self.lock_if_local(key).await?;
+        self.delete_locked(sole, key).await
     }
 
     /// The same for who has the key by himself already.
-    pub(super) async fn delete_alone(
+    pub(super) async fn delete_locked(
         self: &Rc<Self>,
-        sole: Option<SoleKeyGuard>,
+        sole: Option<WriteLock>,
         key: &[u8],
     ) -> Result<bool, SourceError> {
         let key = Bytes::copy_from_slice(key);
         let held = sole.is_some();
-        self.detached(sole, move |group| async move {
+        self.spawn_write(sole, move |group| async move {
             let known = group.known(held, &key);
             let writing = group.writing(group.cache.key(&key));
             let deleted = match known {
@@ -137,9 +137,9 @@ impl Group {
             });
             return changed.map_err(too_large);
         }
-        let sole = self.alone(key).await?;
+        let sole = self.lock_if_local(key).await?;
         let key = Bytes::copy_from_slice(key);
-        self.detached(sole, move |group| async move {
+        self.spawn_write(sole, move |group| async move {
             let writing = group.writing(group.cache.key(&key));
             match group.source.expire(&key, expiry).await {
                 Ok(true) => {
@@ -158,9 +158,9 @@ impl Group {
 
     /// Runs a write in its own task. A client that goes away (hyper then drops the handler's future) must not end the
     /// registration while the write may still reach the source.
-    async fn detached<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
+    async fn spawn_write<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
         self: &Rc<Self>,
-        sole: Option<SoleKeyGuard>,
+        sole: Option<WriteLock>,
         write: impl FnOnce(Rc<Group>) -> F,
     ) -> Result<R, SourceError> {
         let write = write(self.clone());
@@ -169,7 +169,7 @@ impl Group {
             drop(sole);
             answer
         });
-        self.clone().done(false, task).await
+        self.clone().await_write(false, task).await
     }
 }
 

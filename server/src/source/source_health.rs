@@ -195,20 +195,20 @@ impl Drop for ConnectionHealth {
 pub(super) struct TrackingGuard {
     health: Arc<SourceHealth>,
     /// `None`: the server refused.
-    watch: Option<InvalidationScope>,
+    scope: Option<InvalidationScope>,
 }
 impl TrackingGuard {
-    pub(super) fn new(health: Arc<SourceHealth>, watch: Option<InvalidationScope>) -> TrackingGuard {
-        let count = if watch.is_some() { &health.tracking } else { &health.untracked };
+    pub(super) fn new(health: Arc<SourceHealth>, scope: Option<InvalidationScope>) -> TrackingGuard {
+        let count = if scope.is_some() { &health.tracking } else { &health.untracked };
         count.fetch_add(1, Relaxed);
-        TrackingGuard { health, watch }
+        TrackingGuard { health, scope }
     }
 }
 impl Drop for TrackingGuard {
     fn drop(&mut self) {
-        match &self.watch {
-            Some(watch) => {
-                watch.to.lost();
+        match &self.scope {
+            Some(scope) => {
+                scope.to.lost();
                 self.health.tracking_losses.fetch_add(1, Relaxed);
                 self.health.tracking.fetch_sub(1, Relaxed);
             }

@@ -2,7 +2,7 @@
 use crate::common::{PATIENCE, RedisServer};
 use larder::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
-    read::{Group, StartedRead, watch},
+    read::{Group, StartedRead, invalidation_scope},
     source::{Policy, SourceError, SourceHealth, SourceLimits, SourceSetup},
 };
 use larder_engine::{Cache, Config};
@@ -49,7 +49,7 @@ pub(crate) fn open(url: &SourceUrl, limits: SourceLimits, policy: Policy) -> Fix
 pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: Policy, prefixes: &[&str]) -> Fixture {
     let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
     let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
-    let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&cache, policy, prefixes));
+    let watch = (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, policy, prefixes));
     let source = setup.open(watch, policy.keeps_replies());
     let group = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });
     Fixture { group, health: setup.health().clone() }

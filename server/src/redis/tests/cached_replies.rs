@@ -2,7 +2,7 @@
 use super::support::{Client, Redis, Server};
 use crate::{
     config::{Coherence, SourceUrl},
-    read::{Group, watch},
+    read::{Group, invalidation_scope},
     source::{Policy, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
@@ -38,7 +38,8 @@ fn with_workers<F: Future<Output = ()>>(
         let mut workers = [first, second];
         for server in &mut workers {
             let group = &server.worker.groups[0];
-            let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&group.cache, policy, prefixes));
+            let watch =
+                (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, policy, prefixes));
             let source = setup.open(watch, policy.keeps_replies());
             // Once it has answered, it has shaken hands.
             let group = Rc::new(Group {

@@ -101,15 +101,15 @@ pub(super) struct ConnectionPurpose {
 /// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
 fn steps(
     settings: &ConnectionSettings,
-    hello: &ConnectionMode,
+    mode: &ConnectionMode,
     ConnectionPurpose { fetches, keeps_replies, of_user }: ConnectionPurpose,
     password: Option<&Secret>,
 ) -> Vec<Step> {
     use OnError::{Fail, FailIfNeeded, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
     let url = &settings.url;
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
-    let resp3 = !matches!(hello, ConnectionMode::Resp2);
-    let no_hello = if matches!(hello, ConnectionMode::Tracking(_)) { NoHello } else { Fail };
+    let resp3 = !matches!(mode, ConnectionMode::Resp2);
+    let no_hello = if matches!(mode, ConnectionMode::Tracking(_)) { NoHello } else { Fail };
     let password = password.map(|password| password.as_bytes());
     let user = url.user.as_deref().map(str::as_bytes);
     match (resp3, password) {
@@ -151,12 +151,12 @@ fn steps(
         commands.extend(tried.map(|command| (command, NoSwitch)));
         commands.push((vec![b"INFO", b"keyspace"], NoInfo));
     }
-    if let ConnectionMode::Tracking(watch) = hello {
+    if let ConnectionMode::Tracking(scope) = mode {
         let mut tracking: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
-        if !watch.prefixes.is_empty() {
+        if !scope.prefixes.is_empty() {
             tracking.push(b"BCAST");
         }
-        for prefix in &watch.prefixes[..] {
+        for prefix in &scope.prefixes[..] {
             tracking.extend([&b"PREFIX"[..], prefix]);
         }
         commands.push((tracking, Untracked));
@@ -184,11 +184,11 @@ fn steps(
 pub(super) async fn perform_handshake(
     stream: &mut Stream,
     settings: &ConnectionSettings,
-    hello: &ConnectionMode,
+    mode: &ConnectionMode,
     purpose: ConnectionPurpose,
     password: Option<&Secret>,
 ) -> Result<Handshake, HandshakeError> {
-    let steps = steps(settings, hello, purpose, password);
+    let steps = steps(settings, mode, purpose, password);
     let keeps_replies = purpose.keeps_replies;
     let (mut untracked, mut switches, mut informs) = (None, keeps_replies, keeps_replies);
     let mut identity = purpose.fetches.then(ServerIdentity::default);
@@ -238,7 +238,7 @@ pub(super) async fn perform_handshake(
         }
         input.advance(len);
     }
-    Ok(Handshake { input, untracked, resp3: !matches!(hello, ConnectionMode::Resp2), switches, informs, identity })
+    Ok(Handshake { input, untracked, resp3: !matches!(mode, ConnectionMode::Resp2), switches, informs, identity })
 }
 
 /// Does a reply to `ROLE` say so?

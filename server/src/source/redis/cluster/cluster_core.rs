@@ -123,8 +123,8 @@ impl ClusterCore {
 
     pub(super) fn replace(&self, with: impl FnOnce(&SlotMap) -> SlotMap) {
         let outdates_copies = self.setup.replace(with);
-        if let Some(watch) = self.scope.as_ref().filter(|_| outdates_copies) {
-            watch.to.all();
+        if let Some(scope) = self.scope.as_ref().filter(|_| outdates_copies) {
+            scope.to.all();
         }
     }
 

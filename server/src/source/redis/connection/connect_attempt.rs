@@ -56,7 +56,7 @@ impl RequestQueue {
         password: Option<&Secret>,
         mut master: Option<&mut MasterAddress>,
     ) -> Result<(Stream, Handshake), Arc<str>> {
-        let outcome = match self.connect(&self.hello, password, master.as_deref_mut()).await {
+        let outcome = match self.connect(&self.mode, password, master.as_deref_mut()).await {
             // A server from before RESP3 announces nothing, yet it can be read.
             Err(HandshakeError::NoHello(refusal)) => match self.connect(&ConnectionMode::Resp2, password, master).await
             {
@@ -70,12 +70,12 @@ impl RequestQueue {
 
     async fn connect(
         &self,
-        hello: &ConnectionMode,
+        mode: &ConnectionMode,
         password: Option<&Secret>,
         master: Option<&mut MasterAddress>,
     ) -> Result<(Stream, Handshake), HandshakeError> {
         let mut stream = connect(&self.settings, master).await.map_err(reason)?;
-        let handshake = perform_handshake(&mut stream, &self.settings, hello, self.purpose, password).await?;
+        let handshake = perform_handshake(&mut stream, &self.settings, mode, self.purpose, password).await?;
         Ok((stream, handshake))
     }
 }

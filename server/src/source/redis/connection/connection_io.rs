@@ -170,20 +170,20 @@ impl RequestQueue {
     /// Talks until the connection is lost, and says why. A panic on the way ends the connection, not the task.
     pub(super) async fn run_until_lost(&self, connected: Connected) -> Arc<str> {
         let Connected { stream, handshake, master } = connected;
-        let watch = match &self.hello {
-            ConnectionMode::Tracking(watch) if handshake.untracked.is_none() => Some(watch.clone()),
+        let scope = match &self.mode {
+            ConnectionMode::Tracking(scope) if handshake.untracked.is_none() => Some(scope.clone()),
             _ => None,
         };
-        let tracking_wanted = matches!(self.hello, ConnectionMode::Tracking(_));
+        let tracking_wanted = matches!(self.mode, ConnectionMode::Tracking(_));
         if self.purpose.keeps_replies {
             // Where changes ought to be announced and are not, there is nothing to be kept.
-            let any = watch.is_some() || !tracking_wanted;
-            let form = |resp3| any && (handshake.switches || handshake.resp3 == resp3);
-            self.settings.reply_protocols.set(form(false), form(true), handshake.informs);
+            let can_keep = scope.is_some() || !tracking_wanted;
+            let can_fetch = |resp3| can_keep && (handshake.switches || handshake.resp3 == resp3);
+            self.settings.reply_protocols.set(can_fetch(false), can_fetch(true), handshake.informs);
         }
-        let tracking = tracking_wanted.then(|| TrackingGuard::new(self.settings.health.clone(), watch.clone()));
+        let tracking = tracking_wanted.then(|| TrackingGuard::new(self.settings.health.clone(), scope.clone()));
         let timeout = self.settings.limits.timeout;
-        let probe_limit = if watch.is_some() { timeout } else { timeout.max(UNTRACKED_PATIENCE) };
+        let probe_limit = if scope.is_some() { timeout } else { timeout.max(UNTRACKED_PATIENCE) };
         let mut io = ConnectionIo {
             queue: self,
             stream,
@@ -192,7 +192,7 @@ impl RequestQueue {
             unflushed: false,
             pipeline: Pipeline::new(
                 self.settings.clone(),
-                watch,
+                scope,
                 self.pushes.clone(),
                 Protocol { resp3: handshake.resp3, switches: handshake.switches },
                 self.redirector.clone(),

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 /// The state of one connection that outlives its socket.
 pub(super) struct RequestQueue {
     pub(super) settings: Arc<ConnectionSettings>,
-    pub(super) hello: ConnectionMode,
+    pub(super) mode: ConnectionMode,
     pub(super) purpose: ConnectionPurpose,
     /// Takes over fetches that fail here.
     pub(super) redirector: Option<Weak<dyn FetchRedirector>>,

@@ -38,13 +38,13 @@ impl UpstreamConnection {
     /// A connection that is made now and made again whenever it is lost, for fetches: these make up the source's health.
     pub(crate) fn fetching(
         settings: Arc<ConnectionSettings>,
-        hello: ConnectionMode,
+        mode: ConnectionMode,
         keeps_replies: bool,
         redirector: Option<Weak<dyn FetchRedirector>>,
     ) -> UpstreamConnection {
         let health = Some(ConnectionHealth::new(settings.health.clone()));
         let purpose = ConnectionPurpose { fetches: true, keeps_replies, of_user: false };
-        UpstreamConnection::spawn(settings, hello, purpose, redirector, move |inner| keep_connected(inner, health))
+        UpstreamConnection::spawn(settings, mode, purpose, redirector, move |inner| keep_connected(inner, health))
     }
     /// The same for anything else.
     pub(crate) fn shared(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
@@ -67,7 +67,7 @@ impl UpstreamConnection {
     }
     fn spawn<F: Future<Output = ()> + 'static>(
         settings: Arc<ConnectionSettings>,
-        hello: ConnectionMode,
+        mode: ConnectionMode,
         purpose: ConnectionPurpose,
         redirector: Option<Weak<dyn FetchRedirector>>,
         run: impl FnOnce(Rc<RequestQueue>) -> F,
@@ -76,7 +76,7 @@ impl UpstreamConnection {
             number: settings.queue_number(),
             pushes: Rc::new(PushQueue::new(settings.limits.max_backlog)),
             settings,
-            hello,
+            mode,
             purpose,
             redirector,
             requests: RefCell::default(),

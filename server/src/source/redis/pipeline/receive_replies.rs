@@ -32,13 +32,13 @@ impl Pipeline {
 
     /// Takes one reply, or one part of a batch's; false when there is not enough input.
     fn step(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
-        let pushes = match input.first() {
+        let is_push = match input.first() {
             _ if self.skipping => false,
             Some(b'>') => self.is_between_replies(),
             Some(b'+') => self.pushes.are_lines_expected() && input.get(1).is_some_and(u8::is_ascii_digit),
             _ => false,
         };
-        if pushes {
+        if is_push {
             let Some(len) = self.scanner.scan(input)? else {
                 return Ok(false);
             };
@@ -104,7 +104,7 @@ impl Pipeline {
     /// A push message of RESP3 stands between replies and answers none. Handled here and now: what it says about a key
     /// concerns the replies before it, whose fills are stored, and none of those behind it.
     fn pushed(&self, message: &[u8]) -> Result<(), Malformed> {
-        let (Some(watch), View::Push(mut parts)) = (&self.scope, view(message)?) else {
+        let (Some(scope), View::Push(mut parts)) = (&self.scope, view(message)?) else {
             return if self.pushes.push(message) { Ok(()) } else { Err(Malformed) };
         };
         let mut part = || parts.next_raw().map(view).transpose();
@@ -118,14 +118,14 @@ impl Pipeline {
                     let View::Bulk(key) = view(key)? else {
                         return Err(Malformed);
                     };
-                    watch.to.key(key);
+                    scope.to.key(key);
                 }
                 Ok(())
             }
             // All of them: FLUSHALL, FLUSHDB.
             View::Null => {
                 self.settings.health.note_invalidations(1);
-                watch.to.all();
+                scope.to.all();
                 Ok(())
             }
             // Not understood: with the connection ends what it vouched for.

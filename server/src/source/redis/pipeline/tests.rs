@@ -1,7 +1,7 @@
 use super::{Pipeline, Protocol, batch_replies::QUEUED};
 use crate::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl},
-    read::{Group, PendingWrites, watch},
+    read::{Group, PendingWrites, invalidation_scope},
     source::{
         Fetch, LocalFuture, Policy, Source, SourceError, SourceLimits,
         redis::{
@@ -67,7 +67,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         policy: Policy { coherence, ..Policy::default() },
         writes: Arc::new(PendingWrites::default()),
     };
-    let watch = (coherence == Coherence::Coherent).then(|| watch(&group.cache, group.policy, prefixes));
+    let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, group.policy, prefixes));
     let url = RedisUrl {
         address: RedisAddress::Unix("/nowhere".into()),
         tls: None,

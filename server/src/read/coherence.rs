@@ -1,13 +1,13 @@
-//! What a source's announcements do to the memory tier.
+//! How invalidations from a source change the memory tier.
 //!
 //! Each connection announces changes in order with its own replies. A fill is stored when its reply is handled, so an
-//! announcement that belongs to a stored copy always finds it; one that comes too early for that fences the flight. A copy that
-//! some other connection fetched is forgotten needlessly, never kept wrongly.
+//! announcement about a stored copy always finds it. One that comes earlier fences the flight. A copy that
+//! another connection fetched may be forgotten needlessly, but is never kept wrongly.
 use crate::source::{InvalidationScope, Invalidations, Policy};
 use larder_engine::Cache;
 use std::{rc::Rc, sync::Arc};
 
-/// The copies of one group, as its source may forget them.
+/// Applies the invalidations of a source to the tier of one group.
 #[derive(Debug)]
 pub struct TierInvalidator {
     cache: Arc<Cache>,
@@ -32,7 +32,7 @@ impl Invalidations for TierInvalidator {
     }
 }
 
-/// Has a source announce changes of what is in `cache`; see [`InvalidationScope::prefixes`].
+/// The scope with which a source announces changes of the entries in `cache`; see [`InvalidationScope::prefixes`].
 pub fn invalidation_scope<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> InvalidationScope {
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
     InvalidationScope { prefixes, only: None, to: Rc::new(TierInvalidator { cache: cache.clone(), policy }) }

@@ -1,11 +1,11 @@
-//! How long clients wait for a write of a source that keeps its entries on this machine.
+//! Deadlines of writes to a source on this machine.
 use super::group::Group;
 use crate::source::SourceError;
 use std::{future::Future, rc::Rc, sync::Arc};
 use tokio::task::JoinHandle;
 
 impl Group {
-    /// Waits for a change that goes on by itself, as long as clients wait.
+    /// Awaits a write that runs in its own task, for as long as clients wait.
     pub(super) async fn await_write<T>(
         self: Rc<Self>,
         slow: bool,
@@ -15,7 +15,7 @@ impl Group {
         self.in_time(slow, SourceError::Lost, done).await
     }
 
-    /// What comes of `work`, or `late` if a source that keeps its entries here takes longer than clients wait.
+    /// The result of `work`, or the error `late` if a source on this machine takes longer than clients wait.
     pub(super) async fn in_time<T>(
         &self,
         slow: bool,

@@ -1,4 +1,4 @@
-//! A group as one core sees it: tier, source and policy; and the read that may miss.
+//! A group as one core sees it (tier, source, policy), and reads that may miss.
 use super::pending_writes::PendingWrites;
 use crate::{
     config::Coherence,
@@ -18,23 +18,23 @@ pub struct Group {
     pub source: Rc<dyn Source>,
     /// How fills are stored.
     pub policy: Policy,
-    /// Writes on their way to the source (shared by all cores, one per group).
+    /// Writes in flight to the source (shared by all cores, one per group).
     pub writes: Arc<PendingWrites>,
 }
 
-/// How a read began.
+/// The state of a read after the lookup.
 #[derive(Debug)]
 pub enum StartedRead<R> {
     /// Answered from the memory tier.
     Hit(R),
-    /// There is no such key (and no source to ask, or its absence is remembered). Of a reply: it is not worth keeping yet.
+    /// The key is absent (there is no source, or the absence is remembered). For a whole reply: not worth caching yet.
     Absent,
     /// In flight: await it with [`Group::end`].
     Wait(Wait),
 }
 
 impl Group {
-    /// Begins a read; a miss that must be fetched is pushed to `batch`, which the caller passes to `source.fetch` once it has begun all reads of the moment.
+    /// Starts a read. A miss is pushed to `batch`; the caller passes it to `source.fetch` after it has started all its reads.
     pub fn begin<R>(
         &self,
         key: Key<'_>,
@@ -59,7 +59,7 @@ impl Group {
         self.start_read(self.cache.lookup(key, now, read), batch)
     }
 
-    /// What a look-up in the memory tier means for a read; the fetch of a new flight is pushed to `batch`.
+    /// Turns a lookup in the memory tier into a read. The fetch of a new flight is pushed to `batch`.
     #[inline]
     pub(super) fn start_read<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> StartedRead<R> {
         match found {
@@ -74,8 +74,8 @@ impl Group {
         }
     }
 
-    /// For reads that belong together, to be held while all of them are begun: in the map of a table they see one table, whichever
-    /// takes its place meanwhile. Other sources have nothing to hold.
+    /// Hold the result while related reads are started: they then use one table, even if a reload replaces it meanwhile. `None` for other
+    /// sources.
     pub fn one_table(&self) -> Option<PinnedTable<'_>> {
         match self.source.reads() {
             Reads::Table(table) => Some(table.one_table()),
@@ -83,15 +83,15 @@ impl Group {
         }
     }
 
-    /// Awaits a read that was begun.
+    /// Awaits a started read.
     ///
     /// # Errors
-    /// What the source said, or `Unavailable("fetch abandoned")` if whoever fetched the key went away without an answer.
+    /// The source's error, or `Unavailable("fetch abandoned")` if the fetch was dropped.
     pub async fn end(wait: Wait) -> Result<Option<Bytes>, SourceError> {
         Group::ended(wait.await)
     }
 
-    /// What a flight's end means, for those who poll it themselves.
+    /// The result of a flight's outcome, for callers that poll the flight themselves.
     ///
     /// # Errors
     /// As [`Group::end`].
@@ -104,8 +104,8 @@ impl Group {
         }
     }
 
-    /// A client saw the key at the source itself. A copy in the tier may be older, and nothing that the client reads from now on may
-    /// be: the copy is dropped, and fetches begun before are fenced. In mode `ttl` copies are as old as they are.
+    /// A client read the key at the source directly. A copy in the tier may be older, and the client must not read an older value now: the
+    /// copy is dropped, and fetches in flight are fenced. In mode `ttl` only lifetimes bound the age of copies.
     pub fn seen(&self, key: Key<'_>) {
         if self.policy.coherence != Coherence::Ttl {
             self.cache.invalidate(key);

@@ -1,4 +1,4 @@
-//! Write-through: the source first, then the tier, and never an older value over a newer one.
+//! The write-through: the source first, then the tier; an older value never replaces a newer one.
 use super::{group::Group, key_locks::WriteLock, pending_writes::PendingWrite};
 use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
@@ -7,23 +7,23 @@ use larder_store::clock;
 use std::{future::Future, rc::Rc};
 
 impl Group {
-    /// Registers a write of `key` that is about to be sent to the source; for commands that go through verbatim, one per
-    /// key that they write. Not for groups without a source.
+    /// Registers a write of `key` before it is sent to the source. A relayed command registers one for each
+    /// key that it writes. Not for groups without a source.
     pub fn writing<'g>(&'g self, key: Key<'g>) -> PendingWrite<'g> {
         let writing = self.resume(key);
-        // What stores nothing need not know of other writes.
+        // A write that stores no copy need not know of other writes.
         if writing.stores() {
             self.writes.begin(key.hash());
         }
         writing
     }
 
-    /// The write of `key` that was begun and then [detached](Writing::detach): once for each.
+    /// Continues a write of `key` that was [detached](PendingWrite::detach). Call it once for each.
     pub fn resume<'g>(&'g self, key: Key<'g>) -> PendingWrite<'g> {
         PendingWrite::of(&self.writes, &self.cache, self.policy, key)
     }
 
-    /// The source took a command that empties it: so is the tier.
+    /// The source accepted a command that empties it: clears the tier.
     pub fn flushed(&self) {
         self.writes.overlap_all();
         self.cache.tier().clear();
@@ -32,7 +32,7 @@ impl Group {
     /// Stores a value, which expires at `expiry` (`None`: as the group has it). Version 0 in the answer: the tier keeps no copy.
     ///
     /// # Errors
-    /// What the source said, and then nothing has changed (`Lost`: it may have); without a source, `Refused` for an entry larger than the bound.
+    /// The source's error: nothing has changed (with `Lost`, the write may be applied). Without a source, `Refused` for an entry that is too large.
     pub async fn put(self: &Rc<Self>, key: &[u8], value: Bytes, expiry: Option<Millis>) -> Result<Stored, SourceError> {
         if !self.source.reads_through() {
             let write = Write {
@@ -48,7 +48,7 @@ impl Group {
         self.put_locked(sole, key, value, expiry).await
     }
 
-    /// The same for who has the key by himself already.
+    /// The same for a caller that has locked the key.
     pub(super) async fn put_locked(
         self: &Rc<Self>,
         sole: Option<WriteLock>,
@@ -91,7 +91,7 @@ impl Group {
         self.delete_locked(sole, key).await
     }
 
-    /// The same for who has the key by himself already.
+    /// The same for a caller that has locked the key.
     pub(super) async fn delete_locked(
         self: &Rc<Self>,
         sole: Option<WriteLock>,
@@ -117,7 +117,7 @@ impl Group {
         .await
     }
 
-    /// The store, if it need not look whether it has the key: nobody else writes a key that is held, so what the tier has of it is there.
+    /// The store, if the key is known to exist: nobody else writes a locked key, so a key in the tier is also in the store.
     fn known(&self, held: bool, key: &[u8]) -> Option<&dyn LocalStore> {
         let store = self.source.as_local().filter(|_| held)?;
         self.cache.tier().peek(self.cache.key(key), clock::now(), |_| ())?;
@@ -156,7 +156,7 @@ impl Group {
         .await
     }
 
-    /// Runs a write in its own task. A client that goes away (hyper then drops the handler's future) must not end the
+    /// Runs a write in its own task. If the client disconnects, hyper drops the handler's future; that must not end the
     /// registration while the write may still reach the source.
     async fn spawn_write<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
         self: &Rc<Self>,

@@ -8,24 +8,24 @@ pub struct Policy {
     /// Longest life of a fill, ms; the source's own expiry only shortens it. The group's cache is built with the same
     /// value as its default lifetime, so that jitter applies to fills.
     pub ttl: Option<u64>,
-    /// How long an absence is remembered, ms; `None`: not at all.
+    /// How long an absence is remembered, ms; `None`: never.
     pub negative_ttl: Option<u64>,
-    /// What else bounds the age of a copy; without a source it means nothing.
+    /// The coherence mode; unused without a source.
     pub coherence: Coherence,
-    /// Largest reply that is kept, bytes, its command included; 0: none is.
+    /// Largest cached reply, bytes, command included; 0: replies are not cached.
     pub max_reply: usize,
 }
 impl Policy {
-    /// In mode `coherent`: may a copy that nobody vouches for any more be given while the source cannot be asked? A lifetime says
-    /// how old a copy may be; without one, none may.
+    /// In mode `coherent`: whether a copy that the source no longer vouches for may be served while the source is unavailable. It needs
+    /// a lifetime, which bounds the copy's age.
     pub fn serves_stale(&self) -> bool {
         self.coherence == Coherence::Coherent && self.ttl.is_some()
     }
-    /// Are there copies to give while the source is gone?
+    /// Whether copies are served while the source is unavailable.
     pub fn outlives_source(&self) -> bool {
         self.coherence == Coherence::Ttl || self.serves_stale()
     }
-    /// The expiry of a copy of something that itself expires at `own`: the earlier of that and the group's lifetime from now.
+    /// The expiry of a copy: the earlier of its own expiry (`own`) and the group's lifetime from now.
     pub fn cap(&self, own: Option<Millis>, now: Millis) -> Expiry {
         match (own, self.ttl) {
             (Some(at), Some(ttl)) if at >= now.saturating_add(ttl) => Expiry::Default,
@@ -34,7 +34,7 @@ impl Policy {
             (None, None) => Expiry::Never,
         }
     }
-    /// Are replies kept at all?
+    /// Whether replies are cached at all.
     pub fn keeps_replies(&self) -> bool {
         self.max_reply > 0 && self.coherence != Coherence::Off
     }

@@ -1,21 +1,21 @@
-//! What a server says it is: learned when a connection to it is made, so that nobody has to wait for it later.
+//! What a server says about itself. Larder asks when it connects, so that no client waits for it later.
 use super::upstream_commands::reply_fields::{named, text_of};
 use larder_proto::resp::{View, view};
 use std::sync::Arc;
 
-/// A version that no client expects much of, for a server that does not tell: the oldest that has `HELLO`.
+/// The version of a server that does not tell its version: the oldest with `HELLO`, so that clients expect few features.
 const UNKNOWN_VERSION: &str = "6.0.0";
 
 /// What a Redis server last said about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerIdentity {
-    /// What `HELLO` calls the program: `redis`, or `valkey`.
+    /// The program's name in `HELLO`: `redis` or `valkey`.
     pub server: Arc<str>,
     /// Its version.
     pub version: Arc<str>,
     /// `master` or `replica`.
     pub role: Arc<str>,
-    /// Its section `Server` of `INFO`, lines and heading; empty if it does not show it.
+    /// The section `Server` of `INFO`, with its heading; empty if the server does not show it.
     pub about: Arc<str>,
 }
 
@@ -31,7 +31,7 @@ impl Default for ServerIdentity {
 }
 
 impl ServerIdentity {
-    /// Takes in the reply to `HELLO`. An error changes nothing.
+    /// Reads the reply to `HELLO`. An error changes nothing.
     pub(super) fn hello(&mut self, reply: &[u8]) {
         let Ok(said) = view(reply) else { return };
         let text = |name: &[u8]| {

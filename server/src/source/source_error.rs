@@ -10,21 +10,21 @@ pub enum SourceError {
     Unavailable(Arc<str>),
     /// A write was sent and no reply came: it may have been applied. Reads as `Unavailable`.
     Lost(Arc<str>),
-    /// The source answered with an error of its own (`WRONGTYPE …`, code included): relayed as it is.
+    /// The source answered with an error of its own (`WRONGTYPE …`, code included). It is relayed unchanged.
     Refused(Arc<str>),
-    /// The source takes no writes, ever. The text follows `-ERR `.
+    /// The source never accepts writes. The text follows `-ERR `.
     ReadOnly,
 }
 impl SourceError {
-    /// The source is at fault for want of an answer (HTTP 503), rather than having said no.
+    /// Whether the source gave no answer (HTTP 503), instead of refusing.
     pub fn is_unavailable(&self) -> bool {
         !matches!(self, SourceError::Refused(_) | SourceError::ReadOnly)
     }
-    /// The error as the text in which the engine carries it to a flight's waiters; [`of_outcome`](SourceError::of_outcome) reads it.
+    /// The text that the engine carries to a flight's waiters; [`of_outcome`](SourceError::of_outcome) parses it.
     pub(crate) fn to_outcome(&self) -> Arc<str> {
         match self {
             SourceError::Refused(text) => text.clone(),
-            // No read is told that the source is read-only.
+            // Reads never get `ReadOnly`.
             unavailable => unavailable.to_string().into(),
         }
     }
@@ -56,5 +56,5 @@ impl std::error::Error for SourceError {}
 
 /// The text of [`SourceError::ReadOnly`].
 const READ_ONLY: &str = "the source is a table, which is read-only";
-/// How the text of an unavailable source begins.
+/// Prefix of the text of an unavailable source.
 pub(crate) const UNAVAILABLE: &str = "source unavailable: ";

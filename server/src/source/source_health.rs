@@ -1,4 +1,4 @@
-//! How a source is doing: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
+//! The health of a source: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
 use super::{fetch::Fetch, invalidation::InvalidationScope, source_error::SourceError};
 use crate::telemetry::{Distribution, Histogram};
 use larder_store::clock;
@@ -11,21 +11,21 @@ use std::{
     time::Duration,
 };
 
-/// State and counters of one group's source, shared by all cores. Relaxed throughout: each number stands for itself.
+/// State and counters of one group's source, shared by all cores. All accesses are relaxed: the numbers are independent.
 #[derive(Debug, Default)]
 pub struct SourceHealth {
     /// Connections that are established.
     up: AtomicUsize,
     /// Connections whose latest attempt failed.
     down: AtomicUsize,
-    /// A connection was established at some time.
+    /// Whether a connection was ever established.
     was_up: AtomicBool,
     in_flight: AtomicUsize,
     fetches: AtomicU64,
     errors: AtomicU64,
     reconnects: AtomicU64,
     seconds: Histogram,
-    /// Connections whose server announces changes, and those whose server refuses to.
+    /// Connections with tracking, and connections whose server refuses tracking.
     tracking: AtomicUsize,
     untracked: AtomicUsize,
     invalidations: AtomicU64,
@@ -42,11 +42,11 @@ impl SourceHealth {
     pub fn is_up(&self) -> bool {
         self.up.load(Relaxed) > 0 && self.down.load(Relaxed) == 0
     }
-    /// Was a connection ever made? (readiness)
+    /// Whether a connection was ever made (for readiness).
     pub fn was_up(&self) -> bool {
         self.was_up.load(Relaxed)
     }
-    /// Is no connection left, and has trying again failed?
+    /// Whether no connection is left and a reconnect has failed.
     pub fn is_lost(&self) -> bool {
         self.up.load(Relaxed) == 0 && self.down.load(Relaxed) > 0
     }
@@ -58,17 +58,17 @@ impl SourceHealth {
     pub fn errors(&self) -> u64 {
         self.errors.load(Relaxed)
     }
-    /// Fetches on their way now.
+    /// Fetches in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Relaxed)
     }
-    /// How long fetches took that reached the queue, failed ones included.
+    /// Durations of admitted fetches, failed ones included.
     pub fn seconds(&self) -> Distribution {
         let mut seconds = Distribution::default();
         seconds.add(&self.seconds);
         seconds
     }
-    /// Connections made after the first of each.
+    /// Reconnects: connections made, without the first of each.
     pub fn reconnects(&self) -> u64 {
         self.reconnects.load(Relaxed)
     }
@@ -76,24 +76,24 @@ impl SourceHealth {
     pub fn tracking(&self) -> usize {
         self.tracking.load(Relaxed)
     }
-    /// Connections on which it was asked to and refused.
+    /// Connections whose server refused to announce changes.
     pub fn untracked(&self) -> usize {
         self.untracked.load(Relaxed)
     }
-    /// Keys whose change it announced, each connection's counted; "all keys" counts as one.
+    /// Invalidated keys, summed over connections; "all keys" counts as one.
     pub fn invalidations(&self) -> u64 {
         self.invalidations.load(Relaxed)
     }
-    /// How often a connection with announcements was lost, and everything with it.
+    /// How often a tracking connection was lost.
     pub fn tracking_losses(&self) -> u64 {
         self.tracking_losses.load(Relaxed)
     }
-    /// Why the source was last found down or a connection was lost; stays when it is up again.
+    /// The latest reason why the source was down or a connection was lost. It stays when the source is up again.
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.last_error.lock().clone()
     }
 
-    /// Leaves as many of the batch as may be in flight (`max`, all cores together) and ends the others.
+    /// Admits fetches while at most `max` are in flight on all cores, and fails the others.
     pub(super) fn admit(&self, batch: &mut Vec<Fetch>, max: usize) {
         let admitted = self.begin(batch.len(), max);
         if admitted < batch.len() {
@@ -104,9 +104,9 @@ impl SourceHealth {
             }
         }
     }
-    /// Counts up to `count` fetches as in flight, so that at most `max` are, and says how many.
+    /// Counts up to `count` fetches as in flight, at most `max` in total. Returns how many.
     pub(super) fn begin(&self, count: usize, max: usize) -> usize {
-        // Counted first: two cores that ask at once may both get less than the room there is, never more.
+        // Added first: two cores at the same time may get less than what is free, never more.
         let before = self.in_flight.fetch_add(count, Relaxed);
         let admitted = count.min(max.saturating_sub(before));
         self.in_flight.fetch_sub(count - admitted, Relaxed);
@@ -138,13 +138,13 @@ impl SourceHealth {
     }
 }
 
-/// One connection's share in the health: counts it as up, down or neither, and as nothing once dropped.
+/// One connection's part of the health: counted as up, down or neither, and not at all once dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionHealth {
     health: Arc<SourceHealth>,
     now: ConnectionState,
 }
-/// How a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     /// Not tried yet, or just lost.
@@ -158,11 +158,11 @@ impl ConnectionHealth {
     pub(super) fn new(health: Arc<SourceHealth>) -> ConnectionHealth {
         ConnectionHealth { health, now: ConnectionState::Unknown }
     }
-    /// Moves to `next`; true if that is a change.
+    /// Sets the state; true if it changed.
     pub(super) fn set(&mut self, next: ConnectionState) -> bool {
         let changed = self.now != next;
         if changed {
-            // Entered before left, so that a reader never sees no connection at all where there is one.
+            // Counted in the new state first, so that a reader never misses the connection.
             if let Some(count) = self.count(next) {
                 count.fetch_add(1, Relaxed);
             }
@@ -190,8 +190,8 @@ impl Drop for ConnectionHealth {
     }
 }
 
-/// A connection's duty to announce changes: from the moment that it was taken on until the connection is lost, in whatever
-/// way. Nothing that it vouched for may be taken for fresh any more.
+/// Exists while a connection tracks (or its server refuses to). Dropping it reports the loss: fetches that the connection vouched for
+/// no longer count as fresh.
 pub(super) struct TrackingGuard {
     health: Arc<SourceHealth>,
     /// `None`: the server refused.

@@ -1,4 +1,4 @@
-//! What all connections to one server have in common.
+//! The settings and shared state of all connections to one server.
 use super::{reply_affinity::AffinityTable, sentinel_master::SentinelMaster, tls, upstream_password::Password};
 use crate::{
     buffers::Buffers,
@@ -15,10 +15,10 @@ use std::sync::{
 };
 use tokio::sync::watch;
 
-/// What the connections of all cores have in common.
+/// The settings and shared state of the connections of all cores to one server.
 pub(super) struct ConnectionSettings {
     pub(super) url: RedisUrl,
-    /// Of all servers of the URL.
+    /// For all servers of the URL.
     pub(super) password: Arc<Password>,
     /// Names the server instead of the URL.
     pub(super) master: Option<Arc<SentinelMaster>>,
@@ -26,18 +26,18 @@ pub(super) struct ConnectionSettings {
     pub(super) read_only: bool,
     pub(super) tls: Option<tls::Tls>,
     pub(super) limits: SourceLimits,
-    /// Counts commands and replies on their way.
+    /// Counts commands and replies in transit.
     pub(super) buffers: Arc<Buffers>,
     pub(super) health: Arc<SourceHealth>,
     queues: Arc<AtomicU32>,
-    /// Counts connections made: where one gets through, the others need not wait longer.
+    /// Counts connections made: when one succeeds, the others retry at once.
     pub(super) connected: watch::Sender<u64>,
-    /// The server's table of commands, and how many reconnects there had been when it was asked for.
+    /// The server's command table, with the number of reconnects when it was read.
     pub(super) commands: Arc<Mutex<Option<KnownCommands>>>,
-    /// In which protocols replies can be fetched to be kept, as the latest handshake showed.
+    /// The protocols in which replies can be fetched and cached, from the latest handshake.
     pub(super) reply_protocols: ReplyProtocols,
     pub(super) affinity: Arc<AffinityTable>,
-    /// What the server said it is when a connection that fetches was last made.
+    /// The server's identity from the latest handshake.
     pub(super) identity: Arc<Mutex<Option<Arc<ServerIdentity>>>>,
 }
 pub(super) type KnownCommands = (u64, Arc<UpstreamCommands>);
@@ -77,7 +77,7 @@ impl ConnectionSettings {
             identity: Arc::default(),
         })
     }
-    /// For another server of the same cluster.
+    /// The settings for another server of the same cluster.
     ///
     /// # Errors
     /// The host cannot be the name of a TLS server.
@@ -112,31 +112,31 @@ impl ConnectionSettings {
             identity: self.identity.clone(),
         }
     }
-    /// For connections of another user.
+    /// The settings for connections of another user.
     pub(super) fn of_user(&self, user: Option<&str>, password: &str) -> ConnectionSettings {
         let url = RedisUrl { user: user.map(Into::into), password: Some(password.into()), ..self.url.clone() };
-        // A wrong password says nothing of the source's health.
+        // A wrong password must not affect the source's health.
         ConnectionSettings {
             password: Arc::new(Password::fixed(password.into())),
             health: Arc::default(),
             ..self.with_server(url, self.master.clone(), self.tls.clone())
         }
     }
-    /// The user that Larder is, and its password.
+    /// Larder's own user, and its password.
     pub(super) fn credentials(&self) -> (&str, Option<Secret>) {
         (self.url.user.as_deref().unwrap_or("default"), self.password.current())
     }
-    /// The default user's password has changed at the server.
+    /// The server's default user has a new password.
     pub(super) fn note_password(&self, password: &[u8]) {
         if self.url.user.as_deref().is_none_or(|user| user == "default") {
             self.password.set(password);
         }
     }
-    /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
+    /// A queue number that is unique in this source and not 0 (2^32 numbers are enough).
     pub(super) fn queue_number(&self) -> u32 {
         self.queues.fetch_add(1, Relaxed).wrapping_add(1).max(1)
     }
-    /// The table of commands that was last shown, be it by a server of before.
+    /// The last known command table, possibly of a previous server.
     pub(super) fn last_commands(&self) -> Option<Arc<UpstreamCommands>> {
         self.commands.lock().as_ref().map(|(_, known)| known.clone())
     }
@@ -149,14 +149,14 @@ impl ConnectionSettings {
     }
 }
 
-/// A bit for each version of the protocol.
+/// A bit for each protocol version, and one for expiring fields.
 #[derive(Debug, Default)]
 pub(super) struct ReplyProtocols(AtomicU8);
 impl ReplyProtocols {
     fn bit(resp3: bool) -> u8 {
         1 << u8::from(resp3)
     }
-    /// The server says whether any fields of hashes expire.
+    /// The server tells whether any hash fields expire.
     const FIELDS: u8 = 4;
     pub(super) fn set(&self, resp2: bool, resp3: bool, fields: bool) {
         let bit = |holds, bit| if holds { bit } else { 0 };

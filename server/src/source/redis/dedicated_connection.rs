@@ -11,18 +11,18 @@ use bytes::Bytes;
 use larder_proto::resp;
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
-/// The deadline of what has none: longer than any process runs.
+/// The time limit of commands without one: longer than any process runs.
 pub(super) const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
 
-/// Connections that were one client's and are as new again, by protocol.
+/// Dedicated connections without state that can be reused, by protocol.
 #[derive(Default)]
 pub(super) struct ConnectionPool([RefCell<Vec<UpstreamConnection>>; 2]);
 impl ConnectionPool {
-    /// More are closed.
+    /// Maximum per protocol; others are closed.
     const MAX: usize = 16;
     pub(super) fn take(&self, resp3: bool) -> Option<UpstreamConnection> {
         let mut connections = self.0[usize::from(resp3)].borrow_mut();
-        // Those that were lost while they lay here are dropped.
+        // Connections that were lost meanwhile are dropped.
         std::iter::from_fn(|| connections.pop()).find(|connection| connection.check().is_ok())
     }
     pub(super) fn put(&self, connection: UpstreamConnection, resp3: bool) {
@@ -33,7 +33,7 @@ impl ConnectionPool {
     }
 }
 
-/// A connection for one client alone.
+/// A dedicated connection, from the pool if possible.
 pub(super) struct PooledConnection {
     pub(super) connection: UpstreamConnection,
     pub(super) resp3: bool,

@@ -1,4 +1,4 @@
-//! What is said first on a connection: who we are, which protocol, which database.
+//! The handshake of a connection: authentication, protocol, database, tracking.
 use super::{connection_settings::ConnectionSettings, transport::Stream, upstream_password as password};
 use crate::{
     config::Secret,
@@ -9,41 +9,41 @@ use larder_proto::resp::{self, Scanner, View, view};
 use std::{io, sync::Arc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// No reply of the handshake is nearly as long.
+/// Maximum size of a handshake reply; real ones are much shorter.
 const MAX_REPLY: usize = 64 * 1024;
 /// The name that `CLIENT LIST` shows.
 const NAME: &[u8] = b"larder";
 
-/// What a connection is to be.
+/// The protocol of a connection, and whether it tracks.
 #[derive(Clone)]
 pub(super) enum ConnectionMode {
     Resp2,
     Resp3,
-    /// RESP3 on which the server announces changes.
+    /// RESP3 with CLIENT TRACKING.
     Tracking(InvalidationScope),
 }
 
-/// What the handshake came to.
+/// The outcome of a handshake.
 pub(super) struct Handshake {
-    /// What was read beyond it (nothing, as a rule).
+    /// Bytes that were read after the handshake (usually none).
     pub(super) input: BytesMut,
-    /// Why the server does not announce changes, if it was asked to; its own words.
+    /// Why the server refuses tracking, in its own words, if tracking was requested.
     pub(super) untracked: Option<Arc<str>>,
     /// The connection speaks RESP3.
     pub(super) resp3: bool,
-    /// The server changes the protocol within a transaction, and back.
+    /// The server can change the protocol inside a transaction, and back.
     pub(super) switches: bool,
-    /// It answers `INFO keyspace`.
+    /// The server answers `INFO keyspace`.
     pub(super) informs: bool,
-    /// What the server says it is, if that was asked for.
+    /// What the server says about itself, if that was asked.
     pub(super) identity: Option<ServerIdentity>,
 }
 
-/// Why there was no handshake.
+/// Why the handshake failed.
 pub(super) enum HandshakeError {
-    /// The server is of no use: its own words, where it has any.
+    /// The connection cannot be used; the reason is the server's own text if it sent one.
     Failed(Arc<str>),
-    /// It would not take HELLO.
+    /// The server refused HELLO.
     NoHello(Arc<str>),
 }
 impl From<Arc<str>> for HandshakeError {
@@ -56,7 +56,7 @@ impl From<Arc<str>> for HandshakeError {
 struct Step {
     command: Vec<u8>,
     on_error: OnError,
-    /// The reply says what the server is.
+    /// The reply describes the server.
     identity_reply: Option<IdentityReply>,
 }
 #[derive(Clone, Copy)]
@@ -64,41 +64,41 @@ enum IdentityReply {
     ConnectionMode,
     Info,
 }
-/// What an error reply means.
+/// How an error reply to a handshake command is handled.
 #[derive(Clone, Copy, PartialEq)]
 enum OnError {
-    /// The end of the attempt.
+    /// The attempt fails.
     Fail,
-    /// The same, unless no password is wanted.
+    /// The attempt fails, unless the error says that no password is needed.
     FailIfNeeded,
-    /// Nothing; but the reply has to say that the server is a master.
+    /// The error is ignored; a reply must say that the server is a master.
     NoMaster,
-    /// RESP2 may be tried.
+    /// RESP2 is tried next.
     NoHello,
-    /// No announcements.
+    /// The connection does not track.
     Untracked,
-    /// The protocol is what it is.
+    /// The connection cannot change its protocol.
     NoSwitch,
-    /// Nobody knows whether fields of hashes expire.
+    /// It is unknown whether hash fields expire.
     NoInfo,
-    /// The end of the attempt, unless a script keeps the server: that it is to be killed may be what the connection is for.
+    /// The attempt fails, unless a script keeps the server busy: the connection may be needed to kill the script.
     FailUnlessBusy,
     /// Nothing.
     Ignore,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ConnectionPurpose {
-    /// It is the source's own, which others ask what the server is.
+    /// It fetches, and learns the server's identity.
     pub(super) fetches: bool,
     /// It fetches whole replies, too.
     pub(super) keeps_replies: bool,
-    /// It is of a user of a client's, who may not be allowed what Larder is.
+    /// It authenticates as a client's user, who may have fewer permissions than Larder.
     pub(super) of_user: bool,
 }
 
-/// All at once: each works on servers as old as Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, for RESP3 only).
+/// All commands are sent at once. Each works since Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, needed for RESP3 only).
 fn steps(
     settings: &ConnectionSettings,
     mode: &ConnectionMode,
@@ -145,7 +145,7 @@ fn steps(
         commands.push((vec![b"READONLY"], Fail));
     }
     if keeps_replies {
-        // Tried before anything is announced. If only a part of it is refused, the last HELLO still restores what was.
+        // Tried before tracking starts. If the server refuses only a part, the last HELLO restores the protocol.
         let (other, ours): (&[u8], &[u8]) = if resp3 { (b"2", b"3") } else { (b"3", b"2") };
         let tried: [Vec<&[u8]>; 4] = [vec![b"MULTI"], vec![b"HELLO", other], vec![b"HELLO", ours], vec![b"EXEC"]];
         commands.extend(tried.map(|command| (command, NoSwitch)));
@@ -161,7 +161,7 @@ fn steps(
         }
         commands.push((tracking, Untracked));
     }
-    // A server that is loading its data, or wants a password, takes all of the above and says so now.
+    // A server that is loading its data or needs a password accepts the commands above and fails this one.
     if !of_user {
         commands.push((vec![b"PING"], if keeps_replies { Fail } else { FailUnlessBusy }));
     }
@@ -177,7 +177,7 @@ fn steps(
     commands.into_iter().map(step).collect()
 }
 
-/// Shakes hands.
+/// Sends all commands of the handshake and reads their replies.
 ///
 /// # Errors
 /// See [`HandshakeError`].
@@ -202,7 +202,7 @@ pub(super) async fn perform_handshake(
         let len = loop {
             match scanner.scan(&input) {
                 Err(error) => return Err(HandshakeError::Failed(error.to_string().into())),
-                // A change of something that was not fetched here yet.
+                // An invalidation of a key that this connection has not fetched yet.
                 Ok(Some(len)) if input[0] == b'>' => input.advance(len),
                 Ok(Some(len)) => break len,
                 Ok(None) => {
@@ -241,13 +241,13 @@ pub(super) async fn perform_handshake(
     Ok(Handshake { input, untracked, resp3: !matches!(mode, ConnectionMode::Resp2), switches, informs, identity })
 }
 
-/// Does a reply to `ROLE` say so?
+/// Whether a reply to `ROLE` says that the server is a master.
 fn is_master(reply: &[u8]) -> bool {
     let Ok(View::Array(mut parts)) = view(reply) else { return false };
     parts.next() == Some(View::Bulk(b"master"))
 }
 
-/// An I/O error in words: `connection refused`, without the system's number.
+/// The text of an I/O error (`connection refused`), without the system's error number.
 pub(super) fn reason(error: io::Error) -> Arc<str> {
     match error.raw_os_error() {
         Some(_) if error.kind() != io::ErrorKind::Other => error.kind().to_string().into(),

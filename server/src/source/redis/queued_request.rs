@@ -1,4 +1,4 @@
-//! What waits for the source's answer: fetches, and commands that go through verbatim.
+//! Requests in the queue of a connection: fetches, and relayed commands.
 use crate::source::{
     fetch::Fetch,
     fetch_result::{FetchedReply, FetchedValue},
@@ -14,7 +14,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 /// PTTL's answer for a key that never expires (-2: there is no key).
 pub(super) const NO_EXPIRY: i64 = -1;
-/// A call whose replies end with that to a `PING`.
+/// The count of a command with unknown replies: they end with the reply to a `PING`.
 pub(super) const UNTIL_PONG: usize = usize::MAX;
 
 /// A request that waits to be sent.
@@ -34,12 +34,12 @@ impl Request {
 /// A fetch that waits for its answer.
 pub(super) struct QueuedFetch {
     pub(super) fetch: Fetch,
-    /// The queue that it goes through.
+    /// The number of its queue.
     pub(super) queue: u32,
-    /// When it was handed over.
+    /// When it was queued.
     pub(super) since: Instant,
     pub(super) deadline: Instant,
-    /// It was sent once before, on a connection that was lost.
+    /// Whether it was sent before, on a connection that was lost.
     pub(super) retried: bool,
 }
 impl QueuedFetch {
@@ -61,20 +61,20 @@ pub(super) struct QueuedRelay {
     pub(super) commands: Bytes,
     pub(super) count: usize,
     pub(super) deadline: Instant,
-    /// How long that was when it was queued.
+    /// The time limit behind `deadline`.
     pub(super) limit: Duration,
-    /// `None`: nobody wants to know (a probe).
+    /// `None` for a probe.
     pub(super) answer: Option<oneshot::Sender<RelayResult>>,
 }
 pub(super) type RelayResult = Result<RawReplies, SourceError>;
 impl QueuedRelay {
-    /// May it take longer than `source-timeout`?
+    /// Whether it may take longer than `source-timeout`.
     pub(super) fn is_slow(&self, limits: &SourceLimits) -> bool {
         self.limit > limits.timeout
     }
     pub(super) fn finish(self, answer: RelayResult) {
         if let Some(sender) = self.answer {
-            // The client may be gone; its command was sent all the same.
+            // The client may be gone.
             let _ = sender.send(answer);
         }
     }
@@ -86,7 +86,7 @@ pub(super) trait FetchRedirector {
     fn redirect(&self, fetch: QueuedFetch, error: SourceError);
 }
 
-/// A fetch has failed: another node of the cluster may answer it, if there is one.
+/// Fails a fetch; in a cluster it may be redirected to another node.
 pub(super) fn fail(
     queued: QueuedFetch,
     error: SourceError,
@@ -100,14 +100,14 @@ pub(super) fn fail(
     }
 }
 
-/// A value is longer than `max-value`.
+/// The error for a value larger than `max-value`.
 pub(super) fn too_large(size: usize, max: usize) -> SourceError {
     SourceError::Refused(
         format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)").into(),
     )
 }
 
-/// A value does not fit into what is left of `max-buffers`.
+/// The error for a value that does not fit into the rest of `max-buffers`.
 pub(super) fn no_room(size: usize, limit: usize) -> SourceError {
     SourceError::Refused(
         format!("ERR the source's value of {size} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)")
@@ -115,7 +115,7 @@ pub(super) fn no_room(size: usize, limit: usize) -> SourceError {
     )
 }
 
-/// Why a request failed that its deadline overtook.
+/// The reason of a request that missed its deadline.
 pub(super) fn timeout_reason(limit: Duration, limits: &SourceLimits) -> Arc<str> {
     let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };
     format!("timed out after {limit:?} ({setting})").into()

@@ -41,18 +41,18 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// One core's connections to a Redis server.
 pub(super) struct RedisSource {
     settings: Arc<ConnectionSettings>,
-    /// Fetches; unless they are tracking, writes and verbatim commands of RESP2 as well. At least one.
+    /// For fetches; without tracking also for writes and relayed RESP2 commands. At least one.
     connections: Rc<[UpstreamConnection]>,
-    /// Which keys' changes they announce.
+    /// The keys whose changes these connections announce.
     scope: Option<InvalidationScope>,
     affinity: ReplyAffinity,
     next: Cell<usize>,
-    /// Writes and verbatim commands, where the fetches' connections are tracking.
+    /// For writes and relayed commands, if the connections above track.
     resp2: OnceCell<UpstreamConnection>,
     resp3: OnceCell<UpstreamConnection>,
-    /// Verbatim commands that may take long, by protocol: behind them others would miss their deadline.
+    /// For slow relayed commands, by protocol: behind them others would miss their deadline.
     slow: [OnceCell<UpstreamConnection>; 2],
-    /// This core's copy of the table of commands.
+    /// This core's copy of the command table.
     commands: RefCell<Option<KnownCommands>>,
     asking: tokio::sync::Mutex<()>,
     pool: Rc<ConnectionPool>,
@@ -91,12 +91,12 @@ impl RedisSource {
         self.next.set(turn + 1);
         &self.connections[turn]
     }
-    /// A connection for one client alone.
+    /// A dedicated connection, from the pool if possible.
     fn pooled(&self, resp3: bool) -> Result<UpstreamConnection, SourceError> {
         self.connections[0].check()?;
         Ok(self.pool.take(resp3).unwrap_or_else(|| UpstreamConnection::dedicated(self.settings.clone(), resp3)))
     }
-    /// Takes over fetches that were admitted.
+    /// Takes over admitted fetches.
     pub(super) fn send(&self, batch: &mut Vec<Fetch>) {
         if batch.iter().any(|fetch| fetch.reply_name().is_some()) {
             for fetch in batch.extract_if(.., |fetch| fetch.reply_name().is_some()) {
@@ -109,7 +109,7 @@ impl RedisSource {
             self.next_connection().fetch(batch.drain(..));
         }
     }
-    /// Sends commands that may take any time over a connection of their own; queued when this returns.
+    /// Sends commands without a deadline over a connection of their own. They are queued when this returns.
     pub(super) fn send_unlimited(
         &self,
         commands: Bytes,
@@ -135,7 +135,7 @@ impl RedisSource {
     ) -> impl Future<Output = RelayResult> + use<> {
         let (pool, limit) = (self.pool.clone(), self.settings.limits.slow_timeout);
         let connection = self.pooled(resp3);
-        // The connection counts them once it has them.
+        // The connection counts them once they are queued.
         let mut charge = self.settings.buffers.charge(Kind::Relayed);
         charge.resize(commands.len());
         async move {
@@ -143,7 +143,7 @@ impl RedisSource {
             large_commands::check(&connection, &commands).await?;
             drop(charge);
             let answer = connection.relay_within(commands, count, limit).await?;
-            // After an error the server may be about to hang up.
+            // After an error the server may be about to close the connection.
             if clean && !answer.iter().any(|reply| reply.starts_with(b"-")) {
                 pool.put(connection, resp3);
             }
@@ -155,14 +155,14 @@ impl RedisSource {
         let slow_timeout = self.settings.limits.slow_timeout;
         Ok(Box::new(PooledConnection { connection, resp3, slow_timeout, pool: self.pool.clone() }))
     }
-    /// Can such a reply, about this key, be fetched and kept, in this protocol?
+    /// Whether such a reply about this key can be fetched and cached in this protocol.
     pub(super) fn can_cache(&self, cacheable: CacheableReply, key: &[u8], resp3: bool) -> bool {
         let reply_protocols = &self.settings.reply_protocols;
         reply_protocols.has(resp3)
             && (!cacheable.unless_fields_expire || reply_protocols.tells_expiring_fields())
             && self.scope.as_ref().is_none_or(|scope| scope.covers(key))
     }
-    /// What this server's own table, as far as it is known, says of keeping the reply.
+    /// How to cache the reply, by this server's command table if it is known.
     pub(super) fn cacheable_reply(&self, args: Args<'_>) -> Option<CacheableReply> {
         let now = self.settings.health.reconnects();
         if let Some((_, known)) = self.commands.borrow().as_ref().filter(|(then, _)| *then == now) {
@@ -170,7 +170,7 @@ impl RedisSource {
         }
         self.known_commands()?.keeps_reply(args)
     }
-    /// The table of commands; asked for if need be. It is long, and many may come for it at once: one asks.
+    /// The command table; asks the server if it is unknown. The reply is long, so of several callers only one asks.
     pub(super) async fn ask_commands(&self) -> Result<Arc<UpstreamCommands>, SourceError> {
         let _asking = self.asking.lock().await;
         if let Some(known) = self.known_commands() {
@@ -189,7 +189,7 @@ impl RedisSource {
         *self.settings.commands.lock() = Some((now, commands.clone()));
         Ok(commands)
     }
-    /// The connection for commands whose replies are of RESP2: always the same, for commands of one client must not overtake each other.
+    /// The connection for relayed RESP2 commands. Always the same one, so that a client's commands stay in order.
     fn resp2(&self) -> &UpstreamConnection {
         match self.scope.is_some() {
             true => self.resp2.get_or_init(|| UpstreamConnection::shared(self.settings.clone(), false)),
@@ -281,7 +281,7 @@ impl RedisServer for RedisSource {
         Box::pin(self.send_isolated(commands, count, resp3, clean))
     }
     fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
-        // Another connection may lead to another server.
+        // A new connection may lead to another server, so the table is valid only until a reconnect.
         let now = self.settings.health.reconnects();
         let mine = self.commands.borrow().as_ref().filter(|(then, _)| *then == now).map(|(_, known)| known.clone());
         mine.or_else(|| {
@@ -292,7 +292,7 @@ impl RedisServer for RedisSource {
     }
     fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>> {
         Box::pin(async {
-            // It may not be able to say now (a script keeps it): what it last said will do until it can.
+            // The server may be busy (a script runs): the last known table is used until it answers.
             self.ask_commands().await.or_else(|error| self.settings.last_commands().ok_or(error))
         })
     }
@@ -330,19 +330,19 @@ impl RedisServer for RedisSource {
     ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
         Box::pin(async move {
             if user.is_none() && resp3 {
-                // HELLO does not know of passwords without a user, of which a server may have something to say.
+                // HELLO needs a user, and the error for a password alone differs: so try the password alone first.
                 self.log_in(None, password, false).await?;
                 return self.log_in(Some("default"), password, true).await;
             }
             let settings = Arc::new(self.settings.of_user(user, password));
             let connection = UpstreamConnection::of_user(settings, resp3);
-            // Answered behind the handshake; every user may ask this.
+            // It is answered after the handshake, and every user may send it.
             match connection.relay(resp::encode(&[b"HELLO"]).into(), 1).await {
                 Err(SourceError::Unavailable(reason)) if has_code(&reason) => Err(SourceError::Refused(reason)),
                 Err(error) => Err(error),
                 Ok(_) => {
                     let slow_timeout = self.settings.limits.slow_timeout;
-                    // It is not for others when it is given back.
+                    // Counts a request, so that the connection is never reused for another client.
                     connection.pushes().note_request(1);
                     Ok(Box::new(PooledConnection { connection, resp3, slow_timeout, pool: Rc::default() })
                         as Box<dyn DedicatedConnection>)
@@ -353,7 +353,7 @@ impl RedisServer for RedisSource {
     fn wait_identity(&self) -> LocalFuture<'_, ()> {
         Box::pin(async {
             if self.identity().is_none() {
-                // Answered behind the handshake, which identity_reply; or there is no connection.
+                // The reply comes after the handshake, which learns the identity; or there is no connection.
                 let _ = self.connections[0].relay(resp::encode(&[b"PING"]).into(), 1).await;
             }
         })

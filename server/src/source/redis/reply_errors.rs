@@ -3,7 +3,7 @@ use crate::source::source_error::{SourceError, UNAVAILABLE};
 use larder_proto::resp;
 use std::sync::Arc;
 
-/// A reply to a command of ours, unless it is an error.
+/// The reply to one of Larder's own commands, unless it is an error.
 pub(super) fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
     match reply.strip_prefix(b"-") {
         Some(text) => Err(refusal(text)),
@@ -11,8 +11,8 @@ pub(super) fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
     }
 }
 
-/// An error reply's text as an error: some say that the server cannot answer now, or that another Larder does not know what its source did; the
-/// others refuse this command.
+/// Classifies the text of an error reply. Some codes mean that the server cannot answer now. The text of another Larder may mean that the
+/// outcome is unknown. All others refuse the command.
 pub(super) fn refusal(text: &[u8]) -> SourceError {
     const NOT_NOW: [&str; 6] = ["NOAUTH", "LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
     let text: Arc<str> = String::from_utf8_lossy(text.trim_ascii_end()).into();
@@ -23,12 +23,12 @@ pub(super) fn refusal(text: &[u8]) -> SourceError {
     if NOT_NOW.contains(&code) { SourceError::Unavailable(text) } else { SourceError::Refused(text) }
 }
 
-/// Is it an error of a server's, rather than a reason why there is no connection?
+/// Whether a reason is an error of the server, not of the connection.
 pub(super) fn has_code(reason: &str) -> bool {
     reason.split(' ').next().is_some_and(|code| code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase()))
 }
 
-/// The answer to a command whose reply is an integer.
+/// Whether an integer reply is positive.
 pub(super) fn positive(reply: &[u8]) -> Result<bool, SourceError> {
     match reply.strip_prefix(b":").map(<[u8]>::trim_ascii_end) {
         Some(digits) => Ok(resp::parse_i64(digits).is_some_and(|count| count > 0)),

@@ -11,7 +11,7 @@ use tokio_rustls::{
     },
 };
 
-/// What a TLS connection needs besides the socket; built once, at start, so that a missing file stops the start.
+/// The TLS configuration of a source. Built once at start, so that a missing file stops the start.
 #[derive(Clone)]
 pub(super) struct Tls {
     pub(super) connector: TlsConnector,
@@ -19,7 +19,7 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// The same towards another host.
+    /// The same configuration for another host.
     ///
     /// # Errors
     /// A text that names the host.

@@ -14,11 +14,11 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 
-/// After this long in silence the kernel asks whether the other end is still there, so that a firewall which forgot an
-/// idle connection costs nobody a deadline.
+/// After this idle time the kernel sends keep-alive probes, so that a firewall that forgot an idle connection does not cost a request
+/// its deadline.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// A connection to Redis, however it is carried.
+/// A byte stream to Redis.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -26,7 +26,7 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Opens a stream to the address, or to the master that Sentinels name; no byte of Redis's protocol is exchanged yet.
+/// Opens a stream to the address, or to the master that Sentinels name. Does not send any command yet.
 pub(super) async fn connect(settings: &ConnectionSettings, master: Option<&mut MasterAddress>) -> io::Result<Stream> {
     let (address, tls) = match (&settings.master, master) {
         (Some(named), Some(master)) => {

@@ -13,9 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// No password is longer.
+/// Maximum size of a password file.
 const MAX_LEN: u64 = 64 * 1024;
-/// Log lines are at least this far apart.
+/// Shortest interval between log lines.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// A password that may change.
@@ -37,23 +37,23 @@ impl Password {
         Ok(Password { file: url.password_file.clone(), current: Mutex::new(current), refused: Seldom::new(PERIOD) })
     }
 
-    /// One that a client has given: there is nothing else to try.
+    /// The password that a client gave; there is no file to read again.
     pub(super) fn fixed(password: Secret) -> Password {
         Password { file: None, current: Mutex::new(Some(password)), refused: Seldom::new(PERIOD) }
     }
 
-    /// What to say now; `None`: nothing.
+    /// The current password, if there is one.
     pub(super) fn current(&self) -> Option<Secret> {
         self.current.lock().clone()
     }
 
-    /// From now on the server wants this one; empty: none.
+    /// Sets the password that the server now expects; empty: none.
     pub(super) fn set(&self, password: &[u8]) {
         let text = String::from_utf8_lossy(password).into_owned();
         *self.current.lock() = (!text.is_empty()).then(|| text.into());
     }
 
-    /// The server has refused `said`. Is there something else to say?
+    /// The server refused the password `said`. Reads the file again; true if the password is now another.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -66,9 +66,9 @@ impl Password {
         Ok(self.current.lock().as_ref() != said)
     }
 
-    /// What clients are told, and the log, when the server has refused what was said: its own words and what to do.
+    /// The error text after the server refused the password: its own words and what to do. Logs it, too.
     pub(super) fn explain(&self, refusal: &str, unread: Option<String>) -> Arc<str> {
-        // Where the file is concerns the operator, who reads the log.
+        // The file's path is for the operator, so it goes only to the log.
         let why = match (&self.file, &unread) {
             (_, Some(_)) => "the source refuses the password, and password-file cannot be read",
             (Some(_), None) => "the source refuses the password in password-file",
@@ -83,17 +83,17 @@ impl Password {
     }
 }
 
-/// Does an error of the server say that it wants another password?
+/// Whether an error says that the server needs another password.
 pub(super) fn is_wanted(error: &str) -> bool {
-    // The third is that of versions before 6.
+    // The third is the error of versions before 6.
     ["NOAUTH ", "WRONGPASS ", "ERR invalid password"].iter().any(|begin| error.starts_with(begin))
 }
-/// Does an error to `AUTH` say that the server wants no password? It lets us in, then.
+/// Whether an error to `AUTH` says that the server needs no password. Commands then work without one.
 pub(super) fn is_needless(error: &str) -> bool {
     error.contains("without any password configured") || error.contains("no password is set")
 }
 
-/// The file's text without the end of its line; `None` if it is empty.
+/// The file's text without its line end; `None` if it is empty.
 fn read(file: &Path) -> Result<Option<Secret>, String> {
     let failed = |why: String| format!("cannot read the password-file {}: {why}", file.display());
     let mut text = Vec::new();

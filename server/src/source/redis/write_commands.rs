@@ -1,4 +1,4 @@
-//! Our own writes, as Redis commands.
+//! Larder's own writes, as Redis commands.
 use super::reply_errors::{accepted, positive};
 use crate::source::{
     local_future::LocalFuture,
@@ -22,7 +22,7 @@ pub(super) fn put<'a>(
     commands.extend(match expiry.map(remaining) {
         None => encode(&[b"SET", key, value]),
         Some(Some(left)) => encode(&[b"SET", key, value, b"PX", left.to_string().as_bytes()]),
-        // Stored for no time at all: Redis refuses such a SET.
+        // Already expired: Redis refuses a SET with such an expiry.
         Some(None) => encode(&[b"DEL", key]),
     });
     Box::pin(async move {
@@ -30,7 +30,7 @@ pub(super) fn put<'a>(
             true => server.relay_isolated(commands.into(), 2, false, true).await?,
             false => server.relay(commands.into(), 2, false).await?,
         };
-        // A user who may not ask whether it existed has written all the same.
+        // Without permission for EXISTS the write has succeeded all the same.
         accepted(&replies[1]).map(|_| positive(&replies[0]).unwrap_or(false))
     })
 }
@@ -48,7 +48,7 @@ pub(super) fn expire<'a>(
     expiry: Option<Millis>,
 ) -> LocalFuture<'a, Result<bool, SourceError>> {
     let Some(at) = expiry else {
-        // PERSIST does not tell a key without expiry from no key. A user who may not ask for that has changed it all the same.
+        // PERSIST replies 0 both for a key without expiry and for no key, so EXISTS follows. Without permission for it the change has still succeeded.
         let mut commands = encode(&[b"PERSIST", key]);
         commands.extend(encode(&[b"EXISTS", key]));
         return Box::pin(async move {
@@ -57,7 +57,7 @@ pub(super) fn expire<'a>(
             Ok(changed || positive(&replies[1]).unwrap_or(false))
         });
     };
-    // A time of 0 deletes, as a moment in the past should.
+    // A time of 0 deletes the key, as an expiry in the past should.
     let left = remaining(at).unwrap_or(0).to_string();
     let command = encode(&[b"PEXPIRE", key, left.as_bytes()]);
     Box::pin(async move { positive(&ask(relay, command).await?) })
@@ -68,13 +68,13 @@ pub(super) fn ping(relay: &dyn Relay) -> LocalFuture<'_, Result<(), SourceError>
     Box::pin(async move { ask(relay, encode(&[b"PING"])).await.map(drop) })
 }
 
-/// Sends a command of ours and returns the reply, unless it is an error.
+/// Sends one of Larder's own commands and returns the reply, unless it is an error.
 pub(super) async fn ask(relay: &dyn Relay, command: Vec<u8>) -> Result<Bytes, SourceError> {
     let replies = relay.relay(command.into(), 1, false).await?;
     accepted(&replies[0]).map(|reply| replies.bytes().slice_ref(reply))
 }
 
-/// Milliseconds from now until `at`, for Redis: relative, so that the two clocks need not agree.
+/// Milliseconds from now until `at`. Relative, so that the clocks of Larder and Redis need not agree.
 fn remaining(at: Millis) -> Option<Millis> {
     at.checked_sub(clock::now()).filter(|&left| left > 0)
 }

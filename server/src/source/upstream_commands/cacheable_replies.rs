@@ -15,7 +15,7 @@ const NEVER: &[(&str, &str)] = &[
     ("hpexpiretime", "time"),
     ("xpending", "time: how long entries are idle"),
     ("xinfo*", "time: how long consumers are idle"),
-    // Chance.
+    // Random replies.
     ("randomkey", "chance"),
     ("srandmember", "chance"),
     ("hrandfield", "chance"),
@@ -23,7 +23,7 @@ const NEVER: &[(&str, &str)] = &[
     ("vrandmember", "chance"),
     ("vsim", "chance: an approximation"),
     ("vlinks", "chance: an approximation"),
-    // State of the server, which changes without the key, or which the command changes.
+    // State of the server, which changes without the key or is changed by the command.
     ("object*", "state: idle time, access counts, encodings"),
     ("debug*", "state"),
     ("memory*", "state: the allocator"),
@@ -36,16 +36,16 @@ const NEVER: &[(&str, &str)] = &[
     ("hscan", "state: cursors"),
     ("zscan", "state: cursors"),
     ("pfcount", "state: it may write"),
-    // More than the one key that is named.
+    // They depend on more than the named key.
     ("sort_ro", "other keys: BY and GET"),
     ("sort", "other keys: BY and GET"),
     ("eval*", "a script may do anything"),
     ("fcall*", "a script may do anything"),
 ];
 
-/// Modules whose readonly commands read their one key and nothing else. What others do is not known.
+/// Modules whose readonly commands depend only on their one key. Other modules are unknown.
 const MODULES: &[&str] = &["json.", "bf.", "cf.", "cms.", "topk.", "tdigest."];
-/// What is a module's state rather than a value, by the end of the name (that of a parent, for subcommands).
+/// Suffixes of module commands that show state instead of a value (for subcommands, suffixes of the parent).
 const MODULE_STATE: &[&str] = &["info", "debug", "scandump", "resp"];
 
 /// May replies to this command, `readonly` and not blocking, be kept? The name is in lower case, a subcommand's behind `|`; `module`: it is
@@ -65,7 +65,7 @@ pub(super) fn is_cacheable(name: &str, module: bool) -> bool {
             && !MODULE_STATE.iter().any(|state| parent.ends_with(state))
 }
 
-/// Does the tip say that the same value may give other replies? (That their order may differ is no harm.)
+/// Whether the tip says that the same value may give different replies. (A different order does no harm.)
 pub(super) fn is_nondeterministic(tip: &[u8]) -> bool {
     tip.eq_ignore_ascii_case(b"nondeterministic_output")
 }

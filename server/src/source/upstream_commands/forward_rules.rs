@@ -1,12 +1,12 @@
-//! What may go to a Redis source at all. Some commands change the connection that they are sent on, which is not the client's own: these never
-//! go. Others stop the server, make it another's replica, or change who may enter: these go only with `forward-admin`.
+//! Which commands may be forwarded to a Redis source. Some change the connection that they are sent on, which clients share: these are never
+//! forwarded. Others stop the server, change its replication or its access rules: these need `forward-admin`.
 use ForwardRule::{Admin, Free, Never};
 use larder_proto::resp::Args;
 
-/// Whether a command goes to the source.
+/// Whether a command is forwarded to the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForwardRule {
-    /// Like any other.
+    /// Always forwarded.
     Free,
     /// With `forward-admin`, on a connection of its own.
     Admin,
@@ -17,13 +17,13 @@ pub enum ForwardRule {
 /// By name; a subcommand stands behind its parent's name and `|`, and a parent alone stands for all of them. The first that fits counts. What
 /// is not listed is [`Free`], unless the source's own table calls it `admin`.
 const RULES: &[(&str, ForwardRule)] = &[
-    // They begin replication or debugging on their connection, or belong to a connection's handshake.
+    // They start replication or debugging on their connection, or belong to a handshake.
     ("asking", Never),
     ("psync", Never),
     ("replconf", Never),
     ("script|debug", Never),
     ("sync", Never),
-    // Reading what there is.
+    // Read only.
     ("acl|cat", Free),
     ("acl|dryrun", Free),
     ("acl|genpass", Free),
@@ -53,7 +53,7 @@ const RULES: &[(&str, ForwardRule)] = &[
     ("config|resetstat", Free),
     ("module|help", Free),
     ("module|list", Free),
-    // Statistics, and saving to the place that the server's configuration says.
+    // Statistics, and saving to the configured place.
     ("bgrewriteaof", Free),
     ("bgsave", Free),
     ("lastsave", Free),
@@ -111,7 +111,7 @@ const TUNING: &[&str] = &[
     "zset-max-*",
 ];
 
-/// Longest name that is looked up here.
+/// Longest name that is looked up.
 const MAX_NAME: usize = 64;
 
 impl ForwardRule {
@@ -124,7 +124,7 @@ impl ForwardRule {
             None => Free,
         }
     }
-    /// Of a command that is not in the source's table, or before that is known.
+    /// The rule of a command that is not in the source's table, or while the table is unknown.
     pub fn by_name(args: Args<'_>) -> ForwardRule {
         let lower = |part: &[u8]| String::from_utf8_lossy(&part[..part.len().min(MAX_NAME)]).to_ascii_lowercase();
         let name = match args.get(1) {
@@ -133,7 +133,7 @@ impl ForwardRule {
         };
         ForwardRule::of(&name, false).with(&name, args)
     }
-    /// The same where it depends on further arguments.
+    /// The rule for these arguments.
     pub(super) fn with(self, name: &str, args: Args<'_>) -> ForwardRule {
         match name {
             "config|set" if args.len() > 2 && locked(args).next().is_none() => Free,
@@ -141,7 +141,7 @@ impl ForwardRule {
             _ => self,
         }
     }
-    /// The text of the error for a command that does not go.
+    /// The error text for a command that is not forwarded.
     pub fn refusal(self, args: Args<'_>) -> Vec<u8> {
         let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|part| part.eq_ignore_ascii_case(word));
         let parent = |(rule, _): &(&str, _)| rule.split_once('|').is_some_and(|(parent, _)| is(0, parent.as_bytes()));

@@ -1,13 +1,13 @@
-//! Where a command's keys are, as the server's table says (<https://redis.io/docs/latest/develop/reference/key-specs/>), and how to read such tables.
+//! Key specifications: where a command's keys are (<https://redis.io/docs/latest/develop/reference/key-specs/>).
 use super::reply_fields::{named, number, text_of, values};
 use larder_proto::resp::{Args, View, parse_i64};
 
-/// Where some of a command's keys are: begin there, go on so.
+/// Where some of a command's keys are: where they begin, and how to find the rest.
 #[derive(Debug)]
 pub(super) struct KeySpec {
     begin: Begin,
     find: Find,
-    /// The command changes these keys (if it writes at all).
+    /// Whether the command changes these keys (if it writes at all).
     pub(super) writes: bool,
 }
 #[derive(Debug)]
@@ -24,7 +24,7 @@ enum Find {
 }
 
 impl KeySpec {
-    /// The position of what a command names that is no key.
+    /// The index of an argument that the specification marks as no key (a channel).
     pub(super) fn channel(spec: View<'_>) -> Option<usize> {
         let spec = Some(spec);
         let is_key = !values(named(spec, b"flags")).any(|flag| text_of(&flag) == b"not_key");
@@ -73,14 +73,14 @@ impl KeySpec {
         Some(KeySpec { begin, find, writes: !reads })
     }
 
-    /// For servers before version 7: three numbers, and what is known of the commands for which these do not do.
+    /// The specifications for servers before version 7, from the three legacy numbers, and from this list for commands that need more.
     pub(super) fn without_specs(name: &str, (first, last, step): (i64, i64, i64), movable: bool) -> Vec<KeySpec> {
         let spec = |begin, find, writes| KeySpec { begin, find, writes };
         let numbered = |at| spec(Begin::Index(at), Find::Number { at: 0, first: 1, step: 1 }, false);
         let behind = |word: &[u8], last, limit, writes| {
             spec(Begin::Keyword { word: word.into(), from: 1 }, Find::Range { last, step: 1, limit }, writes)
         };
-        // From the first key on, as the newer specs count.
+        // Relative to the first key, as in newer specs.
         let last = if last < 0 { last } else { last - first };
         let plain = || spec(Begin::Index(first), Find::Range { last, step, limit: 0 }, true);
         match name {
@@ -108,7 +108,7 @@ impl KeySpec {
         }
     }
 
-    /// Gives each key's position to `each`; `None` if there is no telling.
+    /// Calls `each` with the index of each key; `None` if the positions are unknown.
     pub(super) fn keys(&self, args: Args<'_>, each: &mut impl FnMut(usize)) -> Option<()> {
         let parts = i64::try_from(args.len()).ok()?;
         let is = |at: i64, word: &[u8]| {
@@ -136,7 +136,7 @@ impl KeySpec {
             }
             Find::Number { at, first, step } => {
                 let count = usize::try_from(begin.checked_add(at)?).ok().and_then(|at| args.get(at));
-                // Whatever it is, the server will refuse it.
+                // The server will refuse an invalid count.
                 let count = count.and_then(parse_i64).filter(|count| (0..=parts).contains(count)).unwrap_or(0);
                 let first = begin.saturating_add(first);
                 (first, first.saturating_add((count - 1).saturating_mul(step.max(1))), step)

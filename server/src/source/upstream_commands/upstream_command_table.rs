@@ -1,8 +1,8 @@
-//! The server's own table of commands, from its reply to `COMMAND`: which commands there are, what they do and where their keys are.
-//! So commands that did not exist when this was written are forwarded with the right keys.
+//! The server's command table, from its reply to `COMMAND`: which commands exist, what they do and where their keys are.
+//! With it, Larder forwards commands that are newer than this code with the right keys.
 //!
 //! From version 7 on the table describes key positions in full (<https://redis.io/docs/latest/develop/reference/key-specs/>);
-//! for older servers the few commands that need it are described here.
+//! for older servers the few commands that need it are described in `key_specs`.
 use super::{
     cacheable_replies::{is_cacheable, is_nondeterministic},
     cluster_policies::ClusterPolicies,
@@ -18,14 +18,14 @@ use std::collections::HashMap;
 /// Longest name that is looked up, `parent|sub` included.
 const MAX_NAME: usize = 128;
 
-/// What Redis counts with the commands that write, without its table saying so (as older versions did: `may_replicate`).
+/// Commands that Redis treats as writes although the table of older versions does not flag them (`may_replicate`).
 const MAY_REPLICATE: [&str; 6] = ["eval", "evalsha", "fcall", "pfcount", "publish", "spublish"];
 
-/// The table. Empty if the server would not tell.
+/// The command table. Empty if the server does not show it.
 #[derive(Debug, Default)]
 pub struct UpstreamCommands {
     rows: HashMap<Box<[u8]>, UpstreamCommand, RandomState>,
-    /// The server lets single fields of hashes expire.
+    /// Whether the server supports expiring hash fields.
     fields_expire: bool,
 }
 
@@ -34,16 +34,16 @@ pub struct UpstreamCommands {
 pub struct UpstreamCommand {
     /// In lower case; a subcommand has its parent's name and `|` before its own.
     pub name: Box<str>,
-    /// Number of parts, the name included; negative: at least as many.
+    /// Number of arguments, the name included; negative: a minimum.
     arity: i64,
-    /// It writes the keys that it has.
+    /// Whether it writes its keys.
     writes: bool,
     /// Flag `write`: it writes even if it has no keys.
     writes_always: bool,
     blocking: bool,
-    /// It is refused within MULTI.
+    /// Whether it is refused inside MULTI.
     pub no_multi: bool,
-    /// It changes something, or may (a script), or is something that replicas are told of (PUBLISH).
+    /// Whether it may change something (scripts included), or is replicated (PUBLISH).
     pub may_write: bool,
     slow: bool,
     forward_rule: ForwardRule,
@@ -51,27 +51,27 @@ pub struct UpstreamCommand {
     pub categories: Categories,
     has_subs: bool,
     specs: Vec<KeySpec>,
-    /// How it is spread over the nodes of a cluster.
+    /// How a cluster spreads it over nodes.
     pub(crate) cluster: ClusterPolicies,
-    /// Which of its parts is no key but has a slot as if it were (a shard channel).
+    /// Index of an argument that is no key but has a slot (a shard channel).
     pub(crate) channel: Option<usize>,
-    /// Its whole reply may be kept, if the arguments name one key.
+    /// Whether its whole reply may be cached if the arguments name one key.
     keeps_reply: bool,
-    /// The reply may tell of a hash.
+    /// Whether the reply may depend on a hash.
     of_hashes: bool,
 }
 
-/// What a command touches.
+/// The keys that a command touches, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownKeys {
-    /// The keys that were named, and nothing else.
+    /// Exactly the reported keys.
     Keys,
-    /// It writes, and there is no telling what.
+    /// It writes unknown keys.
     Everything,
 }
 
 impl UpstreamCommands {
-    /// Reads the reply (RESP2 or RESP3). Rows that make no sense are left out.
+    /// Parses the reply (RESP2 or RESP3). Invalid rows are left out.
     pub(crate) fn parse(reply: &[u8]) -> Result<UpstreamCommands, Malformed> {
         let View::Array(rows) = view(reply)? else {
             return Err(Malformed);
@@ -141,7 +141,7 @@ impl UpstreamCommands {
             categories,
             name: text.into(),
             arity,
-            // Scripts, and reads that may change what they read (PFCOUNT), have no flag `write`.
+            // Scripts, and reads that may change their key (PFCOUNT), have no flag `write`.
             writes: flags.write || (has_keys && (!flags.readonly || flags.may_replicate)),
             writes_always: flags.write,
             blocking: flags.blocking,
@@ -175,7 +175,7 @@ impl UpstreamCommands {
         self.rows.get(&*whole).or(Some(row))
     }
 
-    /// If the whole reply to `args` may be kept.
+    /// How to cache the whole reply to `args`, if that is possible.
     pub(crate) fn keeps_reply(&self, args: Args<'_>) -> Option<CacheableReply> {
         let row = self.find(args).filter(|row| row.keeps_reply && row.takes(args.len()))?;
         let (mut first, mut count) = (None, 0);
@@ -188,7 +188,7 @@ impl UpstreamCommands {
         Some(CacheableReply { key: first.filter(|_| certain)?, unless_fields_expire })
     }
 
-    /// Would the server not tell?
+    /// Whether the server does not show its table.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -226,23 +226,23 @@ impl Flags {
 }
 
 impl UpstreamCommand {
-    /// Does it take `parts` parts?
+    /// Whether this number of arguments is allowed.
     pub fn takes(&self, parts: usize) -> bool {
         let parts = i64::try_from(parts).unwrap_or(i64::MAX);
         if self.arity >= 0 { parts == self.arity } else { parts >= self.arity.saturating_neg() }
     }
 
-    /// Does it go to the source, with these arguments?
+    /// Whether it may be forwarded with these arguments.
     pub fn forward_rule(&self, args: Args<'_>) -> ForwardRule {
         self.forward_rule.with(&self.name, args)
     }
 
-    /// Is it a command whose subcommands are known, without the one that `args` names?
+    /// Whether its subcommands are known and the one in `args` is not among them.
     pub fn lacks(&self, args: Args<'_>) -> bool {
         self.has_subs && args.len() > 1
     }
 
-    /// May it wait for something to happen, or is it what others wait for: must it not queue with them?
+    /// Whether it may block, or unblocks others. Either way it must not queue with other commands.
     pub fn blocks(&self, args: Args<'_>) -> bool {
         if matches!(&*self.name, "script|kill" | "function|kill" | "shutdown") {
             return true;
@@ -251,17 +251,17 @@ impl UpstreamCommand {
         self.blocking && (!only_on_request || args.from(1).any(|part| part.eq_ignore_ascii_case(b"block")))
     }
 
-    /// May it keep the server busy for long: scripts and functions, `KEYS`, `SORT`, `LCS`, and what Redis calls dangerous?
+    /// Whether it may keep the server busy for long: scripts, functions, `LCS`, and the category `@dangerous` (`KEYS`, `SORT`).
     pub fn is_slow(&self) -> bool {
         self.slow
     }
 
-    /// Do the specifications say where all keys are?
+    /// Whether the specifications locate all keys.
     fn keys_are_certain(&self, args: Args<'_>) -> bool {
         self.specs.iter().all(|spec| spec.keys(args, &mut |_| ()).is_some())
     }
 
-    /// Gives the position of each key to `each`, and whether the command writes it.
+    /// Calls `each` with the index of each key and whether the command writes it.
     pub fn keys(&self, args: Args<'_>, mut each: impl FnMut(usize, bool)) -> KnownKeys {
         let mut known = KnownKeys::Keys;
         for spec in &self.specs {
@@ -271,7 +271,7 @@ impl UpstreamCommand {
             }
         }
         if &*self.name == "sort" {
-            // The one that no specification describes; BY and GET only read.
+            // No specification describes the key of STORE. BY and GET only read.
             let store = (2..args.len()).rev().find(|at| args[*at].eq_ignore_ascii_case(b"store"));
             if let Some(at) = store.filter(|at| at + 1 < args.len()) {
                 each(at + 1, true);

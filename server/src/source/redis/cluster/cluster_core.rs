@@ -25,7 +25,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// A node that has left the cluster is let go after this long, or `source-slow-timeout`: what it owes is answered by then, or past its deadline.
+/// Connections to a node that has left the cluster are closed after this long, or `source-slow-timeout` if that is longer. By then their
+/// requests have replies or have timed out.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// One core's view of the cluster.
@@ -34,12 +35,12 @@ pub(super) struct ClusterCore {
     pub(super) scope: Option<InvalidationScope>,
     pub(super) keeps_replies: bool,
     pub(super) changes: RefCell<watch::Receiver<Arc<SlotMap>>>,
-    /// As it was last seen; this core's own copy, so that a hit counts no references that cores share.
+    /// This core's own copy of the map, so that no shared reference count is touched per request.
     pub(super) map: RefCell<Rc<SlotMap>>,
     pub(super) nodes: RefCell<HashMap<RedisAddress, Rc<RedisSource>>>,
-    /// Takes hops among the masters.
+    /// Round robin over the masters.
     pub(super) turn: Cell<usize>,
-    /// Fetches that are being asked redirector.
+    /// Redirected fetches in flight.
     pub(super) redirected: Cell<usize>,
     pub(super) me: Weak<ClusterCore>,
 }
@@ -51,7 +52,7 @@ impl ClusterCore {
             let gone = |address: &RedisAddress| !map.has(address);
             let gone: Vec<_> = self.nodes.borrow_mut().extract_if(|address, _| gone(address)).collect();
             if !gone.is_empty() {
-                // What they owe is still to come.
+                // Their replies are still to come.
                 let drain = self.setup.settings.limits.slow_timeout.max(DRAIN);
                 tokio::task::spawn_local(async move {
                     sleep(drain).await;
@@ -100,21 +101,21 @@ impl ClusterCore {
         turn
     }
 
-    /// Whom to read a key from.
+    /// The node to read a key from.
     pub(super) fn reader<'m>(&self, map: &'m SlotMap, key: &[u8]) -> Option<&'m RedisAddress> {
         let slot = slot(key);
         let shard = map.owner(slot)?;
         match &shard.replicas[..] {
-            // Always the same one, so that what is read of a key does not run back in time.
+            // Always the same replica for a slot, so that reads of a key do not go back in time.
             replicas @ [_, ..] if self.setup.from_replicas => Some(&replicas[usize::from(slot) % replicas.len()]),
             _ => Some(&shard.master),
         }
     }
 
-    /// A node says that a slot is at another.
+    /// A node says that another node owns a slot.
     pub(super) fn moved(&self, slot: u16, address: &RedisAddress) {
         let map = self.map();
-        // Many may be told the same.
+        // Many commands may be told the same.
         if map.owner(slot).is_none_or(|shard| shard.master != *map.resolve(address)) {
             self.replace(|map| map.with(slot, map.resolve(address)));
         }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use larder_proto::resp::{Args, encode};
 use std::rc::Rc;
 
-/// What was pinned there. What may wait does so at the node, and goes redirector if it has to.
+/// A dedicated connection to one node. Blocking commands block at the node and are redirected if needed.
 struct NodeConnection {
     inner: Box<dyn DedicatedConnection>,
     resp3: bool,
@@ -24,7 +24,7 @@ struct NodeConnection {
 }
 
 impl ClusterCore {
-    /// A connection to the node that the command's keys are at, or to any.
+    /// Opens a connection to the node of the command's keys, or to any node if it has none.
     pub(super) async fn open_dedicated(
         self: Rc<ClusterCore>,
         args: Args<'_>,
@@ -35,7 +35,7 @@ impl ClusterCore {
         let key = routing_key(&known, args);
         let to = key.map_or(Destination::Anyone, |key| Destination::Slot(slot(key)));
         if let Some(key) = key {
-            // Whatever it says, by then it is known where the slot is: there is no being sent on from a connection with state.
+            // This finds the slot's node, whatever the reply: a dedicated connection cannot be redirected later.
             let part = RoutedCommands { commands: encode(&[b"EXISTS", key]).into(), count: 1, to: to.clone() };
             let route = Route { class: ConnectionClass::Shared, resp3: false };
             let answer = self.send_to_destination(&part, route).await;
@@ -81,7 +81,7 @@ impl DedicatedConnection for NodeConnection {
                     core.follow_redirects(&part, answer, route, core.deadline()).await
                 })
             }
-            // For all nodes (SCRIPT KILL).
+            // Commands for all nodes (SCRIPT KILL).
             _ => core.relay(command, route),
         }
     }

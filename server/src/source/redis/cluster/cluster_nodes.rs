@@ -1,36 +1,36 @@
-//! What one node knows of its cluster: its answer to `CLUSTER NODES`
-//! (<https://redis.io/docs/latest/commands/cluster-nodes/>), which old and new servers give alike.
+//! One node's view of the cluster: its reply to `CLUSTER NODES`
+//! (<https://redis.io/docs/latest/commands/cluster-nodes/>), which old and new servers support.
 use super::key_slot::SLOTS;
 use crate::config::RedisAddress;
 use std::ops::RangeInclusive;
 
-/// A line of the answer.
+/// One line of the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClusterNode {
     pub(super) id: String,
     pub(super) address: RedisAddress,
-    /// Another name of the same.
+    /// Another name of the node.
     pub(super) alias: Option<RedisAddress>,
     pub(super) role: NodeRole,
-    /// It is the one that says all this.
+    /// Whether this is the node that replied.
     pub(super) is_asked: bool,
-    /// The cluster takes it for gone.
+    /// Whether the cluster considers the node failed.
     pub(super) failed: bool,
-    /// Of two that say that a slot is theirs, the one with the higher epoch is right.
+    /// Of two nodes that claim a slot, the one with the higher epoch owns it.
     pub(super) epoch: u64,
     pub(super) slots: Vec<RangeInclusive<u16>>,
-    /// Slots whose keys it is giving to another node; it says so of itself only.
+    /// Slots that the node is moving to another node. A node reports only its own.
     pub(super) moving: Vec<u16>,
 }
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeRole {
     Master,
-    /// Of the master with this id.
+    /// A replica of the master with this id.
     Replica(String),
 }
 
-/// Reads the answer of the node at `asked`. With `by_name` (TLS checks names) nodes go by their host names where they have some. Lines that assembly no
-/// sense, and nodes without an address, are left out.
+/// Parses the reply of the node at `asked`. With `by_name` (TLS checks names) a node's address is its host name if it has one. Invalid lines
+/// and nodes without an address are left out.
 pub(super) fn parse(answer: &str, asked: &RedisAddress, by_name: bool) -> Vec<ClusterNode> {
     answer.lines().filter_map(|line| parse_line(line, asked, by_name)).collect()
 }
@@ -48,7 +48,7 @@ fn parse_line(line: &str, asked: &RedisAddress, by_name: bool) -> Option<Cluster
     let (ip, port) = parts.next()?.split('@').next()?.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     let host = match (ip, asked) {
-        // It does not know its own: we have just used it.
+        // The node does not know its own address; it was reached at `asked`.
         ("", RedisAddress::Tcp { host, .. }) if has("myself") => host,
         ("", _) => return None,
         (ip, _) => ip,

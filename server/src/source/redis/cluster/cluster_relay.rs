@@ -18,21 +18,21 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Before a cluster of which nothing is known is asked again.
+/// Pause before an unknown cluster is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Masters that are asked for their table of commands at once.
+/// Masters that are asked for their command table at once.
 const ASKED: usize = 3;
 
-/// A plan on its route: one write to each node.
+/// A plan in flight: one write to each node.
 struct Sent {
     answers: Vec<LocalFuture<'static, RelayResult>>,
-    /// For each part, which of the answers it is in and from which reply on.
+    /// For each part: the index of its answer, and of its first reply in it.
     places: Vec<Result<(usize, usize), SourceError>>,
 }
 
 impl ClusterCore {
     pub(super) fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
-        // All nodes have one table.
+        // All nodes have the same table.
         self.nodes.borrow().values().next()?.known_commands()
     }
     pub(super) async fn commands(&self, deadline: Instant) -> Result<Arc<UpstreamCommands>, SourceError> {
@@ -40,7 +40,7 @@ impl ClusterCore {
             if let Some(known) = self.known_commands() {
                 return Ok(known);
             }
-            // Whoever says it first: one that is silent must not keep those queued that want something of others.
+            // The first answer counts: a silent node must not delay commands for other nodes.
             let mut asked = JoinSet::new();
             let (map, turn) = (self.map(), self.next_turn());
             for shard in map.shards().iter().cycle().skip(turn % map.shards().len().max(1)).take(ASKED) {
@@ -56,7 +56,7 @@ impl ClusterCore {
                     Err(_) => {}
                 }
             }
-            // What was last said will do until somebody can.
+            // The last known table is used until a node answers.
             if let Some(known) = self.setup.settings.last_commands() {
                 return Ok(known);
             }
@@ -67,7 +67,7 @@ impl ClusterCore {
         }
     }
 
-    /// Sends commands at once (unless nothing is known of the cluster yet), and waits for what becomes of them.
+    /// Sends commands at once (unless the command table is unknown), and awaits their replies.
     pub(super) fn relay(self: Rc<ClusterCore>, commands: Bytes, route: Route) -> LocalFuture<'static, RelayResult> {
         let deadline = self.deadline();
         match self.known_commands() {
@@ -91,7 +91,7 @@ impl ClusterCore {
         let mut places = Vec::with_capacity(plan.parts.len());
         for part in &plan.parts {
             let address = match (&part.to, nodes.first()) {
-                // Whoever is asked anyway.
+                // A node that gets commands anyway.
                 (Destination::Anyone, Some((address, ..))) => Ok(address.clone()),
                 (to, _) => self.address(&map, to),
             };
@@ -114,13 +114,13 @@ impl ClusterCore {
         Sent { answers: answers.collect(), places }
     }
 
-    /// Waits for the answers, follows where they lead, and puts one together.
+    /// Awaits the answers, follows redirects, and assembles the replies.
     async fn answer(&self, plan: RoutingPlan, sent: Sent, route: Route, deadline: Instant) -> RelayResult {
         let mut answers = Vec::with_capacity(sent.answers.len());
         for answer in sent.answers {
             answers.push(answer.await);
         }
-        // What may take its time has had it before something comes in its route.
+        // Slow commands have used their own limit before a redirect, so they get a new deadline.
         let deadline = if route.class == ConnectionClass::Shared { deadline } else { self.deadline() };
         let mut parts = Vec::with_capacity(plan.parts.len());
         for (part, place) in plan.parts.iter().zip(sent.places) {
@@ -137,7 +137,7 @@ impl ClusterCore {
         {
             return answer;
         }
-        // Of none of them is anything known.
+        // All parts failed.
         if !parts.is_empty() && parts.iter().all(Result::is_err) {
             let lost = parts.iter().position(|part| matches!(part, Err(SourceError::Lost(_))));
             return parts.swap_remove(lost.unwrap_or(0));

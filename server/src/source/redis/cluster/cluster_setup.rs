@@ -14,15 +14,15 @@ use tokio::sync::{Notify, watch};
 
 /// What all cores share.
 pub(super) struct ClusterSetup {
-    /// For the first node that the URL names; the others' are like it.
+    /// Settings of the first node in the URL; those of the other nodes derive from it.
     pub(super) settings: ConnectionSettings,
     pub(super) seeds: Vec<RedisAddress>,
     pub(super) from_replicas: bool,
     pub(super) map: watch::Sender<Arc<SlotMap>>,
     pub(super) nodes: Mutex<HashMap<RedisAddress, Arc<ConnectionSettings>>>,
-    /// The map seems to be out of date.
+    /// Requests a refresh of the map, which may be out of date.
     pub(super) refresh: Notify,
-    /// Some core has a watcher.
+    /// Whether a core runs the refresh task.
     pub(super) is_watched: AtomicBool,
 }
 
@@ -48,7 +48,7 @@ impl ClusterSetup {
         })
     }
 
-    /// The present map counts as a change, too.
+    /// Subscribes to the map; the present map counts as a change.
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<SlotMap>> {
         let mut map = self.map.subscribe();
         map.mark_changed();
@@ -66,12 +66,12 @@ impl ClusterSetup {
         Ok(settings)
     }
 
-    /// Forgets nodes that have left, once no core has any more to do with them.
+    /// Forgets nodes that have left the cluster and that no core uses.
     pub(super) fn forget_nodes(&self, map: &SlotMap) {
         self.nodes.lock().retain(|address, settings| map.has(address) || Arc::strong_count(settings) > 1);
     }
 
-    /// Puts a new map in place of the present one. True if copies may be out of date: they are to be forgotten now.
+    /// Replaces the map. True if copies may be out of date; the caller must then invalidate them.
     pub(super) fn replace(&self, with: impl FnOnce(&SlotMap) -> SlotMap) -> bool {
         let mut outdates_copies = false;
         self.map.send_modify(|map| {

@@ -62,7 +62,7 @@ impl SourceFactory for ClusterFactory {
 struct ClusterSource(Rc<ClusterCore>);
 
 impl ClusterSource {
-    /// Starts to get to know the cluster. Call it on the core's own runtime.
+    /// Starts to discover the cluster. Call it on the core's own runtime.
     fn new(setup: Arc<ClusterSetup>, scope: Option<InvalidationScope>, keeps_replies: bool) -> ClusterSource {
         let core = Rc::new_cyclic(|me: &Weak<ClusterCore>| {
             let settled = {
@@ -89,7 +89,7 @@ impl ClusterSource {
     }
 }
 
-/// Connects to every master as it comes to be known, so that readiness identity_reply of all and nobody need wait for it.
+/// Connects to every master when it is discovered, so that readiness covers all and no client waits for the connection.
 async fn open_all(core: Weak<ClusterCore>, mut map: watch::Receiver<Arc<SlotMap>>) {
     while map.changed().await.is_ok() {
         let Some(core) = core.upgrade() else { return };
@@ -193,7 +193,7 @@ impl RedisServer for ClusterSource {
         false
     }
     fn client_tracking(&self) -> ClientTracking {
-        // Clients' commands go over connections of many nodes: only a node that announces every change announces those that clients know of.
+        // Clients' commands use connections to many nodes. Only broadcast tracking of all keys covers every key that clients read.
         let announces_all = |scope: &InvalidationScope| scope.prefixes.iter().any(|prefix| prefix.is_empty());
         match &self.0.scope {
             Some(scope) if announces_all(scope) => ClientTracking::Larder,
@@ -204,7 +204,7 @@ impl RedisServer for ClusterSource {
         0
     }
     fn identity(&self) -> Option<Arc<ServerIdentity>> {
-        // Which node it came from does not matter: they have one version, and no one of them is what clients see.
+        // Any node will do: all have one version. The role is not taken over, because clients see the whole cluster.
         let node = self.0.setup.settings.identity.lock().clone()?;
         Some(Arc::new(ServerIdentity { role: ServerIdentity::default().role, ..ServerIdentity::clone(&node) }))
     }
@@ -220,13 +220,13 @@ impl RedisServer for ClusterSource {
         _password: &'a str,
         _resp3: bool,
     ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
-        // One connection leads to one node only.
+        // A connection leads to one node only.
         let refusal = "ERR users of a cluster cannot log in through Larder";
         Box::pin(async move { Err(SourceError::Refused(refusal.into())) })
     }
     fn wait_identity(&self) -> LocalFuture<'_, ()> {
         Box::pin(async {
-            // Some node is known and reached then, or none is within the deadline.
+            // Then a node is connected, or the deadline has passed.
             let _ = self.commands().await;
             let node = self.0.nodes.borrow().values().next().cloned();
             if let Some(node) = node {

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use larder_proto::resp::{Args, Limits, Parsed, Parser, encode};
 use std::{collections::HashMap, iter};
 
-/// What goes to one node as it is: a command, or a transaction.
+/// A command or a transaction that goes to one node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RoutedCommands {
     pub(super) commands: Bytes,
@@ -38,28 +38,28 @@ pub(super) enum Destination {
     Master(RedisAddress),
 }
 
-/// What a client sent: a command, or a transaction.
+/// A command or a transaction of the client, and how its reply is made.
 #[derive(Debug, PartialEq)]
 pub(super) struct PlannedReply {
-    /// So many of the plan's parts.
+    /// How many of the plan's parts it has.
     pub(super) parts: usize,
     /// Replies that the client expects.
     pub(super) replies: usize,
     pub(super) assembly: ReplyAssembly,
 }
-/// How its replies are made of those of its parts.
+/// How the replies of the parts become the client's replies.
 #[derive(Debug, PartialEq)]
 pub(super) enum ReplyAssembly {
-    /// They are those of its only part.
+    /// The replies of the only part.
     Same,
     Merge(ResponsePolicy),
-    /// There are none: no node is asked, and this is the error.
+    /// No node is asked; this error is the reply.
     Refused(&'static [u8]),
-    /// A cursor goes on at this master, and from there to the next.
+    /// A SCAN of this master; its cursor is rewritten.
     Cursor(usize),
 }
 
-/// What was seen of one so far.
+/// A transaction that is still being read.
 struct Transaction {
     begin: usize,
     count: usize,
@@ -169,7 +169,7 @@ impl RoutingPlan {
             _ => {}
         }
         let to = match (destination(known, args), row, args.get(1)) {
-            // Anywhere, but what is said in one channel always at the same node, for only so it stays in order.
+            // Any node would do, but all messages of a channel go to the same one, so that they stay in order.
             (Destination::Anyone, Some(row), Some(channel)) if &*row.name == "publish" => {
                 Destination::Slot(slot(channel))
             }
@@ -179,7 +179,7 @@ impl RoutingPlan {
         self.parts.push(RoutedCommands { to, commands, count: 1 });
     }
 
-    /// What the client is told, of what each part came to, with so many masters now.
+    /// Assembles the client's replies from the results of the parts. `masters` is the present number of masters.
     pub(super) fn assemble(&self, parts: Vec<RelayResult>, masters: usize) -> RawReplies {
         let mut parts = parts.into_iter();
         let mut replies: Vec<Bytes> = Vec::with_capacity(parts.len());
@@ -208,12 +208,12 @@ impl RoutingPlan {
     }
 }
 
-/// Where a command goes as a whole.
+/// The destination of a command that is not split.
 pub(super) fn destination(known: &UpstreamCommands, args: Args<'_>) -> Destination {
     routing_key(known, args).map_or(Destination::Anyone, |key| Destination::Slot(slot(key)))
 }
 
-/// What says where: the first key. Where the server shows no table of commands, that is what most commands begin with.
+/// The key that decides the node: the first one. Without a command table it is the first argument, as for most commands.
 pub(super) fn routing_key<'a>(known: &UpstreamCommands, args: Args<'a>) -> Option<&'a [u8]> {
     let Some(row) = known.find(args) else {
         return args.get(1).filter(|_| known.is_empty());
@@ -225,12 +225,12 @@ pub(super) fn routing_key<'a>(known: &UpstreamCommands, args: Args<'a>) -> Optio
     args.get(first.or(row.channel)?)
 }
 
-/// A command with many keys as one for each slot, and which of its keys each has.
+/// Splits a command with many keys into one for each slot, with the indexes of its keys.
 fn split_by_slot(known: &UpstreamCommands, args: Args<'_>) -> Option<(Vec<RoutedCommands>, Vec<Vec<usize>>)> {
     let mut keys = Vec::new();
     known.find(args)?.keys(args, |at, _| keys.push(at));
     let step = (args.len() - 1) / keys.len().max(1);
-    // Nothing but keys and what belongs to each.
+    // Only commands that have nothing but keys and a fixed number of arguments for each.
     if !keys.iter().copied().eq((1..args.len()).step_by(step.max(1))) || 1 + step * keys.len() != args.len() {
         return None;
     }

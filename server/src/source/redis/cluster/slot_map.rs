@@ -1,4 +1,4 @@
-//! Who has which slot, put together from what several nodes say.
+//! The slot map: which node owns each slot, merged from the views of several nodes.
 use super::{
     cluster_nodes::{ClusterNode, NodeRole},
     key_slot::SLOTS,
@@ -13,17 +13,17 @@ const NO_OWNER: u16 = u16::MAX;
 pub(super) struct SlotMap {
     /// Masters with slots, by address.
     shards: Vec<Shard>,
-    /// Index into `shards`.
+    /// For each slot an index into `shards`.
     owners: Box<[u16]>,
     /// Other names of nodes.
     aliases: HashMap<RedisAddress, RedisAddress>,
-    /// Slots that are on their route from one node to another.
+    /// Slots that are moving from one node to another.
     moving: HashSet<u16>,
-    /// Every node that is there, those without slots (which may be about to get some) among them.
+    /// Every present node, also those without slots, which may get some soon.
     nodes: HashSet<RedisAddress>,
 }
 
-/// A master and those that follow it.
+/// A master and its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shard {
     pub(super) master: RedisAddress,
@@ -31,7 +31,7 @@ pub(super) struct Shard {
 }
 
 impl Default for SlotMap {
-    /// Nothing is known.
+    /// The empty map.
     fn default() -> SlotMap {
         SlotMap {
             shards: Vec::new(),
@@ -44,9 +44,9 @@ impl Default for SlotMap {
 }
 
 impl SlotMap {
-    /// Merges what nodes say. Of two claims to a slot the one with the higher epoch is right, as among the nodes themselves
-    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). What moves away
-    /// from a node, only that one says: of those that said nothing this time it is as `before`.
+    /// Merges the views of nodes. Of two claims to a slot the higher epoch wins, like among the nodes themselves
+    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). Only the
+    /// old owner reports a moving slot, so slots of nodes without a view stay as in `before`.
     pub(super) fn merge(views: &[Vec<ClusterNode>], before: &SlotMap) -> SlotMap {
         let all = || views.iter().flatten();
         let mut best: Vec<Option<&ClusterNode>> = vec![None; SLOTS];
@@ -60,7 +60,7 @@ impl SlotMap {
         }
         let mut map = SlotMap::default();
         let mut masters: Vec<&ClusterNode> = best.iter().flatten().copied().collect();
-        // Neighbours have mostly the same.
+        // Neighbouring slots mostly have the same owner.
         masters.dedup_by_key(|node| &node.address);
         masters.sort_by_cached_key(|node| node.address.to_string());
         masters.dedup_by_key(|node| &node.address);
@@ -93,7 +93,7 @@ impl SlotMap {
         map
     }
 
-    /// The same with one slot at another node.
+    /// The same map with one slot at another node.
     pub(super) fn with(&self, slot: u16, address: &RedisAddress) -> SlotMap {
         let mut map = self.clone();
         map.owners[usize::from(slot)] = map.shard(address);
@@ -101,7 +101,7 @@ impl SlotMap {
         map
     }
 
-    /// The shard of this master, new if need be.
+    /// The index of this master's shard, which is added if it is missing.
     fn shard(&mut self, master: &RedisAddress) -> u16 {
         let known = self.shards.iter().position(|shard| shard.master == *master);
         let index = known.unwrap_or_else(|| {
@@ -120,20 +120,20 @@ impl SlotMap {
     pub(super) fn owner(&self, slot: u16) -> Option<&Shard> {
         self.shards.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
-    /// The name that a node goes by here.
+    /// The address of a node in this map, given any of its names.
     pub(super) fn resolve<'a>(&'a self, address: &'a RedisAddress) -> &'a RedisAddress {
         self.aliases.get(address).unwrap_or(address)
     }
     pub(super) fn is_moving(&self, slot: u16) -> bool {
         self.moving.contains(&slot)
     }
-    /// Does anybody know this node?
+    /// Whether the node is present.
     pub(super) fn has(&self, address: &RedisAddress) -> bool {
         self.nodes.contains(address)
     }
 
-    /// Coming from `before`: may copies be out of date that a node of then vouched for? So they are once a slot has left its node, for that
-    /// one says nothing any more of its keys; and once a slot begins to move, for keys that were absent there come to be redirector.
+    /// Whether copies from the time of `before` may be out of date. They may once a slot has left its node, which no longer announces changes of
+    /// its keys, and once a slot starts to move, because keys that were absent may then be created at the other node.
     pub(super) fn outdates_copies(&self, before: &SlotMap) -> bool {
         let left = |slot: u16| {
             let (was, is) = (before.owner(slot), self.owner(slot));
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_higher_epoch_has_the_slot() {
-        // The old master cannot see that it was replaced.
+        // The old master does not know that it was replaced.
         let old = "a h:1@1 myself,master - 0 0 1 connected 0-99\nb h:2@1 slave a 0 0 1 connected";
         let new = "a h:1@1 master,fail - 0 0 1 connected\nb h:2@1 myself,master - 0 0 7 connected 0-99\nc h:3@1 slave b 0 0 7 connected";
         for views in [[old, new], [new, old]] {
@@ -199,7 +199,7 @@ mod tests {
         };
         let b = "b h:2@1 myself,master - 0 0 2 connected 10-19\na h:1@1 master - 0 0 1 connected 0-9";
         let begun = merge(&[&a("[9->-b]")]);
-        // This time only the other was asked, or spoke.
+        // Only the other node answered this time.
         let silent = merge_after(&begun, &[b]);
         assert!(silent.is_moving(9) && !silent.outdates_copies(&begun));
         assert!(!merge_after(&silent, &[b, &a("")]).is_moving(9));

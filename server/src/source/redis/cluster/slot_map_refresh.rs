@@ -21,17 +21,17 @@ use std::{
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Between two rounds, at least, and how much longer at most. docs/coherence.md promises a second in all.
+/// Shortest pause between two rounds, and the longest additional pause. docs/coherence.md promises a second in total.
 const PERIOD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(950));
-/// A round waits so long, or a fifth of `source-timeout`, for those that have not answered when others have: what they say counts in the next.
+/// Once one node has answered, a round waits this long for the others, or a fifth of `source-timeout`. A later answer counts in the next round.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Masters that are asked in one round: of larger clusters some at a time.
+/// Masters asked in one round; larger clusters take several rounds.
 const ASKED: usize = 16;
 
-/// A node that is asked.
+/// A connection to a node, and its pending answer.
 struct NodeQuery {
     connection: UpstreamConnection,
-    /// What it has not said yet.
+    /// The answer that is still pending.
     answer: Option<LocalFuture<'static, RelayResult>>,
 }
 
@@ -58,7 +58,7 @@ async fn refresh(core: &Rc<ClusterCore>, connections: &mut HashMap<RedisAddress,
     let some: Vec<_> = some.collect();
     let mut views = ask(setup, connections, &some).await;
     if views.len() < some.len() || some.is_empty() {
-        // Others may know who has taken the place of those that are silent.
+        // Other nodes may know the successors of the silent ones.
         let replicas = map.shards().iter().flat_map(|shard| &shard.replicas);
         let others: Vec<_> = replicas.chain(&setup.seeds).filter(|address| !some.contains(address)).cloned().collect();
         views.extend(ask(setup, connections, &others[..others.len().min(ASKED)]).await);
@@ -78,7 +78,7 @@ async fn ask(
     addresses: &[RedisAddress],
 ) -> Vec<Vec<ClusterNode>> {
     let command = encode(&[b"CLUSTER", b"NODES"]);
-    // All at once: they are queued as the futures are made.
+    // All at once: making a future queues its command.
     for address in addresses {
         let Ok(settings) = setup.node(address) else { continue };
         let asked = connections.entry(address.clone());

@@ -28,19 +28,19 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// First and longest pause before a node is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
-/// Nodes that send each other's clients to and fro are given time after so many hops.
+/// After this many redirects in a row Larder pauses: nodes may disagree for a moment.
 const MAX_HOPS: usize = 3;
-/// Fetches of one core that may be on redirected; others fail at once, so that one node's absence does not use up what all others need.
+/// Maximum redirected fetches of one core. More fail at once, so that one missing node does not exhaust the limits for all.
 const MAX_REDIRECTED: usize = 1024;
 
-/// Where to go instead.
+/// What a redirect asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// The slot is there, from now on.
+    /// MOVED: the slot is at this node from now on.
     Moved(u16, RedisAddress),
-    /// Just this once.
+    /// ASK: this node, just once.
     Ask(RedisAddress),
-    /// Where the map says, a little later.
+    /// Retry a little later, by the map.
     Later,
 }
 
@@ -48,7 +48,7 @@ impl Redirect {
     pub(super) fn of(answer: &RelayResult) -> Option<Redirect> {
         match answer {
             Err(error) => Redirect::of_error(error),
-            // A transaction identity_reply it of a command that it would not queue; at its end it has then failed.
+            // A transaction reports the redirect for the refused command, and EXEC then fails.
             Ok(replies) if replies.last().starts_with(b"-") => {
                 replies.iter().find_map(|reply| Redirect::of_text(&String::from_utf8_lossy(reply.strip_prefix(b"-")?)))
             }
@@ -69,7 +69,7 @@ impl Redirect {
             let slot: u16 = words.next()?.parse().ok().filter(|slot| usize::from(*slot) < SLOTS)?;
             let (host, port) = words.next()?.rsplit_once(':')?;
             let port = port.parse().ok().filter(|port| *port != 0)?;
-            // A node that does not know another's name sends none.
+            // A node that does not know the other's address sends none.
             let known = !host.is_empty() && host != "?";
             known.then(|| (slot, RedisAddress::Tcp { host: host.to_owned(), port }))
         };
@@ -83,7 +83,7 @@ impl Redirect {
 }
 
 impl ClusterCore {
-    /// Sends a part to a node; `asking`: though the slot is not its own yet. Queued when this returns.
+    /// Sends commands to a node, with ASKING if `asking`. They are queued when this returns.
     pub(super) fn send(
         &self,
         part: &RoutedCommands,
@@ -108,13 +108,13 @@ impl ClusterCore {
         }
     }
 
-    /// Sends a part to where it belongs.
+    /// Sends commands to their destination by the slot map.
     pub(super) async fn send_to_destination(&self, part: &RoutedCommands, route: Route) -> RelayResult {
         let address = self.address(&self.map(), &part.to)?;
         self.send(part, &address, route, false).await
     }
 
-    /// Asks again where it is needed, until `deadline`.
+    /// Follows redirects until there is an answer, or until `deadline`.
     pub(super) async fn follow_redirects(
         &self,
         part: &RoutedCommands,
@@ -147,15 +147,15 @@ impl ClusterCore {
         answer
     }
 
-    /// Fetches once more, wherever that leads.
+    /// Fetches again, following redirects.
     async fn fetch_redirected(&self, queued: QueuedFetch, error: SourceError) {
         let health = &self.setup.settings.health;
         let fetch = &queued.fetch;
         let error = Err(error);
-        // What comes back is of another connection than what went before.
+        // The answer comes over another connection than before.
         fetch.sent_through(self.setup.settings.queue_number());
         let sent_at = clock::now();
-        // A read has no need to be seen to its end.
+        // A read may be abandoned at its deadline.
         let until = async |part: &RoutedCommands, route| {
             let answer = timeout_at(queued.deadline, self.follow_redirects(part, error, route, queued.deadline)).await;
             let limits = &self.setup.settings.limits;
@@ -168,7 +168,7 @@ impl ClusterCore {
             let answer = until(&part, route).await;
             let now = clock::now();
             return match answer {
-                // Not kept: nobody vouches for it.
+                // Not cached: no connection vouches for it.
                 Ok(replies) => queued.finish_reply(
                     FetchedReply { reply: replies.last(), key: KeyLife::Until(sent_at) },
                     now,
@@ -187,7 +187,7 @@ impl ClusterCore {
     }
 }
 
-/// Which connection of a node is used, and in which protocol.
+/// Which kind of connection to a node is used, and which protocol.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Route {
     pub(super) class: ConnectionClass,
@@ -195,17 +195,17 @@ pub(super) struct Route {
 }
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionClass {
-    /// The one that everybody uses.
+    /// The connection that all clients share.
     Shared,
-    /// That for commands which may take long.
+    /// The shared connection for slow commands.
     Slow,
-    /// One of its own, for as long as it takes.
+    /// A connection of its own without a deadline.
     Unlimited,
     /// See [`RedisServer::relay_isolated`](crate::source::RedisServer::relay_isolated).
     Isolated { clean: bool },
 }
 
-/// What EXEC says of GET and PTTL.
+/// Reads the reply of EXEC with GET and PTTL.
 fn found(reply: &Bytes, sent_at: Millis, max: usize) -> Result<Option<FetchedValue>, SourceError> {
     let mut parts = match view(reply) {
         Ok(View::Array(parts)) => parts,

@@ -14,11 +14,12 @@ use tokio::time::timeout;
 
 /// An attempt may take this long even if `source-timeout` is shorter: names must be resolved and TLS takes round trips.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// A connection that is ready.
+
+/// A connection after the handshake.
 pub(super) struct Connected {
     pub(super) stream: Stream,
     pub(super) handshake: Handshake,
-    /// Where Sentinels name the master: identity_reply when it is another.
+    /// With Sentinels: tells when the master changes.
     pub(super) master: Option<MasterAddress>,
 }
 
@@ -30,7 +31,7 @@ impl RequestQueue {
             let password = &self.settings.password;
             let said = password.current();
             let refusal = match self.reach(said.as_ref(), master.as_mut()).await {
-                // A client's user is told what the server says: its password is not Larder's business.
+                // A client's own user gets the server's error; its password is not Larder's.
                 Err(reason) if password::is_wanted(&reason) && !self.purpose.of_user => reason,
                 outcome => return outcome,
             };
@@ -50,14 +51,14 @@ impl RequestQueue {
         }
     }
 
-    /// Connects and says this password.
+    /// Connects with this password.
     async fn reach(
         &self,
         password: Option<&Secret>,
         mut master: Option<&mut MasterAddress>,
     ) -> Result<(Stream, Handshake), Arc<str>> {
         let outcome = match self.connect(&self.mode, password, master.as_deref_mut()).await {
-            // A server from before RESP3 announces nothing, yet it can be read.
+            // A server without RESP3 cannot announce changes, but it can serve reads.
             Err(HandshakeError::NoHello(refusal)) => match self.connect(&ConnectionMode::Resp2, password, master).await
             {
                 Ok((stream, handshake)) => Ok((stream, Handshake { untracked: Some(refusal), ..handshake })),

@@ -28,17 +28,17 @@ use tokio::{
     time::Instant,
 };
 
-/// After so much silence the server is asked whether it is there, so that readiness does not depend on traffic, and the server does not take the
-/// connection for idle (its `timeout`, of whole seconds). Where it announces changes, in a network that has gone silent nothing is announced, and what
-/// was fetched may be served for so long and `source-timeout`, the probe's deadline. docs/coherence.md promises it.
+/// After this long without a reply the server is probed. So readiness does not depend on traffic, and the server does not close the
+/// connection as idle (its `timeout` has whole seconds). If the network fails silently, no change is announced, and copies may be served
+/// for this long plus `source-timeout`, the probe's deadline. docs/coherence.md promises it.
 const PROBE: Duration = Duration::from_secs(1);
-/// How long the answer to a probe may take where nothing is announced: a server that is busy for some seconds (a slow command, a fork) is still
-/// there, and reconnecting to it would only add to its work.
+/// Deadline of a probe on connections without tracking. A server that is busy for some seconds (a slow command, a fork) is still up,
+/// and a reconnect would only add work.
 const UNTRACKED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Read buffer, and how little room in it calls for more.
+/// Size of the read buffer, and the free space below which it grows.
 const INPUT: (usize, usize) = (64 * 1024, 4 * 1024);
-/// An emptied read buffer larger than this is given back.
+/// An empty read buffer larger than this is freed.
 const INPUT_KEPT: usize = 1024 * 1024;
 /// Slices per vectored write.
 const SLICES: usize = 16;
@@ -52,15 +52,15 @@ pub(super) struct ConnectionIo<'l> {
     pub(super) unflushed: bool,
     pub(super) pipeline: Pipeline,
     pub(super) timer: DeadlineTimer,
-    /// When the server was last heard, or asked.
+    /// When the server last replied or was probed.
     pub(super) heard: Instant,
-    /// How long the answer to a probe may take.
+    /// Deadline of a probe.
     pub(super) probe_limit: Duration,
-    /// What is held here.
+    /// Counts the bytes that are buffered here.
     pub(super) charge: Charge,
 }
 impl ConnectionIo<'_> {
-    /// Ready with the reason when the connection is of no use any more.
+    /// Ready with the reason when the connection is lost.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
         let polled = self.poll_all(cx);
         self.charge.settle(self.input.capacity() + self.out.owned() + self.pipeline.buffered_bytes());
@@ -148,7 +148,7 @@ impl ConnectionIo<'_> {
         Ok(())
     }
 
-    /// Reads into the input buffer, or into the large value that is being received; 0 at the end of the stream.
+    /// Reads into the input buffer, or directly into a large value; 0 at the end of the stream.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if let Some((value, missing)) = self.pipeline.direct() {
             let mut rest = value.limit(missing);
@@ -167,7 +167,7 @@ impl ConnectionIo<'_> {
 }
 
 impl RequestQueue {
-    /// Talks until the connection is lost, and says why. A panic on the way ends the connection, not the task.
+    /// Exchanges requests and replies until the connection is lost; returns the reason. A panic ends the connection, not the task.
     pub(super) async fn run_until_lost(&self, connected: Connected) -> Arc<str> {
         let Connected { stream, handshake, master } = connected;
         let scope = match &self.mode {
@@ -176,7 +176,7 @@ impl RequestQueue {
         };
         let tracking_wanted = matches!(self.mode, ConnectionMode::Tracking(_));
         if self.purpose.keeps_replies {
-            // Where changes ought to be announced and are not, there is nothing to be kept.
+            // If tracking was requested and refused, replies cannot be cached.
             let can_keep = scope.is_some() || !tracking_wanted;
             let can_fetch = |resp3| can_keep && (handshake.switches || handshake.resp3 == resp3);
             self.settings.reply_protocols.set(can_fetch(false), can_fetch(true), handshake.informs);
@@ -218,7 +218,7 @@ impl RequestQueue {
             })
         })
         .await;
-        // Before anybody hears of the loss, and before anything else is fetched.
+        // Before the loss is visible, and before the next fetch.
         drop(tracking);
         self.settings.master.iter().for_each(|master| master.request_refresh());
         self.settings.health.note_error(&reason);

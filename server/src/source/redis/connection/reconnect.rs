@@ -7,7 +7,7 @@ use crate::source::source_health::{ConnectionHealth, ConnectionState};
 use std::{rc::Rc, sync::Arc};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Connects, talks, connects again, for ever.
+/// Connects, exchanges requests and replies, and reconnects, forever.
 pub(super) async fn keep_connected(connection: Rc<RequestQueue>, mut health: Option<ConnectionHealth>) {
     let name = connection.settings.name();
     let mut set_state = |next| health.as_mut().is_some_and(|health| health.set(next));
@@ -46,7 +46,7 @@ pub(super) async fn keep_connected(connection: Rc<RequestQueue>, mut health: Opt
                 if since.elapsed() > BACKOFF.1 {
                     backoff = Backoff::default();
                 } else {
-                    // Accepted and dropped, perhaps over and over: not without a pause.
+                    // The server may accept and close connections over and over, so pause.
                     connection.meanwhile(sleep(backoff.next())).await;
                 }
             }
@@ -64,7 +64,7 @@ pub(super) async fn keep_connected(connection: Rc<RequestQueue>, mut health: Opt
     }
 }
 
-/// Connects and talks, once.
+/// Connects once, and does not reconnect.
 pub(super) async fn connect_once(connection: Rc<RequestQueue>) {
     let reason = match connection.attempt().await {
         Ok(connected) => connection.run_until_lost(connected).await,

@@ -26,16 +26,16 @@ pub(super) struct RequestQueue {
     pub(super) settings: Arc<ConnectionSettings>,
     pub(super) mode: ConnectionMode,
     pub(super) purpose: ConnectionPurpose,
-    /// Takes over fetches that fail here.
+    /// Takes over fetches that fail here, in a cluster.
     pub(super) redirector: Option<Weak<dyn FetchRedirector>>,
-    /// Its name as a queue; see [`Fetch::sent_through`].
+    /// The number of the queue; see [`Fetch::sent_through`](crate::source::Fetch::sent_through).
     pub(super) number: u32,
     pub(super) requests: RefCell<VecDeque<Request>>,
-    /// On the connection of a single client.
+    /// Push messages, if the connection is dedicated.
     pub(super) pushes: Rc<PushQueue>,
-    /// The task, when it has seen the queue empty.
+    /// Wakes the connection's task.
     pub(super) waker: Cell<Option<Waker>>,
-    /// Why there is no connection, once an attempt has failed.
+    /// Why there is no connection, after a failed attempt.
     pub(super) down: RefCell<Option<Arc<str>>>,
 }
 
@@ -46,7 +46,7 @@ impl RequestQueue {
         }
     }
 
-    /// Fails what is queued and whatever comes until [`go_up`](RequestQueue::go_up).
+    /// Fails all queued requests, and new ones until [`go_up`](RequestQueue::go_up).
     pub(super) fn go_down(&self, reason: &Arc<str>) {
         *self.down.borrow_mut() = Some(reason.clone());
         self.settings.health.note_error(reason);
@@ -60,7 +60,7 @@ impl RequestQueue {
         *self.down.borrow_mut() = None;
     }
 
-    /// A request that was not sent has failed.
+    /// Fails a request that was not sent.
     pub(super) fn fail(&self, request: Request, reason: &Arc<str>, now: u64) {
         let error = SourceError::Unavailable(reason.clone());
         match request {
@@ -72,7 +72,7 @@ impl RequestQueue {
         fail(queued, error, self.redirector.as_ref(), now, &self.settings.health);
     }
 
-    /// Fails what waits in the queue past its deadline.
+    /// Fails queued requests that are past their deadline.
     pub(super) fn expire(&self, now: Instant) {
         let overdue = |queue: &mut VecDeque<Request>| {
             let due = queue.front()?.deadline() <= now;
@@ -88,12 +88,12 @@ impl RequestQueue {
         }
     }
 
-    /// The earliest deadline in the queue: requests queue in the order of their deadlines.
+    /// The earliest deadline in the queue: the queue is in order of deadlines.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.requests.borrow().front().map(Request::deadline)
     }
 
-    /// Runs `work` while requests that queue meanwhile still meet their deadlines.
+    /// Runs `work`, and fails queued requests at their deadlines meanwhile.
     pub(super) async fn meanwhile<F: Future>(&self, work: F) -> F::Output {
         let mut work = pin!(work);
         let mut timer = DeadlineTimer::new();

@@ -35,7 +35,7 @@ pub(crate) struct UpstreamConnection {
     task: AbortHandle,
 }
 impl UpstreamConnection {
-    /// A connection that is made now and made again whenever it is lost, for fetches: these make up the source's health.
+    /// A connection for fetches. It connects now and reconnects after a loss, and counts for the source's health.
     pub(crate) fn fetching(
         settings: Arc<ConnectionSettings>,
         mode: ConnectionMode,
@@ -46,22 +46,22 @@ impl UpstreamConnection {
         let purpose = ConnectionPurpose { fetches: true, keeps_replies, of_user: false };
         UpstreamConnection::spawn(settings, mode, purpose, redirector, move |inner| keep_connected(inner, health))
     }
-    /// The same for anything else.
+    /// A shared connection for other commands. It reconnects, but does not count for the health.
     pub(crate) fn shared(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
         UpstreamConnection::spawn(settings, untracked(resp3), ConnectionPurpose::default(), None, |inner| {
             keep_connected(inner, None)
         })
     }
-    /// A connection that is made once.
+    /// A dedicated connection, which does not reconnect.
     pub(crate) fn dedicated(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
         UpstreamConnection::spawn(settings, untracked(resp3), ConnectionPurpose::default(), None, connect_once)
     }
-    /// The same as the user that the settings name, for a client that has logged in.
+    /// A dedicated connection of the user in the settings, for a client that has logged in.
     pub(crate) fn of_user(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
         let purpose = ConnectionPurpose { of_user: true, ..ConnectionPurpose::default() };
         UpstreamConnection::spawn(settings, untracked(resp3), purpose, None, connect_once)
     }
-    /// What the server says pushes there.
+    /// The push messages of this connection.
     pub(crate) fn pushes(&self) -> &PushQueue {
         &self.inner.pushes
     }
@@ -95,7 +95,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Takes over fetches that the health has admitted.
+    /// Takes over admitted fetches.
     pub(crate) fn fetch(&self, batch: impl Iterator<Item = Fetch>) {
         let deadline = Instant::now() + self.inner.settings.limits.timeout;
         let queued = batch.map(|fetch| QueuedFetch::new(fetch, self.inner.number, deadline));
@@ -110,11 +110,11 @@ impl UpstreamConnection {
         self.inner.wake();
     }
 
-    /// Queues `count` encoded commands, now, whatever becomes of the future that awaits their replies.
+    /// Queues `count` encoded commands at once. Dropping the future does not withdraw them.
     pub(crate) fn relay(&self, commands: Bytes, count: usize) -> impl Future<Output = RelayResult> + use<> {
         self.relay_within(commands, count, self.inner.settings.limits.timeout)
     }
-    /// The same with another deadline than `source-timeout`.
+    /// Like [`relay`](UpstreamConnection::relay), with another limit than `source-timeout`.
     pub(crate) fn relay_within(
         &self,
         commands: Bytes,
@@ -122,7 +122,7 @@ impl UpstreamConnection {
         limit: Duration,
     ) -> impl Future<Output = RelayResult> + use<> {
         let (sender, answer) = oneshot::channel();
-        // They may outlive the client that sent them.
+        // The commands may outlive the client that sent them.
         let commands = self.inner.settings.buffers.count(Kind::Relayed, commands);
         let relay = QueuedRelay { commands, count, deadline: Instant::now() + limit, limit, answer: Some(sender) };
         match self.check() {

@@ -22,7 +22,7 @@ pub(super) const QUEUED: &[u8] = b"+QUEUED\r\n";
 /// Longest line: an error's text.
 const MAX_LINE: usize = 64 * 1024;
 
-/// A line without its end, and its length with it.
+/// A line without its end, and its length including the end.
 fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     match input.iter().take(MAX_LINE).position(|&byte| byte == b'\n') {
         Some(at) if at > 0 && input[at - 1] == b'\r' => Ok(Some((&input[..at - 1], at + 1))),
@@ -79,7 +79,7 @@ impl Pipeline {
                     batch.fields_expire |= fields_expire(&reply, self.settings.url.database);
                     batch.stage = if batch.switched { Stage::Switch(false) } else { Stage::Value };
                 }
-                // Then there is no telling which protocol this is.
+                // The protocol of the connection is now unknown.
                 _ if reply.starts_with(b"-") => return Err(Malformed),
                 Stage::Switch(false) => batch.stage = Stage::Value,
                 _ => drop(self.in_flight.pop_front()),
@@ -93,7 +93,7 @@ impl Pipeline {
                 Some(_) => return Err(Malformed),
             }
             input.advance(2);
-            // An announcement may come before the expiry, where there is no transaction.
+            // Without a transaction, a push message may come before the expiry.
             return Ok(true);
         }
         let Some((head, len)) = line(input)? else {
@@ -104,7 +104,7 @@ impl Pipeline {
         self.auth_doubted |= head.starts_with(NO_AUTH);
         match (&mut batch.stage, error) {
             (Stage::Multi, None) => batch.stage = Stage::Queued(0),
-            // Announcements would be lost while the other protocol is spoken.
+            // Push messages would be lost while the other protocol is active.
             (Stage::Multi, Some(_)) if batch.switched => return Err(Malformed),
             (Stage::Multi, Some(_)) => {
                 batch.direct = true;
@@ -221,7 +221,7 @@ impl Pipeline {
                 expiry: match u64::try_from(left) {
                     Ok(left) => Some(batch.sent_at.saturating_add(left)),
                     Err(_) if left == NO_EXPIRY => None,
-                    // Gone between GET and PTTL, as only happens outside a transaction.
+                    // The key vanished between GET and PTTL, which happens only outside a transaction.
                     Err(_) => Some(batch.sent_at),
                 },
             })),
@@ -242,11 +242,11 @@ impl Pipeline {
             Ok(left) => match u64::try_from(left) {
                 Ok(left) => KeyLife::Until(sent_at.saturating_add(left)),
                 Err(_) if left == NO_EXPIRY => KeyLife::Unbounded,
-                // Outside a transaction it may have gone since.
+                // Outside a transaction the key may have vanished since.
                 Err(_) if direct => KeyLife::Until(sent_at),
                 Err(_) => KeyLife::Absent,
             },
-            // Given to those who wait, not kept.
+            // For the waiters only; not cached.
             Err(_) => KeyLife::Until(sent_at),
         };
         if let Some(queued) = self.complete_next() {
@@ -255,7 +255,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes the fetch whose replies have all come, vouched for if so it is.
+    /// Takes the fetch whose replies are complete, and vouches for it if the scope covers its key.
     fn complete_next(&mut self) -> Option<QueuedFetch> {
         let Some(InFlight::Batch(batch)) = self.in_flight.front_mut() else {
             return None;
@@ -277,8 +277,8 @@ impl Pipeline {
         Some(queued)
     }
 
-    /// EXEC failed. Fetches whose own commands were refused get that error; the others had no fault and go again, unless
-    /// there is no telling whose fault it was.
+    /// EXEC failed. Fetches whose own commands were refused get that error. The others are sent again, unless no command was refused: then
+    /// all of them fail.
     fn abort_transaction(&mut self, error: &SourceError, now: Millis) {
         let Some(InFlight::Batch(batch)) = self.in_flight.pop_front() else {
             return;

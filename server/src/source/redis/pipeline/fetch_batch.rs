@@ -3,26 +3,26 @@ use crate::source::source_error::SourceError;
 use bytes::Bytes;
 use larder_engine::Millis;
 
-/// A transaction whose fetches are the next `left` of [`Pipeline::sent`].
+/// A batch whose fetches are the next `left` of the pipeline's `sent`.
 pub(super) struct FetchBatch {
     pub(super) left: usize,
-    /// When it was sent: an expiry counts from here, so that a slow reply never lengthens a life.
+    /// When it was sent. Expiries count from here, so that a slow reply never lengthens a life.
     pub(super) sent_at: Millis,
     pub(super) stage: Stage,
     /// Commands that the server would not queue: index of the fetch and the error's text.
     pub(super) refused: Vec<(usize, SourceError)>,
-    /// The replies come one by one, without a transaction: `MULTI` itself was refused, or not sent.
+    /// The replies come one by one, without a transaction: `MULTI` was refused or not sent.
     pub(super) direct: bool,
-    /// No transaction was asked for: the keys are of several slots of a cluster, and the server announces changes between the replies.
+    /// No `MULTI` was sent: the keys have several slots of a cluster, and the server announces changes between the replies.
     pub(super) plain: bool,
     /// The fetches are of whole replies.
     pub(super) whole: bool,
-    /// They are of the protocol that the connection does not speak: HELLO goes before them and after them, inside the transaction, where
-    /// no announcement can fall between.
+    /// The replies need the other protocol: HELLO is sent before and after them inside the transaction, where no push message can
+    /// come between.
     pub(super) switched: bool,
-    /// Their replies hold only where no fields of hashes expire: what the server says of that comes first.
+    /// The replies are cacheable only if no hash fields expire: INFO is sent first.
     pub(super) guarded: bool,
-    /// They do, or may.
+    /// Hash fields expire, or may.
     pub(super) fields_expire: bool,
 }
 impl FetchBatch {
@@ -30,7 +30,7 @@ impl FetchBatch {
     pub(super) fn commands(&self) -> usize {
         2 * self.left + usize::from(self.guarded) + if self.switched { 2 } else { 0 }
     }
-    /// The first thing in EXEC's reply.
+    /// The first element of EXEC's reply.
     pub(super) fn first_stage(&self) -> Stage {
         match (self.guarded, self.switched) {
             (true, _) => Stage::Guard,
@@ -38,7 +38,7 @@ impl FetchBatch {
             (false, false) => Stage::Value,
         }
     }
-    /// The fetch that the queued command with this position belongs to. HELLO and INFO are nobody's.
+    /// The fetch of the queued command at this position; none for HELLO and INFO.
     pub(super) fn fetch_of(&self, command: usize) -> Option<usize> {
         let at = command.checked_sub(usize::from(self.guarded) + usize::from(self.switched))? / 2;
         (at < self.left).then_some(at)
@@ -54,7 +54,7 @@ pub(super) enum Stage {
     /// HELLO's reply, before the first value or (`true`) after the last.
     Switch(bool),
     Value,
-    /// A large value is being read: [`Pipeline::body`].
+    /// A large value is being read (`Pipeline::body`).
     Body,
     /// The value is known, its expiry comes next; `true`: after the value's line end.
     Expiry(Result<Option<Bytes>, SourceError>, bool),
@@ -64,7 +64,7 @@ pub(super) enum Stage {
     Trailer,
 }
 
-/// From `INFO keyspace`: may fields of hashes expire in this database? Redis counts such hashes as `subexpiry`, Valkey as
+/// Whether hash fields may expire in this database, from `INFO keyspace`. Redis counts such hashes as `subexpiry`, Valkey as
 /// `keys_with_volatile_items`. A database without keys is not listed.
 pub(super) fn fields_expire(info: &[u8], database: u32) -> bool {
     let info = String::from_utf8_lossy(info);

@@ -21,79 +21,79 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Commands from this size on are linked into the output, not copied.
+/// Commands of this size or more are linked into the output, not copied.
 pub(super) const LINKED: usize = 16 * 1024;
-/// The rest of a value is read straight into its own buffer if this much is missing; less comes with what follows it.
+/// The rest of a value is read directly into its own buffer if at least this much is missing.
 const DIRECT: usize = 32 * 1024;
-/// What a reply to a verbatim command may measure beyond `max-value`.
+/// A relayed reply may be this much larger than `max-value`.
 const REPLY_MARGIN: usize = 64 * 1024 * 1024;
 
-/// How a server begins that wants a password first.
+/// Prefix of the error of a server that needs authentication.
 pub(super) const NO_AUTH: &[u8] = b"-NOAUTH ";
 
-/// The other end does not speak the protocol, or not in this order.
+/// The reason when the server breaks the protocol.
 pub(crate) const CONFUSED: &str = "the source's replies are not those of a Redis server";
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Protocol {
     pub(crate) resp3: bool,
-    /// The other version can be had within a transaction.
+    /// Whether the other version can be used inside a transaction.
     pub(crate) switches: bool,
 }
 
-/// What the next replies belong to.
+/// A request whose replies are still to come.
 pub(super) enum InFlight {
     Batch(FetchBatch),
     Relay { relay: QueuedRelay, replies: BytesMut, ends: Vec<usize> },
 }
 
-/// The reply that the input begins with.
+/// The first reply in the input.
 pub(super) enum Scanned {
-    /// Has this length.
+    /// It has this length.
     Reply(usize),
-    /// Is not all there.
+    /// It is incomplete.
     Part,
-    /// Was longer than allowed and is gone; this stands for it.
+    /// It was too long and was skipped; this error replaces it.
     TooLong(Bytes),
 }
 
-/// A value that is larger than what was read of it.
+/// A value that is only partly read.
 pub(super) struct Body {
     pub(super) value: Vec<u8>,
     pub(super) missing: usize,
-    /// Larger than `max-value`: thrown away, answered with this.
+    /// The value is too large: its bytes are skipped, and this is the answer.
     pub(super) refused: Option<SourceError>,
 }
 
-/// The state of one connection.
+/// The requests in flight on one connection, and the state of the reply that is being read.
 pub(crate) struct Pipeline {
     pub(super) settings: Arc<ConnectionSettings>,
-    /// On this connection the server announces changes.
+    /// If the connection tracks: the keys whose changes are announced.
     pub(super) scope: Option<InvalidationScope>,
     pub(super) protocol: Protocol,
-    /// What it says to a client whose own it is.
+    /// Push messages for the client, if the connection is dedicated.
     pub(super) pushes: Rc<PushQueue>,
     pub(super) in_flight: VecDeque<InFlight>,
-    /// How many of `in_flight` are slow calls.
+    /// How many of `in_flight` are slow commands.
     pub(super) slow: usize,
     /// Fetches of the batches in `in_flight`, in order.
     pub(super) sent: VecDeque<QueuedFetch>,
     pub(super) body: Option<Body>,
     pub(super) scanner: Scanner,
-    /// The reply that comes is too long: thrown away as it comes.
+    /// The current reply is too long and is skipped.
     pub(super) skipping: bool,
-    /// A reply says that we are not let in (any more). A script may say so as well: the server itself is to be asked.
+    /// A reply says that authentication is missing. A script may return the same text, so a probe must check.
     pub(super) auth_doubted: bool,
-    /// It has said so.
+    /// The probe's error, if authentication is missing.
     pub(super) auth_error: Option<Arc<str>>,
-    /// Messages that came pushes.
+    /// Push messages received.
     pub(super) push_count: u64,
-    /// When a part of a reply last came.
+    /// When a part of a reply was last received.
     pub(super) progress: Option<Instant>,
-    /// Fetches to be sent again, in order.
+    /// Fetches to send again, in order.
     pub(super) resend: Vec<QueuedFetch>,
-    /// For a node of a cluster: who takes over what it does not answer.
+    /// In a cluster: takes over unanswered fetches.
     pub(super) redirector: Option<Weak<dyn FetchRedirector>>,
 }
 
@@ -126,25 +126,25 @@ impl Pipeline {
         }
     }
 
-    /// Are replies still to come?
+    /// Whether replies are still to come.
     pub(crate) fn has_in_flight(&self) -> bool {
         !self.in_flight.is_empty()
     }
 
-    /// The earliest deadline of what was sent: requests are sent in the order of their deadlines. As long as replies keep coming, what waits
-    /// behind a long one is not given up: for that the connection would be, with the requests of all clients on it.
+    /// The earliest deadline of the requests in flight, which are in order of deadlines. It is extended while replies keep coming: a request
+    /// behind a long reply would otherwise end the connection, with the requests of all clients on it.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadline = match self.in_flight.front()? {
             InFlight::Batch(_) => self.sent.front()?.deadline,
             InFlight::Relay { relay, .. } => relay.deadline,
         };
-        // A server that reads both at once answers the first one together with the slow one behind it.
+        // A server that reads both commands at once may answer the first only together with the slow one behind it.
         let deadline = self.slow_deadline().map_or(deadline, |slow| slow.max(deadline));
         let limits = &self.settings.limits;
         let patience = self.progress.map(|progress| (progress + limits.timeout).min(deadline + limits.slow_timeout));
         Some(patience.map_or(deadline, |patience| patience.max(deadline)))
     }
-    /// The deadline of the first slow call that is in_flight.
+    /// The deadline of the first slow command in flight.
     fn slow_deadline(&self) -> Option<Instant> {
         let slow = |in_flight: &InFlight| match in_flight {
             InFlight::Relay { relay, .. } if relay.is_slow(&self.settings.limits) => Some(relay.deadline),
@@ -152,7 +152,7 @@ impl Pipeline {
         };
         if self.slow == 0 { None } else { self.in_flight.iter().find_map(slow) }
     }
-    /// Why it fails when that is past.
+    /// The reason when that deadline is past.
     pub(crate) fn timeout_reason(&self) -> Arc<str> {
         let limits = &self.settings.limits;
         match self.in_flight.front() {
@@ -161,19 +161,19 @@ impl Pipeline {
         }
     }
 
-    /// Where the next bytes from the socket go, if not into the input buffer: the rest of a large value, and how much.
+    /// The buffer for the next bytes if they belong to a large value, and how many are missing; else they go into the input buffer.
     pub(crate) fn direct(&mut self) -> Option<(&mut Vec<u8>, usize)> {
         let body = self.body.as_mut()?;
         (body.missing >= DIRECT && body.refused.is_none()).then_some((&mut body.value, body.missing))
     }
-    /// So many bytes were read to where [`direct`](Pipeline::direct) said.
+    /// This many bytes were read into [`direct`](Pipeline::direct).
     pub(crate) fn direct_read(&mut self, bytes: usize) {
         if let Some(body) = &mut self.body {
             body.missing -= bytes;
         }
     }
 
-    /// Bytes of a value or of replies that are not complete.
+    /// Bytes of incomplete values and replies.
     pub(crate) fn buffered_bytes(&self) -> usize {
         let replies = match self.in_flight.front() {
             Some(InFlight::Relay { replies, .. }) => replies.capacity(),
@@ -182,7 +182,7 @@ impl Pipeline {
         self.body.as_ref().map_or(0, |body| body.value.len()) + replies
     }
 
-    /// Looks for the end of the reply that `input` begins with; throws away one that is too long.
+    /// Finds the end of the first reply in `input`; skips a reply that is too long.
     pub(super) fn scan(&mut self, input: &mut BytesMut) -> Result<Scanned, Malformed> {
         if !self.skipping {
             match self.scanner.scan(input) {
@@ -204,25 +204,25 @@ impl Pipeline {
         ))
     }
 
-    /// Is the server to be asked whether we are let in?
+    /// Whether a probe must check the authentication; resets the flag.
     pub(crate) fn take_auth_doubt(&mut self) -> bool {
         std::mem::take(&mut self.auth_doubted)
     }
-    /// Why the connection is of no use any more, if so it says.
+    /// The authentication error, if the connection has lost its authentication.
     pub(crate) fn auth_error(&mut self) -> Option<Arc<str>> {
         self.auth_error.take()
     }
 
-    /// Puts the fetches that are to be sent again before all others.
+    /// Puts the fetches to send again at the front of the queue.
     pub(crate) fn requeue(&mut self, queue: &mut VecDeque<Request>) {
         while let Some(mut queued) = self.resend.pop() {
-            // Fetches that began later may have been sent before it is now.
+            // Later fetches may have been sent before it, so it needs a new queue number.
             queued.queue = self.settings.queue_number();
             queue.push_front(Request::Fetch(queued));
         }
     }
 
-    /// The connection is gone for `reason`: what was in_flight is answered, or goes (once) again.
+    /// The connection is lost: requests in flight fail, and fetches are sent again once.
     pub(crate) fn lost(mut self, reason: &Arc<str>, now: Instant, queue: &mut VecDeque<Request>) {
         let millis = clock::now();
         let limits = self.settings.limits;
@@ -260,14 +260,14 @@ impl Pipeline {
 }
 
 impl Drop for Pipeline {
-    /// Whatever is left here ends with the task: the fetches' waiters are released as they drop.
+    /// Fetches that are left end with the task: dropping them releases their waiters.
     fn drop(&mut self) {
         let left = self.sent.len() + self.resend.len();
         self.settings.health.abandoned(left);
     }
 }
 
-/// Takes a reply out of the input: small ones are copied so that they do not hold on to the buffer.
+/// Takes a reply out of the input. Small replies are copied, so that they do not keep the buffer alive.
 pub(super) fn take(input: &mut BytesMut, len: usize) -> Bytes {
     if len < LINKED {
         let reply = Bytes::copy_from_slice(&input[..len]);

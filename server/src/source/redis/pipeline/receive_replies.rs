@@ -14,7 +14,7 @@ use larder_store::clock;
 use tokio::time::Instant;
 
 impl Pipeline {
-    /// Takes in what was read, as far as it goes; then see [`requeue`](Pipeline::requeue).
+    /// Processes all complete input. Call [`requeue`](Pipeline::requeue) afterwards.
     pub(crate) fn receive(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         let now = clock::now();
         let push_count = self.push_count;
@@ -22,7 +22,7 @@ impl Pipeline {
         while self.step(input, now)? {
             steps += 1;
         }
-        // A message that came pushes answers nothing.
+        // A push message is no progress.
         let part = self.body.is_some() || self.skipping || input.first().is_some_and(|&byte| byte != b'>');
         if part || steps > self.push_count - push_count {
             self.progress = Some(Instant::now());
@@ -30,7 +30,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Takes one reply, or one part of a batch's; false when there is not enough input.
+    /// Takes one reply, or one part of a batch's replies; false if the input is too short.
     fn step(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
         let is_push = match input.first() {
             _ if self.skipping => false,
@@ -60,7 +60,7 @@ impl Pipeline {
                     Scanned::TooLong(error) => replies.extend_from_slice(&error),
                     Scanned::Reply(len) if len >= LINKED && replies.is_empty() => *replies = input.split_to(len),
                     Scanned::Reply(len) => {
-                        // Copied: small ones do not hold on to the buffer, and those of one call lie together.
+                        // Copied, so that small replies do not keep the buffer alive and the replies of one request are contiguous.
                         replies.extend_from_slice(&input[..len]);
                         input.advance(len);
                     }
@@ -92,7 +92,7 @@ impl Pipeline {
         }
     }
 
-    /// Is the next byte the first of a reply, or of what a transaction's reply consists of?
+    /// Whether the next byte starts a reply, or an element of a transaction's reply.
     fn is_between_replies(&self) -> bool {
         match self.in_flight.front() {
             Some(InFlight::Batch(batch)) => self.body.is_none() && !matches!(batch.stage, Stage::Expiry(_, true)),
@@ -101,8 +101,8 @@ impl Pipeline {
         }
     }
 
-    /// A push message of RESP3 stands between replies and answers none. Handled here and now: what it says about a key
-    /// concerns the replies before it, whose fills are stored, and none of those behind it.
+    /// Handles a RESP3 push message, which answers no command. It must be handled in order: it affects the fills of the replies before
+    /// it, which are stored, and none behind it.
     fn pushed(&self, message: &[u8]) -> Result<(), Malformed> {
         let (Some(scope), View::Push(mut parts)) = (&self.scope, view(message)?) else {
             return if self.pushes.push(message) { Ok(()) } else { Err(Malformed) };
@@ -122,13 +122,13 @@ impl Pipeline {
                 }
                 Ok(())
             }
-            // All of them: FLUSHALL, FLUSHDB.
+            // All keys: FLUSHALL, FLUSHDB.
             View::Null => {
                 self.settings.health.note_invalidations(1);
                 scope.to.all();
                 Ok(())
             }
-            // Not understood: with the connection ends what it vouched for.
+            // Unknown message: ending the connection also ends what it vouches for.
             _ => Err(Malformed),
         }
     }

@@ -17,10 +17,10 @@ use std::collections::VecDeque;
 
 /// Fetches per transaction: enough to make MULTI and EXEC cheap, few enough that Redis serves others in between.
 const BATCH: usize = 128;
-/// No more is encoded ahead of the socket; what is queued costs less memory.
+/// Maximum bytes encoded ahead of the socket: queued requests use less memory.
 const OUTPUT: usize = 256 * 1024;
 
-/// The protocol in which a whole reply is to be fetched, and whether under a guard; `None` for a value.
+/// The protocol of a whole reply, and whether it needs INFO first; `None` for a value.
 fn form(queued: &QueuedFetch) -> Option<(bool, bool)> {
     queued.fetch.reply_name().map(|asked| (asked.resp3, asked.unless_fields_expire))
 }
@@ -30,7 +30,7 @@ fn hello(resp3: bool) -> &'static [u8] {
 }
 
 impl Pipeline {
-    /// Moves queued requests to `out`, as long as that is not full.
+    /// Encodes queued requests into `out` until it is full.
     pub(crate) fn send(&mut self, queue: &mut VecDeque<Request>, out: &mut Output) {
         while out.len() < OUTPUT {
             match queue.pop_front() {
@@ -51,13 +51,14 @@ impl Pipeline {
         }
     }
 
-    /// Sends `first` and the fetches queued right behind it as one transaction; to a node of a cluster without one, or those of one slot.
+    /// Encodes `first` and the fetches queued behind it as one transaction. To a node of a cluster, values go without a transaction, and
+    /// whole replies in one transaction for each slot.
     fn send_batch(&mut self, first: QueuedFetch, queue: &mut VecDeque<Request>, out: &mut Output) {
         let form = form(&first);
         let switched = form.is_some_and(|(resp3, _)| resp3 != self.protocol.resp3);
         let guarded = form.is_some_and(|(_, guarded)| guarded);
         if switched && !self.protocol.switches {
-            // It was handed over when another server was there.
+            // It was queued when another server was connected.
             let error = SourceError::Unavailable("it does not speak the client's protocol".into());
             return first.finish(Err(error), clock::now(), &self.settings.health);
         }
@@ -115,7 +116,7 @@ impl Pipeline {
             whole: form.is_some(),
             switched,
             guarded,
-            // Without a transaction what INFO says may be over.
+            // Decided by INFO's reply.
             fields_expire: false,
         }));
     }

@@ -406,7 +406,7 @@ proptest! {
         drop(queue);
     }
 
-    /// Whatever comes, nothing panics and no fetch is forgotten: it is answered, or or is still in flight when the connection ends.
+    /// Whatever comes, nothing panics and no fetch is forgotten: it is answered, or is still in flight when the connection ends.
     #[test]
     fn nonsense_loses_no_fetch(
         parts in prop::collection::vec(

@@ -15,7 +15,7 @@
 //! - A fill never brings back what a write replaced: every write that the source may have accepted ends in a change or an
 //!   invalidation of its key in the tier, which fences the fetches begun before.
 //! - In mode `coherent` only fills are stored, and only those that the source vouches for ([`Fetch::vouch`](crate::source::Fetch::vouch)). The
-//!   source announces their change, in order with its replies, or the loss of that promise; then no copy counts as fresh (`coherence`). A
+//!   source announces their change, in order with its replies, or the loss of that promise; then no copy counts as fresh (`tier_invalidation`). A
 //!   write, and a client's direct read at the source, forget the key. A fenced flight overtakes the one that replaced it. So no client reads an
 //!   older value after a newer one.
 //! - On a source on this machine, a writer locks its keys ([`KeyGuard`], `key_locks`) until source and tier agree. So several keys can be read,
@@ -23,9 +23,7 @@
 //! - Replies of commands are cached under the same rules as values, and are forgotten with their key (`reply_cache`).
 //! - When two writes of one key overlap, the order of their replies need not be the order at the source. Then neither is stored, and both
 //!   forget the key (`pending_writes`).
-mod coherence;
 mod conditional_writes;
-mod deadline;
 mod group;
 mod key_locks;
 mod local_changes;
@@ -34,13 +32,15 @@ mod pending_writes;
 mod reply_cache;
 #[cfg(test)]
 mod tests;
+mod tier_invalidation;
 mod watch_registry;
 mod watched_keys;
+mod write_deadlines;
 mod write_through;
 
-pub use coherence::{TierInvalidator, invalidation_scope};
 pub use group::{Group, StartedRead};
 pub use key_locks::KeyGuard;
 pub use local_changes::Changes;
 pub use pending_writes::{PendingWrite, PendingWrites};
+pub use tier_invalidation::{TierInvalidator, invalidation_scope};
 pub use watched_keys::WatchedKeys;

@@ -1,6 +1,6 @@
 //! What all cores share of one source, and how a core opens its own handle.
 use super::{
-    invalidation::InvalidationScope, source_health::SourceHealth, source_trait::Source, table::reload::TableSetup,
+    invalidation::InvalidationScope, source_health::SourceHealth, source_trait::Source, table::table_reload::TableSetup,
 };
 use larder_store::disk::Store;
 use std::{rc::Rc, sync::Arc};

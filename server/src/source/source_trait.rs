@@ -1,7 +1,7 @@
 //! The contract between `read` and a source: fetches, writes, and which optional interfaces a source has.
 use super::{
     fetch::Fetch, local_future::LocalFuture, local_store::LocalStore, redis_server_trait::RedisServer,
-    source_error::SourceError, table::map_reads::TableSource,
+    source_error::SourceError, table::table_map_reads::TableSource,
 };
 use larder_engine::Millis;
 

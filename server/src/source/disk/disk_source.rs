@@ -1,7 +1,7 @@
 //! One core's handle on the disk store, as a [`Source`] and as a [`LocalStore`].
 use super::{
+    disk_handoff::Handoff,
     disk_setup::{DiskSetup, fetched_value},
-    handoff::Handoff,
 };
 use crate::source::{
     fetch::Fetch,

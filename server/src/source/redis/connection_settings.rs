@@ -1,5 +1,7 @@
 //! The settings and shared state of all connections to one server.
-use super::{reply_affinity::AffinityTable, sentinel_master::SentinelMaster, tls, upstream_password::Password};
+use super::{
+    reply_affinity::AffinityTable, sentinel_master::SentinelMaster, upstream_password::Password, upstream_tls,
+};
 use crate::{
     buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl, Secret},
@@ -24,7 +26,7 @@ pub(super) struct ConnectionSettings {
     pub(super) master: Option<Arc<SentinelMaster>>,
     /// Reads from replicas of a cluster.
     pub(super) read_only: bool,
-    pub(super) tls: Option<tls::Tls>,
+    pub(super) tls: Option<upstream_tls::Tls>,
     pub(super) limits: SourceLimits,
     /// Counts commands and replies in transit.
     pub(super) buffers: Arc<Buffers>,
@@ -53,7 +55,7 @@ impl ConnectionSettings {
         buffers: Arc<Buffers>,
     ) -> Result<ConnectionSettings, String> {
         let tls = match (&url.tls, &url.address) {
-            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
+            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(upstream_tls::build(tls, host)?),
             (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
         let master = match &url.deployment {
@@ -93,7 +95,7 @@ impl ConnectionSettings {
         &self,
         url: RedisUrl,
         master: Option<Arc<SentinelMaster>>,
-        tls: Option<tls::Tls>,
+        tls: Option<upstream_tls::Tls>,
     ) -> ConnectionSettings {
         ConnectionSettings {
             url,

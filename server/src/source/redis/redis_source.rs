@@ -3,11 +3,11 @@ use super::{
     connection::UpstreamConnection,
     connection_settings::{ConnectionSettings, KnownCommands},
     dedicated_connection::{ConnectionPool, FOREVER, PooledConnection},
-    handshake::ConnectionMode,
     large_commands,
     queued_request::{FetchRedirector, RelayResult},
     reply_affinity::{ReplyAffinity, RoutedFetch},
     reply_errors::{has_code, unexpected},
+    upstream_handshake::ConnectionMode,
     write_commands,
 };
 use crate::{

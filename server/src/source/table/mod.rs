@@ -13,11 +13,11 @@
 //! - A new file is served only after all of it was checked. The first file is the exception: it is checked in the background, and each chunk
 //!   before its first use.
 //! - A client that is told of a changed key reads the new table: it is in place before any change is announced.
-pub(super) mod map_reads;
-pub(super) mod reload;
-mod scan_pages;
+pub(super) mod table_map_reads;
+pub(super) mod table_reload;
+mod table_scan;
 mod table_source;
 
-pub use map_reads::{PinnedTable, TableLookup, TableSource};
-pub use reload::Reloaded;
-pub(super) use reload::TableSetup;
+pub use table_map_reads::{PinnedTable, TableLookup, TableSource};
+pub use table_reload::Reloaded;
+pub(super) use table_reload::TableSetup;

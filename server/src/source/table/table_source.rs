@@ -1,8 +1,8 @@
 //! The table as a [`Source`] and as a [`LocalStore`]; every write is refused.
 use super::{
-    map_reads::{TableLookup, TableSource, fetched_value, wait_for},
-    reload::TableSetup,
-    scan_pages,
+    table_map_reads::{TableLookup, TableSource, fetched_value, wait_for},
+    table_reload::TableSetup,
+    table_scan,
 };
 use crate::source::{
     fetch::Fetch,
@@ -100,7 +100,7 @@ impl LocalStore for TableSource {
         Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
     }
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
-        Box::pin(self.wait_for(self.limits.slow_timeout, move |served| scan_pages::page(served, &scan)))
+        Box::pin(self.wait_for(self.limits.slow_timeout, move |served| table_scan::page(served, &scan)))
     }
     fn count(&self) -> LocalFuture<'_, Result<u64, SourceError>> {
         Box::pin(std::future::ready(Ok(self.shared.served.borrow().table.len())))

@@ -3,10 +3,10 @@ use super::request_queue::RequestQueue;
 use crate::{
     config::Secret,
     source::redis::{
-        handshake::{ConnectionMode, Handshake, HandshakeError, perform_handshake, reason},
         sentinel_master::MasterAddress,
-        transport::{Stream, connect},
+        upstream_handshake::{ConnectionMode, Handshake, HandshakeError, perform_handshake, reason},
         upstream_password as password,
+        upstream_transport::{Stream, connect},
     },
 };
 use std::{sync::Arc, time::Duration};

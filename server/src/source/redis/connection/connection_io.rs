@@ -1,13 +1,13 @@
 //! A connection in use: writes requests, reads replies, enforces deadlines, and probes a silent server.
-use super::{backoff::DeadlineTimer, connect_attempt::Connected, request_queue::RequestQueue};
+use super::{connect_attempt::Connected, reconnect_backoff::DeadlineTimer, request_queue::RequestQueue};
 use crate::{
     buffers::{Charge, Kind},
     source::{
         redis::{
-            handshake::{ConnectionMode, reason},
             pipeline::{CONFUSED, Pipeline, Protocol},
             queued_request::{QueuedRelay, Request},
-            transport::Stream,
+            upstream_handshake::{ConnectionMode, reason},
+            upstream_transport::Stream,
         },
         source_health::TrackingGuard,
     },

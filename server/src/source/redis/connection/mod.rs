@@ -10,10 +10,10 @@
 //! ```
 //!
 //! When one connection of a source succeeds, all others retry at once: a client whose read works again can also write.
-mod backoff;
 mod connect_attempt;
 mod connection_io;
 mod reconnect;
+mod reconnect_backoff;
 mod request_queue;
 mod upstream_connection;
 

@@ -1,6 +1,6 @@
 //! The task of a connection: connect, exchange requests and replies, reconnect after a loss.
 use super::{
-    backoff::{BACKOFF, Backoff},
+    reconnect_backoff::{BACKOFF, Backoff},
     request_queue::RequestQueue,
 };
 use crate::source::source_health::{ConnectionHealth, ConnectionState};

@@ -1,11 +1,11 @@
 //! The queue of one connection: requests wait here while the connection is made, and fail here while the server is down.
-use super::backoff::DeadlineTimer;
+use super::reconnect_backoff::DeadlineTimer;
 use crate::source::{
     push_queue::PushQueue,
     redis::{
         connection_settings::ConnectionSettings,
-        handshake::{ConnectionMode, ConnectionPurpose},
         queued_request::{FetchRedirector, QueuedFetch, Request, fail, timeout_reason},
+        upstream_handshake::{ConnectionMode, ConnectionPurpose},
     },
     source_error::SourceError,
 };

@@ -11,8 +11,8 @@ use crate::{
         raw_replies::RawReplies,
         redis::{
             connection_settings::ConnectionSettings,
-            handshake::{ConnectionMode, ConnectionPurpose},
             queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, RelayResult, Request},
+            upstream_handshake::{ConnectionMode, ConnectionPurpose},
         },
         source_error::SourceError,
         source_health::ConnectionHealth,

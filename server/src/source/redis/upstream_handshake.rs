@@ -1,5 +1,5 @@
 //! The handshake of a connection: authentication, protocol, database, tracking.
-use super::{connection_settings::ConnectionSettings, transport::Stream, upstream_password as password};
+use super::{connection_settings::ConnectionSettings, upstream_password as password, upstream_transport::Stream};
 use crate::{
     config::Secret,
     source::{invalidation::InvalidationScope, server_identity::ServerIdentity},

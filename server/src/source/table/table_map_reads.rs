@@ -1,5 +1,5 @@
 //! One core's view of the table: reads from the memory map, and reads on a thread that may wait for the disk.
-use super::reload::{ServedTable, Shared, TableSetup, announce};
+use super::table_reload::{ServedTable, Shared, TableSetup, announce};
 use crate::source::{
     fetch_result::FetchedValue, invalidation::InvalidationScope, source_error::SourceError, source_limits::SourceLimits,
 };

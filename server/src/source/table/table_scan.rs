@@ -1,5 +1,5 @@
 //! Scans of a table, page by page.
-use super::{map_reads::fetched_value, reload::ServedTable};
+use super::{table_map_reads::fetched_value, table_reload::ServedTable};
 use crate::source::local_store::{Page, Scan};
 use bytes::Bytes;
 use larder_store::table::{Position, Table, TableError};

@@ -1,5 +1,5 @@
 //! From an address to a stream: TCP, Unix socket or TLS.
-use super::{connection_settings::ConnectionSettings, sentinel_master::MasterAddress, tls::Tls};
+use super::{connection_settings::ConnectionSettings, sentinel_master::MasterAddress, upstream_tls::Tls};
 use crate::config::RedisAddress;
 use socket2::{SockRef, TcpKeepalive};
 use std::{

@@ -4,8 +4,8 @@ use crate::{
     clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     lifecycle::{RunError, drain::Drain, pause::Pause, throttle::Throttle},
-    read::{Group, PendingWrites, watch},
-    source::{Limits, Policy, SourceSetup},
+    read::{Group, PendingWrites, invalidation_scope},
+    source::{Policy, SourceLimits, SourceSetup},
     telemetry::{Calls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
@@ -146,7 +146,7 @@ fn policy(group: &GroupSettings) -> Policy {
 
 fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetup>, RunError> {
     let source = |group: &GroupSettings| {
-        let limits = Limits {
+        let limits = SourceLimits {
             timeout: settings.source_timeout,
             slow_timeout: settings.source_slow_timeout.max(settings.source_timeout),
             max_in_flight: settings.source_max_in_flight,
@@ -170,7 +170,7 @@ impl Worker {
                 let policy = policy(settings);
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
-                    .then(|| watch(&cache, policy, &settings.tracking_prefixes));
+                    .then(|| invalidation_scope(&cache, policy, &settings.tracking_prefixes));
                 Rc::new(Group {
                     name: settings.name.as_str().into(),
                     cache,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     lifecycle::throttle::Throttled,
-    read::{Begun, Group},
+    read::{Group, StartedRead},
     source::SourceError,
     telemetry::Operation,
 };
@@ -132,9 +132,9 @@ async fn read(group: &Group, key: &[u8], now: Millis) -> Read {
         group.source.fetch(&mut batch);
     }
     match begun {
-        Begun::Hit(found) => found,
-        Begun::Absent => Read::Absent,
-        Begun::Wait(wait) => fetched(group, key, Group::end(wait).await),
+        StartedRead::Hit(found) => found,
+        StartedRead::Absent => Read::Absent,
+        StartedRead::Wait(wait) => fetched(group, key, Group::end(wait).await),
     }
 }
 

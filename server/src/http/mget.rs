@@ -7,7 +7,7 @@ use super::{
     router::Call,
 };
 use crate::{
-    read::{Begun, Group},
+    read::{Group, StartedRead},
     telemetry::Operation,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -66,12 +66,12 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
         let key = group.cache.key(key);
         let begun = group.begin(key, call.now, &mut batch, |entry| entry.value.to_bytes());
         slots.push(match begun {
-            Begun::Hit(value) => {
+            StartedRead::Hit(value) => {
                 known += value.len().min(COPIED);
                 Slot::Known(Some(value))
             }
-            Begun::Absent => Slot::Known(None),
-            Begun::Wait(wait) => Slot::Wait(wait),
+            StartedRead::Absent => Slot::Known(None),
+            StartedRead::Wait(wait) => Slot::Wait(wait),
         });
     }
     drop(one_table);

@@ -1,4 +1,4 @@
-//! Writes that apply only if the entry is as the client last saw it (HTTP's `If-Match` and `If-None-Match`).
+//! Conditional writes: they apply only if the entry has an expected version (HTTP's `If-Match` and `If-None-Match`).
 use super::{group::Group, write_through::too_large};
 use crate::source::SourceError;
 use bytes::Bytes;
@@ -6,14 +6,14 @@ use larder_engine::{Change, Condition, Expiry, Stored, Write};
 use larder_store::clock;
 use std::rc::Rc;
 
-/// The version of a value that the source has and the tier does not.
+/// The version of a value that is at the source but not in the tier.
 const UNKNOWN: u64 = 0;
 
 impl Group {
     /// Like [`put`](Group::put), if `condition` holds for the version of the entry (`None`: there is no such key).
     ///
-    /// Without a source this is atomic, and with one that keeps its entries on this machine. With others, the key is read through
-    /// first, and a write of another client that reaches the source between that and ours goes unseen.
+    /// This is atomic without a source, and with a source on this machine. With other sources the key is read through
+    /// first, and a write of another client between that read and this write goes unnoticed.
     ///
     /// # Errors
     /// As [`put`](Group::put).
@@ -25,11 +25,11 @@ impl Group {
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
         if self.source.reads_through() {
-            let sole = self.alone(key).await?;
+            let sole = self.lock_if_local(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(Stored::Unmet);
             }
-            return self.put_alone(sole, key, value, expiry).await;
+            return self.put_locked(sole, key, value, expiry).await;
         }
         let (key, now) = (self.cache.key(key), clock::now());
         loop {
@@ -44,7 +44,7 @@ impl Group {
                 condition: Condition::IfVersion(version.unwrap_or(0)),
             };
             match self.cache.tier().set(key, write, now).map_err(too_large)? {
-                // Somebody wrote between the look and the write: look again.
+                // Another write came between the read and the write: read again.
                 Stored::Unmet => {}
                 stored => return Ok(stored),
             }
@@ -61,11 +61,11 @@ impl Group {
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Option<bool>, SourceError> {
         if self.source.reads_through() {
-            let sole = self.alone(key).await?;
+            let sole = self.lock_if_local(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(None);
             }
-            return self.delete_alone(sole, key).await.map(Some);
+            return self.delete_locked(sole, key).await.map(Some);
         }
         let key = self.cache.key(key);
         let deleted = self.cache.tier().update(key, clock::now(), |entry, _| {

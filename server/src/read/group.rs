@@ -1,8 +1,8 @@
-//! A group as one core sees it: tier, source and policy; and the read that may miss.
+//! A group as one core sees it (tier, source, policy), and reads that may miss.
 use super::pending_writes::PendingWrites;
 use crate::{
     config::Coherence,
-    source::{Fetch, Looked, OneTable, Policy, Reads, Source, SourceError},
+    source::{Fetch, PinnedTable, Policy, Reads, Source, SourceError, TableLookup},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Entry, Key, Lookup, Millis, Outcome, Wait};
@@ -18,80 +18,80 @@ pub struct Group {
     pub source: Rc<dyn Source>,
     /// How fills are stored.
     pub policy: Policy,
-    /// Writes on their way to the source (shared by all cores, one per group).
+    /// Writes in flight to the source (shared by all cores, one per group).
     pub writes: Arc<PendingWrites>,
 }
 
-/// How a read began.
+/// The state of a read after the lookup.
 #[derive(Debug)]
-pub enum Begun<R> {
+pub enum StartedRead<R> {
     /// Answered from the memory tier.
     Hit(R),
-    /// There is no such key (and no source to ask, or its absence is remembered). Of a reply: it is not worth keeping yet.
+    /// The key is absent (there is no source, or the absence is remembered). For a whole reply: not worth caching yet.
     Absent,
     /// In flight: await it with [`Group::end`].
     Wait(Wait),
 }
 
 impl Group {
-    /// Begins a read; a miss that must be fetched is pushed to `batch`, which the caller passes to `source.fetch` once it has begun all reads of the moment.
+    /// Starts a read. A miss is pushed to `batch`; the caller passes it to `source.fetch` after it has started all its reads.
     pub fn begin<R>(
         &self,
         key: Key<'_>,
         now: Millis,
         batch: &mut Vec<Fetch>,
         read: impl FnOnce(Entry<'_>) -> R,
-    ) -> Begun<R> {
+    ) -> StartedRead<R> {
         let read = match self.source.reads() {
             Reads::Through => read,
             Reads::Tier => {
                 return match self.cache.tier().get(key, now, read) {
-                    Some(answer) => Begun::Hit(answer),
-                    None => Begun::Absent,
+                    Some(answer) => StartedRead::Hit(answer),
+                    None => StartedRead::Absent,
                 };
             }
             Reads::Table(table) => match table.look(key.bytes(), read) {
-                Looked::Found(answer) => return Begun::Hit(answer),
-                Looked::Absent => return Begun::Absent,
-                Looked::Unknown(read) => read,
+                TableLookup::Found(answer) => return StartedRead::Hit(answer),
+                TableLookup::Absent => return StartedRead::Absent,
+                TableLookup::Unknown(read) => read,
             },
         };
-        self.begun(self.cache.lookup(key, now, read), batch)
+        self.start_read(self.cache.lookup(key, now, read), batch)
     }
 
-    /// What a look-up in the memory tier means for a read; the fetch of a new flight is pushed to `batch`.
+    /// Turns a lookup in the memory tier into a read. The fetch of a new flight is pushed to `batch`.
     #[inline]
-    pub(super) fn begun<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> Begun<R> {
+    pub(super) fn start_read<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> StartedRead<R> {
         match found {
-            Lookup::Hit(answer) => Begun::Hit(answer),
-            Lookup::Absent => Begun::Absent,
-            Lookup::Wait(wait) => Begun::Wait(wait),
+            Lookup::Hit(answer) => StartedRead::Hit(answer),
+            Lookup::Absent => StartedRead::Absent,
+            Lookup::Wait(wait) => StartedRead::Wait(wait),
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
                 batch.push(Fetch::new(lead, self.policy));
-                Begun::Wait(wait)
+                StartedRead::Wait(wait)
             }
         }
     }
 
-    /// For reads that belong together, to be held while all of them are begun: in the map of a table they see one table, whichever
-    /// takes its place meanwhile. Other sources have nothing to hold.
-    pub fn one_table(&self) -> Option<OneTable<'_>> {
+    /// Hold the result while related reads are started: they then use one table, even if a reload replaces it meanwhile. `None` for other
+    /// sources.
+    pub fn one_table(&self) -> Option<PinnedTable<'_>> {
         match self.source.reads() {
             Reads::Table(table) => Some(table.one_table()),
             Reads::Tier | Reads::Through => None,
         }
     }
 
-    /// Awaits a read that was begun.
+    /// Awaits a started read.
     ///
     /// # Errors
-    /// What the source said, or `Unavailable("fetch abandoned")` if whoever fetched the key went away without an answer.
+    /// The source's error, or `Unavailable("fetch abandoned")` if the fetch was dropped.
     pub async fn end(wait: Wait) -> Result<Option<Bytes>, SourceError> {
         Group::ended(wait.await)
     }
 
-    /// What a flight's end means, for those who poll it themselves.
+    /// The result of a flight's outcome, for callers that poll the flight themselves.
     ///
     /// # Errors
     /// As [`Group::end`].
@@ -104,8 +104,8 @@ impl Group {
         }
     }
 
-    /// A client saw the key at the source itself. A copy in the tier may be older, and nothing that the client reads from now on may
-    /// be: the copy is dropped, and fetches begun before are fenced. In mode `ttl` copies are as old as they are.
+    /// A client read the key at the source directly. A copy in the tier may be older, and the client must not read an older value now: the
+    /// copy is dropped, and fetches in flight are fenced. In mode `ttl` only lifetimes bound the age of copies.
     pub fn seen(&self, key: Key<'_>) {
         if self.policy.coherence != Coherence::Ttl {
             self.cache.invalidate(key);
@@ -123,9 +123,9 @@ impl Group {
             self.source.fetch(&mut batch);
         }
         match begun {
-            Begun::Hit(value) => Ok(Some(value)),
-            Begun::Absent => Ok(None),
-            Begun::Wait(wait) => Group::end(wait).await,
+            StartedRead::Hit(value) => Ok(Some(value)),
+            StartedRead::Absent => Ok(None),
+            StartedRead::Wait(wait) => Group::end(wait).await,
         }
     }
 }

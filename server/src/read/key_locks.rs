@@ -1,11 +1,11 @@
-//! Keys that somebody holds while he changes them, on a source that keeps its entries on this machine: what is read, worked out
-//! and written back is then one step for everybody else who writes. Reads wait for nobody.
+//! Per-key write locks for sources on this machine. With them, reading, computing and writing back is one atomic step for all other
+//! writers. Reads never wait for a lock.
 use super::{group::Group, lock_stripes::STRIPES, pending_writes::PendingWrites};
 use crate::source::SourceError;
 use std::{rc::Rc, sync::Arc};
 use tokio::sync::SemaphorePermit;
 
-/// Keys that are held, until it is dropped; on whatever core. Those who wait for a key get it in their order.
+/// Locked keys, until this is dropped. It may be dropped on any core. Waiters get a lock in order.
 #[derive(Debug)]
 pub struct KeyGuard {
     writes: Arc<PendingWrites>,
@@ -18,45 +18,45 @@ impl Drop for KeyGuard {
     }
 }
 
-/// One key that is held for a write, and is taken for changed when it is let go.
+/// The lock of one key for a write. Dropping it breaks the watches on the key.
 #[derive(Debug)]
-pub(super) struct SoleKeyGuard {
+pub(super) struct WriteLock {
     held: Rc<KeyGuard>,
     key: Box<[u8]>,
 }
-impl Drop for SoleKeyGuard {
+impl Drop for WriteLock {
     fn drop(&mut self) {
         self.held.writes.watched.changed([&self.key]);
     }
 }
 
 impl Group {
-    /// Holds a key that is about to be written, if the source keeps its entries here.
+    /// Locks a key before a write, if the source is on this machine.
     ///
     /// # Errors
     /// As [`hold`](Group::hold).
-    pub(super) async fn alone(&self, key: &[u8]) -> Result<Option<SoleKeyGuard>, SourceError> {
+    pub(super) async fn lock_if_local(&self, key: &[u8]) -> Result<Option<WriteLock>, SourceError> {
         match self.source.as_local() {
-            Some(_) => Ok(Some(SoleKeyGuard { held: self.hold([key]).await?, key: key.into() })),
+            Some(_) => Ok(Some(WriteLock { held: self.hold([key]).await?, key: key.into() })),
             None => Ok(None),
         }
     }
 
-    /// Holds keys. Nobody must hold some while he waits for others: take all at once.
+    /// Locks keys. Lock all of them at once: a caller that holds locks must not wait for others.
     ///
     /// # Errors
-    /// `Unavailable` if somebody else has one for longer than clients wait for a write.
+    /// `Unavailable` if another writer holds one for longer than clients wait for a write.
     pub async fn hold(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Rc<KeyGuard>, SourceError> {
         let hash = |key: &[u8]| self.cache.key(key).hash();
         let mut stripes: Vec<u16> =
             keys.into_iter().map(|key| (hash(key.as_ref()) >> 20) as u16 % STRIPES as u16).collect();
-        // One order for all: nobody waits in a circle.
+        // All callers use the same order, so there is no deadlock.
         stripes.sort_unstable();
         stripes.dedup();
         self.hold_stripes(false, stripes).await
     }
 
-    /// Holds all keys there are and could be.
+    /// Locks all keys, existing or not.
     ///
     /// # Errors
     /// As [`hold`](Group::hold).
@@ -65,9 +65,9 @@ impl Group {
     }
 
     async fn hold_stripes(&self, slow: bool, stripes: Vec<u16>) -> Result<Rc<KeyGuard>, SourceError> {
-        // Whoever goes away while he waits lets go of what he has so far.
+        // If the caller is dropped while it waits, the locks taken so far are released.
         let mut held = KeyGuard { writes: self.writes.clone(), stripes: Vec::with_capacity(stripes.len()) };
-        // Seldom does anybody wait: then a timer would be most of it.
+        // Waiting is rare, and a timer would be most of the cost: try without one first.
         let free = stripes.iter().take_while(|stripe| held.take(**stripe)).count();
         if free < stripes.len() {
             self.in_time(slow, SourceError::Unavailable, held.wait_for(&stripes[free..])).await?;
@@ -77,7 +77,7 @@ impl Group {
 }
 
 impl KeyGuard {
-    /// False: somebody else has it.
+    /// False if another writer holds it.
     fn take(&mut self, stripe: u16) -> bool {
         let taken = self.writes.locks.stripes()[usize::from(stripe)].try_acquire().map(SemaphorePermit::forget).is_ok();
         if taken {

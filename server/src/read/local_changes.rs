@@ -1,5 +1,5 @@
-//! Changes of several keys on a source that keeps its entries on this machine: the store first, then the tier, and all of them
-//! or none. Whoever changes keys [holds](Group::hold) them meanwhile.
+//! Changes of several keys on a source on this machine: all or none, the store first, then the tier. The caller
+//! [locks](Group::hold) the keys meanwhile.
 use super::{group::Group, key_locks::KeyGuard};
 use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
@@ -7,24 +7,24 @@ use larder_engine::{Condition, Key, Write};
 use larder_store::clock;
 use std::{future::Future, rc::Rc};
 
-/// Keys and what becomes of them (`None`: they are deleted).
+/// Keys and their new entries (`None`: deleted).
 pub type Changes = Vec<(Bytes, Option<FetchedValue>)>;
 
 impl Group {
     /// The source as a store of this machine.
     ///
     /// # Errors
-    /// `Unavailable` if it is none.
+    /// `Unavailable` if the source is not on this machine.
     pub fn local(&self) -> Result<&dyn LocalStore, SourceError> {
         self.source.as_local().ok_or_else(|| SourceError::Unavailable("it keeps no entries here".into()))
     }
 
-    /// The entries of keys that are held, in their order; expired ones are absent.
+    /// The entries of locked keys, in order; expired ones are absent.
     ///
     /// # Errors
-    /// What the source said.
+    /// The source's error.
     pub async fn load(&self, store: &dyn LocalStore, keys: &[Bytes]) -> Result<Vec<Option<FetchedValue>>, SourceError> {
-        let mut found: Vec<Option<FetchedValue>> = keys.iter().map(|key| self.copy(key)).collect();
+        let mut found: Vec<Option<FetchedValue>> = keys.iter().map(|key| self.tier_copy(key)).collect();
         let lacking: Vec<usize> = (0..keys.len()).filter(|at| found[*at].is_none()).collect();
         if lacking.is_empty() {
             return Ok(found);
@@ -37,8 +37,8 @@ impl Group {
         Ok(found)
     }
 
-    /// The tier's copy, if it expires when the entry does.
-    fn copy(&self, key: &[u8]) -> Option<FetchedValue> {
+    /// The tier's copy, if it has the same expiry as the entry.
+    fn tier_copy(&self, key: &[u8]) -> Option<FetchedValue> {
         if self.policy.ttl.is_some() {
             return None;
         }
@@ -47,8 +47,8 @@ impl Group {
         self.cache.tier().peek(self.cache.key(key), clock::now(), found)
     }
 
-    /// Has the source make changes of keys that are held, if there are any, all or none, and then the tier. They are on their way when
-    /// this returns, whatever becomes of the future. `actor` makes them (0: it does not matter), for who tracks.
+    /// Commits changes of locked keys, all or none, to the source and then to the tier. The commit has started when this returns and does
+    /// not depend on the future. `actor` is the client that makes the changes, for client tracking (0: none).
     pub fn commit(
         self: &Rc<Self>,
         held: &Rc<KeyGuard>,
@@ -59,31 +59,31 @@ impl Group {
         let task = (!changes.is_empty()).then(|| {
             tokio::task::spawn_local(async move {
                 let applied = group.local()?.apply(changes.clone()).await;
-                group.settle(&changes, &applied, actor);
+                group.finish_commit(&changes, &applied, actor);
                 drop(held);
                 applied
             })
         });
         async move {
             match task {
-                Some(task) => waiting.done(false, task).await,
+                Some(task) => waiting.await_write(false, task).await,
                 None => Ok(()),
             }
         }
     }
 
-    fn settle(&self, changes: &Changes, applied: &Result<(), SourceError>, actor: u64) {
+    fn finish_commit(&self, changes: &Changes, applied: &Result<(), SourceError>, actor: u64) {
         let keys = || changes.iter().map(|(key, _)| self.cache.key(key));
         match applied {
-            Ok(()) => self.take(changes, actor),
+            Ok(()) => self.apply_to_tier(changes, actor),
             Err(SourceError::Lost(_)) => keys().for_each(|key| self.cache.invalidate(key)),
             Err(SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly) => return,
         }
         self.writes.watched.changed(changes.iter().map(|(key, _)| key));
     }
 
-    /// The tier as the source: nobody sees one change without the others, and no fetch that began before brings anything back.
-    fn take(&self, changes: &Changes, actor: u64) {
+    /// Applies the changes to the tier atomically, and fences fetches in flight.
+    fn apply_to_tier(&self, changes: &Changes, actor: u64) {
         let now = clock::now();
         let mut untold: Vec<Key<'_>> = Vec::new();
         let mut tier = self.cache.exclusive(changes.iter().map(|(key, _)| self.cache.key(key)));
@@ -102,12 +102,12 @@ impl Group {
             }
         }
         drop(tier);
-        // Clients that track may have copies of what the tier had not.
+        // Tracking clients may have copies that the tier did not have.
         untold.into_iter().for_each(|key| self.cache.invalidate(key));
     }
 
-    /// Stores a value (or with `None` deletes it) whatever was there before: cheaper than [`put`](Group::put) and
-    /// [`delete`](Group::delete), which have to look.
+    /// Stores a value (or with `None` deletes it) without looking for an old one: cheaper than [`put`](Group::put) and
+    /// [`delete`](Group::delete).
     ///
     /// # Errors
     /// As [`put`](Group::put).
@@ -123,10 +123,10 @@ impl Group {
         }
     }
 
-    /// Deletes everything at the source, and what the tier has of it. All keys are held.
+    /// Deletes everything at the source and in the tier. All keys must be locked.
     ///
     /// # Errors
-    /// What the source said.
+    /// The source's error.
     pub fn clear_source(
         self: &Rc<Self>,
         held: &Rc<KeyGuard>,
@@ -141,6 +141,6 @@ impl Group {
             drop(held);
             cleared
         });
-        self.clone().done(true, task)
+        self.clone().await_write(true, task)
     }
 }

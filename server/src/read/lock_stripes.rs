@@ -1,14 +1,14 @@
-//! The locks behind [`KeyGuard`](super::Held): a fixed number of them, shared by all keys of a group.
+//! The locks behind [`KeyGuard`](super::KeyGuard): a fixed number, shared by all keys of a group.
 use std::sync::OnceLock;
 use tokio::sync::Semaphore;
 
-/// So many that writers of different keys seldom meet, even if each waits for the disk.
+/// Enough that writers of different keys seldom share one, even if each waits for the disk.
 pub(super) const STRIPES: usize = 1024;
 
-/// The locks of a group's keys, by their hash; made when the first is wanted.
+/// The locks of a group, by key hash. Built at first use.
 #[derive(Debug, Default)]
-pub(super) struct Locks(OnceLock<Box<[Semaphore]>>);
-impl Locks {
+pub(super) struct LockStripes(OnceLock<Box<[Semaphore]>>);
+impl LockStripes {
     pub(super) fn stripes(&self) -> &[Semaphore] {
         self.0.get_or_init(|| (0..STRIPES).map(|_| Semaphore::new(1)).collect())
     }

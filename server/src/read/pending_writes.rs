@@ -1,34 +1,34 @@
-//! Writes on their way to a source, so that never an older value takes a newer one's place in the tier.
-use super::{lock_stripes::Locks, watch_registry::Watched};
+//! Writes in flight to a source. They are registered so that an older value never replaces a newer one in the tier.
+use super::{lock_stripes::LockStripes, watch_registry::WatchRegistry};
 use crate::{config::Coherence, source::Policy};
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 
-/// The writes of a group that are on their way to its source, by key hash; shared by all cores.
+/// The writes of a group in flight to its source, by key hash; shared by all cores.
 ///
-/// Two keys of one hash only make a write forget its key where it could have stored it.
+/// If two keys share a hash, a write may forget its key where it could have stored it. That is harmless.
 #[derive(Debug, Default)]
 pub struct PendingWrites {
-    slots: [Mutex<HashMap<u64, UnderWay>>; SLOTS],
-    /// For sources that keep their entries on this machine.
-    pub(super) locks: Locks,
-    pub(super) watched: Watched,
+    slots: [Mutex<HashMap<u64, InFlightWrites>>; SLOTS],
+    /// Used for sources on this machine.
+    pub(super) locks: LockStripes,
+    pub(super) watched: WatchRegistry,
 }
-/// Enough that two cores seldom meet; a write costs a round trip anyway.
+/// Enough that two cores seldom contend; a write costs a round trip anyway.
 const SLOTS: usize = 16;
 
 /// Writes of one key hash.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct InFlightWrites {
     count: u32,
-    /// Two were under way at once; stays set until none is.
+    /// Two were in flight at the same time; stays set until none is.
     overlapped: bool,
 }
 
 impl PendingWrites {
-    fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, UnderWay>> {
-        // The engine takes shard and slot from other bits; which ones we take matters little, the locks are held briefly.
+    fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, InFlightWrites>> {
+        // Any bits of the hash will do: the locks are held briefly.
         self.slots[(hash >> 32) as usize % SLOTS].lock()
     }
     pub(super) fn begin(&self, hash: u64) {
@@ -37,7 +37,7 @@ impl PendingWrites {
         key.count += 1;
         key.overlapped |= key.count > 1;
     }
-    /// Something happened at the source that may have come before or after the writes that are under way.
+    /// The source changed in an unknown order relative to the writes in flight.
     pub(super) fn overlap_all(&self) {
         for slot in &self.slots {
             let mut keys = slot.lock();
@@ -58,8 +58,8 @@ impl PendingWrites {
     }
 }
 
-/// A write on its way to the source. Made before it is sent, ended by what the source said; dropped without that, the
-/// write may have been applied and the key is forgotten.
+/// A write in flight to the source. Create it before sending; end it with the source's answer. If it is dropped instead, the
+/// write may have been applied, so the key is forgotten.
 #[derive(Debug)]
 pub struct PendingWrite<'g> {
     writes: &'g PendingWrites,
@@ -69,17 +69,17 @@ pub struct PendingWrite<'g> {
     ended: bool,
 }
 impl<'g> PendingWrite<'g> {
-    /// A write of `key` that has been registered, or need not be.
+    /// A write of `key` that is registered or needs no registration.
     pub(super) fn of(writes: &'g PendingWrites, cache: &'g Cache, policy: Policy, key: Key<'g>) -> PendingWrite<'g> {
         PendingWrite { writes, cache, policy, key, ended: false }
     }
-    /// Only lifetimes bound the age of copies: then what was written is one.
+    /// Whether a written value is stored as a copy: only if nothing but lifetimes bounds the age of copies.
     pub(super) fn stores(&self) -> bool {
         self.policy.coherence == Coherence::Ttl
     }
-    /// The source took the value, which expires at `expiry`: the tier keeps a copy for at most the group's lifetime.
-    /// The copy's version, or 0 if it keeps none (too large for the bound, writes overlapped, or not in mode `ttl`:
-    /// the source announces changes of what was read from it after the write, not of what was written).
+    /// The source accepted the value, which expires at `expiry`. The tier keeps a copy for at most the group's lifetime.
+    /// Returns the copy's version, or 0 without a copy (too large, writes overlapped, or not in mode `ttl`:
+    /// the source announces changes of values that were read, not of values that were written).
     pub fn put(self, value: &[u8], expiry: Option<Millis>, now: Millis) -> u64 {
         if !self.stores() {
             self.forget();
@@ -95,8 +95,8 @@ impl<'g> PendingWrite<'g> {
         .unwrap_or(0)
     }
 
-    /// The source took a new expiry for a key that exists: the copy's life is shortened to it, never lengthened, for
-    /// what counts for the copy is when it was fetched.
+    /// The source accepted a new expiry of an existing key. The copy's life is shortened to it, but never lengthened,
+    /// because it counts from the fetch.
     pub fn expire(self, expiry: Option<Millis>, now: Millis) {
         if !self.stores() {
             return self.forget();
@@ -116,12 +116,12 @@ impl<'g> PendingWrite<'g> {
         });
     }
 
-    /// The source took a deletion, or any write of which the tier does not know the result: the key is forgotten.
+    /// The source accepted a deletion, or a write with a result that the tier does not know. The key is forgotten.
     pub fn forget(self) {
-        // As every write that ends without its own word: see `drop`.
+        // Like every write that is dropped: see `drop`.
     }
 
-    /// Leaves the write registered; whoever learns what became of it goes on with [`Group::resume`](super::Group::resume).
+    /// Leaves the write registered. The caller later continues it with [`Group::resume`](super::Group::resume).
     pub fn detach(mut self) {
         self.ended = true;
     }

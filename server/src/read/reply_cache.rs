@@ -1,35 +1,35 @@
-//! Whole replies of commands that read one key, kept by their exact arguments and the protocol's version, for as long as a copy of the
-//! key's value would be: see the decision 0008.
+//! The reply cache: whole replies of commands that read one key, by exact arguments and protocol version. A reply lives as long as a copy
+//! of the key's value would; see decision 0008.
 //!
-//! A reply is derived from its key ([`larder_engine::Derived`]): whatever forgets the key forgets all replies, and one fence stops
-//! the fetches of all of them.
-use super::group::{Begun, Group};
+//! A reply is derived from its key ([`larder_engine::Derived`]): forgetting the key forgets all its replies, and one fence stops all
+//! their fetches.
+use super::group::{Group, StartedRead};
 use crate::source::{
-    Fetch, Keepable,
+    CacheableReply, Fetch,
     reply_name::{RESP3, UNLESS_FIELDS_EXPIRE, name_len, write_name},
 };
 use larder_engine::{Derived, Millis};
 use larder_proto::resp::Args;
 
-/// Names up to this length are put together without an allocation.
+/// Names up to this length are built without an allocation.
 const SHORT: usize = 256;
 impl Group {
-    /// Is the reply to a command with such arguments kept, if the source says that it can be?
+    /// Whether a cacheable reply to a command with these arguments is cached in this group.
     pub fn keeps_reply_to(&self, command: Args<'_>) -> bool {
         self.policy.keeps_replies() && name_len(command) <= self.policy.max_reply
     }
 
-    /// Begins a read of the whole reply to `command`, as the source says that it can be kept; otherwise as [`begin`](Group::begin).
-    /// [`Begun::Absent`]: it was not asked for lately, and keeping it costs the source more than an answer: relay it.
+    /// Starts a read of the whole, cacheable reply to `command`; otherwise like [`begin`](Group::begin).
+    /// [`StartedRead::Absent`]: the reply was not requested recently, and caching it costs the source more than answering: relay the command.
     pub fn begin_reply<R>(
         &self,
         command: Args<'_>,
-        keepable: Keepable,
+        keepable: CacheableReply,
         resp3: bool,
         now: Millis,
         batch: &mut Vec<Fetch>,
         read: impl FnOnce(Derived<'_>) -> R,
-    ) -> Begun<R> {
+    ) -> StartedRead<R> {
         let len = name_len(command);
         let (mut short, mut long) = ([0; SHORT], Vec::new());
         let name = match short.get_mut(..len) {
@@ -42,6 +42,6 @@ impl Group {
         let how = if resp3 { RESP3 } else { 0 } | if keepable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
         write_name(command, how, name);
         let (key, name) = (self.cache.key(command.get(keepable.key).unwrap_or_default()), self.cache.key(name));
-        self.begun(self.cache.lookup_derived(key, name, now, read), batch)
+        self.start_read(self.cache.lookup_derived(key, name, now, read), batch)
     }
 }

@@ -1,4 +1,4 @@
-//! Who watches which keys of a group, and what breaks a watch.
+//! The registry of WATCH: which clients watch which keys of a group.
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -8,50 +8,50 @@ use std::{
     },
 };
 
-/// Who watches what, of one group; shared by all cores.
+/// The watches of one group; shared by all cores.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
-    /// Watches that there are: a write looks no further as long as there is none.
+pub(super) struct WatchRegistry {
+    /// The number of watches: while it is 0, a write does nothing else here.
     count: AtomicUsize,
-    keys: Mutex<HashMap<Box<[u8]>, Vec<Watching>>>,
+    keys: Mutex<HashMap<Box<[u8]>, Vec<KeyWatch>>>,
 }
 /// One client's watch over one key.
 #[derive(Debug)]
-struct Watching {
+struct KeyWatch {
     broken: Arc<AtomicBool>,
     existed: bool,
 }
-impl Watching {
+impl KeyWatch {
     fn end(&self) {
         self.broken.store(true, Relaxed);
     }
 }
-impl Watched {
-    /// Keys were written. To be called while they are held: who takes them afterwards sees it.
+impl WatchRegistry {
+    /// Keys were written. Call it while they are locked, so that the next holder of the locks sees it.
     pub(super) fn changed<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) {
         if self.count.load(Relaxed) == 0 {
             return;
         }
         let watched = self.keys.lock();
         for key in keys {
-            watched.get(key.as_ref()).into_iter().flatten().for_each(Watching::end);
+            watched.get(key.as_ref()).into_iter().flatten().for_each(KeyWatch::end);
         }
     }
-    /// All were deleted.
+    /// All keys were deleted.
     pub(super) fn all_deleted(&self) {
         let watched = self.keys.lock();
-        watched.values().flatten().filter(|watching| watching.existed).for_each(Watching::end);
+        watched.values().flatten().filter(|watching| watching.existed).for_each(KeyWatch::end);
     }
-    /// There is one watch more, over nothing yet. The locks of the keys order this before the writes that must see it.
+    /// Registers a watch without keys. The key locks order this before the writes that must see it.
     pub(super) fn begin(&self) {
         self.count.fetch_add(1, Relaxed);
     }
-    /// A watch goes on over one more key. `broken` is set when it changes.
+    /// Adds a key to a watch. `broken` is set when the key changes.
     pub(super) fn add(&self, key: &[u8], existed: bool, broken: &Arc<AtomicBool>) {
-        let watching = Watching { broken: broken.clone(), existed };
+        let watching = KeyWatch { broken: broken.clone(), existed };
         self.keys.lock().entry(key.into()).or_default().push(watching);
     }
-    /// The watch with this `broken` ends.
+    /// Ends the watch with this `broken`.
     pub(super) fn end(&self, keys: &[Box<[u8]>], broken: &Arc<AtomicBool>) {
         let mut watched = self.keys.lock();
         for key in keys {

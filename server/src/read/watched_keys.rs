@@ -1,4 +1,4 @@
-//! Keys that clients WATCH, on a source whose writes all come by here.
+//! WATCH on a source on this machine, whose writes all pass through Larder.
 use super::{group::Group, pending_writes::PendingWrites};
 use crate::source::FetchedValue;
 use larder_engine::Millis;
@@ -7,25 +7,25 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// One client's watch over keys, until it is dropped.
+/// The watched keys of one client, until this is dropped.
 #[derive(Debug)]
 pub struct WatchedKeys {
     writes: Arc<PendingWrites>,
     keys: Vec<Box<[u8]>>,
     broken: Arc<AtomicBool>,
-    /// When the first of those that exist expires.
+    /// The earliest expiry of the watched keys.
     expiry: Option<Millis>,
 }
 impl WatchedKeys {
-    /// Has any of the keys changed, or expired by now? To be asked while they are held.
+    /// Whether any of the keys has changed or expired. Call it while they are locked.
     pub fn is_broken(&self, now: Millis) -> bool {
         self.broken.load(Relaxed) || self.expiry.is_some_and(|at| at <= now)
     }
-    /// What is watched.
+    /// The watched keys.
     pub fn keys(&self) -> &[Box<[u8]>] {
         &self.keys
     }
-    /// Watches one more key, which has this entry. To be called while it is held.
+    /// Watches one more key, which has this entry. Call it while the key is locked.
     pub fn add(&mut self, key: &[u8], entry: Option<&FetchedValue>) {
         if self.keys.iter().any(|known| **known == *key) {
             return;
@@ -42,7 +42,7 @@ impl Drop for WatchedKeys {
 }
 
 impl Group {
-    /// A watch over nothing yet.
+    /// A watch without keys.
     pub fn watch(&self) -> WatchedKeys {
         self.writes.watched.begin();
         WatchedKeys { writes: self.writes.clone(), keys: Vec::new(), broken: Arc::default(), expiry: None }

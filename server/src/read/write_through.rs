@@ -1,5 +1,5 @@
-//! Write-through: the source first, then the tier, and never an older value over a newer one.
-use super::{group::Group, key_locks::SoleKeyGuard, pending_writes::PendingWrite};
+//! The write-through: the source first, then the tier; an older value never replaces a newer one.
+use super::{group::Group, key_locks::WriteLock, pending_writes::PendingWrite};
 use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
 use larder_engine::{Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
@@ -7,23 +7,23 @@ use larder_store::clock;
 use std::{future::Future, rc::Rc};
 
 impl Group {
-    /// Registers a write of `key` that is about to be sent to the source; for commands that go through verbatim, one per
-    /// key that they write. Not for groups without a source.
+    /// Registers a write of `key` before it is sent to the source. A relayed command registers one for each
+    /// key that it writes. Not for groups without a source.
     pub fn writing<'g>(&'g self, key: Key<'g>) -> PendingWrite<'g> {
         let writing = self.resume(key);
-        // What stores nothing need not know of other writes.
+        // A write that stores no copy need not know of other writes.
         if writing.stores() {
             self.writes.begin(key.hash());
         }
         writing
     }
 
-    /// The write of `key` that was begun and then [detached](Writing::detach): once for each.
+    /// Continues a write of `key` that was [detached](PendingWrite::detach). Call it once for each.
     pub fn resume<'g>(&'g self, key: Key<'g>) -> PendingWrite<'g> {
         PendingWrite::of(&self.writes, &self.cache, self.policy, key)
     }
 
-    /// The source took a command that empties it: so is the tier.
+    /// The source accepted a command that empties it: clears the tier.
     pub fn flushed(&self) {
         self.writes.overlap_all();
         self.cache.tier().clear();
@@ -32,7 +32,7 @@ impl Group {
     /// Stores a value, which expires at `expiry` (`None`: as the group has it). Version 0 in the answer: the tier keeps no copy.
     ///
     /// # Errors
-    /// What the source said, and then nothing has changed (`Lost`: it may have); without a source, `Refused` for an entry larger than the bound.
+    /// The source's error: nothing has changed (with `Lost`, the write may be applied). Without a source, `Refused` for an entry that is too large.
     pub async fn put(self: &Rc<Self>, key: &[u8], value: Bytes, expiry: Option<Millis>) -> Result<Stored, SourceError> {
         if !self.source.reads_through() {
             let write = Write {
@@ -44,21 +44,21 @@ impl Group {
             let stored = self.cache.tier().set(self.cache.key(key), write, clock::now());
             return stored.map_err(too_large);
         }
-        let sole = self.alone(key).await?;
-        self.put_alone(sole, key, value, expiry).await
+        let sole = self.lock_if_local(key).await?;
+        self.put_locked(sole, key, value, expiry).await
     }
 
-    /// The same for who has the key by himself already.
-    pub(super) async fn put_alone(
+    /// The same for a caller that has locked the key.
+    pub(super) async fn put_locked(
         self: &Rc<Self>,
-        sole: Option<SoleKeyGuard>,
+        sole: Option<WriteLock>,
         key: &[u8],
         value: Bytes,
         expiry: Option<Millis>,
     ) -> Result<Stored, SourceError> {
         let key = Bytes::copy_from_slice(key);
         let held = sole.is_some();
-        self.detached(sole, move |group| async move {
+        self.spawn_write(sole, move |group| async move {
             let known = group.known(held, &key);
             let writing = group.writing(group.cache.key(&key));
             let put = match known {
@@ -87,19 +87,19 @@ impl Group {
         if !self.source.reads_through() {
             return Ok(self.cache.tier().delete(self.cache.key(key), clock::now()));
         }
-        let sole = self.alone(key).await?;
-        self.delete_alone(sole, key).await
+        let sole = self.lock_if_local(key).await?;
+        self.delete_locked(sole, key).await
     }
 
-    /// The same for who has the key by himself already.
-    pub(super) async fn delete_alone(
+    /// The same for a caller that has locked the key.
+    pub(super) async fn delete_locked(
         self: &Rc<Self>,
-        sole: Option<SoleKeyGuard>,
+        sole: Option<WriteLock>,
         key: &[u8],
     ) -> Result<bool, SourceError> {
         let key = Bytes::copy_from_slice(key);
         let held = sole.is_some();
-        self.detached(sole, move |group| async move {
+        self.spawn_write(sole, move |group| async move {
             let known = group.known(held, &key);
             let writing = group.writing(group.cache.key(&key));
             let deleted = match known {
@@ -117,7 +117,7 @@ impl Group {
         .await
     }
 
-    /// The store, if it need not look whether it has the key: nobody else writes a key that is held, so what the tier has of it is there.
+    /// The store, if the key is known to exist: nobody else writes a locked key, so a key in the tier is also in the store.
     fn known(&self, held: bool, key: &[u8]) -> Option<&dyn LocalStore> {
         let store = self.source.as_local().filter(|_| held)?;
         self.cache.tier().peek(self.cache.key(key), clock::now(), |_| ())?;
@@ -137,9 +137,9 @@ impl Group {
             });
             return changed.map_err(too_large);
         }
-        let sole = self.alone(key).await?;
+        let sole = self.lock_if_local(key).await?;
         let key = Bytes::copy_from_slice(key);
-        self.detached(sole, move |group| async move {
+        self.spawn_write(sole, move |group| async move {
             let writing = group.writing(group.cache.key(&key));
             match group.source.expire(&key, expiry).await {
                 Ok(true) => {
@@ -156,11 +156,11 @@ impl Group {
         .await
     }
 
-    /// Runs a write in its own task. A client that goes away (hyper then drops the handler's future) must not end the
+    /// Runs a write in its own task. If the client disconnects, hyper drops the handler's future; that must not end the
     /// registration while the write may still reach the source.
-    async fn detached<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
+    async fn spawn_write<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
         self: &Rc<Self>,
-        sole: Option<SoleKeyGuard>,
+        sole: Option<WriteLock>,
         write: impl FnOnce(Rc<Group>) -> F,
     ) -> Result<R, SourceError> {
         let write = write(self.clone());
@@ -169,7 +169,7 @@ impl Group {
             drop(sole);
             answer
         });
-        self.clone().done(false, task).await
+        self.clone().await_write(false, task).await
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    source::{Fetch, Keepable},
+    source::{CacheableReply, Fetch},
 };
 use larder_engine::Millis;
 use larder_proto::{
@@ -76,7 +76,7 @@ pub fn begin(
 fn cached(
     worker: &Worker,
     session: &mut Session,
-    (args, keepable): (&Args<'_>, Keepable),
+    (args, keepable): (&Args<'_>, CacheableReply),
     now: Millis,
     out: &mut Output,
     batch: &mut Vec<Fetch>,

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     app::Worker,
-    read::Begun,
-    source::{Fetch, Keepable},
+    read::StartedRead,
+    source::{CacheableReply, Fetch},
 };
 use larder_proto::resp::Args;
 
 /// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
-pub(super) fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<Keepable> {
+pub(super) fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<CacheableReply> {
     let group = &worker.groups[0];
     let keepable = group.source.as_redis()?.keeps_reply(args, resp3)?;
     let key = args.get(keepable.key)?;
@@ -49,7 +49,7 @@ pub(super) fn begin(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Re
 
 /// Begins one whose reply may be kept.
 #[inline]
-pub(super) fn begin_kept(call: &mut CommandContext<'_>, keepable: Keepable, batch: &mut Vec<Fetch>) -> Flow {
+pub(super) fn begin_kept(call: &mut CommandContext<'_>, keepable: CacheableReply, batch: &mut Vec<Fetch>) -> Flow {
     let (group, args) = (call.group(), call.args);
     let resp3 = call.reply.is_resp3();
     call.show_forwarded();
@@ -59,9 +59,9 @@ pub(super) fn begin_kept(call: &mut CommandContext<'_>, keepable: Keepable, batc
         None => out.put(reply.as_bytes()),
     });
     match begun {
-        Begun::Hit(()) => Flow::Done,
-        Begun::Wait(wait) => Flow::Pending(PendingRead::one(wait, resp3, true)),
+        StartedRead::Hit(()) => Flow::Done,
+        StartedRead::Wait(wait) => Flow::Pending(PendingRead::one(wait, resp3, true)),
         // To be kept when it is asked for again.
-        Begun::Absent => Flow::Relay(call.command, Outstanding::Reads),
+        StartedRead::Absent => Flow::Relay(call.command, Outstanding::Reads),
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn check(session: &Session, known: Option<&UpstreamCommands>, args: A
 }
 
 fn passage(row: Option<&UpstreamCommand>, args: Args<'_>) -> ForwardRule {
-    row.map_or_else(|| ForwardRule::by_name(args), |row| row.passage(args))
+    row.map_or_else(|| ForwardRule::by_name(args), |row| row.forward_rule(args))
 }
 
 /// Refuses what the source would not begin to run.
@@ -128,7 +128,7 @@ pub(super) fn touched<'a>(
         let apart = Some(if everything { Apart::Alone } else { Apart::Unsafe });
         return Some(Reach { everything, apart, ..Reach::default() });
     };
-    let apart = match command.passage(args) {
+    let apart = match command.forward_rule(args) {
         ForwardRule::Free => Apart::of_size(size(args)),
         ForwardRule::Admin | ForwardRule::Never => Some(Apart::Unsafe),
     };

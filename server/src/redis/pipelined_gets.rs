@@ -4,7 +4,7 @@
 use super::{command_counts::count_calls, command_lookup::GET, pending_read::PendingRead, session::Session};
 use crate::{
     app::Worker,
-    read::Begun,
+    read::StartedRead,
     source::{Fetch, Reads},
 };
 use larder_engine::{Key, Millis};
@@ -76,9 +76,9 @@ pub fn begin(
         gets.commands += 1;
         gets.consumed += len;
         match group.begin(key, now, batch, |entry| reply.value(entry.value)) {
-            Begun::Hit(()) => {}
-            Begun::Absent => reply.null(),
-            Begun::Wait(wait) => {
+            StartedRead::Hit(()) => {}
+            StartedRead::Absent => reply.null(),
+            StartedRead::Wait(wait) => {
                 gets.pending = Some(PendingRead::one(wait, session.resp3, false));
                 break;
             }

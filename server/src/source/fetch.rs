@@ -1,14 +1,14 @@
 //! A fetch: what `read` hands over to a source, and what the source's answer does to the memory tier.
 use super::{
-    contract::{FetchedReply, FetchedValue, KeyLife},
-    error::SourceError,
-    policy::Policy,
+    fetch_result::{FetchedReply, FetchedValue, KeyLife},
+    fill_policy::Policy,
     reply_name::ReplyName,
+    source_error::SourceError,
 };
 use crate::config::Coherence;
 use larder_engine::{Expiry, Fill, Lead, Millis, Outcome};
 
-/// A fetch on its way: the flight's lead and how its result is stored. Dropped unfinished, it releases the waiters.
+/// A fetch in flight: the lead of the flight, and how its result is stored. Dropping it unfinished releases the waiters.
 #[derive(Debug)]
 pub struct Fetch {
     lead: Lead,
@@ -16,7 +16,7 @@ pub struct Fetch {
     vouched: bool,
 }
 impl Fetch {
-    /// The fetch that this lead has promised.
+    /// The fetch for this lead.
     pub fn new(lead: Lead, policy: Policy) -> Fetch {
         Fetch { lead, policy, vouched: false }
     }
@@ -28,7 +28,7 @@ impl Fetch {
     pub fn vouch(&mut self) {
         self.vouched = true;
     }
-    /// May its result be stored?
+    /// Whether the result may be stored.
     fn keep(&self) -> bool {
         match self.policy.coherence {
             Coherence::Coherent => self.vouched,
@@ -40,9 +40,9 @@ impl Fetch {
     pub fn key(&self) -> &[u8] {
         self.lead.key()
     }
-    /// Ends the flight with what the source said at `now`. For a fetch of a reply only with an error; else see [`Fetch::finish_reply`].
+    /// Ends the flight with the source's answer. A fetch of a whole reply ends here only with an error; otherwise see [`Fetch::finish_reply`].
     pub fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
-        // An error of the source's own is an answer, too: the client has seen what kind of value there is.
+        // An error from the source itself is an answer, too: the client has learnt the type of the value.
         let said = !answer.as_ref().is_err_and(SourceError::is_unavailable);
         if self.policy.coherence != Coherence::Ttl && said {
             self.lead.overtake();
@@ -50,7 +50,7 @@ impl Fetch {
         let answered = answer.is_ok();
         let (outcome, fill) = match answer {
             Ok(Some(found)) => {
-                // Expired on the way: the clients that wait may have it, the next one asks again.
+                // Expired in transit: waiting clients get the value, later ones fetch again.
                 let fill = match found.expiry {
                     Some(at) if at <= now => Fill::Skip,
                     own => Fill::Store(self.policy.cap(own, now)),
@@ -76,18 +76,18 @@ impl Fetch {
         };
         let fill = if self.keep() { fill } else { Fill::Skip };
         if answered && fill == Fill::Skip && self.policy.serves_stale() {
-            // A copy that is out of date must not be given to a client that has seen this.
+            // After this answer, no client may get an older copy.
             self.lead.forget();
         }
         self.lead.finish(outcome, fill, now);
     }
 
-    /// The command whose whole reply is to be fetched; `None`: the value of the key is.
+    /// The command whose whole reply is fetched; `None` if the value of the key is.
     pub fn reply_name(&self) -> Option<ReplyName<'_>> {
         ReplyName::read(self.lead.name())
     }
 
-    /// [`finish`](Fetch::finish) for a fetch of a reply that has come, be it an error.
+    /// Ends the fetch of a whole reply with the reply, which may be an error.
     pub fn finish_reply(self, found: FetchedReply, now: Millis) {
         if self.policy.coherence != Coherence::Ttl {
             self.lead.overtake();
@@ -98,7 +98,7 @@ impl Fetch {
             KeyLife::Until(at) if at <= now => Fill::Skip,
             KeyLife::Until(at) => Fill::Store(self.policy.cap(Some(at), now)),
             KeyLife::Unbounded => Fill::Store(self.policy.cap(None, now)),
-            // What is said of a key that is not there is remembered as its absence would be.
+            // A reply about a missing key is remembered like the absence of the key.
             KeyLife::Absent => match self.policy.negative_ttl {
                 Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl))),
                 _ => Fill::Skip,

@@ -1,60 +1,60 @@
-//! What a source that keeps its entries on this machine can do besides.
-use super::{FetchedValue, LocalFuture, SourceError};
+//! What a source on this machine can do besides: scans, and changes of several keys at once.
+use super::{fetch_result::FetchedValue, local_future::LocalFuture, source_error::SourceError};
 use bytes::Bytes;
 use std::{ops::Bound, time::Duration};
 
 /// Which entries to read, and how many at most.
 #[derive(Debug, Clone)]
 pub struct Scan {
-    /// Where the range begins, in the order of the keys' bytes. May be behind its end: then nothing is in it.
+    /// Start of the range, in byte order of the keys. If it is after the end, the range is empty.
     pub start: Bound<Bytes>,
-    /// Where it ends.
+    /// End of the range.
     pub end: Bound<Bytes>,
-    /// From its end to its begin.
+    /// Scan from the end to the start.
     pub reverse: bool,
-    /// Most entries of a page; at least 1.
+    /// Maximum entries of a page; at least 1.
     pub limit: usize,
-    /// A page ends with the entry that brings its keys and values to this size, bytes.
+    /// The page ends after the entry with which its keys and values reach this many bytes.
     pub max_bytes: usize,
     /// Leave values empty.
     pub keys_only: bool,
 }
 
-/// Some entries, live when they were read, in the order of the scan.
+/// One page of a scan: entries that were live when read, in the order of the scan.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     /// Key and value.
     pub entries: Vec<(Bytes, FetchedValue)>,
-    /// From where to go on (exclusive of the last key seen, which need not be among `entries`); `None`: the range is at its end.
+    /// The last key read (exclusive start of the next page; not always among `entries`); `None` at the end of the range.
     pub next: Option<Bytes>,
 }
 
-/// A source that keeps its entries here: nobody else changes them, so they can be walked, and changed several at once.
+/// A source that keeps its entries on this machine. Only Larder changes them, so it can scan them and change several at once.
 ///
-/// As with [`Source`](super::Source), nothing here blocks the core.
+/// Like in [`Source`](super::Source), no call blocks the core.
 pub trait LocalStore {
     /// The entries of these keys, in their order; expired ones are absent.
     fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>>;
-    /// Stores (or with `None` deletes) all of these or, if it fails, none; durable as the source promises. However long it takes,
-    /// it returns only when that is decided ([`Lost`](SourceError::Lost): only a restart will tell), as do `clear` and the writes of
-    /// [`Source`](super::Source): a change that comes about after its keys were let go would leave older copies in the tier.
+    /// Stores (or with `None` deletes) all of these, or none if it fails. The future has no deadline and completes only when the outcome is
+    /// decided ([`Lost`](SourceError::Lost): only a restart will tell). The same holds for `clear` and for the writes of
+    /// [`Source`](super::Source). A change after its key locks are released would leave older copies in the tier.
     fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>>;
-    /// One page of a range. A walk of several pages sees every key that is there from its begin to its end.
+    /// One page of a range. A scan of several pages returns every key that exists during the whole scan.
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>>;
-    /// How many entries there are; expired ones may be counted as long as they take room.
+    /// The number of entries. Expired ones count while they use space.
     fn count(&self) -> LocalFuture<'_, Result<u64, SourceError>>;
-    /// Do scans go by the order of the keys' bytes? If not, each goes through what is within its bounds in an order of the store's own, in whichever
-    /// direction; [`Page::next`] still says where to go on.
+    /// Whether scans are in byte order of the keys. If not, a scan returns the keys within its bounds in the store's own order, whatever the
+    /// direction. [`Page::next`] still continues it.
     fn is_ordered(&self) -> bool {
         true
     }
-    /// Some key, as `seed` chooses; `None` where it takes the order of keys to come by one.
+    /// A key chosen by `seed`; `None` if the store can find a key only by its order.
     fn pick(&self, _seed: u64) -> Option<LocalFuture<'_, Result<Option<Bytes>, SourceError>>> {
         None
     }
     /// Deletes everything.
     fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>>;
-    /// How long a client waits for a change before it is told that nobody knows (`source-timeout`); of many entries, `slow`
-    /// (`source-slow-timeout`).
+    /// How long a client waits for a change before it gets an error with unknown outcome: `source-timeout`, or `source-slow-timeout` if
+    /// `slow` (many entries).
     fn patience(&self, slow: bool) -> Duration;
 }

@@ -1,44 +1,70 @@
-//! What answers a miss and takes writes. One trait, one conformance suite, one file per implementation.
+//! Sources: what answers a miss and takes writes. One trait ([`Source`]), one conformance suite, one file or folder for each implementation.
 //!
-//! Invariants, whatever the implementation:
-//! - every [`Fetch`] that is handed over is finished within `source-timeout` (or dropped, which releases its waiters too);
-//! - a write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing at the source;
-//!   one that may have been applied returns [`SourceError::Lost`];
-//! - sources do not touch the memory tier: `read` does, through [`Fetch::finish`], the write-through and [`Invalidations`];
-//! - a fetch is vouched for ([`Fetch::vouch`]) only if the source will say when its key changes, or that it cannot tell any more.
-mod contract;
+//! ```text
+//! none.rs   none:    the memory tier is the store
+//! redis/    redis:, rediss:, unix:, redis+sentinel:, redis+cluster:    a Redis server, or several
+//! disk/     disk:    the durable store of this machine
+//! table/    table:   an immutable table, read from its memory map
+//! ```
+//!
+//! To add a source:
+//! 1. Give its URL a variant of `config::SourceUrl`.
+//! 2. Write a file or folder here with two types: one implements `SourceFactory` (`source_factory.rs`: what all cores share), the other
+//!    [`Source`] (one core's handle), and [`LocalStore`] or [`RedisServer`] if that fits.
+//! 3. Add one line to `SourceSetup::new` (`source_setup.rs`).
+//! 4. Run the conformance suite on it (`tests/source_conformance`).
+//!
+//! Invariants, for every implementation:
+//! - Every [`Fetch`] that a source takes is finished within `source-timeout`, or dropped, which releases its waiters too.
+//! - A write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing at the source. A write that may have been
+//!   applied returns [`SourceError::Lost`].
+//! - Sources do not touch the memory tier. `read` does, through [`Fetch::finish`], the write-through and [`Invalidations`].
+//! - A source vouches for a fetch ([`Fetch::vouch`]) only if it will announce the next change of the key, or the loss of that ability.
+//!
+//! The files here that are no implementation are the contract. Implementations import them; they import an implementation only where a name
+//! in the contract needs it ([`Reads::Table`]).
 mod disk;
-mod error;
 mod fetch;
-pub mod health;
-mod limits;
+mod fetch_result;
+mod fill_policy;
+mod invalidation;
+mod local_future;
 mod local_store;
 pub mod none;
-mod policy;
 mod push_queue;
 mod raw_replies;
 mod redis;
+mod redis_server_trait;
 pub mod reply_name;
-mod setup;
+mod server_identity;
+mod source_error;
+mod source_factory;
+mod source_health;
+mod source_limits;
+mod source_setup;
+mod source_trait;
 mod table;
 #[cfg(test)]
 pub(crate) mod test_store;
+mod upstream_commands;
 
-pub(crate) use contract::answers_ping;
-pub use contract::{
-    ClientTracking, DedicatedConnection, FetchedReply, FetchedValue, InvalidationScope, Invalidations, Keepable,
-    KeyLife, LocalFuture, Reads, RedisServer, Relay, Source, VouchesFor,
-};
-pub use error::SourceError;
-pub(crate) use error::UNAVAILABLE;
 pub use fetch::Fetch;
-pub use health::SourceHealth;
-pub(crate) use limits::LARGE;
-pub use limits::Limits;
+pub use fetch_result::{CacheableReply, FetchedReply, FetchedValue, KeyLife};
+pub use fill_policy::Policy;
+pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
+pub use local_future::LocalFuture;
 pub use local_store::{LocalStore, Page, Scan};
-pub use policy::Policy;
 pub use push_queue::PushQueue;
 pub use raw_replies::RawReplies;
-pub use redis::{ForwardRule, Identity, KnownKeys, UpstreamCommand, UpstreamCommands};
-pub use setup::SourceSetup;
-pub use table::{Looked, OneTable, Reloaded, TableSource};
+pub(crate) use redis_server_trait::answers_ping;
+pub use redis_server_trait::{ClientTracking, DedicatedConnection, RedisServer, Relay};
+pub use server_identity::ServerIdentity;
+pub use source_error::SourceError;
+pub(crate) use source_error::UNAVAILABLE;
+pub use source_health::SourceHealth;
+pub(crate) use source_limits::LARGE;
+pub use source_limits::SourceLimits;
+pub use source_setup::SourceSetup;
+pub use source_trait::{Reads, Source};
+pub use table::{PinnedTable, Reloaded, TableLookup, TableSource};
+pub use upstream_commands::{ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};

@@ -1,5 +1,5 @@
-//! What a Redis server says unasked on a connection that is one client's alone.
-use super::SourceError;
+//! The queue of push messages on a client's dedicated connection.
+use super::source_error::SourceError;
 use bytes::Bytes;
 use std::{
     cell::{Cell, RefCell},
@@ -7,16 +7,16 @@ use std::{
     task::{Context, Waker},
 };
 
-/// Messages in order, each with the number of replies that came before it: so that it is passed on in its place.
+/// Push messages in order, each with the number of replies before it, so that the client gets it in its place.
 #[derive(Debug, Default)]
 pub struct PushQueue {
-    /// Of all that lies here (`max-backlog`).
+    /// Maximum bytes of queued messages (`max-backlog`).
     max_bytes: usize,
     frames: RefCell<VecDeque<(u64, Bytes)>>,
     bytes: Cell<usize>,
     replies: Cell<u64>,
     requests: Cell<u64>,
-    /// Lines that answer nothing may come (MONITOR).
+    /// Whether lines that answer no command may come (MONITOR).
     lines: Cell<bool>,
     lost: Cell<bool>,
     too_much: Cell<bool>,
@@ -28,7 +28,7 @@ impl PushQueue {
         PushQueue { max_bytes, ..PushQueue::default() }
     }
 
-    /// The next message, if no more than `replies` replies came before it.
+    /// The next message, if at most `replies` replies came before it.
     pub fn next(&self, replies: u64) -> Option<Bytes> {
         let mut frames = self.frames.borrow_mut();
         frames.front().filter(|(before, _)| *before <= replies)?;
@@ -37,10 +37,10 @@ impl PushQueue {
         Some(frame)
     }
 
-    /// Has the task woken when something comes.
+    /// Wakes the task when a message comes.
     ///
     /// # Errors
-    /// Nothing will: the connection is lost.
+    /// The connection is lost and no message is left.
     pub fn wait(&self, cx: &Context<'_>) -> Result<(), SourceError> {
         if self.lost.get() && self.frames.borrow().is_empty() {
             return Err(SourceError::Lost("connection lost".into()));
@@ -49,12 +49,12 @@ impl PushQueue {
         Ok(())
     }
 
-    /// Bytes of the messages that lie here.
+    /// Bytes of the queued messages.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// From now on lines that answer nothing may come.
+    /// From now on, lines that answer no command may come.
     pub fn expect_lines(&self) {
         self.lines.set(true);
     }
@@ -62,14 +62,14 @@ impl PushQueue {
         self.lines.get()
     }
 
-    /// So many commands were sent before, in the connection's whole life.
+    /// Commands sent so far on this connection.
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
     pub(super) fn note_request(&self, count: usize) {
         self.requests.set(self.requests.get() + count as u64);
     }
-    /// A message came; false if there is no room for it, and then for nothing any more.
+    /// Queues a message. False if it exceeds the limit; the queue is then useless.
     pub(super) fn push(&self, frame: &[u8]) -> bool {
         let bytes = self.bytes.get() + frame.len();
         self.too_much.set(bytes > self.max_bytes);
@@ -83,7 +83,7 @@ impl PushQueue {
         self.wake();
         true
     }
-    /// Is the connection lost because there was no room for a message?
+    /// Whether a message exceeded the limit.
     pub fn is_too_much(&self) -> bool {
         self.too_much.get()
     }

@@ -10,19 +10,19 @@ pub struct RawReplies {
     pub(super) ends: Vec<usize>,
 }
 impl RawReplies {
-    /// All of them, as they came.
+    /// All replies, unchanged.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
-    /// Each by itself.
+    /// Each reply.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.ends.len()).map(|at| &self[at])
     }
-    /// The last; empty if there is none.
+    /// The last reply; empty if there is none.
     pub fn last(&self) -> Bytes {
         self.bytes.slice(self.begin(self.ends.len().saturating_sub(1))..)
     }
-    /// Some of them.
+    /// A range of the replies.
     pub(crate) fn part(&self, which: Range<usize>) -> RawReplies {
         let (begin, end) = (self.begin(which.start), self.begin(which.end));
         RawReplies {

@@ -1,19 +1,19 @@
-//! The name under which the whole reply of a command is kept: the command itself, exactly, and the protocol's version.
+//! The name of a cached reply: the protocol version and the exact command.
 use larder_proto::resp::Args;
 
 /// Bits of a name's first byte.
 pub const RESP3: u8 = 1;
-/// See [`Keepable::unless_fields_expire`](super::Keepable::unless_fields_expire).
+/// See [`CacheableReply::unless_fields_expire`](super::CacheableReply::unless_fields_expire).
 pub const UNLESS_FIELDS_EXPIRE: u8 = 2;
-/// How long an argument's length is in a name.
+/// Bytes of an argument's length in a name.
 const LEN: usize = size_of::<u32>();
 
-/// A command whose whole reply is kept, as its name in the memory tier says it.
+/// A command whose whole reply is cached, read from its name in the memory tier.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplyName<'a> {
-    /// The reply is to be of RESP3, else of RESP2.
+    /// Whether the reply is RESP3, else RESP2.
     pub resp3: bool,
-    /// See [`Keepable::unless_fields_expire`](super::Keepable::unless_fields_expire).
+    /// See [`CacheableReply::unless_fields_expire`](super::CacheableReply::unless_fields_expire).
     pub unless_fields_expire: bool,
     parts: &'a [u8],
 }
@@ -39,7 +39,7 @@ impl<'a> ReplyName<'a> {
 pub fn name_len(command: Args<'_>) -> usize {
     1 + command.from(0).map(|part| LEN + part.len()).sum::<usize>()
 }
-/// Fills `name`, which has [`name_len`] bytes: how it is to be fetched, then each part after its length.
+/// Fills `name` ([`name_len`] bytes): the flags `how`, then the length and bytes of each part.
 pub fn write_name(command: Args<'_>, how: u8, name: &mut [u8]) {
     name[0] = how;
     let mut at = 1;

@@ -2,7 +2,7 @@
 use crate::fixture::{Fixture, open, tcp};
 use larder::{
     config::SourceUrl,
-    source::{Limits, Policy},
+    source::{Policy, SourceLimits},
 };
 use std::{
     io::{Read, Write},
@@ -76,7 +76,7 @@ pub(crate) fn serve(
 
 /// A group on a fake server.
 pub(crate) fn faked(
-    limits: Limits,
+    limits: SourceLimits,
     answer: impl FnMut(usize, &[u8]) -> Answer + Send + 'static,
 ) -> (Fixture, std::thread::JoinHandle<()>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

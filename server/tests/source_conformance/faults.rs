@@ -6,7 +6,7 @@ use crate::{
 };
 use larder::{
     config::{RedisUrl, SourceUrl},
-    source::{Limits, Policy, SourceError},
+    source::{Policy, SourceError, SourceLimits},
 };
 use larder_store::clock;
 use std::{
@@ -22,7 +22,7 @@ use std::{
 fn a_frozen_source_meets_the_deadline_and_comes_back() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits { timeout: Duration::from_millis(300), ..LIMITS };
+        let limits = SourceLimits { timeout: Duration::from_millis(300), ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         group.put(b"hit", "v".into(), None).await.expect("the put");
         server.stop();
@@ -50,7 +50,7 @@ fn a_frozen_source_meets_the_deadline_and_comes_back() {
 fn a_source_that_freezes_is_noticed_without_traffic() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits { timeout: Duration::from_millis(300), ..LIMITS };
+        let limits = SourceLimits { timeout: Duration::from_millis(300), ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         group.until_up().await;
         server.stop();
@@ -109,7 +109,7 @@ fn a_source_that_starts_late_is_found() {
 fn kills_and_restarts_under_load_lose_no_waiter() {
     let mut server = RedisServer::start();
     run(async {
-        let limits = Limits { timeout: Duration::from_millis(500), ..LIMITS };
+        let limits = SourceLimits { timeout: Duration::from_millis(500), ..LIMITS };
         let group = redis_with(&server, limits, Policy { ttl: Some(1), ..Policy::default() });
         group.until_up().await;
         let stop = Rc::new(std::cell::Cell::new(false));
@@ -164,7 +164,7 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
 fn too_many_fetches_in_flight_are_refused_at_once() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits { max_in_flight: 4, ..LIMITS };
+        let limits = SourceLimits { max_in_flight: 4, ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         group.until_up().await;
         server.stop();

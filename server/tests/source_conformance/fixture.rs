@@ -2,8 +2,8 @@
 use crate::common::{PATIENCE, RedisServer};
 use larder::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
-    read::{Begun, Group, watch},
-    source::{Limits, Policy, SourceError, SourceHealth, SourceSetup},
+    read::{Group, StartedRead, invalidation_scope},
+    source::{Policy, SourceError, SourceHealth, SourceLimits, SourceSetup},
 };
 use larder_engine::{Cache, Config};
 use larder_store::clock;
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: SourceLimits = SourceLimits {
     timeout: Duration::from_secs(20),
     slow_timeout: Duration::from_secs(20),
     max_in_flight: 10_000,
@@ -42,14 +42,14 @@ impl std::ops::Deref for Fixture {
         &self.group
     }
 }
-pub(crate) fn open(url: &SourceUrl, limits: Limits, policy: Policy) -> Fixture {
+pub(crate) fn open(url: &SourceUrl, limits: SourceLimits, policy: Policy) -> Fixture {
     open_with(url, limits, policy, &[])
 }
 /// In mode `coherent`, with these `tracking-prefixes`.
-pub(crate) fn open_with(url: &SourceUrl, limits: Limits, policy: Policy, prefixes: &[&str]) -> Fixture {
+pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: Policy, prefixes: &[&str]) -> Fixture {
     let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
     let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
-    let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&cache, policy, prefixes));
+    let watch = (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, policy, prefixes));
     let source = setup.open(watch, policy.keeps_replies());
     let group = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });
     Fixture { group, health: setup.health().clone() }
@@ -69,7 +69,7 @@ pub(crate) fn redis(server: &RedisServer) -> Fixture {
     let url = SourceUrl::Redis(tcp(server.port()));
     open(&url, LIMITS, Policy::default())
 }
-pub(crate) fn redis_with(server: &RedisServer, limits: Limits, policy: Policy) -> Fixture {
+pub(crate) fn redis_with(server: &RedisServer, limits: SourceLimits, policy: Policy) -> Fixture {
     open(&SourceUrl::Redis(tcp(server.port())), limits, policy)
 }
 
@@ -92,9 +92,9 @@ impl Fixture {
         let mut answers = Vec::new();
         for begun in begun {
             let answer = match begun {
-                Begun::Hit(value) => Ok(Some(value)),
-                Begun::Absent => Ok(None),
-                Begun::Wait(wait) => Group::end(wait).await,
+                StartedRead::Hit(value) => Ok(Some(value)),
+                StartedRead::Absent => Ok(None),
+                StartedRead::Wait(wait) => Group::end(wait).await,
             };
             answers.push(answer.map(|value| value.map(|bytes| bytes.to_vec())));
         }

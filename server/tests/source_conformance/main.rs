@@ -11,7 +11,7 @@ use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
     config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsUrl},
-    source::{Limits, Policy, SourceSetup},
+    source::{Policy, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ fn conformance_coherent() {
         let policy = Policy { coherence: Coherence::Coherent, negative_ttl: Some(60_000), ..Policy::default() };
         for prefixes in [&[][..], &["t", "e", "l"]] {
             for connections in [1, 3] {
-                let (url, limits) = (SourceUrl::Redis(tcp(server.port())), Limits { connections, ..LIMITS });
+                let (url, limits) = (SourceUrl::Redis(tcp(server.port())), SourceLimits { connections, ..LIMITS });
                 conformance(&open_with(&url, limits, policy, prefixes), true).await;
             }
         }
@@ -110,7 +110,7 @@ fn conformance_coherent() {
 fn conformance_several_connections() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits { connections: 3, ..LIMITS };
+        let limits = SourceLimits { connections: 3, ..LIMITS };
         conformance(&redis_with(&server, limits, Policy::default()), true).await;
     });
 }

@@ -5,7 +5,7 @@ use crate::{
 };
 use larder::{
     config::RedisUrl,
-    source::{Limits, Policy, SourceError},
+    source::{Policy, SourceError, SourceLimits},
 };
 use larder_proto::resp;
 use larder_store::clock;
@@ -260,7 +260,7 @@ fn commands_go_through_verbatim() {
         let watch = "*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n";
         let mut parser = resp::Parser::default();
         parser.parse(watch.as_bytes(), &resp::Limits::new(1024)).expect("a command");
-        let pinned = relay.pin(parser.args(watch.as_bytes()), false).await.expect("a connection");
+        let pinned = relay.open_dedicated(parser.args(watch.as_bytes()), false).await.expect("a connection");
         assert_eq!(&pinned.relay(watch.into(), 1, false).await.expect("a reply")[0][..], b"+OK\r\n");
         server.command(&["SET", "k", "changed"]);
         let transaction = "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nEXEC\r\n";
@@ -282,7 +282,7 @@ fn commands_go_through_verbatim() {
 fn values_beyond_the_limit_are_refused_without_being_held() {
     let server = RedisServer::start();
     run(async {
-        let limits = Limits { max_value: 100_000, ..LIMITS };
+        let limits = SourceLimits { max_value: 100_000, ..LIMITS };
         let group = redis_with(&server, limits, Policy::default());
         server.command(&["SET", "fits", &"x".repeat(100_000)]);
         server.command(&["SET", "over", &"x".repeat(100_001)]);

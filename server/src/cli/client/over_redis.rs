@@ -4,14 +4,14 @@ use crate::{
     buffers::Buffers,
     cli::output::put_out,
     config::SourceUrl,
-    source::{Limits, SourceSetup},
+    source::{SourceLimits, SourceSetup},
 };
 use larder_proto::resp::{View, encode, view};
 use std::time::Duration;
 
 /// Sends the command and takes the reply.
 pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout: Duration) -> Result<Outcome, String> {
-    let limits = Limits {
+    let limits = SourceLimits {
         timeout,
         slow_timeout: timeout,
         max_in_flight: 1,

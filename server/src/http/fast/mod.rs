@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     lifecycle::{linger::linger, throttle::Scope},
-    read::Begun,
+    read::StartedRead,
     source::Fetch,
     telemetry::Operation,
 };
@@ -381,18 +381,18 @@ impl Fast<'_> {
             reading.write_held(output, &entry, About::hit(&entry, now), instance, date)
         });
         let answer = match found {
-            Begun::Hit(None) => {
+            StartedRead::Hit(None) => {
                 self.hits += 1;
                 return true;
             }
-            Begun::Absent => {
+            StartedRead::Absent => {
                 let response = reading.absent(key);
                 worker.counters.http_answered(response.status().as_u16());
                 read_answer::write_whole(output, response, date);
                 return true;
             }
-            Begun::Hit(Some(value)) => Answer::Large(value),
-            Begun::Wait(wait) => Answer::Wait(wait),
+            StartedRead::Hit(Some(value)) => Answer::Large(value),
+            StartedRead::Wait(wait) => Answer::Wait(wait),
         };
         self.waiting.push(Waiting { reading, key: key.into(), answer, begun, after: Output::default() });
         true

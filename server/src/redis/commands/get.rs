@@ -1,6 +1,6 @@
 //! GET and MGET: on the memory tier alone, or through the group, where they may wait for the source.
 use crate::{
-    read::Begun,
+    read::StartedRead,
     redis::{
         command_context::CommandContext,
         command_error::CommandError,
@@ -19,12 +19,12 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch
     let (group, key) = (call.group(), call.key(1));
     let reply = &mut call.reply;
     match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
-        Begun::Hit(()) => Ok(Flow::Done),
-        Begun::Absent => {
+        StartedRead::Hit(()) => Ok(Flow::Done),
+        StartedRead::Absent => {
             reply.null();
             Ok(Flow::Done)
         }
-        Begun::Wait(wait) => Ok(Flow::Pending(PendingRead::one(wait, reply.is_resp3(), false))),
+        StartedRead::Wait(wait) => Ok(Flow::Pending(PendingRead::one(wait, reply.is_resp3(), false))),
     }
 }
 
@@ -75,19 +75,19 @@ pub(in crate::redis) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec
         if slots.is_empty() {
             // Nothing to wait for so far: values go where they belong.
             match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
-                Begun::Hit(()) => {}
-                Begun::Absent => reply.null(),
-                Begun::Wait(wait) => slots.push(Slot::Wait(wait)),
+                StartedRead::Hit(()) => {}
+                StartedRead::Absent => reply.null(),
+                StartedRead::Wait(wait) => slots.push(Slot::Wait(wait)),
             }
         } else {
             let begun = group.begin(key, call.now, batch, |entry| entry.value.to_bytes());
             slots.push(match begun {
-                Begun::Hit(value) => {
+                StartedRead::Hit(value) => {
                     known += value.len();
                     Slot::Known(Ok(Some(value)))
                 }
-                Begun::Absent => Slot::Known(Ok(None)),
-                Begun::Wait(wait) => Slot::Wait(wait),
+                StartedRead::Absent => Slot::Known(Ok(None)),
+                StartedRead::Wait(wait) => Slot::Wait(wait),
             });
         }
     }

@@ -78,7 +78,7 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
         let server = requests::server(call)?;
         let relay = match &call.session.upstream.user {
             Some(user) => user.connect(server, true).await?,
-            None => server.pin(call.args, true).await?,
+            None => server.open_dedicated(call.args, true).await?,
         };
         call.session.upstream.subscribed = Some(UpstreamSubscriptions { relay, counts: [0; 3], monitor: None });
     }
@@ -86,7 +86,7 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
     let silent = call.session.is_silent();
     let Some(subscribed) = &mut call.session.upstream.subscribed else { return Ok(()) };
     if monitor {
-        subscribed.relay.unasked().expect_lines();
+        subscribed.relay.pushes().expect_lines();
     }
     let sent = subscribed.relay.ask(requests::encoded(call.args), !monitor).await;
     let out = call.reply.output();

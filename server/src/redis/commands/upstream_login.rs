@@ -29,7 +29,7 @@ pub(in crate::redis) fn hello<'a>(call: &'a mut CommandContext<'_>) -> Later<'a>
 }
 
 async fn greet(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
-    requests::server(call)?.identify().await;
+    requests::server(call)?.wait_identity().await;
     let hello = Hello::parse(call)?;
     let resp3 = hello.resp3.unwrap_or(call.session.resp3);
     if let Some(login) = hello.login.filter(|login| login.is_for_redis(call)) {

@@ -156,7 +156,7 @@ fn is_broadcast(args: Args<'_>) -> bool {
 async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<Redirect>), CommandError> {
     let Some(place) = place(call.args) else { return Ok((requests::encoded(call.args), None)) };
     let target = local_tracking::target(call, call.arg(place))?;
-    let carrier = requests::server(call)?.pin(call.args, true).await?;
+    let carrier = requests::server(call)?.open_dedicated(call.args, true).await?;
     let replies = carrier.relay(encode(&[b"CLIENT", b"ID"]).into(), 1, true).await?;
     let Ok(View::Integer(number)) = view(&replies[0]) else {
         return Err(CommandError::Told(

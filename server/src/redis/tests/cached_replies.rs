@@ -2,8 +2,8 @@
 use super::support::{Client, Redis, Server};
 use crate::{
     config::{Coherence, SourceUrl},
-    read::{Group, watch},
-    source::{Limits, Policy, SourceSetup},
+    read::{Group, invalidation_scope},
+    source::{Policy, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
 use std::{future::Future, rc::Rc, time::Duration};
@@ -23,7 +23,7 @@ fn with_workers<F: Future<Output = ()>>(
     runtime.block_on(async {
         let redis = Redis::start();
         let url: SourceUrl = format!("unix://{}", redis.socket().display()).parse().expect("a URL");
-        let limits = Limits {
+        let limits = SourceLimits {
             timeout: Duration::from_secs(20),
             slow_timeout: Duration::from_secs(20),
             max_in_flight: 1000,
@@ -38,7 +38,8 @@ fn with_workers<F: Future<Output = ()>>(
         let mut workers = [first, second];
         for server in &mut workers {
             let group = &server.worker.groups[0];
-            let watch = (policy.coherence == Coherence::Coherent).then(|| watch(&group.cache, policy, prefixes));
+            let watch =
+                (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, policy, prefixes));
             let source = setup.open(watch, policy.keeps_replies());
             // Once it has answered, it has shaken hands.
             let group = Rc::new(Group {

@@ -1,8 +1,8 @@
 //! Tracking by Larder itself in front of a source that announces changes but cannot track for each client.
 use super::support::{Server, words};
 use crate::source::{
-    ClientTracking, DedicatedConnection, Fetch, FetchedValue, Identity, LocalFuture, RawReplies, RedisServer, Relay,
-    Source, SourceError, UpstreamCommands,
+    ClientTracking, DedicatedConnection, Fetch, FetchedValue, LocalFuture, RawReplies, RedisServer, Relay,
+    ServerIdentity, Source, SourceError, UpstreamCommands,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -47,12 +47,12 @@ impl Relay for Restless {
     fn relay(&self, _: Bytes, _: usize, _: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         unimplemented!()
     }
-    fn relay_slowly(&self, _: Bytes, _: usize, _: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+    fn relay_slow(&self, _: Bytes, _: usize, _: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         unimplemented!()
     }
 }
 impl RedisServer for Restless {
-    fn relay_apart(
+    fn relay_isolated(
         &self,
         _: Bytes,
         _: usize,
@@ -67,10 +67,14 @@ impl RedisServer for Restless {
     fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>> {
         Box::pin(async { Ok(Arc::default()) })
     }
-    fn keeps_reply(&self, _: Args<'_>, _: bool) -> Option<crate::source::Keepable> {
+    fn keeps_reply(&self, _: Args<'_>, _: bool) -> Option<crate::source::CacheableReply> {
         None
     }
-    fn pin<'a>(&'a self, _: Args<'a>, _: bool) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
+    fn open_dedicated<'a>(
+        &'a self,
+        _: Args<'a>,
+        _: bool,
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
         unimplemented!()
     }
     fn client_tracking(&self) -> ClientTracking {
@@ -79,10 +83,10 @@ impl RedisServer for Restless {
     fn database(&self) -> u32 {
         0
     }
-    fn identity(&self) -> Option<Arc<Identity>> {
+    fn identity(&self) -> Option<Arc<ServerIdentity>> {
         Some(Arc::default())
     }
-    fn login(&self) -> (&str, Option<crate::config::Secret>) {
+    fn credentials(&self) -> (&str, Option<crate::config::Secret>) {
         ("default", None)
     }
     fn log_in<'a>(
@@ -93,7 +97,7 @@ impl RedisServer for Restless {
     ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
         unimplemented!()
     }
-    fn identify(&self) -> LocalFuture<'_, ()> {
+    fn wait_identity(&self) -> LocalFuture<'_, ()> {
         Box::pin(async {})
     }
 }

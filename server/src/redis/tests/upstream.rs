@@ -3,7 +3,7 @@ use super::support::{Client, Redis, Server};
 use crate::{
     config::{Coherence, SourceUrl},
     read::Group,
-    source::{Limits, Policy, SourceSetup},
+    source::{Policy, SourceLimits, SourceSetup},
 };
 use larder_engine::Write;
 use std::{future::Future, rc::Rc, time::Duration};
@@ -11,7 +11,7 @@ use std::{future::Future, rc::Rc, time::Duration};
 fn setup(redis: &Redis) -> SourceSetup {
     let url = format!("unix://{}", redis.socket().display());
     let url: SourceUrl = url.parse().expect("a URL");
-    let limits = Limits {
+    let limits = SourceLimits {
         timeout: Duration::from_secs(20),
         slow_timeout: Duration::from_secs(20),
         max_in_flight: 1000,

@@ -37,16 +37,16 @@ pub(in crate::redis) async fn block(
     command: Vec<u8>,
 ) -> Result<RawReplies, SourceError> {
     let resp3 = call.session.resp3;
-    let has_numbers = requests::server(call)?.has_numbers();
+    let has_numbers = requests::server(call)?.has_client_ids();
     let own = match call.session.dedicated {
         Some(_) => None,
-        None => Some(requests::server(call)?.pin(call.args, resp3).await?),
+        None => Some(requests::server(call)?.open_dedicated(call.args, resp3).await?),
     };
     let Some(dedicated) = own.as_deref().or(call.session.dedicated.as_deref()) else {
         return Err(requests::no_redis());
     };
     let number = dedicated.relay(resp::encode(&[b"CLIENT", b"ID"]).into(), 1, resp3);
-    let mut answer = dedicated.relay_patiently(command.into());
+    let mut answer = dedicated.relay_blocking(command.into());
     let number = tokio::select! {
         biased;
         number = number => number,

@@ -38,7 +38,7 @@ impl UpstreamSubscriptions {
     /// Moves what came to `out`. True if something did.
     pub(in crate::redis) fn take(&mut self, out: &mut Output, resp3: bool, counters: &Counters) -> bool {
         let mut came = false;
-        while let Some(frame) = self.relay.unasked().next(u64::MAX) {
+        while let Some(frame) = self.relay.pushes().next(u64::MAX) {
             came = true;
             let push = frame.first() == Some(&b'>');
             if !self.note(&frame) && push {

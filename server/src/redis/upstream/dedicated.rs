@@ -52,7 +52,7 @@ impl Session {
     /// A connection of the client's own is lost, or too much was left lying there.
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: Option<&mut Output>) -> Poll<Result<(), SourceError>> {
         for own in self.own_connections() {
-            own.unasked().wait(cx)?;
+            own.pushes().wait(cx)?;
         }
         let Some(out) = out else { return Poll::Pending };
         let mut came = false;
@@ -70,12 +70,12 @@ impl Session {
 
     /// Was a connection of the client's own given up because it left more than `max-backlog` lying there?
     pub fn left_too_much(&self) -> bool {
-        self.own_connections().any(|own| own.unasked().is_too_much())
+        self.own_connections().any(|own| own.pushes().is_too_much())
     }
 
     /// Bytes of memory that what came unasked occupies.
     pub(in crate::redis) fn owned_unasked(&self) -> usize {
-        self.upstream.aside.owned() + self.own_connections().map(|own| own.unasked().bytes()).sum::<usize>()
+        self.upstream.aside.owned() + self.own_connections().map(|own| own.pushes().bytes()).sum::<usize>()
     }
 
     fn own_connections(&self) -> impl Iterator<Item = &dyn DedicatedConnection> {
@@ -86,7 +86,7 @@ impl Session {
     /// What was said before the next reply of the dedicated connection. True if there was something.
     fn pass_unasked(&mut self, out: &mut Output) -> bool {
         let silent = self.is_silent();
-        let Some(unasked) = self.dedicated.as_ref().map(|dedicated| dedicated.unasked()) else { return false };
+        let Some(unasked) = self.dedicated.as_ref().map(|dedicated| dedicated.pushes()) else { return false };
         let out = if silent { &mut self.upstream.aside } else { out };
         let mut came = false;
         while let Some(frame) = unasked.next(self.upstream.passed) {
@@ -146,7 +146,7 @@ impl Session {
 
     /// Gives the client a dedicated connection.
     pub(in crate::redis) fn dedicate(&mut self, dedicated: Box<dyn DedicatedConnection>) {
-        self.upstream.passed = dedicated.unasked().requests();
+        self.upstream.passed = dedicated.pushes().requests();
         self.dedicated = Some(dedicated);
         self.settle();
     }

@@ -35,7 +35,7 @@ impl Login<'_> {
     }
     /// Says it what Larder itself says there?
     fn is_larder(self, server: &dyn RedisServer, session: &Session) -> bool {
-        let (name, password) = server.login();
+        let (name, password) = server.credentials();
         session.upstream.user.is_none()
             && name.as_bytes() == self.name()
             && password.is_some_and(|password| password.as_bytes().ct_eq(self.password).into())
@@ -46,7 +46,7 @@ impl Login<'_> {
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| WRONG_PASS);
         let (name, password) = (text(self.name())?, text(self.password)?);
         let server = requests::server(call)?;
-        let is_other = name != server.login().0;
+        let is_other = name != server.credentials().0;
         match call.session.dedicated {
             // What else it is for stays as it is.
             Some(_) => {

@@ -41,7 +41,7 @@ impl Carry {
     async fn run(self) {
         // Without an end but that of the connection: Redis tracks no more then, and the client begins anew.
         poll_fn(|cx| {
-            let unasked = self.carrier.unasked();
+            let unasked = self.carrier.pushes();
             let lost = unasked.wait(cx).is_err();
             while let Some(frame) = unasked.next(u64::MAX) {
                 self.pass_on(&frame);

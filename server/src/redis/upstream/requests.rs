@@ -31,7 +31,7 @@ pub(in crate::redis) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Opt
 /// Gives the client a connection of its own, unless it has one.
 pub(in crate::redis) async fn dedicate(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
     if call.session.dedicated.is_none() {
-        let dedicated = server(call)?.pin(call.args, call.session.resp3).await?;
+        let dedicated = server(call)?.open_dedicated(call.args, call.session.resp3).await?;
         call.session.dedicate(dedicated);
     }
     Ok(())

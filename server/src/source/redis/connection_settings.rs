@@ -1,9 +1,14 @@
-//! What all connections to one server have in common.
-use super::{Identity, UpstreamCommands, password::Password, reply_affinity, sentinel::Sentinels, tls};
+//! The settings and shared state of all connections to one server.
+use super::{
+    reply_affinity::AffinityTable, sentinel_master::SentinelMaster, upstream_password::Password, upstream_tls,
+};
 use crate::{
     buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl, Secret},
-    source::{Limits, SourceHealth},
+    source::{
+        server_identity::ServerIdentity, source_health::SourceHealth, source_limits::SourceLimits,
+        upstream_commands::UpstreamCommands,
+    },
 };
 use parking_lot::Mutex;
 use std::sync::{
@@ -12,51 +17,55 @@ use std::sync::{
 };
 use tokio::sync::watch;
 
-/// What the connections of all cores have in common.
-pub(in crate::source) struct Settings {
+/// The settings and shared state of the connections of all cores to one server.
+pub(super) struct ConnectionSettings {
     pub(super) url: RedisUrl,
-    /// Of all servers of the URL.
+    /// For all servers of the URL.
     pub(super) password: Arc<Password>,
-    /// They say where the server is, instead of the URL.
-    pub(super) sentinels: Option<Arc<Sentinels>>,
+    /// Names the server instead of the URL.
+    pub(super) master: Option<Arc<SentinelMaster>>,
     /// Reads from replicas of a cluster.
     pub(super) read_only: bool,
-    pub(super) tls: Option<tls::Tls>,
-    pub(super) limits: Limits,
-    /// Counts commands and replies on their way.
+    pub(super) tls: Option<upstream_tls::Tls>,
+    pub(super) limits: SourceLimits,
+    /// Counts commands and replies in transit.
     pub(super) buffers: Arc<Buffers>,
     pub(super) health: Arc<SourceHealth>,
     queues: Arc<AtomicU32>,
-    /// Counts connections made: where one gets through, the others need not wait longer.
+    /// Counts connections made: when one succeeds, the others retry at once.
     pub(super) connected: watch::Sender<u64>,
-    /// The server's table of commands, and how many reconnects there had been when it was asked for.
-    pub(super) commands: Arc<Mutex<Option<Learnt>>>,
-    /// In which protocols replies can be fetched to be kept, as the latest handshake showed.
-    pub(super) forms: Forms,
-    pub(super) homes: reply_affinity::Homes,
-    /// What the server said it is when a connection that fetches was last made.
-    pub(super) identity: Arc<Mutex<Option<Arc<Identity>>>>,
+    /// The server's command table, with the number of reconnects when it was read.
+    pub(super) commands: Arc<Mutex<Option<KnownCommands>>>,
+    /// The protocols in which replies can be fetched and cached, from the latest handshake.
+    pub(super) reply_protocols: ReplyProtocols,
+    pub(super) affinity: Arc<AffinityTable>,
+    /// The server's identity from the latest handshake.
+    pub(super) identity: Arc<Mutex<Option<Arc<ServerIdentity>>>>,
 }
-pub(super) type Learnt = (u64, Arc<UpstreamCommands>);
-impl Settings {
+pub(super) type KnownCommands = (u64, Arc<UpstreamCommands>);
+impl ConnectionSettings {
     /// Checks the URL's files.
     ///
     /// # Errors
     /// A text that names the file or host at fault.
-    pub(in crate::source) fn new(
+    pub(super) fn new(
         url: &RedisUrl,
-        limits: Limits,
+        limits: SourceLimits,
         health: Arc<SourceHealth>,
         buffers: Arc<Buffers>,
-    ) -> Result<Settings, String> {
+    ) -> Result<ConnectionSettings, String> {
         let tls = match (&url.tls, &url.address) {
-            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls::build(tls, host)?),
+            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(upstream_tls::build(tls, host)?),
             (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
-        Ok(Settings {
+        let master = match &url.deployment {
+            Deployment::Sentinel(sentinels) => Some(Arc::new(SentinelMaster::new(sentinels.service.clone()))),
+            Deployment::Single | Deployment::Cluster { .. } => None,
+        };
+        Ok(ConnectionSettings {
             url: url.clone(),
             password: Arc::new(Password::new(url)?),
-            sentinels: Sentinels::new(url, limits, &buffers)?,
+            master,
             read_only: false,
             tls,
             limits,
@@ -65,28 +74,33 @@ impl Settings {
             queues: Arc::default(),
             connected: watch::Sender::default(),
             commands: Arc::default(),
-            forms: Forms::default(),
-            homes: reply_affinity::Homes::default(),
+            reply_protocols: ReplyProtocols::default(),
+            affinity: Arc::default(),
             identity: Arc::default(),
         })
     }
-    /// For another server of the same cluster.
+    /// The settings for another server of the same cluster.
     ///
     /// # Errors
     /// The host cannot be the name of a TLS server.
-    pub(super) fn at(&self, address: &RedisAddress) -> Result<Settings, String> {
+    pub(super) fn at(&self, address: &RedisAddress) -> Result<ConnectionSettings, String> {
         let tls = match (&self.tls, address) {
             (Some(tls), RedisAddress::Tcp { host, .. }) => Some(tls.towards(host)?),
             _ => None,
         };
         let url = RedisUrl { address: address.clone(), deployment: Deployment::Single, ..self.url.clone() };
-        Ok(self.but_for(url, None, tls))
+        Ok(self.with_server(url, None, tls))
     }
-    fn but_for(&self, url: RedisUrl, sentinels: Option<Arc<Sentinels>>, tls: Option<tls::Tls>) -> Settings {
-        Settings {
+    fn with_server(
+        &self,
+        url: RedisUrl,
+        master: Option<Arc<SentinelMaster>>,
+        tls: Option<upstream_tls::Tls>,
+    ) -> ConnectionSettings {
+        ConnectionSettings {
             url,
             password: self.password.clone(),
-            sentinels,
+            master,
             read_only: self.read_only,
             tls,
             limits: self.limits,
@@ -95,66 +109,68 @@ impl Settings {
             queues: self.queues.clone(),
             connected: watch::Sender::default(),
             commands: self.commands.clone(),
-            forms: Forms::default(),
-            homes: reply_affinity::Homes::default(),
+            reply_protocols: ReplyProtocols::default(),
+            affinity: Arc::default(),
             identity: self.identity.clone(),
         }
     }
-    /// For connections of another user.
-    pub(super) fn of_user(&self, user: Option<&str>, password: &str) -> Settings {
+    /// The settings for connections of another user.
+    pub(super) fn of_user(&self, user: Option<&str>, password: &str) -> ConnectionSettings {
         let url = RedisUrl { user: user.map(Into::into), password: Some(password.into()), ..self.url.clone() };
-        // A wrong password says nothing of the source's health.
-        Settings {
+        // A wrong password must not affect the source's health.
+        ConnectionSettings {
             password: Arc::new(Password::fixed(password.into())),
             health: Arc::default(),
-            ..self.but_for(url, self.sentinels.clone(), self.tls.clone())
+            ..self.with_server(url, self.master.clone(), self.tls.clone())
         }
     }
-    /// The user that Larder is, and its password.
-    pub(super) fn login(&self) -> (&str, Option<Secret>) {
+    /// Larder's own user, and its password.
+    pub(super) fn credentials(&self) -> (&str, Option<Secret>) {
         (self.url.user.as_deref().unwrap_or("default"), self.password.current())
     }
-    /// The default user's password has changed at the server.
+    /// The server's default user has a new password.
     pub(super) fn note_password(&self, password: &[u8]) {
         if self.url.user.as_deref().is_none_or(|user| user == "default") {
             self.password.set(password);
         }
     }
-    /// A number that no other queue of this source has: not 0, and four thousand million are not used up.
-    pub(super) fn queue(&self) -> u32 {
+    /// A queue number that is unique in this source and not 0 (2^32 numbers are enough).
+    pub(super) fn queue_number(&self) -> u32 {
         self.queues.fetch_add(1, Relaxed).wrapping_add(1).max(1)
     }
-    /// The table of commands that was last shown, be it by a server of before.
+    /// The last known command table, possibly of a previous server.
     pub(super) fn last_commands(&self) -> Option<Arc<UpstreamCommands>> {
         self.commands.lock().as_ref().map(|(_, known)| known.clone())
     }
     /// The server's address, for logs: no user, no password.
     pub(super) fn name(&self) -> String {
-        match self.sentinels.as_ref().and_then(|sentinels| sentinels.master().borrow().clone()) {
+        match self.master.as_ref().and_then(|master| master.address()) {
             Some(master) => master.to_string(),
             None => self.url.address.to_string(),
         }
     }
 }
 
-/// A bit for each version of the protocol.
+/// A bit for each protocol version, and one for expiring fields.
 #[derive(Debug, Default)]
-pub(super) struct Forms(AtomicU8);
-impl Forms {
+pub(super) struct ReplyProtocols(AtomicU8);
+impl ReplyProtocols {
     fn bit(resp3: bool) -> u8 {
         1 << u8::from(resp3)
     }
-    /// The server says whether any fields of hashes expire.
+    /// The server tells whether any hash fields expire.
     const FIELDS: u8 = 4;
     pub(super) fn set(&self, resp2: bool, resp3: bool, fields: bool) {
         let bit = |holds, bit| if holds { bit } else { 0 };
-        let bits = bit(resp2, Forms::bit(false)) | bit(resp3, Forms::bit(true)) | bit(fields, Forms::FIELDS);
+        let bits = bit(resp2, ReplyProtocols::bit(false))
+            | bit(resp3, ReplyProtocols::bit(true))
+            | bit(fields, ReplyProtocols::FIELDS);
         self.0.store(bits, Relaxed);
     }
     pub(super) fn tells_expiring_fields(&self) -> bool {
-        self.0.load(Relaxed) & Forms::FIELDS != 0
+        self.0.load(Relaxed) & ReplyProtocols::FIELDS != 0
     }
     pub(super) fn has(&self, resp3: bool) -> bool {
-        self.0.load(Relaxed) & Forms::bit(resp3) != 0
+        self.0.load(Relaxed) & ReplyProtocols::bit(resp3) != 0
     }
 }

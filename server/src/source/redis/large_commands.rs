@@ -1,21 +1,22 @@
-//! Commands so large that the server may not take them: it would hang up in the middle of one, without a word that reaches us.
+//! Large commands: checks that the server accepts them. Otherwise it would close the connection in the middle of one, and its error reply
+//! might be lost.
 use super::connection::UpstreamConnection;
-use crate::source::{LARGE, SourceError};
+use crate::source::{source_error::SourceError, source_limits::LARGE};
 use larder_proto::resp::{View, encode, parse_u64, view};
 
-/// The server's bound on one argument.
+/// The server's limit on one argument.
 const LIMIT: &[u8] = b"proto-max-bulk-len";
 
-/// Asks the server for its bound if an argument of `commands` may pass it. A server that does not tell is left to answer for itself.
+/// Asks the server for its limit if an argument of `commands` may exceed it. If the server does not tell, the command is sent anyway.
 ///
 /// # Errors
 /// The argument is too long.
-pub(super) async fn check(link: &UpstreamConnection, commands: &[u8]) -> Result<(), SourceError> {
+pub(super) async fn check(connection: &UpstreamConnection, commands: &[u8]) -> Result<(), SourceError> {
     let longest = longest(commands);
     if longest <= LARGE {
         return Ok(());
     }
-    let replies = link.relay(encode(&[b"CONFIG", b"GET", LIMIT]).into(), 1).await?;
+    let replies = connection.relay(encode(&[b"CONFIG", b"GET", LIMIT]).into(), 1).await?;
     match limit(&replies[0]) {
         Some(limit) if longest as u64 > limit => Err(SourceError::Refused(
             format!(
@@ -42,7 +43,7 @@ fn longest(mut commands: &[u8]) -> usize {
     while let Some(end) = commands.iter().position(|&byte| byte == b'\n') {
         let (line, rest) = commands.split_at(end + 1);
         let len = line.strip_prefix(b"$").and_then(|text| parse_u64(text.trim_ascii_end()));
-        // Of an array's head nothing is to be skipped.
+        // An array's head has no bytes to skip.
         let skip = len.map_or(0, |len| usize::try_from(len).unwrap_or(usize::MAX).saturating_add(2));
         longest = longest.max(skip.saturating_sub(2));
         commands = rest.get(skip..).unwrap_or(&[]);

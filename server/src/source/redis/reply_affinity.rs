@@ -1,83 +1,66 @@
-//! Where fetches of replies are sent: each key has one connection, of whichever core.
+//! Reply affinity: all fetches of whole replies about one key use one fixed connection, possibly on another core.
 //!
-//! Two replies about a key that were fetched over two connections cannot be kept side by side, for one may be older than the other and the
-//! announcement of that still be on its way. With one connection to a key its replies stay in order. What a miss pays for it is a word to
+//! Two replies about a key that were fetched over two connections cannot be cached side by side: one may be older than the other while the
+//! invalidation is still in transit. On one connection the replies of a key stay in order. The cost is that a miss may send a message to
 //! another core.
-use super::{Settings, UpstreamConnection};
-use crate::source::Fetch;
+use crate::source::fetch::Fetch;
 use parking_lot::Mutex;
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    iter,
-    rc::Rc,
     sync::Arc,
 };
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// A fetch for the connection with this position on its core.
-type Letter = (usize, Fetch);
+/// A fetch, and the index of its connection on the receiving core.
+pub(super) type RoutedFetch = (usize, Fetch);
 
-/// Every connection that fetches, of all cores.
+/// Every connection of all cores that fetches.
 #[derive(Default)]
-pub(super) struct Homes(Mutex<Vec<Home>>);
+pub(super) struct AffinityTable(Mutex<Vec<FetchConnection>>);
 
-struct Home {
+struct FetchConnection {
     core: u32,
-    position: usize,
-    letters: mpsc::UnboundedSender<Letter>,
+    index: usize,
+    fetches: UnboundedSender<RoutedFetch>,
 }
 
-/// One core's connections in [`Homes`], until it is dropped.
+/// One core's connections in the [`AffinityTable`], until it is dropped.
 pub(super) struct ReplyAffinity {
-    settings: Arc<Settings>,
+    table: Arc<AffinityTable>,
     core: u32,
 }
 impl Drop for ReplyAffinity {
     fn drop(&mut self) {
-        self.settings.homes.0.lock().retain(|home| home.core != self.core);
+        self.table.0.lock().retain(|connection| connection.core != self.core);
     }
-}
-
-/// Has `links` take in what other cores send them.
-pub(super) fn settle(settings: &Arc<Settings>, links: &Rc<[UpstreamConnection]>) -> ReplyAffinity {
-    let core = settings.queue();
-    let (letters, mut inbox) = mpsc::unbounded_channel::<Letter>();
-    {
-        let mut homes = settings.homes.0.lock();
-        homes.extend((0..links.len()).map(|position| Home { core, position, letters: letters.clone() }));
-        // The same order whichever core came first is not needed, but a key should keep its home while cores come.
-        homes.sort_by_key(|home| (home.core, home.position));
-    }
-    drop(letters);
-    let (ours, settings) = (Rc::downgrade(links), settings.clone());
-    let health = settings.health.clone();
-    tokio::task::spawn_local(async move {
-        // Ends when `ReplyAffinity` has taken the senders out.
-        while let Some((position, fetch)) = inbox.recv().await {
-            match ours.upgrade() {
-                Some(links) => links[position].fetch(iter::once(fetch)),
-                None => health.abandoned(1),
-            }
-        }
-    });
-    ReplyAffinity { settings, core }
 }
 
 impl ReplyAffinity {
-    /// Sends a fetch of a reply, which the health has admitted, to its key's connection.
-    pub(super) fn send(&self, fetch: Fetch, links: &[UpstreamConnection]) {
+    /// Adds a core with this many connections. The receiver gets the fetches that other cores send; it ends when the affinity is dropped.
+    pub(super) fn add(
+        table: &Arc<AffinityTable>,
+        core: u32,
+        connections: usize,
+    ) -> (ReplyAffinity, UnboundedReceiver<RoutedFetch>) {
+        let (fetches, receiver) = unbounded_channel();
+        let mut all = table.0.lock();
+        all.extend((0..connections).map(|index| FetchConnection { core, index, fetches: fetches.clone() }));
+        // Sorted, so that a key keeps its connection while cores are added.
+        all.sort_by_key(|connection| (connection.core, connection.index));
+        drop(all);
+        (ReplyAffinity { table: table.clone(), core }, receiver)
+    }
+
+    /// Sends an admitted fetch to the core of its key's connection. Returns it, with the index of the connection, if that is this core.
+    pub(super) fn route(&self, fetch: Fetch) -> Option<RoutedFetch> {
         let mut hasher = DefaultHasher::new();
         fetch.key().hash(&mut hasher);
-        let fetch = {
-            let homes = self.settings.homes.0.lock();
-            match homes.get(hasher.finish() as usize % homes.len().max(1)) {
-                Some(home) if home.core == self.core => Some((home.position, fetch)),
-                Some(home) => home.letters.send((home.position, fetch)).err().map(|unsent| unsent.0),
-                None => Some((0, fetch)),
-            }
-        };
-        if let Some((position, fetch)) = fetch {
-            links[position % links.len()].fetch(iter::once(fetch));
+        let all = self.table.0.lock();
+        match all.get(hasher.finish() as usize % all.len().max(1)) {
+            Some(connection) if connection.core == self.core => Some((connection.index, fetch)),
+            // An unsent fetch of a core that has just ended goes over the same index here.
+            Some(connection) => connection.fetches.send((connection.index, fetch)).err().map(|unsent| unsent.0),
+            None => Some((0, fetch)),
         }
     }
 }

@@ -1,6 +1,11 @@
-//! Our own writes, as Redis commands.
-use super::{accepted, positive};
-use crate::source::{LARGE, LocalFuture, RedisServer, Relay, SourceError};
+//! Larder's own writes, as Redis commands.
+use super::reply_errors::{accepted, positive};
+use crate::source::{
+    local_future::LocalFuture,
+    redis_server_trait::{RedisServer, Relay},
+    source_error::SourceError,
+    source_limits::LARGE,
+};
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::encode;
@@ -17,15 +22,15 @@ pub(super) fn put<'a>(
     commands.extend(match expiry.map(remaining) {
         None => encode(&[b"SET", key, value]),
         Some(Some(left)) => encode(&[b"SET", key, value, b"PX", left.to_string().as_bytes()]),
-        // Stored for no time at all: Redis refuses such a SET.
+        // Already expired: Redis refuses a SET with such an expiry.
         Some(None) => encode(&[b"DEL", key]),
     });
     Box::pin(async move {
         let replies = match commands.len() > LARGE {
-            true => server.relay_apart(commands.into(), 2, false, true).await?,
+            true => server.relay_isolated(commands.into(), 2, false, true).await?,
             false => server.relay(commands.into(), 2, false).await?,
         };
-        // A user who may not ask whether it existed has written all the same.
+        // Without permission for EXISTS the write has succeeded all the same.
         accepted(&replies[1]).map(|_| positive(&replies[0]).unwrap_or(false))
     })
 }
@@ -43,7 +48,7 @@ pub(super) fn expire<'a>(
     expiry: Option<Millis>,
 ) -> LocalFuture<'a, Result<bool, SourceError>> {
     let Some(at) = expiry else {
-        // PERSIST does not tell a key without expiry from no key. A user who may not ask for that has changed it all the same.
+        // PERSIST replies 0 both for a key without expiry and for no key, so EXISTS follows. Without permission for it the change has still succeeded.
         let mut commands = encode(&[b"PERSIST", key]);
         commands.extend(encode(&[b"EXISTS", key]));
         return Box::pin(async move {
@@ -52,7 +57,7 @@ pub(super) fn expire<'a>(
             Ok(changed || positive(&replies[1]).unwrap_or(false))
         });
     };
-    // A time of 0 deletes, as a moment in the past should.
+    // A time of 0 deletes the key, as an expiry in the past should.
     let left = remaining(at).unwrap_or(0).to_string();
     let command = encode(&[b"PEXPIRE", key, left.as_bytes()]);
     Box::pin(async move { positive(&ask(relay, command).await?) })
@@ -63,13 +68,13 @@ pub(super) fn ping(relay: &dyn Relay) -> LocalFuture<'_, Result<(), SourceError>
     Box::pin(async move { ask(relay, encode(&[b"PING"])).await.map(drop) })
 }
 
-/// Sends a command of ours and returns the reply, unless it is an error.
+/// Sends one of Larder's own commands and returns the reply, unless it is an error.
 pub(super) async fn ask(relay: &dyn Relay, command: Vec<u8>) -> Result<Bytes, SourceError> {
     let replies = relay.relay(command.into(), 1, false).await?;
     accepted(&replies[0]).map(|reply| replies.bytes().slice_ref(reply))
 }
 
-/// Milliseconds from now until `at`, for Redis: relative, so that the two clocks need not agree.
+/// Milliseconds from now until `at`. Relative, so that the clocks of Larder and Redis need not agree.
 fn remaining(at: Millis) -> Option<Millis> {
     at.checked_sub(clock::now()).filter(|&left| left > 0)
 }

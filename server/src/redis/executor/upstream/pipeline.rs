@@ -99,7 +99,7 @@ impl UpstreamPipeline {
             let commands = mem::take(&mut self.encoded).into();
             let count = self.effects.count() as usize;
             self.answer = Some(match self.is_slow() {
-                true => relay.relay_slowly(commands, count, self.resp3),
+                true => relay.relay_slow(commands, count, self.resp3),
                 false => relay.relay(commands, count, self.resp3),
             });
         }

@@ -69,13 +69,13 @@ pub(super) async fn send(
     let resp3 = call.session.resp3;
     match (reach.apart, reach.slow, &call.session.dedicated) {
         (None, false, _) => requests::send(call, commands, count).await,
-        (Some(_), _, Some(own)) => own.relay_slowly(commands.into(), count, resp3).await,
+        (Some(_), _, Some(own)) => own.relay_slow(commands.into(), count, resp3).await,
         (Some(apart), _, None) => {
-            requests::server(call)?.relay_apart(commands.into(), count, resp3, apart == Apart::Alone).await
+            requests::server(call)?.relay_isolated(commands.into(), count, resp3, apart == Apart::Alone).await
         }
         (None, true, _) => {
             let relay = requests::way(call.worker, call.session).ok_or_else(requests::no_redis)?;
-            relay.relay_slowly(commands.into(), count, resp3).await
+            relay.relay_slow(commands.into(), count, resp3).await
         }
     }
 }

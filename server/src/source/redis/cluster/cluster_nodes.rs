@@ -1,41 +1,41 @@
-//! What one node knows of its cluster: its answer to `CLUSTER NODES`
-//! (<https://redis.io/docs/latest/commands/cluster-nodes/>), which old and new servers give alike.
+//! One node's view of the cluster: its reply to `CLUSTER NODES`
+//! (<https://redis.io/docs/latest/commands/cluster-nodes/>), which old and new servers support.
 use super::key_slot::SLOTS;
 use crate::config::RedisAddress;
 use std::ops::RangeInclusive;
 
-/// A line of the answer.
+/// One line of the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct ClusterNode {
     pub(super) id: String,
     pub(super) address: RedisAddress,
-    /// Another name of the same.
+    /// Another name of the node.
     pub(super) alias: Option<RedisAddress>,
-    pub(super) role: Role,
-    /// It is the one that says all this.
+    pub(super) role: NodeRole,
+    /// Whether this is the node that replied.
     pub(super) is_asked: bool,
-    /// The cluster takes it for gone.
+    /// Whether the cluster considers the node failed.
     pub(super) failed: bool,
-    /// Of two that say that a slot is theirs, the one with the higher epoch is right.
+    /// Of two nodes that claim a slot, the one with the higher epoch owns it.
     pub(super) epoch: u64,
     pub(super) slots: Vec<RangeInclusive<u16>>,
-    /// Slots whose keys it is giving to another node; it says so of itself only.
+    /// Slots that the node is moving to another node. A node reports only its own.
     pub(super) moving: Vec<u16>,
 }
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum NodeRole {
     Master,
-    /// Of the master with this id.
+    /// A replica of the master with this id.
     Replica(String),
 }
 
-/// Reads the answer of the node at `asked`. With `by_name` (TLS checks names) nodes go by their host names where they have some. Lines that make no
-/// sense, and nodes without an address, are left out.
-pub(super) fn parse(answer: &str, asked: &RedisAddress, by_name: bool) -> Vec<Node> {
+/// Parses the reply of the node at `asked`. With `by_name` (TLS checks names) a node's address is its host name if it has one. Invalid lines
+/// and nodes without an address are left out.
+pub(super) fn parse(answer: &str, asked: &RedisAddress, by_name: bool) -> Vec<ClusterNode> {
     answer.lines().filter_map(|line| parse_line(line, asked, by_name)).collect()
 }
 
-fn parse_line(line: &str, asked: &RedisAddress, by_name: bool) -> Option<Node> {
+fn parse_line(line: &str, asked: &RedisAddress, by_name: bool) -> Option<ClusterNode> {
     let mut words = line.split_ascii_whitespace();
     let (id, place, flags, master) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let (_ping, _pong, epoch, _link) = (words.next()?, words.next()?, words.next()?, words.next()?);
@@ -48,7 +48,7 @@ fn parse_line(line: &str, asked: &RedisAddress, by_name: bool) -> Option<Node> {
     let (ip, port) = parts.next()?.split('@').next()?.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     let host = match (ip, asked) {
-        // It does not know its own: we have just used it.
+        // The node does not know its own address; it was reached at `asked`.
         ("", RedisAddress::Tcp { host, .. }) if has("myself") => host,
         ("", _) => return None,
         (ip, _) => ip,
@@ -69,8 +69,8 @@ fn parse_line(line: &str, asked: &RedisAddress, by_name: bool) -> Option<Node> {
             slots.push(slot(first)?..=slot(last)?);
         }
     }
-    let role = if has("master") { Role::Master } else { Role::Replica(master.to_owned()) };
-    Some(Node {
+    let role = if has("master") { NodeRole::Master } else { NodeRole::Replica(master.to_owned()) };
+    Some(ClusterNode {
         id: id.to_owned(),
         address,
         alias,
@@ -110,7 +110,7 @@ nonsense
         assert_eq!((&a.address, a.epoch, &a.moving[..]), (&tcp("seed", 7000), 3, &[5461][..]));
         assert_eq!(a.slots, [0..=5460, 7000..=7000]);
         assert_eq!((&b.address, &b.alias), (&tcp("10.0.0.2", 7001), &Some(tcp("node-b", 7001))));
-        assert_eq!((&c.address, &c.alias, &c.role), (&tcp("::1", 7002), &None, &Role::Replica("a1".into())));
+        assert_eq!((&c.address, &c.alias, &c.role), (&tcp("::1", 7002), &None, &NodeRole::Replica("a1".into())));
         assert!(d.failed && !a.failed);
         assert_eq!(parse(answer, &tcp("seed", 1), true)[1].address, tcp("node-b", 7001));
     }
@@ -154,9 +154,9 @@ nonsense
                     Some(name) if by_name => (name, Some(host)),
                     name => (host, name),
                 };
-                let role = if is_replica { Role::Replica(of) } else { Role::Master };
+                let role = if is_replica { NodeRole::Replica(of) } else { NodeRole::Master };
                 let slots = slots.iter().map(|(first, last)| *first..=*last).collect();
-                expected.push(Node { id: format!("id{number}"), address, alias, role, is_asked, failed, epoch, slots, moving });
+                expected.push(ClusterNode { id: format!("id{number}"), address, alias, role, is_asked, failed, epoch, slots, moving });
             }
             prop_assert_eq!(parse(&answer, &tcp("h", 1), by_name), expected);
         }

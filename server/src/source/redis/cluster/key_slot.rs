@@ -1,4 +1,4 @@
-//! Which slot a key belongs to: CRC16 (XMODEM) of the key, or of what stands between its first `{` and the `}` behind it.
+//! The slot of a key: CRC16 (XMODEM) of the key, or of its hash tag (the part between the first `{` and the next `}`).
 //! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model>
 use crc::{CRC_16_XMODEM, Crc, Table};
 
@@ -8,11 +8,11 @@ pub(super) const SLOTS: usize = 16384;
 const CRC: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
 
 /// The slot of a key, below [`SLOTS`].
-pub(in crate::source::redis) fn slot(key: &[u8]) -> u16 {
+pub(crate) fn slot(key: &[u8]) -> u16 {
     CRC.checksum(tag(key)) % SLOTS as u16
 }
 
-/// The part of the key that counts.
+/// The part of the key that is hashed.
 fn tag(key: &[u8]) -> &[u8] {
     let position = |byte, of: &[u8]| of.iter().position(|&other| other == byte);
     let Some(open) = position(b'{', key) else { return key };

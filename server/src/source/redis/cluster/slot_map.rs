@@ -1,41 +1,41 @@
-//! Who has which slot, put together from what several nodes say.
+//! The slot map: which node owns each slot, merged from the views of several nodes.
 use super::{
-    cluster_nodes::{Node, Role},
+    cluster_nodes::{ClusterNode, NodeRole},
     key_slot::SLOTS,
 };
 use crate::config::RedisAddress;
 use std::collections::{HashMap, HashSet};
 
-const NOBODY: u16 = u16::MAX;
+const NO_OWNER: u16 = u16::MAX;
 
 /// The cluster at one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Map {
+pub(super) struct SlotMap {
     /// Masters with slots, by address.
     shards: Vec<Shard>,
-    /// Index into `shards`.
+    /// For each slot an index into `shards`.
     owners: Box<[u16]>,
     /// Other names of nodes.
     aliases: HashMap<RedisAddress, RedisAddress>,
-    /// Slots that are on their way from one node to another.
+    /// Slots that are moving from one node to another.
     moving: HashSet<u16>,
-    /// Every node that is there, those without slots (which may be about to get some) among them.
+    /// Every present node, also those without slots, which may get some soon.
     nodes: HashSet<RedisAddress>,
 }
 
-/// A master and those that follow it.
+/// A master and its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shard {
     pub(super) master: RedisAddress,
     pub(super) replicas: Vec<RedisAddress>,
 }
 
-impl Default for Map {
-    /// Nothing is known.
-    fn default() -> Map {
-        Map {
+impl Default for SlotMap {
+    /// The empty map.
+    fn default() -> SlotMap {
+        SlotMap {
             shards: Vec::new(),
-            owners: vec![NOBODY; SLOTS].into(),
+            owners: vec![NO_OWNER; SLOTS].into(),
             aliases: HashMap::new(),
             moving: HashSet::new(),
             nodes: HashSet::new(),
@@ -43,14 +43,14 @@ impl Default for Map {
     }
 }
 
-impl Map {
-    /// Merges what nodes say. Of two claims to a slot the one with the higher epoch is right, as among the nodes themselves
-    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). What moves away
-    /// from a node, only that one says: of those that said nothing this time it is as `before`.
-    pub(super) fn merge(views: &[Vec<Node>], before: &Map) -> Map {
+impl SlotMap {
+    /// Merges the views of nodes. Of two claims to a slot the higher epoch wins, like among the nodes themselves
+    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). Only the
+    /// old owner reports a moving slot, so slots of nodes without a view stay as in `before`.
+    pub(super) fn merge(views: &[Vec<ClusterNode>], before: &SlotMap) -> SlotMap {
         let all = || views.iter().flatten();
-        let mut best: Vec<Option<&Node>> = vec![None; SLOTS];
-        for node in all().filter(|node| node.role == Role::Master) {
+        let mut best: Vec<Option<&ClusterNode>> = vec![None; SLOTS];
+        for node in all().filter(|node| node.role == NodeRole::Master) {
             for slot in node.slots.iter().cloned().flatten() {
                 let claim = &mut best[usize::from(slot)];
                 if claim.is_none_or(|other| other.epoch < node.epoch) {
@@ -58,22 +58,22 @@ impl Map {
                 }
             }
         }
-        let mut map = Map::default();
-        let mut masters: Vec<&Node> = best.iter().flatten().copied().collect();
-        // Neighbours have mostly the same.
+        let mut map = SlotMap::default();
+        let mut masters: Vec<&ClusterNode> = best.iter().flatten().copied().collect();
+        // Neighbouring slots mostly have the same owner.
         masters.dedup_by_key(|node| &node.address);
         masters.sort_by_cached_key(|node| node.address.to_string());
         masters.dedup_by_key(|node| &node.address);
         let indexes: HashMap<&RedisAddress, u16> =
             masters.iter().enumerate().map(|(index, node)| (&node.address, index as u16)).collect();
         let ids: HashMap<&str, usize> = masters.iter().enumerate().map(|(index, node)| (&*node.id, index)).collect();
-        let shard = |node: &&Node| Shard { master: node.address.clone(), replicas: Vec::new() };
+        let shard = |node: &&ClusterNode| Shard { master: node.address.clone(), replicas: Vec::new() };
         map.shards = masters.iter().map(shard).collect();
         for (slot, node) in best.iter().enumerate() {
-            map.owners[slot] = node.and_then(|node| indexes.get(&node.address).copied()).unwrap_or(NOBODY);
+            map.owners[slot] = node.and_then(|node| indexes.get(&node.address).copied()).unwrap_or(NO_OWNER);
         }
         for node in all().filter(|node| !node.failed) {
-            if let Role::Replica(of) = &node.role
+            if let NodeRole::Replica(of) = &node.role
                 && let Some(index) = ids.get(&**of)
             {
                 let replicas = &mut map.shards[*index].replicas;
@@ -93,15 +93,15 @@ impl Map {
         map
     }
 
-    /// The same with one slot at another node.
-    pub(super) fn with(&self, slot: u16, address: &RedisAddress) -> Map {
+    /// The same map with one slot at another node.
+    pub(super) fn with(&self, slot: u16, address: &RedisAddress) -> SlotMap {
         let mut map = self.clone();
         map.owners[usize::from(slot)] = map.shard(address);
         map.nodes.insert(address.clone());
         map
     }
 
-    /// The shard of this master, new if need be.
+    /// The index of this master's shard, which is added if it is missing.
     fn shard(&mut self, master: &RedisAddress) -> u16 {
         let known = self.shards.iter().position(|shard| shard.master == *master);
         let index = known.unwrap_or_else(|| {
@@ -120,21 +120,21 @@ impl Map {
     pub(super) fn owner(&self, slot: u16) -> Option<&Shard> {
         self.shards.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
-    /// The name that a node goes by here.
+    /// The address of a node in this map, given any of its names.
     pub(super) fn resolve<'a>(&'a self, address: &'a RedisAddress) -> &'a RedisAddress {
         self.aliases.get(address).unwrap_or(address)
     }
     pub(super) fn is_moving(&self, slot: u16) -> bool {
         self.moving.contains(&slot)
     }
-    /// Does anybody know this node?
+    /// Whether the node is present.
     pub(super) fn has(&self, address: &RedisAddress) -> bool {
         self.nodes.contains(address)
     }
 
-    /// Coming from `before`: may copies be out of date that a node of then vouched for? So they are once a slot has left its node, for that
-    /// one says nothing any more of its keys; and once a slot begins to move, for keys that were absent there come to be elsewhere.
-    pub(super) fn unsettles(&self, before: &Map) -> bool {
+    /// Whether copies from the time of `before` may be out of date. They may once a slot has left its node, which no longer announces changes of
+    /// its keys, and once a slot starts to move, because keys that were absent may then be created at the other node.
+    pub(super) fn outdates_copies(&self, before: &SlotMap) -> bool {
         let left = |slot: u16| {
             let (was, is) = (before.owner(slot), self.owner(slot));
             was.is_some_and(|was| is.is_none_or(|is| is.master != was.master))
@@ -150,20 +150,20 @@ mod tests {
     fn tcp(port: u16) -> RedisAddress {
         RedisAddress::Tcp { host: "h".into(), port }
     }
-    fn merge(views: &[&str]) -> Map {
-        merge_after(&Map::default(), views)
+    fn merge(views: &[&str]) -> SlotMap {
+        merge_after(&SlotMap::default(), views)
     }
-    fn merge_after(before: &Map, views: &[&str]) -> Map {
+    fn merge_after(before: &SlotMap, views: &[&str]) -> SlotMap {
         let views: Vec<_> = views.iter().map(|view| cluster_nodes::parse(view, &tcp(1), false)).collect();
-        Map::merge(&views, before)
+        SlotMap::merge(&views, before)
     }
-    fn owner(map: &Map, slot: u16) -> Option<&RedisAddress> {
+    fn owner(map: &SlotMap, slot: u16) -> Option<&RedisAddress> {
         map.owner(slot).map(|shard| &shard.master)
     }
 
     #[test]
     fn the_higher_epoch_has_the_slot() {
-        // The old master cannot see that it was replaced.
+        // The old master does not know that it was replaced.
         let old = "a h:1@1 myself,master - 0 0 1 connected 0-99\nb h:2@1 slave a 0 0 1 connected";
         let new = "a h:1@1 master,fail - 0 0 1 connected\nb h:2@1 myself,master - 0 0 7 connected 0-99\nc h:3@1 slave b 0 0 7 connected";
         for views in [[old, new], [new, old]] {
@@ -181,10 +181,14 @@ mod tests {
         let begun =
             merge(&["a h:1@1 myself,master - 0 0 1 connected 0-9 [9->-b]\nb h:2@1 master - 0 0 2 connected 10-19"]);
         let more = merge(&["a h:1@1 myself,master - 0 0 1 connected 0-9\nb h:2@1 master - 0 0 2 connected 10-20"]);
-        assert!(one.unsettles(&one.with(9, &tcp(2))) && one.with(9, &tcp(2)).unsettles(&one));
-        assert!(!same.unsettles(&one) && begun.unsettles(&one) && !begun.unsettles(&begun));
+        assert!(one.outdates_copies(&one.with(9, &tcp(2))) && one.with(9, &tcp(2)).outdates_copies(&one));
+        assert!(!same.outdates_copies(&one) && begun.outdates_copies(&one) && !begun.outdates_copies(&begun));
         assert!(begun.is_moving(9) && !begun.is_moving(8));
-        assert!(!more.unsettles(&one) && !one.unsettles(&Map::default()) && Map::default().unsettles(&one));
+        assert!(
+            !more.outdates_copies(&one)
+                && !one.outdates_copies(&SlotMap::default())
+                && SlotMap::default().outdates_copies(&one)
+        );
         assert_eq!(owner(&one.with(9, &tcp(5)), 9), Some(&tcp(5)));
     }
 
@@ -195,9 +199,9 @@ mod tests {
         };
         let b = "b h:2@1 myself,master - 0 0 2 connected 10-19\na h:1@1 master - 0 0 1 connected 0-9";
         let begun = merge(&[&a("[9->-b]")]);
-        // This time only the other was asked, or spoke.
+        // Only the other node answered this time.
         let silent = merge_after(&begun, &[b]);
-        assert!(silent.is_moving(9) && !silent.unsettles(&begun));
+        assert!(silent.is_moving(9) && !silent.outdates_copies(&begun));
         assert!(!merge_after(&silent, &[b, &a("")]).is_moving(9));
         let gone = "b h:2@1 myself,master - 0 0 2 connected 9-19\na h:1@1 master - 0 0 1 connected 0-8";
         assert!(!merge_after(&silent, &[gone]).is_moving(9), "it has arrived");

@@ -1,19 +1,30 @@
-use super::{answers::QUEUED, *};
+use super::{Pipeline, Protocol, batch_replies::QUEUED};
 use crate::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl},
-    read::{Group, PendingWrites, watch},
-    source::{Fetch, Limits, LocalFuture, Policy, Source},
+    read::{Group, PendingWrites, invalidation_scope},
+    source::{
+        Fetch, LocalFuture, Policy, Source, SourceError, SourceLimits,
+        redis::{
+            connection_settings::ConnectionSettings,
+            queued_request::{QueuedFetch, QueuedRelay, Request},
+        },
+    },
 };
-use larder_engine::{Cache, Config, Wait};
-use larder_proto::output::Output;
+use bytes::{Bytes, BytesMut};
+use larder_engine::{Cache, Config, Millis, Wait};
+use larder_proto::{output::Output, resp::Malformed};
+use larder_store::clock;
 use proptest::prelude::*;
 use std::{
+    collections::VecDeque,
     future::Future,
     pin::pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
+use tokio::time::Instant;
 
 const MAX_VALUE: usize = 100_000;
 
@@ -56,7 +67,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         policy: Policy { coherence, ..Policy::default() },
         writes: Arc::new(PendingWrites::default()),
     };
-    let watch = (coherence == Coherence::Coherent).then(|| watch(&group.cache, group.policy, prefixes));
+    let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, group.policy, prefixes));
     let url = RedisUrl {
         address: RedisAddress::Unix("/nowhere".into()),
         tls: None,
@@ -67,7 +78,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         deployment: Deployment::Single,
     };
     let timeout = Duration::from_secs(1);
-    let limits = Limits {
+    let limits = SourceLimits {
         timeout,
         slow_timeout: timeout,
         max_in_flight: 1000,
@@ -76,20 +87,21 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         max_backlog: 1 << 20,
         store: larder_store::disk::StoreSettings::DEFAULT,
     };
-    let settings = Settings::new(&url, limits, Arc::default(), crate::buffers::Buffers::unbounded()).expect("settings");
+    let settings =
+        ConnectionSettings::new(&url, limits, Arc::default(), crate::buffers::Buffers::unbounded()).expect("settings");
     settings.health.begin(count, 1000);
     let (mut batch, mut waits) = (Vec::new(), Vec::new());
     for index in 0..count {
         let key = index.to_string();
         match group.begin(group.cache.key(key.as_bytes()), clock::now(), &mut batch, |_| ()) {
-            crate::read::Begun::Wait(wait) => waits.push(wait),
+            crate::read::StartedRead::Wait(wait) => waits.push(wait),
             other => panic!("not a miss: {other:?}"),
         }
     }
     let since = Instant::now();
     let deadline = since + timeout;
-    let waiting = |fetch| Request::Fetch(Waiting { fetch, queue: 1, since, deadline, retried: false });
-    let mut queue: VecDeque<Request> = batch.into_iter().map(waiting).collect();
+    let queued = |fetch| Request::Fetch(QueuedFetch { fetch, queue: 1, since, deadline, retried: false });
+    let mut queue: VecDeque<Request> = batch.into_iter().map(queued).collect();
     let protocol = Protocol { resp3: true, switches: true };
     let mut pipeline = Pipeline::new(Arc::new(settings), watch, Rc::default(), protocol, None);
     pipeline.send(&mut queue, &mut Output::default());
@@ -189,13 +201,13 @@ fn only_values_within_the_limit_get_a_buffer() {
 #[test]
 fn a_reply_that_is_coming_is_waited_for_and_an_announcement_is_not_one() {
     let mut sent = sent_in(3, Coherence::Coherent, &[]);
-    let first = sent.pipeline.deadline().expect("it is owed");
+    let first = sent.pipeline.deadline().expect("it is in flight");
     assert_eq!(sent.feed(invalidate(&["a"]).as_bytes(), &[usize::MAX]), Ok(()));
     assert_eq!(sent.pipeline.deadline(), Some(first));
     let mut before = first;
     for part in PARTS.iter().take(PARTS.len() - 1) {
         assert_eq!(sent.feed(part.as_bytes(), &[2]), Ok(()));
-        let now = sent.pipeline.deadline().expect("it is owed");
+        let now = sent.pipeline.deadline().expect("it is in flight");
         assert!(now > before, "after {part:?}");
         before = now;
     }
@@ -207,13 +219,13 @@ fn a_reply_that_is_coming_is_waited_for_and_an_announcement_is_not_one() {
 #[test]
 fn what_is_owed_before_a_slow_call_may_take_as_long() {
     let mut sent = sent(0);
-    let call = |limit| {
+    let relay = |limit| {
         let deadline = Instant::now() + limit;
         let commands = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
-        Request::Call(Call { commands, count: 1, deadline, limit, answer: None })
+        Request::Relay(QueuedRelay { commands, count: 1, deadline, limit, answer: None })
     };
     let (quick, slow) = (Duration::from_secs(1), Duration::from_secs(20));
-    sent.queue.extend([call(quick), call(slow), call(quick)]);
+    sent.queue.extend([relay(quick), relay(slow), relay(quick)]);
     let deadlines: Vec<_> = sent.queue.iter().map(Request::deadline).collect();
     sent.pipeline.send(&mut sent.queue, &mut Output::default());
     assert_eq!(sent.pipeline.deadline(), Some(deadlines[1]));
@@ -226,10 +238,10 @@ fn what_is_owed_before_a_slow_call_may_take_as_long() {
 fn who_is_not_let_in_any_more_asks_whether_that_is_so() {
     const NO_AUTH: &str = "-NOAUTH Authentication required.\r\n";
     let mut sent = sent(1);
-    assert!(!sent.pipeline.take_doubt());
+    assert!(!sent.pipeline.take_auth_doubt());
     assert_eq!(sent.feed(NO_AUTH.repeat(4).as_bytes(), &[usize::MAX]), Ok(()));
-    assert!(sent.pipeline.take_doubt() && !sent.pipeline.take_doubt());
-    let call = |answer| Call {
+    assert!(sent.pipeline.take_auth_doubt() && !sent.pipeline.take_auth_doubt());
+    let relay = |answer| QueuedRelay {
         commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
         count: 1,
         deadline: Instant::now() + Duration::from_secs(1),
@@ -238,13 +250,13 @@ fn who_is_not_let_in_any_more_asks_whether_that_is_so() {
     };
     // A client's command, which may have been answered by a script; then a question of our own.
     let (sender, mut answer) = tokio::sync::oneshot::channel();
-    sent.queue.extend([Request::Call(call(Some(sender))), Request::Call(call(None))]);
+    sent.queue.extend([Request::Relay(relay(Some(sender))), Request::Relay(relay(None))]);
     sent.pipeline.send(&mut sent.queue, &mut Output::default());
     assert_eq!(sent.feed(NO_AUTH.as_bytes(), &[usize::MAX]), Ok(()));
-    assert!(sent.pipeline.take_doubt() && sent.pipeline.shut_out().is_none());
+    assert!(sent.pipeline.take_auth_doubt() && sent.pipeline.auth_error().is_none());
     assert_eq!(answer.try_recv().expect("an answer").expect("a reply").bytes(), NO_AUTH);
     assert_eq!(sent.feed(NO_AUTH.as_bytes(), &[usize::MAX]), Ok(()));
-    assert_eq!(sent.pipeline.shut_out().as_deref(), Some("NOAUTH Authentication required."));
+    assert_eq!(sent.pipeline.auth_error().as_deref(), Some("NOAUTH Authentication required."));
     assert!(sent.answers()[0].as_ref().is_some_and(|answer| matches!(answer, Err(SourceError::Unavailable(_)))));
 }
 
@@ -279,7 +291,7 @@ fn an_announcement_anywhere_between_replies_ends_the_copies_that_came_before() {
             let push = invalidate(&["0", "another"]);
             let bytes = [PARTS[..at].concat(), push, PARTS[at..].concat()].concat();
             assert_eq!(sent.feed(bytes.as_bytes(), &[size]), Ok(()), "before part {at}");
-            assert!(!sent.pipeline.is_owed());
+            assert!(!sent.pipeline.has_in_flight());
             assert!(!sent.kept("0"), "fenced, or stored and forgotten: before part {at}");
             assert!(sent.kept("2"));
             assert_eq!(sent.pipeline.settings.health.invalidations(), 2);
@@ -304,7 +316,7 @@ fn only_what_is_announced_is_kept() {
     }
     // The server refused to track.
     let mut sent = sent_in(3, Coherence::Coherent, &[]);
-    sent.pipeline.watch = None;
+    sent.pipeline.scope = None;
     assert_eq!(sent.feed(replies.as_bytes(), &[usize::MAX]), Ok(()));
     assert_eq!(["0", "2"].map(|key| sent.kept(key)), [false, false]);
 }
@@ -358,7 +370,7 @@ proptest! {
         }
         let mut sent = sent(gets.len());
         prop_assert_eq!(sent.feed(&bytes, &sizes), Ok(()));
-        prop_assert!(!sent.pipeline.is_owed());
+        prop_assert!(!sent.pipeline.has_in_flight());
         prop_assert_eq!(sent.pipeline.settings.health.in_flight(), 0);
         let expected: Vec<_> = gets.iter().map(|get| Some(get.expected())).collect();
         prop_assert_eq!(sent.answers(), expected);
@@ -379,7 +391,7 @@ proptest! {
         bytes.extend(b"-EXECABORT discarded\r\n");
         let mut sent = sent(guilty.len());
         prop_assert_eq!(sent.feed(&bytes, &[size]), Ok(()));
-        prop_assert!(!sent.pipeline.is_owed());
+        prop_assert!(!sent.pipeline.has_in_flight());
         let any = guilty.iter().any(|(get, pttl)| *get || *pttl);
         let innocent = guilty.iter().filter(|(get, pttl)| !*get && !*pttl).count();
         prop_assert_eq!(sent.queue.len(), if any { innocent } else { 0 });
@@ -394,7 +406,7 @@ proptest! {
         drop(queue);
     }
 
-    /// Whatever comes, nothing panics and no fetch is forgotten: it is answered, or still owed when the connection ends.
+    /// Whatever comes, nothing panics and no fetch is forgotten: it is answered, or is still in flight when the connection ends.
     #[test]
     fn nonsense_loses_no_fetch(
         parts in prop::collection::vec(
@@ -422,8 +434,8 @@ proptest! {
         let Sent { pipeline, mut queue, waits, group: _group } = sent;
         pipeline.lost(&"gone".into(), Instant::now(), &mut queue);
         for request in queue {
-            if let Request::Fetch(waiting) = request {
-                waiting.finish(Ok(None), clock::now(), &health);
+            if let Request::Fetch(queued) = request {
+                queued.finish(Ok(None), clock::now(), &health);
             }
         }
         prop_assert_eq!(health.in_flight(), 0);

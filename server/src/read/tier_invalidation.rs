@@ -1,0 +1,39 @@
+//! How invalidations from a source change the memory tier.
+//!
+//! Each connection announces changes in order with its own replies. A fill is stored when its reply is handled, so an
+//! announcement about a stored copy always finds it. One that comes earlier fences the flight. A copy that
+//! another connection fetched may be forgotten needlessly, but is never kept wrongly.
+use crate::source::{InvalidationScope, Invalidations, Policy};
+use larder_engine::Cache;
+use std::{rc::Rc, sync::Arc};
+
+/// Applies the invalidations of a source to the tier of one group.
+#[derive(Debug)]
+pub struct TierInvalidator {
+    cache: Arc<Cache>,
+    policy: Policy,
+}
+
+impl Invalidations for TierInvalidator {
+    fn key(&self, key: &[u8]) {
+        self.cache.invalidate(self.cache.key(key));
+    }
+    fn all(&self) {
+        self.cache.tier().clear();
+    }
+    fn are_wanted(&self) -> bool {
+        self.cache.is_listened_to() || self.cache.stats().entries > 0
+    }
+    fn lost(&self) {
+        match self.policy.serves_stale() {
+            true => self.cache.mark_stale(),
+            false => self.all(),
+        }
+    }
+}
+
+/// The scope with which a source announces changes of the entries in `cache`; see [`InvalidationScope::prefixes`].
+pub fn invalidation_scope<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> InvalidationScope {
+    let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
+    InvalidationScope { prefixes, only: None, to: Rc::new(TierInvalidator { cache: cache.clone(), policy }) }
+}

@@ -1,0 +1,39 @@
+//! Invalidation: how a source announces that keys have changed.
+use std::{rc::Rc, sync::Arc};
+
+/// Receives the announcements of a source. The source calls it on the core that hears of a change. When a call returns, no older copy is
+/// served any more.
+pub trait Invalidations {
+    /// The key has changed, or may have.
+    fn key(&self, key: &[u8]);
+    /// Any key may have changed.
+    fn all(&self);
+    /// The source no longer announces changes.
+    fn lost(&self);
+    /// Whether any client or the tier may have a copy. If not, the source need not find out which keys changed.
+    fn are_wanted(&self) -> bool {
+        true
+    }
+}
+
+/// Tells whether the source vouches for a key.
+pub type VouchesFor = dyn Fn(&[u8]) -> bool;
+
+/// The keys whose changes a source announces, and the receiver.
+#[derive(Clone)]
+pub struct InvalidationScope {
+    /// Empty: the source announces changes of keys that were fetched. Otherwise it announces changes of keys with one of these prefixes, and
+    /// vouches for no others.
+    pub prefixes: Arc<[Box<[u8]>]>,
+    /// If given, the source vouches only for keys that pass.
+    pub only: Option<Rc<VouchesFor>>,
+    /// The receiver.
+    pub to: Rc<dyn Invalidations>,
+}
+impl InvalidationScope {
+    /// Whether changes of this key are announced.
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        (self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| key.starts_with(prefix)))
+            && self.only.as_ref().is_none_or(|only| only(key))
+    }
+}

@@ -1,0 +1,240 @@
+//! A Redis Cluster as a [`Source`] and as a [`RedisServer`].
+use super::{
+    cluster_core::ClusterCore,
+    cluster_setup::ClusterSetup,
+    key_slot::slot,
+    slot_map::SlotMap,
+    slot_map_refresh,
+    slot_redirects::{ConnectionClass, Route},
+};
+use crate::{
+    buffers::Buffers,
+    config::{RedisUrl, Secret},
+    source::{
+        fetch::Fetch,
+        fetch_result::CacheableReply,
+        invalidation::InvalidationScope,
+        local_future::LocalFuture,
+        raw_replies::RawReplies,
+        redis::{
+            queued_request::{FetchRedirector, QueuedFetch},
+            write_commands,
+        },
+        redis_server_trait::{ClientTracking, DedicatedConnection, RedisServer, Relay},
+        server_identity::ServerIdentity,
+        source_error::SourceError,
+        source_factory::SourceFactory,
+        source_health::SourceHealth,
+        source_limits::SourceLimits,
+        source_trait::Source,
+        upstream_commands::UpstreamCommands,
+    },
+};
+use bytes::Bytes;
+use larder_engine::Millis;
+use larder_proto::resp::Args;
+use std::{
+    cell::{Cell, RefCell},
+    rc::{Rc, Weak},
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+use tokio::sync::watch;
+
+/// Opens the cluster on each core.
+pub(crate) struct ClusterFactory(Arc<ClusterSetup>);
+impl ClusterFactory {
+    /// # Errors
+    /// A text that names the file or host at fault.
+    pub(crate) fn new(url: &RedisUrl, limits: SourceLimits, buffers: Arc<Buffers>) -> Result<ClusterFactory, String> {
+        Ok(ClusterFactory(Arc::new(ClusterSetup::new(url, limits, buffers)?)))
+    }
+}
+impl SourceFactory for ClusterFactory {
+    fn health(&self) -> &Arc<SourceHealth> {
+        &self.0.settings.health
+    }
+    fn open(&self, scope: Option<InvalidationScope>, keeps_replies: bool) -> Rc<dyn Source> {
+        Rc::new(ClusterSource::new(self.0.clone(), scope, keeps_replies))
+    }
+}
+
+/// One core's handle on the cluster.
+struct ClusterSource(Rc<ClusterCore>);
+
+impl ClusterSource {
+    /// Starts to discover the cluster. Call it on the core's own runtime.
+    fn new(setup: Arc<ClusterSetup>, scope: Option<InvalidationScope>, keeps_replies: bool) -> ClusterSource {
+        let core = Rc::new_cyclic(|me: &Weak<ClusterCore>| {
+            let settled = {
+                let me = me.clone();
+                move |key: &[u8]| me.upgrade().is_some_and(|core| !core.map().is_moving(slot(key)))
+            };
+            ClusterCore {
+                scope: scope.map(|scope| InvalidationScope { only: Some(Rc::new(settled)), ..scope }),
+                changes: RefCell::new(setup.subscribe()),
+                map: RefCell::default(),
+                setup,
+                keeps_replies,
+                nodes: RefCell::default(),
+                turn: Cell::new(0),
+                redirected: Cell::new(0),
+                me: me.clone(),
+            }
+        });
+        if !core.setup.is_watched.swap(true, Relaxed) {
+            tokio::task::spawn_local(slot_map_refresh::keep_refreshing(Rc::downgrade(&core)));
+        }
+        tokio::task::spawn_local(open_all(Rc::downgrade(&core), core.setup.subscribe()));
+        ClusterSource(core)
+    }
+}
+
+/// Connects to every master when it is discovered, so that readiness covers all and no client waits for the connection.
+async fn open_all(core: Weak<ClusterCore>, mut map: watch::Receiver<Arc<SlotMap>>) {
+    while map.changed().await.is_ok() {
+        let Some(core) = core.upgrade() else { return };
+        core.map().shards().iter().for_each(|shard| drop(core.node(&shard.master)));
+    }
+}
+
+impl Source for ClusterSource {
+    fn fetch(&self, batch: &mut Vec<Fetch>) {
+        let core = &self.0;
+        let settings = &core.setup.settings;
+        settings.health.admit(batch, settings.limits.max_in_flight);
+        let map = core.map();
+        while let Some(first) = batch.first() {
+            let address = core.reader(&map, first.key());
+            let its = batch.extract_if(.., |fetch| core.reader(&map, fetch.key()) == address);
+            let mut its: Vec<Fetch> = its.collect();
+            match address.ok_or_else(|| core.no_node_error()).and_then(|address| core.node(address)) {
+                Ok(node) => node.send(&mut its),
+                Err(error) => {
+                    let deadline = core.deadline();
+                    its.into_iter()
+                        .for_each(|fetch| core.redirect(QueuedFetch::new(fetch, 0, deadline), error.clone()));
+                }
+            }
+        }
+    }
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::put(self, key, value, expiry)
+    }
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::delete(self, key)
+    }
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
+        write_commands::expire(self, key, expiry)
+    }
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        write_commands::ping(self)
+    }
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
+        Some(self)
+    }
+}
+
+impl Relay for ClusterSource {
+    fn relay(
+        &self,
+        commands: Bytes,
+        _count: usize,
+        resp3: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        self.0.clone().relay(commands, Route { class: ConnectionClass::Shared, resp3 })
+    }
+    fn relay_slow(
+        &self,
+        commands: Bytes,
+        _count: usize,
+        resp3: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        self.0.clone().relay(commands, Route { class: ConnectionClass::Slow, resp3 })
+    }
+}
+
+impl RedisServer for ClusterSource {
+    fn relay_isolated(
+        &self,
+        commands: Bytes,
+        _count: usize,
+        resp3: bool,
+        clean: bool,
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        self.0.clone().relay(commands, Route { class: ConnectionClass::Isolated { clean }, resp3 })
+    }
+    fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
+        self.0.known_commands()
+    }
+    fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>> {
+        Box::pin(self.0.commands(self.0.deadline()))
+    }
+    fn keeps_reply(&self, command: Args<'_>, resp3: bool) -> Option<CacheableReply> {
+        let core = &self.0;
+        let any = core.nodes.borrow().values().next()?.clone();
+        let cacheable = any.cacheable_reply(command)?;
+        let key = command.get(cacheable.key)?;
+        let node = core.node(core.reader(&core.map(), key)?).ok()?;
+        node.can_cache(cacheable, key, resp3).then_some(cacheable)
+    }
+    fn open_dedicated<'a>(
+        &'a self,
+        args: Args<'a>,
+        resp3: bool,
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
+        Box::pin(self.0.clone().open_dedicated(args, resp3))
+    }
+    fn has_client_ids(&self) -> bool {
+        false
+    }
+    fn client_tracking(&self) -> ClientTracking {
+        // Clients' commands use connections to many nodes. Only broadcast tracking of all keys covers every key that clients read.
+        let announces_all = |scope: &InvalidationScope| scope.prefixes.iter().any(|prefix| prefix.is_empty());
+        match &self.0.scope {
+            Some(scope) if announces_all(scope) => ClientTracking::Larder,
+            _ => ClientTracking::Nobody,
+        }
+    }
+    fn database(&self) -> u32 {
+        0
+    }
+    fn identity(&self) -> Option<Arc<ServerIdentity>> {
+        // Any node will do: all have one version. The role is not taken over, because clients see the whole cluster.
+        let node = self.0.setup.settings.identity.lock().clone()?;
+        Some(Arc::new(ServerIdentity { role: ServerIdentity::default().role, ..ServerIdentity::clone(&node) }))
+    }
+    fn note_password(&self, password: &[u8]) {
+        self.0.setup.settings.note_password(password);
+    }
+    fn credentials(&self) -> (&str, Option<Secret>) {
+        self.0.setup.settings.credentials()
+    }
+    fn log_in<'a>(
+        &'a self,
+        _user: Option<&'a str>,
+        _password: &'a str,
+        _resp3: bool,
+    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
+        // A connection leads to one node only.
+        let refusal = "ERR users of a cluster cannot log in through Larder";
+        Box::pin(async move { Err(SourceError::Refused(refusal.into())) })
+    }
+    fn wait_identity(&self) -> LocalFuture<'_, ()> {
+        Box::pin(async {
+            // Then a node is connected, or the deadline has passed.
+            let _ = self.commands().await;
+            let node = self.0.nodes.borrow().values().next().cloned();
+            if let Some(node) = node {
+                node.wait_identity().await;
+            }
+        })
+    }
+    fn is_single(&self) -> bool {
+        false
+    }
+}

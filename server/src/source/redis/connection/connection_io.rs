@@ -1,0 +1,229 @@
+//! A connection in use: writes requests, reads replies, enforces deadlines, and probes a silent server.
+use super::{connect_attempt::Connected, reconnect_backoff::DeadlineTimer, request_queue::RequestQueue};
+use crate::{
+    buffers::{Charge, Kind},
+    source::{
+        redis::{
+            pipeline::{CONFUSED, Pipeline, Protocol},
+            queued_request::{QueuedRelay, Request},
+            upstream_handshake::{ConnectionMode, reason},
+            upstream_transport::Stream,
+        },
+        source_health::TrackingGuard,
+    },
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use larder_proto::output::Output;
+use std::{
+    future::{pending, poll_fn},
+    io::{self, IoSlice},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWrite},
+    time::Instant,
+};
+
+/// After this long without a reply the server is probed. So readiness does not depend on traffic, and the server does not close the
+/// connection as idle (its `timeout` has whole seconds). If the network fails silently, no change is announced, and copies may be served
+/// for this long plus `source-timeout`, the probe's deadline. docs/coherence.md promises it.
+const PROBE: Duration = Duration::from_secs(1);
+/// Deadline of a probe on connections without tracking. A server that is busy for some seconds (a slow command, a fork) is still up,
+/// and a reconnect would only add work.
+const UNTRACKED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Size of the read buffer, and the free space below which it grows.
+const INPUT: (usize, usize) = (64 * 1024, 4 * 1024);
+/// An empty read buffer larger than this is freed.
+const INPUT_KEPT: usize = 1024 * 1024;
+/// Slices per vectored write.
+const SLICES: usize = 16;
+
+/// A connection in use.
+pub(super) struct ConnectionIo<'l> {
+    pub(super) queue: &'l RequestQueue,
+    pub(super) stream: Stream,
+    pub(super) input: BytesMut,
+    pub(super) out: Output,
+    pub(super) unflushed: bool,
+    pub(super) pipeline: Pipeline,
+    pub(super) timer: DeadlineTimer,
+    /// When the server last replied or was probed.
+    pub(super) heard: Instant,
+    /// Deadline of a probe.
+    pub(super) probe_limit: Duration,
+    /// Counts the bytes that are buffered here.
+    pub(super) charge: Charge,
+}
+impl ConnectionIo<'_> {
+    /// Ready with the reason when the connection is lost.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
+        let polled = self.poll_all(cx);
+        self.charge.settle(self.input.capacity() + self.out.owned() + self.pipeline.buffered_bytes());
+        polled
+    }
+
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
+        self.queue.waker.set(Some(cx.waker().clone()));
+        loop {
+            self.pipeline.send(&mut self.queue.requests.borrow_mut(), &mut self.out);
+            if let Err(error) = self.write(cx) {
+                return Poll::Ready(reason(error));
+            }
+            match self.read(cx) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready("connection closed by the source".into());
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(reason(error)),
+                Poll::Ready(Ok(_)) => {
+                    self.heard = Instant::now();
+                    if self.pipeline.receive(&mut self.input).is_err() {
+                        return Poll::Ready(CONFUSED.into());
+                    }
+                    self.pipeline.requeue(&mut self.queue.requests.borrow_mut());
+                    if let Some(reason) = self.pipeline.auth_error() {
+                        return Poll::Ready(reason);
+                    }
+                    if self.pipeline.take_auth_doubt() {
+                        self.probe(Instant::now());
+                    }
+                    continue;
+                }
+                Poll::Pending => {}
+            }
+            let next = [
+                self.pipeline.deadline(),
+                self.queue.deadline(),
+                (!self.pipeline.has_in_flight()).then(|| self.heard + PROBE),
+            ];
+            let next = next.into_iter().flatten().min();
+            ready!(self.timer.poll(cx, next));
+            let now = Instant::now();
+            self.queue.expire(now);
+            if self.pipeline.deadline().is_some_and(|at| at <= now) {
+                return Poll::Ready(self.pipeline.timeout_reason());
+            }
+            if !self.pipeline.has_in_flight() && self.heard + PROBE <= now {
+                self.probe(now);
+            }
+        }
+    }
+
+    fn probe(&mut self, now: Instant) {
+        self.heard = now;
+        let probe = QueuedRelay {
+            commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
+            count: 1,
+            deadline: now + self.probe_limit,
+            limit: self.probe_limit,
+            answer: None,
+        };
+        let mut queue = self.queue.requests.borrow_mut();
+        queue.push_back(Request::Relay(probe));
+    }
+
+    /// Writes as much as the socket takes.
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while !self.out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let used = self.out.io_slices(&mut slices);
+            let written = Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..used]);
+            match written {
+                Poll::Pending => break,
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(written) => self.out.advance(written?),
+            }
+            self.unflushed = true;
+        }
+        if self.unflushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
+        {
+            flushed?;
+            self.unflushed = false;
+        }
+        Ok(())
+    }
+
+    /// Reads into the input buffer, or directly into a large value; 0 at the end of the stream.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Some((value, missing)) = self.pipeline.direct() {
+            let mut rest = value.limit(missing);
+            let read = ready!(pin!(self.stream.read_buf(&mut rest)).poll(cx))?;
+            self.pipeline.direct_read(read);
+            return Poll::Ready(Ok(read));
+        }
+        if self.input.is_empty() && self.input.capacity() > INPUT_KEPT {
+            self.input = BytesMut::new();
+        }
+        if self.input.capacity() - self.input.len() < INPUT.1 {
+            self.input.reserve(INPUT.0);
+        }
+        pin!(self.stream.read_buf(&mut self.input)).poll(cx)
+    }
+}
+
+impl RequestQueue {
+    /// Exchanges requests and replies until the connection is lost; returns the reason. A panic ends the connection, not the task.
+    pub(super) async fn run_until_lost(&self, connected: Connected) -> Arc<str> {
+        let Connected { stream, handshake, master } = connected;
+        let scope = match &self.mode {
+            ConnectionMode::Tracking(scope) if handshake.untracked.is_none() => Some(scope.clone()),
+            _ => None,
+        };
+        let tracking_wanted = matches!(self.mode, ConnectionMode::Tracking(_));
+        if self.purpose.keeps_replies {
+            // If tracking was requested and refused, replies cannot be cached.
+            let can_keep = scope.is_some() || !tracking_wanted;
+            let can_fetch = |resp3| can_keep && (handshake.switches || handshake.resp3 == resp3);
+            self.settings.reply_protocols.set(can_fetch(false), can_fetch(true), handshake.informs);
+        }
+        let tracking = tracking_wanted.then(|| TrackingGuard::new(self.settings.health.clone(), scope.clone()));
+        let timeout = self.settings.limits.timeout;
+        let probe_limit = if scope.is_some() { timeout } else { timeout.max(UNTRACKED_PATIENCE) };
+        let mut io = ConnectionIo {
+            queue: self,
+            stream,
+            input: handshake.input,
+            out: Output::default(),
+            unflushed: false,
+            pipeline: Pipeline::new(
+                self.settings.clone(),
+                scope,
+                self.pushes.clone(),
+                Protocol { resp3: handshake.resp3, switches: handshake.switches },
+                self.redirector.clone(),
+            ),
+            timer: DeadlineTimer::new(),
+            heard: Instant::now(),
+            probe_limit,
+            charge: self.settings.buffers.charge(Kind::Fetched),
+        };
+        let mut replaced = pin!(async {
+            match master {
+                Some(mut master) => drop(master.changed().await),
+                None => pending().await,
+            }
+        });
+        let reason = poll_fn(|cx| {
+            if replaced.as_mut().poll(cx).is_ready() {
+                return Poll::Ready("the Sentinels name another master".into());
+            }
+            catch_unwind(AssertUnwindSafe(|| io.poll(cx))).unwrap_or_else(|_| {
+                tracing::error!(source = %self.settings.name(), "panic in a source connection");
+                Poll::Ready("internal error".into())
+            })
+        })
+        .await;
+        // Before the loss is visible, and before the next fetch.
+        drop(tracking);
+        self.settings.master.iter().for_each(|master| master.request_refresh());
+        self.settings.health.note_error(&reason);
+        let mut requests = self.requests.borrow_mut();
+        io.pipeline.lost(&reason, Instant::now(), &mut requests);
+        reason
+    }
+}

@@ -1,0 +1,149 @@
+//! One core's handle on a connection to a Redis server.
+use super::{
+    reconnect::{connect_once, keep_connected},
+    request_queue::RequestQueue,
+};
+use crate::{
+    buffers::Kind,
+    source::{
+        fetch::Fetch,
+        push_queue::PushQueue,
+        raw_replies::RawReplies,
+        redis::{
+            connection_settings::ConnectionSettings,
+            queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, RelayResult, Request},
+            upstream_handshake::{ConnectionMode, ConnectionPurpose},
+        },
+        source_error::SourceError,
+        source_health::ConnectionHealth,
+    },
+};
+use bytes::Bytes;
+use larder_store::clock;
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
+
+/// One core's handle on a connection; dropping it ends the connection.
+pub(crate) struct UpstreamConnection {
+    inner: Rc<RequestQueue>,
+    task: AbortHandle,
+}
+impl UpstreamConnection {
+    /// A connection for fetches. It connects now and reconnects after a loss, and counts for the source's health.
+    pub(crate) fn fetching(
+        settings: Arc<ConnectionSettings>,
+        mode: ConnectionMode,
+        keeps_replies: bool,
+        redirector: Option<Weak<dyn FetchRedirector>>,
+    ) -> UpstreamConnection {
+        let health = Some(ConnectionHealth::new(settings.health.clone()));
+        let purpose = ConnectionPurpose { fetches: true, keeps_replies, of_user: false };
+        UpstreamConnection::spawn(settings, mode, purpose, redirector, move |inner| keep_connected(inner, health))
+    }
+    /// A shared connection for other commands. It reconnects, but does not count for the health.
+    pub(crate) fn shared(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
+        UpstreamConnection::spawn(settings, untracked(resp3), ConnectionPurpose::default(), None, |inner| {
+            keep_connected(inner, None)
+        })
+    }
+    /// A dedicated connection, which does not reconnect.
+    pub(crate) fn dedicated(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
+        UpstreamConnection::spawn(settings, untracked(resp3), ConnectionPurpose::default(), None, connect_once)
+    }
+    /// A dedicated connection of the user in the settings, for a client that has logged in.
+    pub(crate) fn of_user(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
+        let purpose = ConnectionPurpose { of_user: true, ..ConnectionPurpose::default() };
+        UpstreamConnection::spawn(settings, untracked(resp3), purpose, None, connect_once)
+    }
+    /// The push messages of this connection.
+    pub(crate) fn pushes(&self) -> &PushQueue {
+        &self.inner.pushes
+    }
+    fn spawn<F: Future<Output = ()> + 'static>(
+        settings: Arc<ConnectionSettings>,
+        mode: ConnectionMode,
+        purpose: ConnectionPurpose,
+        redirector: Option<Weak<dyn FetchRedirector>>,
+        run: impl FnOnce(Rc<RequestQueue>) -> F,
+    ) -> UpstreamConnection {
+        let inner = Rc::new(RequestQueue {
+            number: settings.queue_number(),
+            pushes: Rc::new(PushQueue::new(settings.limits.max_backlog)),
+            settings,
+            mode,
+            purpose,
+            redirector,
+            requests: RefCell::default(),
+            waker: Cell::default(),
+            down: RefCell::default(),
+        });
+        let task = tokio::task::spawn_local(run(inner.clone())).abort_handle();
+        UpstreamConnection { inner, task }
+    }
+
+    /// Fails while the source is down.
+    pub(crate) fn check(&self) -> Result<(), SourceError> {
+        match &*self.inner.down.borrow() {
+            Some(reason) => Err(SourceError::Unavailable(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes over admitted fetches.
+    pub(crate) fn fetch(&self, batch: impl Iterator<Item = Fetch>) {
+        let deadline = Instant::now() + self.inner.settings.limits.timeout;
+        let queued = batch.map(|fetch| QueuedFetch::new(fetch, self.inner.number, deadline));
+        if let Err(error) = self.check() {
+            let now = clock::now();
+            for queued in queued {
+                self.inner.fail_fetch(queued, error.clone(), now);
+            }
+            return;
+        }
+        self.inner.requests.borrow_mut().extend(queued.map(Request::Fetch));
+        self.inner.wake();
+    }
+
+    /// Queues `count` encoded commands at once. Dropping the future does not withdraw them.
+    pub(crate) fn relay(&self, commands: Bytes, count: usize) -> impl Future<Output = RelayResult> + use<> {
+        self.relay_within(commands, count, self.inner.settings.limits.timeout)
+    }
+    /// Like [`relay`](UpstreamConnection::relay), with another limit than `source-timeout`.
+    pub(crate) fn relay_within(
+        &self,
+        commands: Bytes,
+        count: usize,
+        limit: Duration,
+    ) -> impl Future<Output = RelayResult> + use<> {
+        let (sender, answer) = oneshot::channel();
+        // The commands may outlive the client that sent them.
+        let commands = self.inner.settings.buffers.count(Kind::Relayed, commands);
+        let relay = QueuedRelay { commands, count, deadline: Instant::now() + limit, limit, answer: Some(sender) };
+        match self.check() {
+            Err(error) => relay.finish(Err(error)),
+            Ok(()) if count == 0 => relay.finish(Ok(RawReplies::default())),
+            Ok(()) => {
+                self.inner.requests.borrow_mut().push_back(Request::Relay(relay));
+                self.inner.wake();
+            }
+        }
+        async {
+            let gone = |_| Err(SourceError::Lost("connection abandoned".into()));
+            answer.await.unwrap_or_else(gone)
+        }
+    }
+}
+fn untracked(resp3: bool) -> ConnectionMode {
+    if resp3 { ConnectionMode::Resp3 } else { ConnectionMode::Resp2 }
+}
+impl Drop for UpstreamConnection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

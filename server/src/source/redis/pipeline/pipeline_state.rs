@@ -1,0 +1,279 @@
+//! The state of a pipeline: what is in flight, and what happens to it when the connection is lost.
+use super::fetch_batch::FetchBatch;
+use crate::source::{
+    fetch_result::FetchedValue,
+    invalidation::InvalidationScope,
+    push_queue::PushQueue,
+    redis::{
+        connection_settings::ConnectionSettings,
+        queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, Request, fail, timeout_reason},
+    },
+    source_error::SourceError,
+};
+use bytes::{Buf, Bytes, BytesMut};
+use larder_engine::Millis;
+use larder_proto::resp::{Malformed, Scanner};
+use larder_store::clock;
+use std::{
+    collections::VecDeque,
+    rc::{Rc, Weak},
+    sync::Arc,
+};
+use tokio::time::Instant;
+
+/// Commands of this size or more are linked into the output, not copied.
+pub(super) const LINKED: usize = 16 * 1024;
+/// The rest of a value is read directly into its own buffer if at least this much is missing.
+const DIRECT: usize = 32 * 1024;
+/// A relayed reply may be this much larger than `max-value`.
+const REPLY_MARGIN: usize = 64 * 1024 * 1024;
+
+/// Prefix of the error of a server that needs authentication.
+pub(super) const NO_AUTH: &[u8] = b"-NOAUTH ";
+
+/// The reason when the server breaks the protocol.
+pub(crate) const CONFUSED: &str = "the source's replies are not those of a Redis server";
+
+/// The protocol of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Protocol {
+    pub(crate) resp3: bool,
+    /// Whether the other version can be used inside a transaction.
+    pub(crate) switches: bool,
+}
+
+/// A request whose replies are still to come.
+pub(super) enum InFlight {
+    Batch(FetchBatch),
+    Relay { relay: QueuedRelay, replies: BytesMut, ends: Vec<usize> },
+}
+
+/// The first reply in the input.
+pub(super) enum Scanned {
+    /// It has this length.
+    Reply(usize),
+    /// It is incomplete.
+    Part,
+    /// It was too long and was skipped; this error replaces it.
+    TooLong(Bytes),
+}
+
+/// A value that is only partly read.
+pub(super) struct Body {
+    pub(super) value: Vec<u8>,
+    pub(super) missing: usize,
+    /// The value is too large: its bytes are skipped, and this is the answer.
+    pub(super) refused: Option<SourceError>,
+}
+
+/// The requests in flight on one connection, and the state of the reply that is being read.
+pub(crate) struct Pipeline {
+    pub(super) settings: Arc<ConnectionSettings>,
+    /// If the connection tracks: the keys whose changes are announced.
+    pub(super) scope: Option<InvalidationScope>,
+    pub(super) protocol: Protocol,
+    /// Push messages for the client, if the connection is dedicated.
+    pub(super) pushes: Rc<PushQueue>,
+    pub(super) in_flight: VecDeque<InFlight>,
+    /// How many of `in_flight` are slow commands.
+    pub(super) slow: usize,
+    /// Fetches of the batches in `in_flight`, in order.
+    pub(super) sent: VecDeque<QueuedFetch>,
+    pub(super) body: Option<Body>,
+    pub(super) scanner: Scanner,
+    /// The current reply is too long and is skipped.
+    pub(super) skipping: bool,
+    /// A reply says that authentication is missing. A script may return the same text, so a probe must check.
+    pub(super) auth_doubted: bool,
+    /// The probe's error, if authentication is missing.
+    pub(super) auth_error: Option<Arc<str>>,
+    /// Push messages received.
+    pub(super) push_count: u64,
+    /// When a part of a reply was last received.
+    pub(super) progress: Option<Instant>,
+    /// Fetches to send again, in order.
+    pub(super) resend: Vec<QueuedFetch>,
+    /// In a cluster: takes over unanswered fetches.
+    pub(super) redirector: Option<Weak<dyn FetchRedirector>>,
+}
+
+impl Pipeline {
+    pub(crate) fn new(
+        settings: Arc<ConnectionSettings>,
+        scope: Option<InvalidationScope>,
+        pushes: Rc<PushQueue>,
+        protocol: Protocol,
+        redirector: Option<Weak<dyn FetchRedirector>>,
+    ) -> Pipeline {
+        let max_reply = settings.limits.max_value.saturating_add(REPLY_MARGIN);
+        Pipeline {
+            settings,
+            scope,
+            protocol,
+            pushes,
+            in_flight: VecDeque::new(),
+            slow: 0,
+            sent: VecDeque::new(),
+            body: None,
+            scanner: Scanner::new(max_reply),
+            skipping: false,
+            auth_doubted: false,
+            auth_error: None,
+            push_count: 0,
+            progress: None,
+            resend: Vec::new(),
+            redirector,
+        }
+    }
+
+    /// Whether replies are still to come.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// The earliest deadline of the requests in flight, which are in order of deadlines. It is extended while replies keep coming: a request
+    /// behind a long reply would otherwise end the connection, with the requests of all clients on it.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let deadline = match self.in_flight.front()? {
+            InFlight::Batch(_) => self.sent.front()?.deadline,
+            InFlight::Relay { relay, .. } => relay.deadline,
+        };
+        // A server that reads both commands at once may answer the first only together with the slow one behind it.
+        let deadline = self.slow_deadline().map_or(deadline, |slow| slow.max(deadline));
+        let limits = &self.settings.limits;
+        let patience = self.progress.map(|progress| (progress + limits.timeout).min(deadline + limits.slow_timeout));
+        Some(patience.map_or(deadline, |patience| patience.max(deadline)))
+    }
+    /// The deadline of the first slow command in flight.
+    fn slow_deadline(&self) -> Option<Instant> {
+        let slow = |in_flight: &InFlight| match in_flight {
+            InFlight::Relay { relay, .. } if relay.is_slow(&self.settings.limits) => Some(relay.deadline),
+            InFlight::Relay { .. } | InFlight::Batch(_) => None,
+        };
+        if self.slow == 0 { None } else { self.in_flight.iter().find_map(slow) }
+    }
+    /// The reason when that deadline is past.
+    pub(crate) fn timeout_reason(&self) -> Arc<str> {
+        let limits = &self.settings.limits;
+        match self.in_flight.front() {
+            Some(InFlight::Relay { relay, .. }) => timeout_reason(relay.limit, limits),
+            _ => timeout_reason(limits.timeout, limits),
+        }
+    }
+
+    /// The buffer for the next bytes if they belong to a large value, and how many are missing; else they go into the input buffer.
+    pub(crate) fn direct(&mut self) -> Option<(&mut Vec<u8>, usize)> {
+        let body = self.body.as_mut()?;
+        (body.missing >= DIRECT && body.refused.is_none()).then_some((&mut body.value, body.missing))
+    }
+    /// This many bytes were read into [`direct`](Pipeline::direct).
+    pub(crate) fn direct_read(&mut self, bytes: usize) {
+        if let Some(body) = &mut self.body {
+            body.missing -= bytes;
+        }
+    }
+
+    /// Bytes of incomplete values and replies.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        let replies = match self.in_flight.front() {
+            Some(InFlight::Relay { replies, .. }) => replies.capacity(),
+            Some(InFlight::Batch(_)) | None => 0,
+        };
+        self.body.as_ref().map_or(0, |body| body.value.len()) + replies
+    }
+
+    /// Finds the end of the first reply in `input`; skips a reply that is too long.
+    pub(super) fn scan(&mut self, input: &mut BytesMut) -> Result<Scanned, Malformed> {
+        if !self.skipping {
+            match self.scanner.scan(input) {
+                Ok(Some(len)) => return Ok(Scanned::Reply(len)),
+                Ok(None) => return Ok(Scanned::Part),
+                Err(_) if self.scanner.is_too_long() => self.skipping = true,
+                Err(malformed) => return Err(malformed),
+            }
+        }
+        let (len, ended) = self.scanner.skip(input)?;
+        input.advance(len);
+        if !ended {
+            return Ok(Scanned::Part);
+        }
+        self.skipping = false;
+        let max = self.settings.limits.max_value.saturating_add(REPLY_MARGIN);
+        Ok(Scanned::TooLong(
+            format!("-ERR the source's reply is longer than {max} bytes (follows from max-value)\r\n").into(),
+        ))
+    }
+
+    /// Whether a probe must check the authentication; resets the flag.
+    pub(crate) fn take_auth_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.auth_doubted)
+    }
+    /// The authentication error, if the connection has lost its authentication.
+    pub(crate) fn auth_error(&mut self) -> Option<Arc<str>> {
+        self.auth_error.take()
+    }
+
+    /// Puts the fetches to send again at the front of the queue.
+    pub(crate) fn requeue(&mut self, queue: &mut VecDeque<Request>) {
+        while let Some(mut queued) = self.resend.pop() {
+            // Later fetches may have been sent before it, so it needs a new queue number.
+            queued.queue = self.settings.queue_number();
+            queue.push_front(Request::Fetch(queued));
+        }
+    }
+
+    /// The connection is lost: requests in flight fail, and fetches are sent again once.
+    pub(crate) fn lost(mut self, reason: &Arc<str>, now: Instant, queue: &mut VecDeque<Request>) {
+        let millis = clock::now();
+        let limits = self.settings.limits;
+        let why = |deadline, limit| if deadline <= now { timeout_reason(limit, &limits) } else { reason.clone() };
+        let mut gone = Vec::new();
+        for in_flight in std::mem::take(&mut self.in_flight) {
+            match in_flight {
+                InFlight::Relay { relay, .. } => {
+                    let reason = why(relay.deadline, relay.limit);
+                    relay.finish(Err(SourceError::Lost(reason)));
+                }
+                InFlight::Batch(batch) => {
+                    for mut queued in self.sent.drain(..batch.left.min(self.sent.len())) {
+                        if queued.retried || queued.deadline <= now {
+                            let error = SourceError::Unavailable(why(queued.deadline, limits.timeout));
+                            gone.push((queued, error));
+                        } else {
+                            queued.retried = true;
+                            self.resend.push(queued);
+                        }
+                    }
+                }
+            }
+        }
+        self.requeue(queue);
+        gone.into_iter().for_each(|(queued, error)| self.finish(queued, Err(error), millis));
+    }
+
+    pub(super) fn finish(&self, queued: QueuedFetch, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
+        match answer {
+            Err(error) => fail(queued, error, self.redirector.as_ref(), now, &self.settings.health),
+            answer => queued.finish(answer, now, &self.settings.health),
+        }
+    }
+}
+
+impl Drop for Pipeline {
+    /// Fetches that are left end with the task: dropping them releases their waiters.
+    fn drop(&mut self) {
+        let left = self.sent.len() + self.resend.len();
+        self.settings.health.abandoned(left);
+    }
+}
+
+/// Takes a reply out of the input. Small replies are copied, so that they do not keep the buffer alive.
+pub(super) fn take(input: &mut BytesMut, len: usize) -> Bytes {
+    if len < LINKED {
+        let reply = Bytes::copy_from_slice(&input[..len]);
+        input.advance(len);
+        reply
+    } else {
+        input.split_to(len).freeze()
+    }
+}

@@ -1,0 +1,122 @@
+//! Requests in the queue of a connection: fetches, and relayed commands.
+use crate::source::{
+    fetch::Fetch,
+    fetch_result::{FetchedReply, FetchedValue},
+    raw_replies::RawReplies,
+    source_error::SourceError,
+    source_health::SourceHealth,
+    source_limits::SourceLimits,
+};
+use bytes::Bytes;
+use larder_engine::Millis;
+use std::{rc::Weak, sync::Arc, time::Duration};
+use tokio::{sync::oneshot, time::Instant};
+
+/// PTTL's answer for a key that never expires (-2: there is no key).
+pub(super) const NO_EXPIRY: i64 = -1;
+/// The count of a command with unknown replies: they end with the reply to a `PING`.
+pub(super) const UNTIL_PONG: usize = usize::MAX;
+
+/// A request that waits to be sent.
+pub(super) enum Request {
+    Fetch(QueuedFetch),
+    Relay(QueuedRelay),
+}
+impl Request {
+    pub(super) fn deadline(&self) -> Instant {
+        match self {
+            Request::Fetch(queued) => queued.deadline,
+            Request::Relay(relay) => relay.deadline,
+        }
+    }
+}
+
+/// A fetch that waits for its answer.
+pub(super) struct QueuedFetch {
+    pub(super) fetch: Fetch,
+    /// The number of its queue.
+    pub(super) queue: u32,
+    /// When it was queued.
+    pub(super) since: Instant,
+    pub(super) deadline: Instant,
+    /// Whether it was sent before, on a connection that was lost.
+    pub(super) retried: bool,
+}
+impl QueuedFetch {
+    pub(super) fn new(fetch: Fetch, queue: u32, deadline: Instant) -> QueuedFetch {
+        QueuedFetch { fetch, queue, since: Instant::now(), deadline, retried: false }
+    }
+    pub(super) fn finish_reply(self, found: FetchedReply, now: Millis, health: &SourceHealth) {
+        health.finished(found.is_error(), self.since.elapsed());
+        self.fetch.finish_reply(found, now);
+    }
+    pub(super) fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis, health: &SourceHealth) {
+        health.finished(answer.is_err(), self.since.elapsed());
+        self.fetch.finish(answer, now);
+    }
+}
+
+/// Encoded commands that wait for their replies.
+pub(super) struct QueuedRelay {
+    pub(super) commands: Bytes,
+    pub(super) count: usize,
+    pub(super) deadline: Instant,
+    /// The time limit behind `deadline`.
+    pub(super) limit: Duration,
+    /// `None` for a probe.
+    pub(super) answer: Option<oneshot::Sender<RelayResult>>,
+}
+pub(super) type RelayResult = Result<RawReplies, SourceError>;
+impl QueuedRelay {
+    /// Whether it may take longer than `source-timeout`.
+    pub(super) fn is_slow(&self, limits: &SourceLimits) -> bool {
+        self.limit > limits.timeout
+    }
+    pub(super) fn finish(self, answer: RelayResult) {
+        if let Some(sender) = self.answer {
+            // The client may be gone.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+/// Takes over fetches that a node of a cluster did not answer.
+pub(super) trait FetchRedirector {
+    /// Fetches at another node, or finishes the fetch with `error`.
+    fn redirect(&self, fetch: QueuedFetch, error: SourceError);
+}
+
+/// Fails a fetch; in a cluster it may be redirected to another node.
+pub(super) fn fail(
+    queued: QueuedFetch,
+    error: SourceError,
+    redirector: Option<&Weak<dyn FetchRedirector>>,
+    now: Millis,
+    health: &SourceHealth,
+) {
+    match redirector.and_then(Weak::upgrade) {
+        Some(cluster) => cluster.redirect(queued, error),
+        None => queued.finish(Err(error), now, health),
+    }
+}
+
+/// The error for a value larger than `max-value`.
+pub(super) fn too_large(size: usize, max: usize) -> SourceError {
+    SourceError::Refused(
+        format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)").into(),
+    )
+}
+
+/// The error for a value that does not fit into the rest of `max-buffers`.
+pub(super) fn no_room(size: usize, limit: usize) -> SourceError {
+    SourceError::Refused(
+        format!("ERR the source's value of {size} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)")
+            .into(),
+    )
+}
+
+/// The reason of a request that missed its deadline.
+pub(super) fn timeout_reason(limit: Duration, limits: &SourceLimits) -> Arc<str> {
+    let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };
+    format!("timed out after {limit:?} ({setting})").into()
+}

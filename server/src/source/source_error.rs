@@ -1,0 +1,60 @@
+//! Why a source gave no answer.
+use bytes::Bytes;
+use std::{fmt, sync::Arc};
+
+/// Why a source gave no answer. [`Display`](fmt::Display) is the whole text for a client, to follow `-` or `-ERR ` (see each variant).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceError {
+    /// Not reachable, connection lost, deadline passed, too many fetches in flight: nothing was changed and the client may retry.
+    /// The text reads `source unavailable: ` and the reason; Redis clients get it after `-ERR `.
+    Unavailable(Arc<str>),
+    /// A write was sent and no reply came: it may have been applied. Reads as `Unavailable`.
+    Lost(Arc<str>),
+    /// The source answered with an error of its own (`WRONGTYPE …`, code included). It is relayed unchanged.
+    Refused(Arc<str>),
+    /// The source never accepts writes. The text follows `-ERR `.
+    ReadOnly,
+}
+impl SourceError {
+    /// Whether the source gave no answer (HTTP 503), instead of refusing.
+    pub fn is_unavailable(&self) -> bool {
+        !matches!(self, SourceError::Refused(_) | SourceError::ReadOnly)
+    }
+    /// The text that the engine carries to a flight's waiters; [`of_outcome`](SourceError::of_outcome) parses it.
+    pub(crate) fn to_outcome(&self) -> Arc<str> {
+        match self {
+            SourceError::Refused(text) => text.clone(),
+            // Reads never get `ReadOnly`.
+            unavailable => unavailable.to_string().into(),
+        }
+    }
+    /// Redis's own errors begin with a code, so none is mistaken for [`UNAVAILABLE`].
+    pub(crate) fn of_outcome(text: Arc<str>) -> SourceError {
+        match text.strip_prefix(UNAVAILABLE) {
+            Some(reason) => SourceError::Unavailable(reason.into()),
+            None => SourceError::Refused(text),
+        }
+    }
+    /// The error as a reply of the Redis protocol.
+    pub(crate) fn to_reply(&self) -> Bytes {
+        let code = if matches!(self, SourceError::Refused(_)) { "" } else { "ERR " };
+        format!("-{code}{self}\r\n").into()
+    }
+}
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceError::Unavailable(reason) | SourceError::Lost(reason) => {
+                write!(f, "{UNAVAILABLE}{reason}")
+            }
+            SourceError::Refused(text) => f.write_str(text),
+            SourceError::ReadOnly => f.write_str(READ_ONLY),
+        }
+    }
+}
+impl std::error::Error for SourceError {}
+
+/// The text of [`SourceError::ReadOnly`].
+const READ_ONLY: &str = "the source is a table, which is read-only";
+/// Prefix of the text of an unavailable source.
+pub(crate) const UNAVAILABLE: &str = "source unavailable: ";

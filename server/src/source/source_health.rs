@@ -1,0 +1,260 @@
+//! The health of a source: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
+use super::{fetch::Fetch, invalidation::InvalidationScope, source_error::SourceError};
+use crate::telemetry::{Distribution, Histogram};
+use larder_store::clock;
+use parking_lot::Mutex;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// State and counters of one group's source, shared by all cores. All accesses are relaxed: the numbers are independent.
+#[derive(Debug, Default)]
+pub struct SourceHealth {
+    /// Connections that are established.
+    up: AtomicUsize,
+    /// Connections whose latest attempt failed.
+    down: AtomicUsize,
+    /// Whether a connection was ever established.
+    was_up: AtomicBool,
+    in_flight: AtomicUsize,
+    fetches: AtomicU64,
+    errors: AtomicU64,
+    reconnects: AtomicU64,
+    seconds: Histogram,
+    /// Connections with tracking, and connections whose server refuses tracking.
+    tracking: AtomicUsize,
+    untracked: AtomicUsize,
+    invalidations: AtomicU64,
+    tracking_losses: AtomicU64,
+    last_error: Mutex<Option<Arc<str>>>,
+}
+
+impl SourceHealth {
+    /// The health of a source that cannot fail (`none:`).
+    pub fn always_up() -> SourceHealth {
+        SourceHealth { up: AtomicUsize::new(1), was_up: AtomicBool::new(true), ..SourceHealth::default() }
+    }
+    /// Connected, and no connection is down. False until the first connection is made.
+    pub fn is_up(&self) -> bool {
+        self.up.load(Relaxed) > 0 && self.down.load(Relaxed) == 0
+    }
+    /// Whether a connection was ever made (for readiness).
+    pub fn was_up(&self) -> bool {
+        self.was_up.load(Relaxed)
+    }
+    /// Whether no connection is left and a reconnect has failed.
+    pub fn is_lost(&self) -> bool {
+        self.up.load(Relaxed) == 0 && self.down.load(Relaxed) > 0
+    }
+    /// Fetches handed to the source since the start.
+    pub fn fetches(&self) -> u64 {
+        self.fetches.load(Relaxed)
+    }
+    /// Fetches that ended in an error: no answer, or one that refused the key.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Relaxed)
+    }
+    /// Fetches in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Relaxed)
+    }
+    /// Durations of admitted fetches, failed ones included.
+    pub fn seconds(&self) -> Distribution {
+        let mut seconds = Distribution::default();
+        seconds.add(&self.seconds);
+        seconds
+    }
+    /// Reconnects: connections made, without the first of each.
+    pub fn reconnects(&self) -> u64 {
+        self.reconnects.load(Relaxed)
+    }
+    /// Connections on which the source announces changes.
+    pub fn tracking(&self) -> usize {
+        self.tracking.load(Relaxed)
+    }
+    /// Connections whose server refused to announce changes.
+    pub fn untracked(&self) -> usize {
+        self.untracked.load(Relaxed)
+    }
+    /// Invalidated keys, summed over connections; "all keys" counts as one.
+    pub fn invalidations(&self) -> u64 {
+        self.invalidations.load(Relaxed)
+    }
+    /// How often a tracking connection was lost.
+    pub fn tracking_losses(&self) -> u64 {
+        self.tracking_losses.load(Relaxed)
+    }
+    /// The latest reason why the source was down or a connection was lost. It stays when the source is up again.
+    pub fn last_error(&self) -> Option<Arc<str>> {
+        self.last_error.lock().clone()
+    }
+
+    /// Admits fetches while at most `max` are in flight on all cores, and fails the others.
+    pub(super) fn admit(&self, batch: &mut Vec<Fetch>, max: usize) {
+        let admitted = self.begin(batch.len(), max);
+        if admitted < batch.len() {
+            let now = clock::now();
+            let reason: Arc<str> = format!("more than {max} fetches in flight (source-max-in-flight)").into();
+            for fetch in batch.drain(admitted..) {
+                fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
+            }
+        }
+    }
+    /// Counts up to `count` fetches as in flight, at most `max` in total. Returns how many.
+    pub(super) fn begin(&self, count: usize, max: usize) -> usize {
+        // Added first: two cores at the same time may get less than what is free, never more.
+        let before = self.in_flight.fetch_add(count, Relaxed);
+        let admitted = count.min(max.saturating_sub(before));
+        self.in_flight.fetch_sub(count - admitted, Relaxed);
+        self.fetches.fetch_add(count as u64, Relaxed);
+        self.errors.fetch_add((count - admitted) as u64, Relaxed);
+        admitted
+    }
+    /// An admitted fetch has ended.
+    pub(super) fn finished(&self, failed: bool, took: Duration) {
+        self.seconds.record_shared(took);
+        self.in_flight.fetch_sub(1, Relaxed);
+        if failed {
+            self.errors.fetch_add(1, Relaxed);
+        }
+    }
+    /// Admitted fetches were dropped with their connection task.
+    pub(super) fn abandoned(&self, count: usize) {
+        self.in_flight.fetch_sub(count, Relaxed);
+        self.errors.fetch_add(count as u64, Relaxed);
+    }
+    pub(super) fn note_error(&self, reason: &Arc<str>) {
+        *self.last_error.lock() = Some(reason.clone());
+    }
+    pub(super) fn note_invalidations(&self, count: u64) {
+        self.invalidations.fetch_add(count, Relaxed);
+    }
+    pub(super) fn note_reconnect(&self) {
+        self.reconnects.fetch_add(1, Relaxed);
+    }
+}
+
+/// One connection's part of the health: counted as up, down or neither, and not at all once dropped.
+#[derive(Debug)]
+pub(super) struct ConnectionHealth {
+    health: Arc<SourceHealth>,
+    now: ConnectionState,
+}
+/// The state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConnectionState {
+    /// Not tried yet, or just lost.
+    Unknown,
+    /// Established.
+    Up,
+    /// The latest attempt failed.
+    Down,
+}
+impl ConnectionHealth {
+    pub(super) fn new(health: Arc<SourceHealth>) -> ConnectionHealth {
+        ConnectionHealth { health, now: ConnectionState::Unknown }
+    }
+    /// Sets the state; true if it changed.
+    pub(super) fn set(&mut self, next: ConnectionState) -> bool {
+        let changed = self.now != next;
+        if changed {
+            // Counted in the new state first, so that a reader never misses the connection.
+            if let Some(count) = self.count(next) {
+                count.fetch_add(1, Relaxed);
+            }
+            if next == ConnectionState::Up {
+                self.health.was_up.store(true, Relaxed);
+            }
+            if let Some(count) = self.count(self.now) {
+                count.fetch_sub(1, Relaxed);
+            }
+            self.now = next;
+        }
+        changed
+    }
+    fn count(&self, stand: ConnectionState) -> Option<&AtomicUsize> {
+        match stand {
+            ConnectionState::Unknown => None,
+            ConnectionState::Up => Some(&self.health.up),
+            ConnectionState::Down => Some(&self.health.down),
+        }
+    }
+}
+impl Drop for ConnectionHealth {
+    fn drop(&mut self) {
+        self.set(ConnectionState::Unknown);
+    }
+}
+
+/// Exists while a connection tracks (or its server refuses to). Dropping it reports the loss: fetches that the connection vouched for
+/// no longer count as fresh.
+pub(super) struct TrackingGuard {
+    health: Arc<SourceHealth>,
+    /// `None`: the server refused.
+    scope: Option<InvalidationScope>,
+}
+impl TrackingGuard {
+    pub(super) fn new(health: Arc<SourceHealth>, scope: Option<InvalidationScope>) -> TrackingGuard {
+        let count = if scope.is_some() { &health.tracking } else { &health.untracked };
+        count.fetch_add(1, Relaxed);
+        TrackingGuard { health, scope }
+    }
+}
+impl Drop for TrackingGuard {
+    fn drop(&mut self) {
+        match &self.scope {
+            Some(scope) => {
+                scope.to.lost();
+                self.health.tracking_losses.fetch_add(1, Relaxed);
+                self.health.tracking.fetch_sub(1, Relaxed);
+            }
+            None => {
+                self.health.untracked.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admits_up_to_the_bound_and_again_when_fetches_end() {
+        let health = SourceHealth::default();
+        assert_eq!(health.begin(3, 4), 3);
+        assert_eq!(health.begin(3, 4), 1);
+        assert_eq!(health.begin(1, 4), 0);
+        assert_eq!(health.in_flight(), 4);
+        health.finished(false, Duration::from_millis(3));
+        assert_eq!(health.begin(2, 4), 1);
+        assert_eq!((health.fetches(), health.errors()), (9, 4));
+        assert_eq!((health.seconds().count, health.seconds().seconds()), (1, 0.003));
+        health.abandoned(4);
+        assert_eq!(health.in_flight(), 0);
+    }
+
+    #[test]
+    fn is_up_only_while_a_connection_stands_and_none_is_down() {
+        let health = Arc::new(SourceHealth::default());
+        let mut one = ConnectionHealth::new(health.clone());
+        let mut two = ConnectionHealth::new(health.clone());
+        assert!(!health.is_up());
+        one.set(ConnectionState::Up);
+        assert!(health.is_up());
+        two.set(ConnectionState::Down);
+        assert!(!health.is_up() && !health.is_lost(), "one of them stands");
+        two.set(ConnectionState::Up);
+        drop(one);
+        assert!(health.is_up());
+        two.set(ConnectionState::Unknown);
+        assert!(!health.is_up() && !health.is_lost(), "it is tried again");
+        two.set(ConnectionState::Down);
+        assert!(health.is_lost());
+        assert!(health.was_up());
+    }
+}

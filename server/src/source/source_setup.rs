@@ -1,0 +1,58 @@
+//! From a source's URL to the source: one line for each implementation.
+use super::{
+    disk::DiskSetup,
+    invalidation::InvalidationScope,
+    none::NoneSetup,
+    redis,
+    source_factory::SourceFactory,
+    source_health::SourceHealth,
+    source_limits::SourceLimits,
+    source_trait::Source,
+    table::{Reloaded, TableSetup},
+};
+use crate::{buffers::Buffers, config::SourceUrl, telemetry::TableSnapshot};
+use larder_store::disk::Store;
+use std::{rc::Rc, sync::Arc};
+
+/// The shared part of one group's source: its health, and what was read from files. It is built at start, before the cores.
+pub struct SourceSetup(Box<dyn SourceFactory>);
+impl SourceSetup {
+    /// Checks what the URL names and opens a table or disk store. Does not connect yet. `buffers` counts values and commands in transit.
+    ///
+    /// # Errors
+    /// A text that names the file or host at fault.
+    pub fn new(url: &SourceUrl, limits: SourceLimits, buffers: &Arc<Buffers>) -> Result<SourceSetup, String> {
+        let factory: Box<dyn SourceFactory> = match url {
+            SourceUrl::None => Box::new(NoneSetup::default()),
+            SourceUrl::Table(path) => Box::new(TableSetup::open(path, limits)?),
+            SourceUrl::Disk(dir) => Box::new(DiskSetup::open(dir, limits, buffers.clone())?),
+            SourceUrl::Redis(url) => redis::setup(url, limits, buffers.clone())?,
+        };
+        Ok(SourceSetup(factory))
+    }
+    /// The health of the source.
+    pub fn health(&self) -> &Arc<SourceHealth> {
+        self.0.health()
+    }
+    /// Reloads a table's file; `None` if the source is no table.
+    ///
+    /// # Errors
+    /// Why the file is refused. The table then stays as it is.
+    pub async fn reload(&self) -> Option<Result<Reloaded, Arc<str>>> {
+        Some(self.0.as_table()?.reload().await)
+    }
+    /// The counters of a table; zeros if the source is no table.
+    pub fn table_counts(&self) -> TableSnapshot {
+        self.0.as_table().map(TableSetup::counts).unwrap_or_default()
+    }
+    /// The disk store, if the source is one.
+    pub fn store(&self) -> Option<&Store> {
+        self.0.as_disk()
+    }
+    /// One core's source. Call it on the core's own (local) runtime: connecting starts at once, in the background.
+    ///
+    /// With `scope` the source announces changes of fetched keys, where it can. `keeps_replies`: the core will fetch whole replies, too.
+    pub fn open(&self, scope: Option<InvalidationScope>, keeps_replies: bool) -> Rc<dyn Source> {
+        self.0.open(scope, keeps_replies)
+    }
+}

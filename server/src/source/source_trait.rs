@@ -1,0 +1,55 @@
+//! The contract between `read` and a source: fetches, writes, and which optional interfaces a source has.
+use super::{
+    fetch::Fetch, local_future::LocalFuture, local_store::LocalStore, redis_server_trait::RedisServer,
+    source_error::SourceError, table::table_map_reads::TableSource,
+};
+use larder_engine::Millis;
+
+/// One core's connection to a source. Not `Send`: each worker opens its own.
+///
+/// Contract: `fetch` never blocks. It finishes every fetch within `source-timeout`, whatever happens, and batches fetches where the source
+/// can. A write returns only when the source has accepted or refused it.
+pub trait Source {
+    /// Takes over a batch of fetches and finishes each with the source's answer.
+    fn fetch(&self, batch: &mut Vec<Fetch>);
+    /// Stores a value; true if it replaced one.
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> LocalFuture<'a, Result<bool, SourceError>>;
+    /// Deletes a key; true if it existed.
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>>;
+    /// Changes the expiry of a key (`None`: never); true if the key exists.
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>>;
+    /// Checks that the source answers (for readiness).
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>>;
+    /// The source as a Redis server, for commands that are relayed verbatim.
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
+        None
+    }
+    /// The source as a store on this machine, for scans and changes of several keys.
+    fn as_local(&self) -> Option<&dyn LocalStore> {
+        None
+    }
+    /// Where reads look first.
+    fn reads(&self) -> Reads<'_> {
+        Reads::Through
+    }
+    /// `false` for `none:`, where a miss means that the key is absent and no fetch starts.
+    fn reads_through(&self) -> bool {
+        !matches!(self.reads(), Reads::Tier)
+    }
+}
+
+/// Where reads look.
+#[derive(Clone, Copy)]
+pub enum Reads<'s> {
+    /// In the memory tier only.
+    Tier,
+    /// In the memory tier; a miss is fetched.
+    Through,
+    /// In the table's memory map. A key that the map cannot answer without waiting for the disk is fetched.
+    Table(&'s TableSource),
+}

@@ -200,7 +200,13 @@ fn an_http_hit_allocates_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        tokio::task::spawn_local(http::serve_connection(worker, Rc::default(), stream, peer, http::Role::Native));
+        tokio::task::spawn_local(http::serve_connection(
+            worker,
+            Rc::default(),
+            stream,
+            peer,
+            http::ListenerRole::Native,
+        ));
 
         let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
         let cases = [

@@ -13,7 +13,7 @@ const USER: [(&str, &[&str]); 11] = [
     ("look up", &["engine/src/"]),
     ("store", &["server/src/store/", "fjall", "lsm-tree", "lsm_tree", "skiplist"]),
     ("parse", &["proto/resp/parse", "proto/resp/scan", "proto/resp/number", "proto/http/", "httparse"]),
-    ("write replies", &["proto/output", "proto/resp/write", "http/answer", "itoa"]),
+    ("write replies", &["proto/output", "proto/resp/write", "http/read_responses", "http/response_writer", "itoa"]),
     ("hyper", &["hyper"]),
     ("ask the source", &["server/src/source/", "dispatch/relay", "dispatch/forward"]),
     ("redis", &["server/src/"]),

@@ -122,7 +122,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
 /// What the connections of one worker share, by protocol.
 struct Shared {
     spare: Rc<Spare>,
-    http: Rc<http::PerWorker>,
+    http: Rc<http::HttpWorkerState>,
     /// By the number of the listener.
     access: Rc<[Arc<CommandAccess>]>,
 }
@@ -148,8 +148,8 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
         let worker = place.worker.clone();
         match service {
             Service::Redis(listener) => redis::serve(worker, spare, stream, peer, access[listener].clone()).await,
-            Service::Http => http::serve_connection(worker, http, stream, peer, http::Role::Native).await,
-            Service::Admin => http::serve_connection(worker, http, stream, peer, http::Role::Admin).await,
+            Service::Http => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Native).await,
+            Service::Admin => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Admin).await,
         }
         drop(place);
     });

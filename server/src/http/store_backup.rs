@@ -1,21 +1,21 @@
 //! `POST /v1/store/backup?name=NAME[&group=GROUP]`: the entries of a disk store as they are now, in a file of the data directory.
 use super::{
-    Context,
-    problem::{Kind, Problem},
-    read_answer,
-    response_body::Body,
+    connection_context::ConnectionContext,
+    problem_json::{Problem, ProblemKind},
+    response_body::ResponseBody,
+    response_writer,
 };
 use http::Response;
 use larder_proto::http::target;
 use std::io;
 
 /// Answers when the file is there and synced: `{"file","entries","bytes"}`. It goes on if the client does not wait.
-pub(super) async fn backup(context: &Context, query: &[u8]) -> Result<Response<Body>, Problem> {
+pub(super) async fn backup(context: &ConnectionContext, query: &[u8]) -> Result<Response<ResponseBody>, Problem> {
     let app = &context.worker.app;
     let group = target::parameter(query, "group").map_or("default".into(), String::from_utf8_lossy);
     let index = app.settings.groups.iter().position(|settings| settings.name == group);
-    let index = index.ok_or_else(|| Problem::of(Kind::NoSuchGroup, format!("there is no group `{group}`")))?;
-    let bad = |detail: String| Problem::of(Kind::BadParameter, detail);
+    let index = index.ok_or_else(|| Problem::of(ProblemKind::NoSuchGroup, format!("there is no group `{group}`")))?;
+    let bad = |detail: String| Problem::of(ProblemKind::BadParameter, detail);
     let store = app.sources[index].store();
     let store = store.ok_or_else(|| bad(format!("the source of group `{group}` is no disk store")))?;
     let name = target::parameter(query, "name").map_or("".into(), String::from_utf8_lossy);
@@ -28,11 +28,11 @@ pub(super) async fn backup(context: &Context, query: &[u8]) -> Result<Response<B
         return Err(bad("there is no directory for backups: set data-dir".to_string()));
     };
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Problem::of(Kind::BackupExists, error.to_string()),
-        _ => Problem::of(Kind::BackupFailed, format!("{error} (setting `data-dir`: {})", dir.display())),
+        io::ErrorKind::AlreadyExists => Problem::of(ProblemKind::BackupExists, error.to_string()),
+        _ => Problem::of(ProblemKind::BackupFailed, format!("{error} (setting `data-dir`: {})", dir.display())),
     };
     let copied = store.backup(dir.clone(), &name).map_err(failed)?.await;
     let copied = copied.unwrap_or_else(|_| Err(io::Error::other("it ended without an answer"))).map_err(failed)?;
     let told = serde_json::json!({"file": dir.join(&*name), "entries": copied.entries, "bytes": copied.bytes});
-    Ok(read_answer::json(Body::full(told.to_string())))
+    Ok(response_writer::json(ResponseBody::full(told.to_string())))
 }

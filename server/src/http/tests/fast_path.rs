@@ -1,13 +1,16 @@
 //! The fast path says what the general path says, however the bytes arrive.
 use super::support::{Client, Path, Server, run};
-use crate::http::Role;
+use crate::http::ListenerRole;
 use proptest::prelude::*;
 use tokio::task::yield_now;
 
 /// Whether a connection has left the fast path shows in how it treats a header that only hyper writes back: it does not.
 /// What tells them apart from outside is the answer to `Connection: close`, so the paths are compared byte by byte instead.
 async fn both(server: &Server) -> (Client, Client) {
-    (server.connect_to(Role::Native, Path::Any).await, server.connect_to(Role::Native, Path::General).await)
+    (
+        server.connect_to(ListenerRole::Native, Path::Any).await,
+        server.connect_to(ListenerRole::Native, Path::General).await,
+    )
 }
 
 fn sample() -> Server {

@@ -1,7 +1,10 @@
 //! The whole command line, and `larder serve` and `larder config`.
 use super::{client, output::print, store, table};
 use crate::{
-    config::{self, Config, ConfigError, Env, Input, Machine, Origin, RawValue, SourceUrl, flags},
+    config::{
+        self, CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, SourceUrl, flag_args,
+        flag_layer,
+    },
     net,
     telemetry::Logs,
 };
@@ -30,9 +33,9 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             Err(error) => refuse(&error),
         },
         Some(("config", matches)) => match matches.subcommand() {
-            Some(("docs", _)) => print(&config::docs()),
+            Some(("docs", _)) => print(&config::reference_page()),
             Some((what, matches)) => match configured(matches, None, vars) {
-                Ok(config) if what == "print" => print(&config::print(&config)),
+                Ok(config) if what == "print" => print(&config::print_config(&config)),
                 Ok(config) => {
                     for warning in &config.warnings {
                         eprintln!("larder: warning: {warning}");
@@ -57,7 +60,7 @@ fn command() -> Command {
     let serve = Command::new("serve")
         .about("Serve (what larder does without a command)")
         .arg(table::data())
-        .args(flags::args())
+        .args(flag_args())
         .after_help(PRECEDENCE);
     let config = Command::new("config")
         .about("Check, show or document the configuration")
@@ -66,12 +69,12 @@ fn command() -> Command {
         .subcommand(
             Command::new("check")
                 .about("Read flags, environment and file as serve would, and say what is wrong")
-                .args(flags::args()),
+                .args(flag_args()),
         )
         .subcommand(
             Command::new("print")
                 .about("Print the effective values as TOML, with where each comes from")
-                .args(flags::args()),
+                .args(flag_args()),
         )
         .subcommand(Command::new("docs").about("Print the reference of all settings as Markdown"));
     Command::new("larder")
@@ -104,14 +107,14 @@ fn configured(
     matches: &ArgMatches,
     table: Option<SourceUrl>,
     vars: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<Config, ConfigError> {
-    let (file, mut flags) = flags::layer(matches);
+) -> Result<CheckedConfig, ConfigError> {
+    let (file, mut flags) = flag_layer(matches);
     if let Some(table) = table {
         let texts = vec![table.to_string()];
-        flags.insert("source", RawValue { texts, origin: Origin::Flag("source") });
+        flags.insert("source", RawValue { texts, origin: SettingOrigin::Flag("source") });
     }
     let env = environment(vars)?;
-    config::load(Input { flags, file, env: &env, machine: &Machine::detect() })
+    config::load_config(ConfigInput { flags, file, env: &env, machine: &Machine::detect() })
 }
 
 /// The environment as text; a variable that is not text matters only if it may be ours.
@@ -135,8 +138,8 @@ fn environment(vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Env, 
     if problems.is_empty() { Ok(env) } else { Err(ConfigError(problems)) }
 }
 
-fn serve(config: Config) -> ExitCode {
-    let Config { settings, warnings, .. } = config;
+fn serve(config: CheckedConfig) -> ExitCode {
+    let CheckedConfig { settings, warnings, .. } = config;
     let logs = Logs::start(settings.log_format, settings.log_level);
     for warning in warnings {
         tracing::warn!("{warning}");

@@ -1,25 +1,25 @@
-//! Flags, made from the table.
+//! The flags of `larder serve`, made from the table.
 use super::{
-    settings_table::{Fallback, Kind, Section, Setting, TABLE},
-    typed_values::{Layer, Origin, RawValue, split},
+    raw_settings::{Layer, RawValue, SettingOrigin, split},
+    settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind},
 };
 use clap::{Arg, ArgAction, ArgMatches};
 use std::path::PathBuf;
 
 /// `--config` and a flag for every setting, under the table's headings.
-pub fn args() -> Vec<Arg> {
+pub fn flag_args() -> Vec<Arg> {
     let config = Arg::new("config")
         .long("config")
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .help("Reads settings from a TOML file [env: LARDER_CONFIG]");
-    let settings = Section::ALL
+    let settings = SettingSection::ALL
         .into_iter()
         .flat_map(|section| TABLE.iter().filter(move |setting| setting.section == section).map(arg));
     [config].into_iter().chain(settings).collect()
 }
 
-fn arg(setting: &'static Setting) -> Arg {
+fn arg(setting: &'static SettingSpec) -> Arg {
     let default = match setting.default {
         Fallback::Is(text) | Fallback::Computed(text) => text,
         Fallback::Off => "none",
@@ -31,19 +31,19 @@ fn arg(setting: &'static Setting) -> Arg {
         false => arg.action(ArgAction::Set).overrides_with(setting.name),
     };
     let arg = match setting.kind {
-        Kind::Switch => arg.num_args(0..=1).default_missing_value("true"),
+        ValueKind::Switch => arg.num_args(0..=1).default_missing_value("true"),
         _ => arg,
     };
     arg.help(format!("{} [default: {default}]", setting.help)).help_heading(setting.section.title())
 }
 
 /// What was typed: the file's name and the layer of flags.
-pub fn layer(matches: &ArgMatches) -> (Option<PathBuf>, Layer) {
+pub fn flag_layer(matches: &ArgMatches) -> (Option<PathBuf>, Layer) {
     let mut layer = Layer::new();
     for setting in TABLE {
         if let Some(texts) = matches.get_many::<String>(setting.name) {
             let texts = texts.flat_map(|text| split(setting, text)).collect();
-            layer.insert(setting.name, RawValue { texts, origin: Origin::Flag(setting.name) });
+            layer.insert(setting.name, RawValue { texts, origin: SettingOrigin::Flag(setting.name) });
         }
     }
     (matches.get_one::<PathBuf>("config").cloned(), layer)

@@ -1,9 +1,9 @@
 //! The environment: `LARDER_…` for every setting, and the variables of programs that people come from.
 use super::{
-    address::join_host,
-    nearest,
-    settings_table::{Setting, TABLE},
-    typed_values::{Layer, Origin, RawValue, split},
+    listen_address::join_host,
+    nearest_name::nearest,
+    raw_settings::{Layer, RawValue, SettingOrigin, split},
+    settings_table::{SettingSpec, TABLE},
 };
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub(super) const CONFIG: &str = "LARDER_CONFIG";
 /// Our own variables. Those that match no setting are problems, except what Kubernetes sets for a service called `larder`.
 pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
     let mut layer = Layer::new();
-    let names: Vec<(String, &Setting)> = TABLE.iter().map(|s| (s.env(), s)).collect();
+    let names: Vec<(String, &SettingSpec)> = TABLE.iter().map(|s| (s.env(), s)).collect();
     for (name, text) in env.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
         if let Some((_, setting)) = names.iter().find(|(known, _)| known == name) {
-            let value = RawValue { texts: split(setting, text), origin: Origin::Env(name.clone()) };
+            let value = RawValue { texts: split(setting, text), origin: SettingOrigin::Env(name.clone()) };
             layer.insert(setting.name, value);
-        } else if name != CONFIG && !service_link(name, text) {
+        } else if name != CONFIG && !kubernetes_service_link(name, text) {
             // The common prefix would make everything look alike.
             let known = names.iter().map(|(known, _)| known.as_str()).chain([CONFIG]);
             let near = nearest(&name[PREFIX.len()..], known.map(|known| &known[PREFIX.len()..]))
@@ -35,10 +35,10 @@ pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
 
 /// The variables of other programs. They are read loosely: only what is set counts, nothing is unknown.
 pub(super) fn foreign(env: &Env) -> Layer {
-    let get = |name: &str| env.get(name).map(|text| text.trim()).filter(|text| !service_link(name, text));
+    let get = |name: &str| env.get(name).map(|text| text.trim()).filter(|text| !kubernetes_service_link(name, text));
     let mut layer = Layer::new();
     let mut set = |name, text: String, origin: &str| {
-        let origin = Origin::Env(origin.to_string());
+        let origin = SettingOrigin::Env(origin.to_string());
         layer.insert(name, RawValue { texts: vec![text], origin });
     };
     match (get("PROXY_HOST"), get("PROXY_PORT").filter(|port| !port.is_empty())) {
@@ -68,8 +68,8 @@ fn redis_url(host: &str, port: &str) -> String {
 }
 
 /// Kubernetes gives every pod the addresses of the services of its namespace in variables such as `REDIS_PORT=tcp://10.0.0.7:6379`,
-/// `LARDER_SERVICE_HOST` and `LARDER_PORT_8080_TCP_ADDR`. Nobody typed them.
-fn service_link(name: &str, text: &str) -> bool {
+/// `LARDER_SERVICE_HOST` and `LARDER_PORT_8080_TCP_ADDR`. No user set them.
+fn kubernetes_service_link(name: &str, text: &str) -> bool {
     const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
     let link = PROTOCOLS.iter().any(|p| text.starts_with(&format!("{}://", p.to_ascii_lowercase())));
     let of_a_port = || {
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(shown(own(&links, &mut problems)), [""; 0]);
         assert_eq!(problems, [""; 0]);
         assert_eq!(shown(foreign(&links)), [""; 0]);
-        assert!(!service_link("LARDER_PORT", "8080"));
+        assert!(!kubernetes_service_link("LARDER_PORT", "8080"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Lists of commands as settings name them: by name, by subcommand, and by Redis's categories (`@dangerous`).
-use super::suggestions::nearest;
+use super::nearest_name::nearest;
 
 /// Redis's ACL categories, those of its modules included, in the order of their bits.
 const CATEGORIES: [&str; 30] = [
@@ -213,7 +213,9 @@ mod tests {
 
     #[test]
     fn entries() {
-        for (text, read) in [("GET", "get"), ("Config|SET", "config|set"), ("@ALL", "@all"), ("json.get", "json.get")] {
+        for (text, read) in
+            [("GET", "get"), ("CheckedConfig|SET", "config|set"), ("@ALL", "@all"), ("json.get", "json.get")]
+        {
             assert_eq!(CommandList::check(text).as_deref(), Ok(read));
         }
         for (text, error) in [

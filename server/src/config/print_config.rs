@@ -1,18 +1,19 @@
 //! `larder config print`: the effective values as a TOML file, each with where it comes from.
 use super::{
-    Config, Deployment, SourceUrl,
-    check::Effective,
-    setting_value::Value,
-    settings_table::{Fallback, Section},
-    typed_values::Origin,
+    check_settings::CheckedConfig,
+    effective_values::EffectiveValue,
+    raw_settings::SettingOrigin,
+    setting_value::SettingValue,
+    settings_table::{Fallback, SettingSection},
+    source_url::{Deployment, SourceUrl},
 };
 use std::fmt::Write as _;
 
 /// The file. It reads back as the same settings, except for secrets, which are left out.
-pub fn print(config: &Config) -> String {
+pub fn print_config(config: &CheckedConfig) -> String {
     let mut out = String::new();
     for scope in &config.scopes {
-        let mut lines: Vec<(Section, String, String)> = Vec::new();
+        let mut lines: Vec<(SettingSection, String, String)> = Vec::new();
         for effective in &scope.values {
             let (line, comment) = line(effective);
             lines.push((effective.setting.section, line, comment));
@@ -36,10 +37,10 @@ pub fn print(config: &Config) -> String {
     out
 }
 
-fn line(effective: &Effective) -> (String, String) {
-    let Effective { setting, values, origin } = effective;
+fn line(effective: &EffectiveValue) -> (String, String) {
+    let EffectiveValue { setting, values, origin } = effective;
     let comment = match (origin, setting.default) {
-        (Origin::Default, Fallback::Computed(how)) => format!("default: {how}"),
+        (SettingOrigin::Default, Fallback::Computed(how)) => format!("default: {how}"),
         _ => origin.to_string(),
     };
     if let [value] = values.as_slice()
@@ -57,10 +58,10 @@ fn line(effective: &Effective) -> (String, String) {
     (format!("{} = {text}", setting.name), comment)
 }
 
-fn holds_secret(value: &Value) -> bool {
+fn holds_secret(value: &SettingValue) -> bool {
     match value {
-        Value::Secret(_) => true,
-        Value::Source(SourceUrl::Redis(url)) => {
+        SettingValue::Secret(_) => true,
+        SettingValue::Source(SourceUrl::Redis(url)) => {
             url.password.is_some()
                 || matches!(&url.deployment, Deployment::Sentinel(sentinels) if sentinels.password.is_some())
         }
@@ -68,10 +69,10 @@ fn holds_secret(value: &Value) -> bool {
     }
 }
 
-fn toml(value: &Value) -> String {
+fn toml(value: &SettingValue) -> String {
     match value {
-        Value::Count(n) => n.to_string(),
-        Value::Switch(on) => on.to_string(),
+        SettingValue::Count(n) => n.to_string(),
+        SettingValue::Switch(on) => on.to_string(),
         other => quote(&other.to_string()),
     }
 }

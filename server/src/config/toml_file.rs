@@ -1,8 +1,8 @@
 //! The TOML file: names as in the table at the top level, groups under `[groups.NAME]`; every value keeps its line.
 use super::{
-    nearest,
-    settings_table::{Kind, Setting, TABLE, find},
-    typed_values::{Layer, Origin, RawTable, RawValue},
+    nearest_name::nearest,
+    raw_settings::{Layer, RawTable, RawValue, SettingOrigin},
+    settings_table::{SettingSpec, TABLE, ValueKind, find},
 };
 use std::{path::PathBuf, sync::Arc};
 use toml::{
@@ -15,7 +15,7 @@ const MAX_TABLE_NAME: usize = 64;
 
 /// What a file sets.
 #[derive(Debug, Default)]
-pub(super) struct File {
+pub(super) struct TomlFile {
     pub top: Layer,
     pub groups: Vec<RawTable>,
     pub listeners: Vec<RawTable>,
@@ -40,7 +40,7 @@ impl Tables {
             Tables::Listeners => "listener",
         }
     }
-    fn take(self, setting: &Setting) -> bool {
+    fn take(self, setting: &SettingSpec) -> bool {
         match self {
             Tables::Groups => setting.per_group,
             Tables::Listeners => setting.per_listener,
@@ -49,7 +49,7 @@ impl Tables {
 }
 
 /// Reads a file's text.
-pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> File {
+pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> TomlFile {
     let mut reader = Reader { path: Arc::new(path), text, problems };
     let table = match DeTable::parse(text) {
         Ok(table) => table,
@@ -59,7 +59,7 @@ pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> Fil
             return Default::default();
         }
     };
-    let mut file = File::default();
+    let mut file = TomlFile::default();
     for (key, value) in table.get_ref() {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("groups", DeValue::Table(tables)) => file.groups = reader.tables(Tables::Groups, tables),
@@ -81,9 +81,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn origin(&self, offset: usize) -> Origin {
+    fn origin(&self, offset: usize) -> SettingOrigin {
         let line = 1 + self.text.as_bytes()[..offset].iter().filter(|b| **b == b'\n').count();
-        Origin::File { path: self.path.clone(), line }
+        SettingOrigin::File { path: self.path.clone(), line }
     }
 
     fn tables(&mut self, kind: Tables, tables: &DeTable<'_>) -> Vec<RawTable> {
@@ -148,11 +148,11 @@ impl Reader<'_> {
 }
 
 /// The text of a value; what is not a string or a whole number is an error that says what to write.
-fn texts(setting: &Setting, value: &DeValue<'_>) -> Result<Vec<String>, String> {
+fn texts(setting: &SettingSpec, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     match value {
         DeValue::String(text) if text.is_empty() && setting.many => Ok(Vec::new()),
         DeValue::String(text) => Ok(vec![text.to_string()]),
-        DeValue::Boolean(on) if matches!(setting.kind, Kind::Switch) => Ok(vec![on.to_string()]),
+        DeValue::Boolean(on) if matches!(setting.kind, ValueKind::Switch) => Ok(vec![on.to_string()]),
         DeValue::Integer(n) if n.radix() == 10 => Ok(vec![n.as_str().replace('_', "")]),
         DeValue::Array(values) if setting.many => {
             let mut all = Vec::new();
@@ -191,7 +191,7 @@ mod tests {
     fn values_keep_their_lines() {
         let mut problems = Vec::new();
         let text = "# first\nmax-keys = 1_000\nhttp = [\":1\",\n \":2\"]\nredis = \"\"\n\n[groups.b]\nmax-memory = \"1GiB\"\n[groups.a]\nttl = '1s'\n";
-        let File { top, groups, .. } = read("l.toml".into(), text, &mut problems);
+        let TomlFile { top, groups, .. } = read("l.toml".into(), text, &mut problems);
         assert_eq!(problems, [""; 0]);
         let shown = |layer: &Layer| -> Vec<String> {
             layer.iter().map(|(name, v)| format!("{} {name}={}", v.origin, v.texts.join("|"))).collect()

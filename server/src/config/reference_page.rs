@@ -1,5 +1,5 @@
 //! `larder config docs`: the reference in `docs/reference/configuration.md`.
-use super::settings_table::{Fallback, Kind, Section, Setting, TABLE};
+use super::settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
 use larder_units::{show_duration, show_size};
 use std::{fmt::Write as _, time::Duration};
 
@@ -59,9 +59,9 @@ service (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are passed over.
 ";
 
 /// The Markdown text.
-pub fn docs() -> String {
+pub fn reference_page() -> String {
     let mut out = INTRODUCTION.to_string();
-    for section in Section::ALL {
+    for section in SettingSection::ALL {
         let _ = writeln!(out, "\n## {}", section.title());
         for setting in TABLE.iter().filter(|setting| setting.section == section) {
             entry(setting, &mut out);
@@ -70,10 +70,10 @@ pub fn docs() -> String {
     out
 }
 
-fn entry(setting: &Setting, out: &mut String) {
-    let Setting { name, help, example, .. } = setting;
+fn entry(setting: &SettingSpec, out: &mut String) {
+    let SettingSpec { name, help, example, .. } = setting;
     let example = match setting.kind {
-        Kind::Count { .. } | Kind::Switch => example.to_string(),
+        ValueKind::Count { .. } | ValueKind::Switch => example.to_string(),
         _ if setting.many => format!("[\"{example}\"]"),
         _ => format!("\"{example}\""),
     };
@@ -108,24 +108,24 @@ fn entry(setting: &Setting, out: &mut String) {
     );
 }
 
-fn range(kind: Kind) -> Option<String> {
+fn range(kind: ValueKind) -> Option<String> {
     let millis = |n| show_duration(Duration::from_millis(n));
     match kind {
-        Kind::Size { min, max } => Some(format!("{} to {}", show_size(min), show_size(max))),
-        Kind::Memory { min } => Some(format!("at least {}", show_size(min))),
-        Kind::Count { min, max } => Some(format!("{min} to {max}")),
-        Kind::Percent { max } => Some(format!("0% to {max}%")),
-        Kind::Duration { min, max } => Some(format!("{} to {}", millis(min), millis(max))),
-        Kind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
-        Kind::Rate
-        | Kind::Address
-        | Kind::Source
-        | Kind::Durability
-        | Kind::Path
-        | Kind::Prefix
-        | Kind::Endpoint
-        | Kind::Secret
-        | Kind::Switch
-        | Kind::Command => None,
+        ValueKind::Size { min, max } => Some(format!("{} to {}", show_size(min), show_size(max))),
+        ValueKind::Memory { min } => Some(format!("at least {}", show_size(min))),
+        ValueKind::Count { min, max } => Some(format!("{min} to {max}")),
+        ValueKind::Percent { max } => Some(format!("0% to {max}%")),
+        ValueKind::Duration { min, max } => Some(format!("{} to {}", millis(min), millis(max))),
+        ValueKind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
+        ValueKind::Rate
+        | ValueKind::Address
+        | ValueKind::Source
+        | ValueKind::Durability
+        | ValueKind::Path
+        | ValueKind::Prefix
+        | ValueKind::Endpoint
+        | ValueKind::Secret
+        | ValueKind::Switch
+        | ValueKind::Command => None,
     }
 }

@@ -1,11 +1,11 @@
-//! Settings as typed: text, and where it was typed.
-use super::settings_table::Setting;
+//! Settings before they are checked: text, and where it comes from.
+use super::settings_table::SettingSpec;
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs)]
-pub enum Origin {
+pub enum SettingOrigin {
     Default,
     File {
         path: Arc<PathBuf>,
@@ -17,13 +17,13 @@ pub enum Origin {
     Flag(&'static str),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Origin::Env(name) => write!(f, "env {name}"),
-            Origin::Flag(name) => write!(f, "flag --{name}"),
+            SettingOrigin::Default => f.write_str("default"),
+            SettingOrigin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            SettingOrigin::Env(name) => write!(f, "env {name}"),
+            SettingOrigin::Flag(name) => write!(f, "flag --{name}"),
         }
     }
 }
@@ -31,10 +31,10 @@ impl fmt::Display for Origin {
 /// A setting's text: several values for settings that take several, none for an empty list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawValue {
-    /// As typed.
+    /// As written.
     pub texts: Vec<String>,
     /// Where.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// What one layer (flags, environment, file) sets, by the setting's name.
@@ -46,14 +46,14 @@ pub(super) struct RawTable {
     /// Its name.
     pub name: String,
     /// Where it begins.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
     /// What it sets.
     pub layer: Layer,
 }
 
 /// All layers on top of one another.
 #[derive(Debug, Default)]
-pub(super) struct Raw {
+pub(super) struct RawSettings {
     /// The process and group `default`.
     pub top: Layer,
     /// Named groups in the order of the file.
@@ -62,7 +62,7 @@ pub(super) struct Raw {
     pub listeners: Vec<RawTable>,
 }
 
-impl Raw {
+impl RawSettings {
     /// Puts a layer under those given before.
     pub(super) fn add_below(&mut self, layer: Layer) {
         for (name, value) in layer {
@@ -72,7 +72,7 @@ impl Raw {
 }
 
 /// Splits the text of a variable or flag: at commas if the setting takes several values; nothing at all is no value.
-pub(super) fn split(setting: &Setting, text: &str) -> Vec<String> {
+pub(super) fn split(setting: &SettingSpec, text: &str) -> Vec<String> {
     if setting.many {
         text.split(',').map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect()
     } else {

@@ -1,4 +1,5 @@
 //! Request targets: percent escapes and query parameters (RFC 3986; `+` in a query is a space, as HTML forms write it).
+use crate::percent;
 
 /// A `%` that two hexadecimal digits do not follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,24 +26,18 @@ fn decode<'a>(raw: &'a [u8], plus_is_space: bool, scratch: &'a mut Vec<u8>) -> R
     if !raw.iter().any(|&b| b == b'%' || (plus_is_space && b == b'+')) {
         return Ok(raw);
     }
-    scratch.clear();
-    let mut bytes = raw.iter().copied();
-    while let Some(byte) = bytes.next() {
-        scratch.push(match byte {
-            b'%' => {
-                let high = bytes.next().and_then(hex_digit).ok_or(Malformed)?;
-                let low = bytes.next().and_then(hex_digit).ok_or(Malformed)?;
-                high << 4 | low
-            }
-            b'+' if plus_is_space => b' ',
-            other => other,
-        });
+    if !percent::is_well_formed(raw) {
+        return Err(Malformed);
     }
+    scratch.clear();
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|&b| plus_is_space && b == b'+') {
+        percent::decode_into(&rest[..at], scratch);
+        scratch.push(b' ');
+        rest = &rest[at + 1..];
+    }
+    percent::decode_into(rest, scratch);
     Ok(scratch)
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
 /// The raw `name=value` pairs of a query, in order; a pair without `=` has an empty value.

@@ -4,7 +4,7 @@ use super::{
     settings::Secret,
     source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl, TlsUrl},
 };
-use percent_encoding::percent_decode_str;
+use larder_proto::percent;
 use std::{path::PathBuf, str::FromStr};
 
 const SCHEMES: &[&str] = &[
@@ -238,8 +238,8 @@ fn database(text: &str) -> Result<u32, String> {
 }
 
 fn decode(text: &str, what: &str) -> Result<String, String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| format!("the {what} is not UTF-8"))?.into_owned())
+    let decoded = percent::decode(text.as_bytes()).into_owned();
+    String::from_utf8(decoded).map_err(|_| format!("the {what} is not UTF-8"))
 }
 fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)

@@ -157,7 +157,8 @@ impl FastConnection<'_> {
     }
 
     fn take_turns(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
-        let worker = self.context.worker.clone();
+        let context = self.context;
+        let worker = &context.worker;
         let settings = &worker.app.settings;
         for _ in 0..TURNS {
             if !self.output.is_empty() {
@@ -166,9 +167,11 @@ impl FastConnection<'_> {
             if self.state == State::OtherRequest || self.context.http.deadlines.draining() && !self.input.is_empty() {
                 return Poll::Ready(Ok(Next::Handover));
             }
-            let buffers = &mut *self.context.http.turn_buffers.borrow_mut();
+            let buffers = &mut *context.http.turn_buffers.borrow_mut();
             let kept = self.input.len();
-            buffers.input[..kept].copy_from_slice(&self.input);
+            if kept > 0 {
+                buffers.input[..kept].copy_from_slice(&self.input);
+            }
             let mut filled = kept;
             if self.state != State::Backlog {
                 let mut free = ReadBuf::new(&mut buffers.input[kept..]);
@@ -190,7 +193,9 @@ impl FastConnection<'_> {
             if self.input.capacity() > KEPT {
                 self.input = Vec::new();
             }
-            self.input.extend_from_slice(&buffers.input[answered..filled]);
+            if answered < filled {
+                self.input.extend_from_slice(&buffers.input[answered..filled]);
+            }
             if !self.batch.is_empty() {
                 worker.groups[0].source.fetch(&mut self.batch);
             }

@@ -5,7 +5,7 @@ use crate::{
     clients::{Clients, Cursors, Listed, PubSub, Tracking, push_inbox::Backlog},
     config::Settings,
     lifecycle::{drain::Drain, pause::Pause},
-    net::redis::conn::Conn,
+    net::redis_connection::ClientConnection,
     read::Group,
     redis::{self, ClientPipeline, CommandAccess, Flow, Joined, Session},
     source::{Policy, Source, none::NoneSource},
@@ -101,8 +101,8 @@ impl Server {
         self.worker.app.clients.register(address(1), address(2), 0, clock::now(), waker)
     }
     /// A connection with its pipeline, but for the socket.
-    pub(super) fn conn(&self) -> Conn {
-        Conn::new(&self.worker, self.listed().client.clone(), self.access())
+    pub(super) fn conn(&self) -> ClientConnection {
+        ClientConnection::new(&self.worker, self.listed().client.clone(), self.access())
     }
     pub(super) fn client(&self) -> Client<'_> {
         let listed = self.listed();

@@ -21,16 +21,16 @@ impl AsyncRead for Pieces {
 }
 
 /// Bytes of memory, lent ones included.
-fn capacity(input: &Input) -> usize {
+fn capacity(input: &CommandInput) -> usize {
     input.data.occupied() + input.held.capacity()
 }
 
-fn poll(input: &mut Input, from: &mut Pieces, more: usize, spare: &Spare) -> Option<usize> {
+fn poll(input: &mut CommandInput, from: &mut Pieces, more: usize, pool: &BufferPool) -> Option<usize> {
     let mut cx = Context::from_waker(std::task::Waker::noop());
-    match input.poll_read(from, more, spare, &mut cx) {
+    match input.poll_read(from, more, pool, &mut cx) {
         Poll::Ready(read) => Some(read.expect("pieces do not fail")),
         Poll::Pending => {
-            input.rest(spare);
+            input.rest(pool);
             None
         }
     }
@@ -49,14 +49,14 @@ proptest! {
         let mut rest = &all[..];
         let pieces = sizes.iter().map(|size| rest.split_off(..*size).expect("so long").to_vec());
         let mut from = Pieces(pieces.collect());
-        let (spare, mut input) = (Spare::default(), Input::default());
+        let (pool, mut input) = (BufferPool::default(), CommandInput::default());
         let mut out = Vec::new();
         let mut taken = taken.into_iter().cycle();
         for turn in 0.. {
-            if poll(&mut input, &mut from, 1, &spare).is_none() {
+            if poll(&mut input, &mut from, 1, &pool).is_none() {
                 // What is left may rest in a buffer of its own; a read is due before it is looked at again.
                 from.0.push_back(Vec::new());
-                poll(&mut input, &mut from, 1, &spare);
+                poll(&mut input, &mut from, 1, &pool);
                 out.extend_from_slice(input.unread());
                 break;
             }
@@ -64,7 +64,7 @@ proptest! {
             out.extend_from_slice(&input.unread()[..take]);
             input.consume(take);
             if rests >> (turn % 64) & 1 == 1 {
-                input.rest(&spare);
+                input.rest(&pool);
             }
         }
         prop_assert_eq!(out, all);
@@ -73,35 +73,35 @@ proptest! {
 
 #[test]
 fn an_idle_connection_holds_no_buffer() {
-    let (spare, mut input) = (Spare::default(), Input::default());
+    let (pool, mut input) = (BufferPool::default(), CommandInput::default());
     let mut from = Pieces([vec![b'x'; 10_000]].into());
-    assert_eq!(poll(&mut input, &mut from, 1, &spare), Some(10_000));
+    assert_eq!(poll(&mut input, &mut from, 1, &pool), Some(10_000));
     assert!(capacity(&input) >= READ);
     input.consume(10_000);
-    input.rest(&spare);
+    input.rest(&pool);
     assert_eq!(capacity(&input), 0);
 }
 
 #[test]
 fn a_short_partial_command_holds_about_its_length() {
-    let (spare, mut input) = (Spare::default(), Input::default());
+    let (pool, mut input) = (BufferPool::default(), CommandInput::default());
     let mut from = Pieces([vec![b'x'; 100]].into());
-    poll(&mut input, &mut from, 1, &spare);
-    assert_eq!(poll(&mut input, &mut from, 1, &spare), None);
+    poll(&mut input, &mut from, 1, &pool);
+    assert_eq!(poll(&mut input, &mut from, 1, &pool), None);
     assert!(capacity(&input) < 512, "{}", capacity(&input));
 }
 
 #[test]
 fn the_buffer_follows_what_arrives_not_what_is_announced() {
-    let (spare, mut input) = (Spare::default(), Input::default());
+    let (pool, mut input) = (BufferPool::default(), CommandInput::default());
     let mut from = Pieces([vec![b'x'; 10]].into());
-    poll(&mut input, &mut from, 500 << 20, &spare);
+    poll(&mut input, &mut from, 500 << 20, &pool);
     assert!(capacity(&input) <= READ, "{}", capacity(&input));
     // A value of 20 MiB in pieces of 64 KiB: never much more than twice what has come, nor than what is to come.
     let total = 20 << 20;
     from.0 = vec![vec![b'x'; READ]; total / READ].into();
     let mut have = 10;
-    while let Some(read) = poll(&mut input, &mut from, total + 10 - have, &spare) {
+    while let Some(read) = poll(&mut input, &mut from, total + 10 - have, &pool) {
         have += read;
         assert!(capacity(&input) <= 2 * have + 2 * READ, "{} for {have}", capacity(&input));
         assert!(capacity(&input) <= total + 2 * READ);
@@ -109,6 +109,6 @@ fn the_buffer_follows_what_arrives_not_what_is_announced() {
     assert_eq!(input.unread().len(), total + 10);
     // Nor is it kept.
     input.consume(total + 10);
-    input.rest(&spare);
-    assert!(spare.take_input().capacity() <= 2 * READ);
+    input.rest(&pool);
+    assert!(pool.take_input().capacity() <= 2 * READ);
 }

@@ -1,4 +1,4 @@
-//! One connection without its socket: input in, replies out, in order. The whole pipeline rule is here.
+//! One client's connection without its socket: commands in, replies out, in order. The whole pipeline rule is here.
 //!
 //! ```text
 //! input ─► plain GETs in a row ─► hit: reply, miss: waiting read
@@ -9,12 +9,16 @@
 //!                          │                                or begun at the front of the queue ─► store
 //!                          └─ alone, behind ─► stops here until everything before it is answered
 //! ```
-use super::{buffer_pool::Spare, input::Input};
+use super::{
+    buffer_pool::BufferPool,
+    command_input::CommandInput,
+    refused_commands::{has_room, no_room_error, note_foreign_protocol, throttled, throttled_error},
+    waiting_replies::{WaitingKind, WaitingReply},
+};
 use crate::{
     app::Worker,
     buffers::Holding,
     clients::Client,
-    lifecycle::throttle::{Scope, Throttled},
     redis::{self, ClientPipeline, CommandAccess, Flow, Joined, Outstanding, Pending, Session},
     source::{Fetch, SourceError},
 };
@@ -23,26 +27,22 @@ use larder_proto::{
     output::Output,
     resp::{Limits, Parsed, Parser},
 };
-use larder_units::show_size;
 use std::{
     collections::VecDeque,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
 };
 
 /// Commands processed before the other connections of the worker get their turn.
 const TURN: usize = 1024;
 /// Bytes due to the client beyond which no more of its commands are processed. One reply may pass it; large values are
-/// linked, not copied, so what it adds is references.
+/// linked, not copied, so it adds only references.
 const MAX_DUE: usize = 1 << 20;
-/// Commands from this length on are compared with the room that is left before they are copied for a source.
-const COPIED: usize = 64 * 1024;
 /// Waiting reads whose room is kept from one batch to the next.
 const KEPT_QUEUE: usize = 64;
 
-/// Why [`Conn::process`] stopped.
+/// Why [`ClientConnection::process`] stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The input is used up but for a part of a command that lacks at least `more` bytes.
@@ -58,52 +58,24 @@ pub enum Step {
     Full,
     /// The next command is begun again once everything before it is answered.
     Behind,
-    /// The next command runs by itself once everything before it is answered: [`Conn::run_alone`].
+    /// The next command runs by itself once everything before it is answered: [`ClientConnection::run_alone`].
     Alone,
     /// Send what is due, then close.
     Close,
 }
 
-/// What waits for the source, and what comes after its replies and before those of the next.
-struct Waiting {
-    what: What,
-    after: Output,
-}
-enum What {
-    Read(Pending),
-    ClientPipeline(ClientPipeline),
-}
-impl Waiting {
-    /// Bytes of memory that it occupies.
-    fn owned(&self) -> usize {
-        self.after.owned()
-            + match &self.what {
-                What::Read(read) => read.owned(),
-                What::ClientPipeline(together) => together.owned(),
-            }
-    }
-    /// Bytes that it refers to: what is relayed is on the account by itself.
-    fn referred(&self) -> usize {
-        self.after.referred()
-            + match &self.what {
-                What::Read(_) => 0,
-                What::ClientPipeline(together) => together.bytes(),
-            }
-    }
-}
-
 /// One client's connection, without the socket.
-pub struct Conn {
+pub struct ClientConnection {
     /// The client, as others see it.
     pub client: Arc<Client>,
     /// What it has sent.
-    pub input: Input,
+    pub input: CommandInput,
     /// What is to be sent to it now.
     pub out: Output,
     session: Session,
     parser: Parser,
     limits: Limits,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<WaitingReply>,
     /// Bytes in the queue's `after`s.
     held: usize,
     /// Length of the command that `run_alone` is to run, still at the front of the input.
@@ -114,13 +86,13 @@ pub struct Conn {
     peer: IpAddr,
 }
 
-impl Conn {
+impl ClientConnection {
     /// A connection that has just been accepted.
-    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> Conn {
+    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> ClientConnection {
         let settings = &worker.app.settings;
-        Conn {
+        ClientConnection {
             session: Session::new(worker, client.clone(), access),
-            input: Input::default(),
+            input: CommandInput::default(),
             out: Output::default(),
             parser: Parser::default(),
             limits: Limits::new(settings.max_value).within(settings.max_buffers),
@@ -141,9 +113,9 @@ impl Conn {
     }
 
     /// Processes commands until the input is used up or something else stops it, then hands the misses over to the source as
-    /// one batch. Does not wait and does not write: what is to be sent is in [`Conn::out`].
-    pub fn process(&mut self, worker: &Worker, spare: &Spare, now: Millis) -> Step {
-        let batch = &mut *spare.batch.borrow_mut();
+    /// one batch. Does not wait and does not write: what is to be sent is in [`ClientConnection::out`].
+    pub fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Step {
+        let batch = &mut *pool.batch.borrow_mut();
         self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
         let already = self.queue.len();
         let step = self.begin_all(worker, now, batch);
@@ -195,12 +167,12 @@ impl Conn {
                         && redis::waits_for_pause(worker, &self.session, &args, paused)
                     {
                         return Step::Paused;
-                    } else if let Some(throttled) = refusal(worker, self.peer) {
+                    } else if let Some(refusal) = throttled(worker, self.peer) {
                         worker.counters.redis_throttled.add(1);
-                        redis::refuse(worker, &mut self.session, &args, throttled_text(&throttled), out);
+                        redis::refuse(worker, &mut self.session, &args, throttled_error(&refusal), out);
                         Flow::Done
                     } else if !has_room(worker, consumed) {
-                        redis::refuse(worker, &mut self.session, &args, no_room_text(worker, consumed), out);
+                        redis::refuse(worker, &mut self.session, &args, no_room_error(worker, consumed), out);
                         Flow::Done
                     } else {
                         redis::begin(worker, &mut self.session, &args, now, out, batch)
@@ -239,7 +211,7 @@ impl Conn {
                     return Step::Close;
                 }
                 Flow::ForeignProtocol(foreign) => {
-                    note_foreign(worker, foreign, self.client.peer);
+                    note_foreign_protocol(worker, foreign, self.client.peer);
                     return Step::Close;
                 }
             }
@@ -271,7 +243,7 @@ impl Conn {
         gets.commands
     }
 
-    /// Runs the command that [`process`](Conn::process) stopped at, to its end: a client that goes away meanwhile does not
+    /// Runs the command that [`process`](ClientConnection::process) stopped at, to its end: a client that goes away meanwhile does not
     /// interrupt a write between the source and the memory tier. The queue must be empty.
     pub async fn run_alone(&mut self, worker: &Worker) -> Step {
         debug_assert!(self.queue.is_empty());
@@ -290,7 +262,7 @@ impl Conn {
     }
 
     fn wait_for(&mut self, read: Pending) {
-        self.queue.push_back(Waiting { what: What::Read(read), after: Output::default() });
+        self.queue.push_back(WaitingReply { what: WaitingKind::Read(read), after: Output::default() });
         self.session.hold(Outstanding::Reads);
     }
 
@@ -298,7 +270,7 @@ impl Conn {
     fn relay(&mut self, worker: &Worker, now: Millis, held: Outstanding) -> Joined {
         let args = self.parser.args(self.input.unread());
         let mut before = None;
-        if let Some(Waiting { what: What::ClientPipeline(together), after }) = self.queue.back_mut() {
+        if let Some(WaitingReply { what: WaitingKind::ClientPipeline(together), after }) = self.queue.back_mut() {
             if together.is_open() && after.is_empty() {
                 let already = together.bytes();
                 let joined = redis::join(worker, &mut self.session, &args, now, together);
@@ -311,7 +283,8 @@ impl Conn {
         let joined = redis::join(worker, &mut self.session, &args, now, &mut together);
         if joined == Joined::Yes {
             self.held += together.bytes();
-            self.queue.push_back(Waiting { what: What::ClientPipeline(together), after: Output::default() });
+            self.queue
+                .push_back(WaitingReply { what: WaitingKind::ClientPipeline(together), after: Output::default() });
             self.session.hold(held);
         }
         joined
@@ -320,7 +293,7 @@ impl Conn {
     /// Sends the commands that this turn has relayed: they are behind what waited before it.
     fn send_relayed(&mut self, worker: &Worker, already: usize) {
         for waiting in self.queue.range_mut(already..) {
-            if let What::ClientPipeline(together) = &mut waiting.what {
+            if let WaitingKind::ClientPipeline(together) = &mut waiting.what {
                 together.send(worker, &self.session);
             }
         }
@@ -331,21 +304,21 @@ impl Conn {
         !self.queue.is_empty()
     }
 
-    /// Moves the replies of the reads that have ended, and what comes behind them, to [`Conn::out`]. Ready if there were any.
+    /// Moves the replies of the reads that have ended, and what comes behind them, to [`ClientConnection::out`]. Ready if there were any.
     pub fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
         let mut progress = Poll::Pending;
         while let Some(front) = self.queue.front_mut() {
             let ended = match &mut front.what {
-                What::Read(read) => read.poll(cx),
-                What::ClientPipeline(together) => together.poll(worker, &mut self.session, cx),
+                WaitingKind::Read(read) => read.poll(cx),
+                WaitingKind::ClientPipeline(together) => together.poll(worker, &mut self.session, cx),
             };
             if ended.is_pending() {
                 break;
             }
             let mut done = self.queue.pop_front().expect("its front was just polled");
             match done.what {
-                What::Read(read) => read.reply(&mut self.session, &mut self.out),
-                What::ClientPipeline(together) => {
+                WaitingKind::Read(read) => read.reply(&mut self.session, &mut self.out),
+                WaitingKind::ClientPipeline(together) => {
                     self.held -= together.bytes();
                     together.reply(&mut self.session, &mut self.out);
                 }
@@ -367,7 +340,7 @@ impl Conn {
     pub fn is_attached(&self) -> bool {
         self.session.is_attached()
     }
-    /// Moves what came there to [`Conn::out`], unless that is full. Ready if something did.
+    /// Moves what came there to [`ClientConnection::out`], unless that is full. Ready if something did.
     ///
     /// # Errors
     /// Such a connection is lost, and the client's must end.
@@ -380,7 +353,7 @@ impl Conn {
         self.session.left_too_much()
     }
 
-    /// Says that the process is about to end, in [`Conn::out`].
+    /// Says that the process is about to end, in [`ClientConnection::out`].
     pub fn tell_to_move(&mut self, worker: &Worker) {
         self.session.tell_to_move(worker, &mut self.out);
     }
@@ -424,47 +397,4 @@ impl Conn {
     pub fn is_full(&self) -> bool {
         self.out.len() + self.held >= self.max_due || self.queue.len() >= self.max_pipeline
     }
-}
-
-/// The throttle's refusal, if there is a throttle and it refuses.
-#[inline]
-fn refusal(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
-    let throttle = worker.app.throttle.as_ref()?;
-    throttle.check(Scope::Data, peer).err()
-}
-
-/// Counts and logs a request that is not of the Redis protocol: a browser may have been lured here, or a port is wrong.
-#[cold]
-fn note_foreign(worker: &Worker, foreign: &'static str, peer: SocketAddr) {
-    match foreign {
-        "TLS" => worker.counters.redis_foreign_tls.add(1),
-        _ => worker.counters.redis_foreign_http.add(1),
-    }
-    if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
-        tracing::warn!(
-            %peer,
-            not_logged = left_out,
-            "closed a connection to the Redis port: an {foreign} request arrived instead of a Redis command"
-        );
-    }
-}
-
-/// May a command of this length be carried out? On its way to a source it is in memory once more.
-#[inline]
-fn has_room(worker: &Worker, command: usize) -> bool {
-    command < COPIED || !worker.groups[0].source.reads_through() || worker.app.buffers.fits(command)
-}
-
-#[cold]
-fn no_room_text(worker: &Worker, command: usize) -> String {
-    let limit = show_size(worker.app.buffers.limit() as u64);
-    format!(
-        "ERR this command of {command} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)"
-    )
-}
-
-#[cold]
-fn throttled_text(throttled: &Throttled) -> String {
-    let millis = throttled.retry_after.as_millis().max(1);
-    format!("ERR throttled: limit of setting {} reached, retry after {millis} ms", throttled.setting)
 }

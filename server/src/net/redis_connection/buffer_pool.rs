@@ -1,4 +1,4 @@
-//! Buffers that a worker lends to whichever of its connections is being served, so that idle connections hold none.
+//! Buffers that a worker lends to the connection that it serves, so that idle connections hold none.
 use crate::source::Fetch;
 use larder_proto::output::Output;
 use std::{cell::RefCell, mem};
@@ -6,16 +6,16 @@ use std::{cell::RefCell, mem};
 /// Capacity of the lent input buffer: what one read takes at most from a client that sends small commands.
 pub(super) const READ: usize = 64 * 1024;
 
-/// One worker's spare buffers. A buffer that is out is simply missing here; whoever comes next makes another.
+/// One worker's spare buffers. A buffer that is lent is missing here; a connection that finds none makes another.
 #[derive(Debug, Default)]
-pub struct Spare {
+pub struct BufferPool {
     input: RefCell<Vec<u8>>,
     output: RefCell<Output>,
     /// The misses of the connection that is being served; empty between two of them.
     pub(super) batch: RefCell<Vec<Fetch>>,
 }
 
-impl Spare {
+impl BufferPool {
     /// An empty buffer of at least [`READ`] bytes.
     pub(super) fn take_input(&self) -> Vec<u8> {
         let mut buffer = mem::take(&mut *self.input.borrow_mut());

@@ -1,14 +1,8 @@
-//! The connection loop of the Redis protocol: read, process, write, wait.
-//!
-//! An unpipelined hit costs one read and one write: the write is tried as soon as the reply is there, and a read that did
-//! not fill its buffer tells the runtime to wait for the socket instead of asking it again.
-//!
-//! Reading goes on while reads wait for the source, so a pipeline's misses overlap; it stops while too much is due to the
-//! client or too many reads wait ([`Step::Full`]), so a client that does not read its replies stops itself.
-pub mod buffer_pool;
-pub mod conn;
-pub mod input;
-
+//! The loop of one connection: reads, processes, writes and waits until the client, a limit or the drain ends it.
+use super::{
+    buffer_pool::BufferPool,
+    client_connection::{ClientConnection, Step},
+};
 use crate::{
     app::Worker,
     buffers::{Holder, Protocol},
@@ -17,39 +11,29 @@ use crate::{
     redis::CommandAccess,
     source::LocalFuture,
 };
-use buffer_pool::Spare;
-use conn::{Conn, Step};
 use larder_store::clock;
 use larder_units::show_size;
 use std::{
     future::{Future, pending, poll_fn},
-    io::{self, IoSlice},
-    mem,
+    io,
     net::SocketAddr,
-    pin::{Pin, pin},
+    pin::pin,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    io::{AsyncWrite, Interest},
-    net::TcpStream,
-};
+use tokio::{io::Interest, net::TcpStream};
 
-/// Pieces of output that leave in one write.
-const PIECES: usize = 64;
-/// Writes to one client in a row before the others get their turn.
-const WRITES: usize = 8;
-/// How long the client of a connection that we end may take to end its half.
+/// How long the client of a connection that Larder ends may take to end its half.
 const LINGER: Duration = Duration::from_secs(1);
 /// The same when it was cut: it may be sending a great deal.
 const LINGER_CUT: Duration = Duration::from_millis(250);
 
 /// Serves a connection to its end.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     worker: Rc<Worker>,
-    spare: Rc<Spare>,
+    pool: Rc<BufferPool>,
     mut stream: TcpStream,
     peer: SocketAddr,
     access: Arc<CommandAccess>,
@@ -65,12 +49,12 @@ pub(super) async fn serve(
     if worker.app.drain.begun() {
         listed.client.finish(); // it came too late to be told with the others
     }
-    let end = Loop {
+    let end = ConnectionLoop {
         worker: &worker,
-        conn: Conn::new(&worker, listed.client.clone(), access),
+        conn: ClientConnection::new(&worker, listed.client.clone(), access),
         holder: &holder,
         stream: &mut stream,
-        spare: &spare,
+        pool: &pool,
         state: State::Reading { more: 1 },
         lent: false,
         input_ended: false,
@@ -111,7 +95,7 @@ enum End {
 
 /// What the connection does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// Process the input.
     Processing,
     /// Wait for input; at least `more` bytes are missing.
@@ -128,23 +112,23 @@ enum State {
     Closing,
 }
 
-struct Loop<'c> {
-    worker: &'c Worker,
-    conn: Conn,
-    holder: &'c Holder,
-    stream: &'c mut TcpStream,
-    spare: &'c Spare,
-    state: State,
-    /// `conn.out` is lent by `spare`.
-    lent: bool,
+pub(super) struct ConnectionLoop<'c> {
+    pub(super) worker: &'c Worker,
+    pub(super) conn: ClientConnection,
+    pub(super) holder: &'c Holder,
+    pub(super) stream: &'c mut TcpStream,
+    pub(super) pool: &'c BufferPool,
+    pub(super) state: State,
+    /// `conn.out` is lent by `pool`.
+    pub(super) lent: bool,
     /// Nothing more will be read: the client ended its half, or we are to end.
-    input_ended: bool,
-    told_to_move: bool,
+    pub(super) input_ended: bool,
+    pub(super) told_to_move: bool,
     /// The end of a pause.
-    paused: Option<LocalFuture<'static, ()>>,
+    pub(super) paused: Option<LocalFuture<'static, ()>>,
 }
 
-impl Loop<'_> {
+impl ConnectionLoop<'_> {
     async fn run(&mut self) -> End {
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
@@ -211,7 +195,7 @@ impl Loop<'_> {
         let now = clock::now();
         first.inspect(|key| cache.prefetch_record(*key));
         self.conn.client.touch(now);
-        let step = self.conn.process(self.worker, self.spare, now);
+        let step = self.conn.process(self.worker, self.pool, now);
         self.follow(step);
     }
 
@@ -316,99 +300,6 @@ impl Loop<'_> {
             self.conn.tell_to_move(self.worker);
         }
     }
-
-    /// Reads once; ready if something came. When we are to end (`last`), this is the last look at what the client has sent.
-    fn poll_read(&mut self, more: usize, last: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.conn.input.is_large() {
-            // What it grew for may have been carried out.
-            self.conn.input.rest(self.spare);
-            self.holder.set(self.conn.holding());
-        }
-        if !self.holder.poll_room(cx) {
-            return Poll::Pending;
-        }
-        let read = self.conn.input.poll_read(self.stream, more, self.spare, cx);
-        self.input_ended |= last;
-        match read? {
-            Poll::Ready(0) => {
-                self.input_ended = true;
-                self.conn.input.rest(self.spare);
-                Poll::Pending
-            }
-            Poll::Ready(bytes) => {
-                self.worker.counters.redis_bytes_in.add(bytes as u64);
-                Poll::Ready(Ok(()))
-            }
-            Poll::Pending => {
-                self.conn.input.rest(self.spare);
-                Poll::Pending
-            }
-        }
-    }
-
-    /// Writes when the socket has room again; ready if something was taken.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut pieces = [IoSlice::new(&[]); PIECES];
-        let used = self.conn.out.io_slices(&mut pieces);
-        let written = Pin::new(&mut *self.stream).poll_write_vectored(cx, &pieces[..used]);
-        let Poll::Ready(written) = written? else {
-            return Poll::Pending;
-        };
-        self.sent(written);
-        self.return_output();
-        // A client that takes a large reply slowly is not idle.
-        self.conn.client.touch(clock::now());
-        Poll::Ready(Ok(()))
-    }
-
-    /// Writes what is due, as far as the socket takes it.
-    fn flush(&mut self) -> io::Result<()> {
-        for _ in 0..WRITES {
-            if self.conn.out.is_empty() {
-                break;
-            }
-            match self.try_write() {
-                Ok(written) => self.sent(written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
-        self.return_output();
-        Ok(())
-    }
-
-    fn try_write(&self) -> io::Result<usize> {
-        let out = &self.conn.out;
-        let mut first = [IoSlice::new(&[])];
-        out.io_slices(&mut first);
-        if first[0].len() == out.len() {
-            return self.stream.try_write(&first[0]);
-        }
-        let mut pieces = [IoSlice::new(&[]); PIECES];
-        let used = out.io_slices(&mut pieces);
-        self.stream.try_write_vectored(&pieces[..used])
-    }
-
-    fn sent(&mut self, bytes: usize) {
-        self.conn.out.advance(bytes);
-        self.worker.counters.redis_bytes_out.add(bytes as u64);
-    }
-
-    /// Before replies are written: an output that holds nothing is exchanged for the worker's, which has room.
-    fn borrow_output(&mut self) {
-        if !self.lent && self.conn.out.is_empty() {
-            self.conn.out = self.spare.take_output();
-            self.lent = true;
-        }
-    }
-
-    /// Once everything is sent.
-    fn return_output(&mut self) {
-        if self.lent && self.conn.out.is_empty() {
-            self.spare.put_output(mem::take(&mut self.conn.out));
-            self.lent = false;
-        }
-    }
 }
 
 /// Ends when the client has ended the connection, even if there is input to read before that. Interest in input would hear of the input first;
@@ -422,7 +313,7 @@ async fn gone(stream: &TcpStream) {
 
 /// What woke the connection.
 enum Event {
-    /// Input was read.
+    /// CommandInput was read.
     Input,
     /// Replies became ready, or output was taken.
     Progress,

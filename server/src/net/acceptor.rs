@@ -1,7 +1,7 @@
 //! The acceptor: takes connections from every listener and hands each to the worker with the fewest open ones.
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
-use super::listen::Service;
+use super::listeners::Service;
 use crate::{app::App, clients::Seat, lifecycle::linger::linger};
 use std::{
     cell::Cell,

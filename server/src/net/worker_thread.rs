@@ -1,8 +1,8 @@
 //! The worker threads: one core each, with its own runtime, its own connections to the sources and its own clients.
 use super::{
-    accept::Arrival,
-    listen::Service,
-    redis::{self, buffer_pool::Spare},
+    acceptor::Arrival,
+    listeners::Service,
+    redis_connection::{self, BufferPool},
 };
 use crate::{
     app::{App, Worker, millis},
@@ -83,7 +83,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     // Every connection holds a sender: the receiver hears when the last is gone.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let shared =
-        Shared { spare: Rc::default(), http: Rc::default(), access: CommandAccess::of_listeners(&app.settings).into() };
+        Shared { pool: Rc::default(), http: Rc::default(), access: CommandAccess::of_listeners(&app.settings).into() };
     tokio::task::spawn_local(close_idle(worker.clone()));
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut closing = pin!(app.drain.reached(Phase::Closing));
@@ -121,7 +121,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
 
 /// What the connections of one worker share, by protocol.
 struct Shared {
-    spare: Rc<Spare>,
+    pool: Rc<BufferPool>,
     http: Rc<http::HttpWorkerState>,
     /// By the number of the listener.
     access: Rc<[Arc<CommandAccess>]>,
@@ -141,13 +141,15 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
         Service::Http | Service::Admin => counters.http_connections_opened.add(1),
     }
     let place = Place { worker: worker.clone(), service, _seat: seat, _alive: alive };
-    let (spare, http) = (shared.spare.clone(), shared.http.clone());
+    let (pool, http) = (shared.pool.clone(), shared.http.clone());
     let access = shared.access.clone();
     // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
     tokio::task::spawn_local(async move {
         let worker = place.worker.clone();
         match service {
-            Service::Redis(listener) => redis::serve(worker, spare, stream, peer, access[listener].clone()).await,
+            Service::Redis(listener) => {
+                redis_connection::serve(worker, pool, stream, peer, access[listener].clone()).await
+            }
             Service::Http => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Native).await,
             Service::Admin => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Admin).await,
         }

@@ -1,8 +1,8 @@
 //! The control thread: builds the process, accepts, keeps house, hears signals, drains.
 use super::{
-    accept,
-    listen::{self, Service},
-    open_files, ready, worker,
+    acceptor,
+    listeners::{self, Service},
+    open_files_limit, ready_message, worker_thread,
 };
 use crate::{
     app::App,
@@ -47,7 +47,7 @@ const ONE_WISH: Duration = Duration::from_millis(200);
 /// # Errors
 /// See [`RunError`]; nothing of the process keeps running that its end does not stop.
 pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
-    let limit = open_files::connections_that_fit(settings.max_connections);
+    let limit = open_files_limit::connections_that_fit(settings.max_connections);
     if limit < settings.max_connections {
         tracing::warn!(
             wanted = settings.max_connections,
@@ -55,7 +55,7 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
             "max-connections lowered to what the limit on open files (ulimit -n) allows"
         );
     }
-    let (listeners, bound) = listen::bind(&settings)?;
+    let (listeners, bound) = listeners::bind(&settings)?;
     let app = Arc::new(App::new(settings, logs, bound, limit, redis::COMMANDS.len())?);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
@@ -64,10 +64,10 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
 async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Result<(), RunError> {
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
-    let mut workers = worker::start(app).await?;
+    let mut workers = worker_thread::start(app).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
-    ready::announce(app);
+    ready_message::announce(app);
 
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -99,7 +99,7 @@ async fn first_attempts(app: &App) {
 fn acceptors(
     app: &Arc<App>,
     listeners: Vec<(Service, TcpListener)>,
-    arrivals: Vec<mpsc::UnboundedSender<accept::Arrival>>,
+    arrivals: Vec<mpsc::UnboundedSender<acceptor::Arrival>>,
 ) -> io::Result<Vec<AbortHandle>> {
     let arrivals = Rc::new(arrivals);
     let refused = Rc::new(Cell::new(0));
@@ -107,7 +107,7 @@ fn acceptors(
         .into_iter()
         .map(|(service, listener)| {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let accepting = accept::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
+            let accepting = acceptor::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
             Ok(tokio::task::spawn_local(accepting).abort_handle())
         })
         .collect()

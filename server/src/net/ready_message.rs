@@ -1,4 +1,4 @@
-//! The ready message: how whoever started the process learns where it listens, what it is and whether its sources answer.
+//! The ready message: where the process listens, what it is and whether its sources answer.
 use crate::app::{App, Bound};
 use larder_units::show_size;
 use serde::Serialize;
@@ -13,7 +13,7 @@ const PROFILE: &str = env!("BUILD_PROFILE");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Says on standard output that the process listens: one JSON object, or lines for a person if that is a terminal.
-/// Nobody may be reading: a closed standard output is no reason to stop.
+/// A closed standard output is no reason to stop.
 pub(super) fn announce(app: &App) {
     let message = Message::of(app);
     let mut out = io::stdout().lock();

@@ -1,5 +1,5 @@
-//! What a client has sent and nobody has parsed yet.
-use super::buffer_pool::{READ, Spare};
+//! Input of a client that is not parsed yet.
+use super::buffer_pool::{BufferPool, READ};
 use crate::buffers::Growing;
 use std::{
     io, mem,
@@ -14,9 +14,9 @@ const KEPT: usize = 512;
 /// With less room than this, make room before reading.
 const LEAST_READ: usize = 4096;
 
-/// Input of one connection. While the connection waits for its client, all it holds is a partial command.
+/// CommandInput of one connection. While the connection waits for its client, all it holds is a partial command.
 #[derive(Debug, Default)]
-pub struct Input {
+pub struct CommandInput {
     /// Lent by the worker, or our own once a large command made it grow.
     data: Growing,
     /// The bytes before are parsed.
@@ -25,14 +25,14 @@ pub struct Input {
     held: Vec<u8>,
 }
 
-impl Input {
+impl CommandInput {
     /// The bytes to parse.
     #[inline]
     pub fn unread(&self) -> &[u8] {
         &self.data[self.start..]
     }
 
-    /// The first `bytes` of [`unread`](Input::unread) are done with.
+    /// The first `bytes` of [`unread`](CommandInput::unread) are done with.
     #[inline]
     pub fn consume(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.data.len() - self.start);
@@ -45,18 +45,18 @@ impl Input {
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
         more: usize,
-        spare: &Spare,
+        pool: &BufferPool,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        self.prepare(more, spare);
+        self.prepare(more, pool);
         // Room left over tells the runtime that the socket is drained: it then waits without asking the kernel again.
         self.data.poll_read(from, cx)
     }
 
     /// Makes room for a read.
-    fn prepare(&mut self, more: usize, spare: &Spare) {
+    fn prepare(&mut self, more: usize, pool: &BufferPool) {
         if self.data.capacity() == 0 {
-            let mut data = spare.take_input();
+            let mut data = pool.take_input();
             data.extend_from_slice(&self.held);
             self.data = Growing::Heap(data);
             self.held.clear();
@@ -72,7 +72,7 @@ impl Input {
     }
 
     /// Gives the lent buffer back if what is left in it is short. Call it before waiting for the client.
-    pub fn rest(&mut self, spare: &Spare) {
+    pub fn rest(&mut self, pool: &BufferPool) {
         let left = self.data.len() - self.start;
         if self.data.capacity() == 0 || left > HELD {
             return;
@@ -80,7 +80,7 @@ impl Input {
         self.held.extend_from_slice(&self.data[self.start..]);
         self.start = 0;
         if let Growing::Heap(data) = mem::take(&mut self.data) {
-            spare.put_input(data);
+            pool.put_input(data);
         }
         if left == 0 && self.held.capacity() > KEPT {
             self.held = Vec::new();
@@ -101,8 +101,8 @@ impl Input {
     }
 
     /// Takes in bytes that came in another way than from a socket (tests).
-    pub fn feed(&mut self, bytes: &[u8], spare: &Spare) {
-        self.prepare(1, spare);
+    pub fn feed(&mut self, bytes: &[u8], pool: &BufferPool) {
+        self.prepare(1, pool);
         self.data.extend(bytes, 0);
     }
 }

@@ -1,11 +1,11 @@
-//! What is to be told to a client that did not ask: invalidations and published messages, posted from any core, delivered by the
-//! connection's own task behind the replies that it has written (`redis::delivery`).
+//! Push messages of a client: invalidations and published messages. Any core posts them; the connection's own task delivers them
+//! behind the replies that it has written (`redis::push_messages`).
 //!
 //! Invariants:
 //! - Messages are delivered in the order in which they were posted.
-//! - A client that leaves more than `max-backlog` bytes of them lying is cut off.
-//! - The queue is on the account of all buffers; published messages are counted once for all who are to get them, by the publisher.
-use crate::buffers::{Account, Buffers, Charge, Kind};
+//! - A client that leaves more than `max-backlog` bytes of them unread is cut off.
+//! - The queue is on the account of all buffers; the publisher counts a published message once for all its receivers.
+use crate::buffers::{Buffers, Charge, Kind, SharedAccount};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::{
@@ -55,7 +55,7 @@ impl Message {
     }
 }
 
-/// `max-backlog`, and what came of it.
+/// The bound on unread push messages (`max-backlog`), and how many clients passed it.
 #[derive(Debug)]
 pub struct Backlog {
     max: usize,
@@ -71,17 +71,17 @@ impl Backlog {
     pub fn count(&self, frame: Bytes) -> Bytes {
         self.buffers.count_always(Kind::Pushes, frame)
     }
-    /// A client left too much lying on its own connection to the source.
+    /// A client left too much unread on its own connection to the source.
     pub fn note_cut_off(&self) {
         self.cut_off.fetch_add(1, Relaxed);
     }
-    /// Clients that left too much lying.
+    /// Clients that left too much unread.
     pub fn cut_off(&self) -> u64 {
         self.cut_off.load(Relaxed)
     }
 }
 
-/// What came of a message.
+/// What became of a posted message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Posted {
     /// The client's task must be woken.
@@ -94,15 +94,15 @@ pub(super) enum Posted {
     TooMuch,
 }
 
-/// One client's messages.
+/// One client's unread push messages.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    queue: Mutex<Queue>,
+    queue: Mutex<PushQueue>,
     /// The queue is not empty. Set and cleared under its lock.
     has_mail: AtomicBool,
 }
 #[derive(Debug, Default)]
-struct Queue {
+struct PushQueue {
     messages: VecDeque<Message>,
     bytes: usize,
     /// Of `bytes`, those that nobody else counts.
@@ -110,11 +110,11 @@ struct Queue {
     /// Made with the first message.
     charge: Option<Charge>,
     /// The client's, which shows who has how much waiting.
-    account: Option<Arc<Account>>,
+    account: Option<Arc<SharedAccount>>,
     closed: bool,
 }
 
-impl Queue {
+impl PushQueue {
     fn settle(&mut self) {
         if let Some(charge) = &mut self.charge {
             charge.resize(self.own);
@@ -127,7 +127,7 @@ impl Queue {
 
 impl Inbox {
     /// Shows on this account what waits.
-    pub fn show_on(&self, account: Arc<Account>) {
+    pub fn show_on(&self, account: Arc<SharedAccount>) {
         self.queue.lock().account = Some(account);
     }
 
@@ -174,10 +174,10 @@ impl Inbox {
         self.shut(&mut self.queue.lock());
     }
 
-    fn shut(&self, queue: &mut Queue) {
+    fn shut(&self, queue: &mut PushQueue) {
         queue.bytes = 0;
         queue.settle();
-        *queue = Queue { closed: true, ..Queue::default() };
+        *queue = PushQueue { closed: true, ..PushQueue::default() };
         self.has_mail.store(false, Release);
     }
 }

@@ -4,7 +4,7 @@ use super::{
     connection_deadlines::ConnectionDeadline,
     response_body::{self, ResponseBody},
 };
-use crate::{buffers::Holding, source::SourceError, telemetry::Counters};
+use crate::{buffers::HeldBytes, source::SourceError, telemetry::Counters};
 use bytes::{Buf, Bytes};
 use http::StatusCode;
 use http_body::{Frame, SizeHint};
@@ -38,7 +38,7 @@ pub(super) struct ConnectionActivity {
     pub(super) handlers: Cell<u32>,
     pub(super) answers: Cell<u32>,
     pub(super) in_head: Cell<bool>,
-    pub(super) held: Cell<Holding>,
+    pub(super) held: Cell<HeldBytes>,
     /// What hyper keeps of input at most.
     pub(super) most_input: usize,
 }
@@ -81,7 +81,7 @@ impl ConnectionActivity {
 
     /// Says what the connection holds, as far as that can be seen from outside of hyper: a head, or what of a body was not
     /// taken from it; and pieces of answers that were handed to it and not written.
-    pub(super) fn hold(&self, change: impl FnOnce(&mut Holding)) {
+    pub(super) fn hold(&self, change: impl FnOnce(&mut HeldBytes)) {
         let mut held = self.held.get();
         change(&mut held);
         self.held.set(held);

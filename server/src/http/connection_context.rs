@@ -2,7 +2,7 @@
 use super::http_worker_state::HttpWorkerState;
 use crate::{
     app::Worker,
-    buffers::{Holder, Protocol},
+    buffers::{BufferAccount, ClientProtocol},
 };
 use std::{future::poll_fn, net::SocketAddr, rc::Rc, task::Poll};
 
@@ -20,7 +20,7 @@ pub(super) struct ConnectionContext {
     pub(super) worker: Rc<Worker>,
     pub(super) http: Rc<HttpWorkerState>,
     /// The connection's account.
-    pub(super) holder: Holder,
+    pub(super) holder: BufferAccount,
     pub(super) peer: SocketAddr,
     pub(super) role: ListenerRole,
 }
@@ -39,7 +39,7 @@ impl ConnectionContext {
 }
 
 /// A buffer account for the calling task.
-pub(super) async fn buffer_account(worker: &Worker) -> Holder {
+pub(super) async fn buffer_account(worker: &Worker) -> BufferAccount {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-    Holder::client(&worker.app.buffers, worker.id, Protocol::Http, waker)
+    BufferAccount::client(&worker.app.buffers, worker.id, ClientProtocol::Http, waker)
 }

@@ -2,14 +2,14 @@
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
 use crate::{
     app::App,
-    telemetry::{self, BuffersSnapshot, GroupSnapshot, Snapshot, SourceSnapshot, UnaskedSnapshot},
+    telemetry::{self, BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot},
 };
 use http::{HeaderValue, Response, header};
 use larder_store::disk::Store;
 
 /// `GET /metrics`: Prometheus text.
 pub(super) fn metrics(context: &ConnectionContext) -> Response<ResponseBody> {
-    let text = telemetry::text(&snapshot(&context.worker.app));
+    let text = telemetry::prometheus_text(&snapshot(&context.worker.app));
     let mut response = Response::new(ResponseBody::full(text));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -18,7 +18,7 @@ pub(super) fn metrics(context: &ConnectionContext) -> Response<ResponseBody> {
 
 /// `GET /v1/stats`: the same numbers as JSON.
 pub(super) fn stats(context: &ConnectionContext) -> Response<ResponseBody> {
-    let json = telemetry::json(&snapshot(&context.worker.app));
+    let json = telemetry::stats_json(&snapshot(&context.worker.app));
     response_writer::json(ResponseBody::full(json.to_string()))
 }
 
@@ -45,7 +45,7 @@ fn snapshot(app: &App) -> Snapshot {
             store: source.store().map(Store::stats),
         }
     });
-    let unasked = UnaskedSnapshot {
+    let pushes = PushSnapshot {
         tracking_clients: app.clients.tracking() as u64,
         tracked_keys: app.tracking.totals().keys as u64,
         subscribed: app.pubsub.totals().map(|n| n as u64),
@@ -57,5 +57,5 @@ fn snapshot(app: &App) -> Snapshot {
         cut: app.buffers.cut().collect(),
         refused: app.buffers.refused(),
     };
-    app.telemetry.snapshot(groups.collect(), unasked, buffers)
+    app.telemetry.snapshot(groups.collect(), pushes, buffers)
 }

@@ -3,7 +3,7 @@ use super::{
     connection_context::{ConnectionContext, buffer_account},
     problem_json::{Problem, ProblemKind},
 };
-use crate::buffers::{Growing, Holder, Holding, Kind as BufferKind};
+use crate::buffers::{BufferAccount, GrowingBuffer, HeldBytes, Kind as BufferKind};
 use bytes::Bytes;
 use http_body::Body;
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
@@ -51,11 +51,11 @@ where
         return Err(Problem::over(ProblemKind::BodyTooLarge, "the body", "max-buffers", buffers.limit()));
     }
     // Of a body that does not come in one piece.
-    let mut holder: Option<Holder> = None;
+    let mut holder: Option<BufferAccount> = None;
     let mut body = pin!(body);
     let begun = Instant::now();
     let mut first = Bytes::new();
-    let mut all = Growing::default();
+    let mut all = GrowingBuffer::default();
     let mut len = 0;
     loop {
         let deadline = begun + limit.patience + Duration::from_secs(len as u64 / SLOWEST);
@@ -119,6 +119,6 @@ where
             holder = Some(buffer_account(worker).await);
         }
         // What is reserved beyond that has not been touched.
-        holder.iter().for_each(|holder| holder.set(Holding { input: all.len(), ..Holding::default() }));
+        holder.iter().for_each(|holder| holder.set(HeldBytes { input: all.len(), ..HeldBytes::default() }));
     }
 }

@@ -1,5 +1,5 @@
 //! How often each Redis command was called: INFO commandstats.
-use super::counter::Counter;
+use super::thread_counter::Counter;
 
 /// Calls by worker and by row of the command table: a single writer each, read by anyone.
 #[derive(Debug)]

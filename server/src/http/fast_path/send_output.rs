@@ -9,7 +9,7 @@ use super::{
     },
     fast_connection::{ENOUGH, FastConnection},
 };
-use crate::buffers::Holding;
+use crate::buffers::HeldBytes;
 use http::Response;
 use larder_proto::output::Output;
 use larder_store::clock;
@@ -60,13 +60,13 @@ impl FastConnection<'_> {
     pub(super) fn account(&self) {
         // After a hit, which is sent at once, there is nothing to add up.
         let is_empty = self.input.capacity() == 0 && self.output.is_empty() && self.waiting.is_empty();
-        let holding = if is_empty { Holding::default() } else { self.holding() };
+        let holding = if is_empty { HeldBytes::default() } else { self.holding() };
         self.context.holder.set(holding);
     }
 
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> HeldBytes {
         let waiting: usize = self.waiting.iter().map(|waiting| waiting.after.owned() + waiting.key.len()).sum();
-        Holding {
+        HeldBytes {
             input: self.input.capacity(),
             output: self.output.owned() + self.behind + waiting,
             referred: self.output.referred(),

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    buffers::Holding,
+    buffers::HeldBytes,
     clients::Client,
     redis::{self, ClientPipeline, CommandAccess, Flow, Joined, Outstanding, Pending, Session},
     source::{Fetch, SourceError},
@@ -375,8 +375,8 @@ impl ClientConnection {
 
     /// What the connection occupies between two turns.
     #[inline]
-    pub fn holding(&self) -> Holding {
-        let mut holding = Holding {
+    pub fn holding(&self) -> HeldBytes {
+        let mut holding = HeldBytes {
             input: self.input.owned() + self.parser.owned() + self.session.owned(),
             output: self.out.owned(),
             referred: self.out.referred(),

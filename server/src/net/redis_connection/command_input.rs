@@ -1,6 +1,6 @@
 //! Input of a client that is not parsed yet.
 use super::buffer_pool::{BufferPool, READ};
-use crate::buffers::Growing;
+use crate::buffers::GrowingBuffer;
 use std::{
     io, mem,
     task::{Context, Poll},
@@ -18,7 +18,7 @@ const LEAST_READ: usize = 4096;
 #[derive(Debug, Default)]
 pub struct CommandInput {
     /// Lent by the worker, or our own once a large command made it grow.
-    data: Growing,
+    data: GrowingBuffer,
     /// The bytes before are parsed.
     start: usize,
     /// A short partial command between two reads (then `data` is given back).
@@ -58,7 +58,7 @@ impl CommandInput {
         if self.data.capacity() == 0 {
             let mut data = pool.take_input();
             data.extend_from_slice(&self.held);
-            self.data = Growing::Heap(data);
+            self.data = GrowingBuffer::Heap(data);
             self.held.clear();
         }
         if self.start > 0 {
@@ -79,7 +79,7 @@ impl CommandInput {
         }
         self.held.extend_from_slice(&self.data[self.start..]);
         self.start = 0;
-        if let Growing::Heap(data) = mem::take(&mut self.data) {
+        if let GrowingBuffer::Heap(data) = mem::take(&mut self.data) {
             pool.put_input(data);
         }
         if left == 0 && self.held.capacity() > KEPT {

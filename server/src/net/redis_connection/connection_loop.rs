@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    buffers::{Holder, Protocol},
+    buffers::{BufferAccount, ClientProtocol},
     clients::Closing,
     lifecycle::linger::linger,
     redis::CommandAccess,
@@ -43,7 +43,7 @@ pub(crate) async fn serve(
     };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let clients = &worker.app.clients;
-    let holder = Holder::client(&worker.app.buffers, worker.id, Protocol::Redis, waker.clone());
+    let holder = BufferAccount::client(&worker.app.buffers, worker.id, ClientProtocol::Redis, waker.clone());
     let listed = clients.register(peer, local, worker.id, clock::now(), waker);
     listed.client.inbox.show_on(holder.account().clone());
     if worker.app.drain.begun() {
@@ -115,7 +115,7 @@ pub(super) enum State {
 pub(super) struct ConnectionLoop<'c> {
     pub(super) worker: &'c Worker,
     pub(super) conn: ClientConnection,
-    pub(super) holder: &'c Holder,
+    pub(super) holder: &'c BufferAccount,
     pub(super) stream: &'c mut TcpStream,
     pub(super) pool: &'c BufferPool,
     pub(super) state: State,

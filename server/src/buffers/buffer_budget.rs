@@ -1,5 +1,5 @@
 //! The bound on all buffers, and what is held against it.
-use super::holder::Account;
+use super::buffer_account::SharedAccount;
 use larder_engine::Lent;
 use larder_store::clock;
 use parking_lot::Mutex;
@@ -40,13 +40,13 @@ impl Kind {
 
 /// Whose buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ClientProtocol {
     /// A Redis client's.
     Redis,
     /// An HTTP client's.
     Http,
 }
-impl Protocol {
+impl ClientProtocol {
     /// In the order of the variants.
     const NAMES: [&'static str; 2] = ["redis", "http"];
 }
@@ -70,7 +70,7 @@ pub(super) const STEP: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Buffers {
     pub(super) limit: usize,
-    pub(super) workers: Box<[PerWorker]>,
+    pub(super) workers: Box<[WorkerBuffers]>,
     /// What any thread may charge, by [`Kind`].
     pub(super) shared: [AtomicUsize; KINDS],
     pub(super) lent: Vec<Lent>,
@@ -79,7 +79,7 @@ pub struct Buffers {
     pub(super) relieving: Mutex<()>,
     /// Who waits for room.
     pub(super) waiting: Mutex<Vec<Waker>>,
-    /// By [`Protocol`].
+    /// By [`ClientProtocol`].
     pub(super) cut: [AtomicU64; 2],
     pub(super) refused: AtomicU64,
     pub(super) logged: AtomicU64,
@@ -88,11 +88,11 @@ pub struct Buffers {
 /// What one worker's connections hold; the worker alone writes the numbers.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct PerWorker {
+pub(super) struct WorkerBuffers {
     pub(super) bytes: [AtomicUsize; KINDS],
     /// What a connection may be due now.
     pub(super) allowance: AtomicUsize,
-    pub(super) accounts: Mutex<Slab<Arc<Account>>>,
+    pub(super) accounts: Mutex<Slab<Arc<SharedAccount>>>,
 }
 
 impl Buffers {
@@ -100,7 +100,7 @@ impl Buffers {
     pub fn new(limit: usize, workers: usize, lent: Vec<Lent>) -> Arc<Buffers> {
         let buffers = Buffers {
             limit,
-            workers: (0..workers.max(1)).map(|_| PerWorker::default()).collect(),
+            workers: (0..workers.max(1)).map(|_| WorkerBuffers::default()).collect(),
             shared: Default::default(),
             lent,
             ending: AtomicUsize::new(0),
@@ -225,7 +225,7 @@ impl Buffers {
 
     /// Counts, and logs now and then, a connection that was cut.
     #[cold]
-    pub fn note_cut(&self, protocol: Protocol, peer: SocketAddr, holds: usize) {
+    pub fn note_cut(&self, protocol: ClientProtocol, peer: SocketAddr, holds: usize) {
         self.cut[protocol as usize].fetch_add(1, Relaxed);
         let (now, last) = (clock::now(), self.logged.load(Relaxed));
         if now >= last + LOG_EVERY && self.logged.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
@@ -243,7 +243,7 @@ impl Buffers {
 
     /// Connections that were cut, by protocol.
     pub fn cut(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        Protocol::NAMES.into_iter().zip(self.cut.iter().map(|cut| cut.load(Relaxed)))
+        ClientProtocol::NAMES.into_iter().zip(self.cut.iter().map(|cut| cut.load(Relaxed)))
     }
 
     /// Commands, bodies, replies and values that were refused.

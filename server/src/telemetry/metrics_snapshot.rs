@@ -1,5 +1,5 @@
 //! Everything that is counted, at one moment.
-use super::{counters::Sums, histogram::Distribution, process::Process};
+use super::{histogram::Distribution, process_stats::Process, worker_counters::CounterSums};
 use larder_engine::Stats;
 use larder_store::disk::StoreStats;
 use std::time::Duration;
@@ -13,11 +13,11 @@ pub struct Snapshot {
     pub started: Duration,
     pub uptime: Duration,
     pub process: Process,
-    pub sums: Sums,
+    pub sums: CounterSums,
     pub worker_connections: Vec<u64>,
     pub http_seconds: Distribution,
     pub groups: Vec<GroupSnapshot>,
-    pub unasked: UnaskedSnapshot,
+    pub unasked: PushSnapshot,
     pub buffers: BuffersSnapshot,
 }
 
@@ -36,7 +36,7 @@ pub struct BuffersSnapshot {
 /// What Redis clients are told without having asked.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(missing_docs)]
-pub struct UnaskedSnapshot {
+pub struct PushSnapshot {
     pub tracking_clients: u64,
     /// As far as it is Larder that remembers them.
     pub tracked_keys: u64,

@@ -1,5 +1,5 @@
 //! Counters of one thread, and their sums.
-use super::{counter::Counter, histogram::Histogram};
+use super::{histogram::Histogram, thread_counter::Counter};
 
 /// Declares the counters once: the struct that threads write, the struct of sums, and the code between them.
 macro_rules! counters {
@@ -14,18 +14,18 @@ macro_rules! counters {
         }
         /// The sums of all threads' counters at one moment.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Sums {
+        pub struct CounterSums {
             $($(#[$doc])* pub $name: u64,)*
         }
-        impl Sums {
+        impl CounterSums {
             /// Adds one thread's counters.
             pub fn add(&mut self, counters: &Counters) {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
             }
             /// What was counted since `earlier`.
             #[must_use]
-            pub fn since(&self, earlier: &Sums) -> Sums {
-                Sums { $($name: self.$name.wrapping_sub(earlier.$name),)* }
+            pub fn since(&self, earlier: &CounterSums) -> CounterSums {
+                CounterSums { $($name: self.$name.wrapping_sub(earlier.$name),)* }
             }
         }
         #[cfg(test)]
@@ -110,7 +110,7 @@ impl Counters {
         self.panics.add(1);
     }
 }
-impl Sums {
+impl CounterSums {
     /// HTTP requests answered.
     pub fn http_requests(&self) -> u64 {
         self.http_responses_2xx + self.http_responses_3xx + self.http_responses_4xx + self.http_responses_5xx
@@ -127,12 +127,12 @@ mod tests {
         one.redis_commands.add(5);
         two.redis_commands.add(2);
         two.panics.add_shared(1);
-        let mut sums = Sums::default();
+        let mut sums = CounterSums::default();
         sums.add(&one);
         sums.add(&two);
         assert_eq!((sums.redis_commands, sums.panics, sums.http_bytes_in), (7, 1, 0));
-        let later = Sums { redis_commands: 10, ..sums };
-        assert_eq!(later.since(&sums), Sums { redis_commands: 3, ..Sums::default() });
+        let later = CounterSums { redis_commands: 10, ..sums };
+        assert_eq!(later.since(&sums), CounterSums { redis_commands: 3, ..CounterSums::default() });
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         for status in [200, 204, 304, 404, 412, 499, 503, 101] {
             counters.http_answered(status);
         }
-        let mut sums = Sums::default();
+        let mut sums = CounterSums::default();
         sums.add(&counters);
         assert_eq!(sums.http_requests(), 8);
         assert_eq!((sums.http_responses_2xx, sums.http_responses_3xx), (2, 1));

@@ -1,5 +1,5 @@
 //! The whole command line, and `larder serve` and `larder config`.
-use super::{client, output::print, store, table};
+use super::{client_commands, output::print, store_commands, table_commands};
 use crate::{
     config::{
         self, CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, SourceUrl, flag_args,
@@ -28,10 +28,12 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
         }
     };
     match matches.subcommand() {
-        Some(("serve", matches)) => match table::served(matches).and_then(|table| configured(matches, table, vars)) {
-            Ok(config) => serve(config),
-            Err(error) => refuse(&error),
-        },
+        Some(("serve", matches)) => {
+            match table_commands::served(matches).and_then(|table| configured(matches, table, vars)) {
+                Ok(config) => serve(config),
+                Err(error) => refuse(&error),
+            }
+        }
         Some(("config", matches)) => match matches.subcommand() {
             Some(("docs", _)) => print(&config::reference_page()),
             Some((what, matches)) => match configured(matches, None, vars) {
@@ -46,9 +48,9 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             },
             None => unreachable!("clap demands a subcommand"),
         },
-        Some(("store", matches)) => store::run(matches),
-        Some(("table", matches)) => table::run(matches),
-        Some((name, matches)) => client::run(name, matches),
+        Some(("store", matches)) => store_commands::run(matches),
+        Some(("table", matches)) => table_commands::run(matches),
+        Some((name, matches)) => client_commands::run(name, matches),
         None => unreachable!("clap demands a subcommand"),
     }
 }
@@ -59,7 +61,7 @@ fn command() -> Command {
         file (max-memory = \"64MiB\"). A flag outweighs a variable, a variable outweighs the file.";
     let serve = Command::new("serve")
         .about("Serve (what larder does without a command)")
-        .arg(table::data())
+        .arg(table_commands::data())
         .args(flag_args())
         .after_help(PRECEDENCE);
     let config = Command::new("config")
@@ -82,9 +84,9 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .subcommand(serve)
-        .subcommands(client::commands())
-        .subcommand(store::command())
-        .subcommand(table::command())
+        .subcommands(client_commands::commands())
+        .subcommand(store_commands::command())
+        .subcommand(table_commands::command())
         .subcommand(config)
         .after_help("`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.")
 }

@@ -1,7 +1,7 @@
 //! The three commands: their arguments, and one run of each.
 use super::{
+    client_request::{ClientRequest, MAX_VALUE, RequestOutcome},
     over_http, over_redis,
-    request::{MAX_VALUE, Outcome, Request},
 };
 use crate::config::SourceUrl;
 use clap::{Arg, ArgMatches, Command};
@@ -73,10 +73,10 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
         return fail(USAGE, "a key has at least one byte");
     }
     let request = match name {
-        "get" => Request::Get,
-        "del" => Request::Del,
+        "get" => ClientRequest::Get,
+        "del" => ClientRequest::Del,
         _ => match os("value").filter(|value| value != b"-").map_or_else(from_stdin, Ok) {
-            Ok(value) => Request::Set { value: value.into(), ttl: matches.get_one("ttl").copied() },
+            Ok(value) => ClientRequest::Set { value: value.into(), ttl: matches.get_one("ttl").copied() },
             Err(error) => return fail(USAGE, &format!("standard input: {error}")),
         },
     };
@@ -92,8 +92,8 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
         }
     });
     match result {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Absent) => fail(ABSENT, &format!("{}: no such key", key.escape_ascii())),
+        Ok(RequestOutcome::Done) => ExitCode::SUCCESS,
+        Ok(RequestOutcome::Absent) => fail(ABSENT, &format!("{}: no such key", key.escape_ascii())),
         Err(error) => fail(FAILED, &error),
     }
 }

@@ -1,16 +1,16 @@
 //! The same numbers as JSON, for `/v1/stats`: `{"redis_commands": 5, "connections": {"http": 1}, "groups": {"default": {"cache_hits": 7}}}`.
 //!
-//! A family is a key ([`Family::key`]); the label `group` comes first, under `groups`; any other label nests by its value. A histogram is
+//! A family is a key ([`MetricFamily::key`]); the label `group` comes first, under `groups`; any other label nests by its value. A histogram is
 //! `{"count", "sum", "buckets": {"0.000016": n, …}}` in seconds, each bucket with all that is shorter, as in `/metrics`.
 use super::{
     histogram::Distribution,
-    metric_table::{FAMILIES, Family, Kind, Labels, Sink},
-    snapshot::Snapshot,
+    metric_table::{FAMILIES, Labels, MetricFamily, MetricKind, MetricSink},
+    metrics_snapshot::Snapshot,
 };
 use serde_json::{Map, Value};
 
 /// Renders all metrics.
-pub fn json(snapshot: &Snapshot) -> Value {
+pub fn stats_json(snapshot: &Snapshot) -> Value {
     let mut root = Map::new();
     for family in FAMILIES {
         (family.read)(snapshot, &mut Json { root: &mut root, family });
@@ -20,12 +20,12 @@ pub fn json(snapshot: &Snapshot) -> Value {
 
 struct Json<'a> {
     root: &'a mut Map<String, Value>,
-    family: &'a Family,
+    family: &'a MetricFamily,
 }
 
 impl Json<'_> {
     fn put(&mut self, labels: Labels<'_>, value: Value) {
-        if self.family.kind == Kind::Info {
+        if self.family.kind == MetricKind::Info {
             let said = labels.iter().map(|(name, value)| (name.to_string(), Value::from(*value)));
             self.root.insert(self.family.key().to_string(), Value::Object(said.collect()));
             return;
@@ -44,7 +44,7 @@ impl Json<'_> {
     }
 }
 
-impl Sink for Json<'_> {
+impl MetricSink for Json<'_> {
     fn number(&mut self, labels: Labels<'_>, value: u64) {
         self.put(labels, value.into());
     }

@@ -2,20 +2,20 @@
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>), served as `text/plain; version=0.0.4`.
 use super::{
     histogram::Distribution,
-    metric_table::{FAMILIES, Family, Kind, Labels, Sink},
-    snapshot::Snapshot,
+    metric_table::{FAMILIES, Labels, MetricFamily, MetricKind, MetricSink},
+    metrics_snapshot::Snapshot,
 };
 use std::fmt::{Display, Write as _};
 
 /// Renders all metrics.
-pub fn text(snapshot: &Snapshot) -> String {
+pub fn prometheus_text(snapshot: &Snapshot) -> String {
     let mut out = String::with_capacity(16 << 10);
     for family in FAMILIES {
-        let Family { name, kind, help, read } = family;
+        let MetricFamily { name, kind, help, read } = family;
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge | Kind::Info => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge | MetricKind::Info => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         read(snapshot, &mut Text { out: &mut out, name });
@@ -46,7 +46,7 @@ impl Text<'_> {
     }
 }
 
-impl Sink for Text<'_> {
+impl MetricSink for Text<'_> {
     fn number(&mut self, labels: Labels<'_>, value: u64) {
         self.sample("", labels, value);
     }

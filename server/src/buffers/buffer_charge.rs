@@ -1,5 +1,5 @@
 //! Bytes that belong to no single connection.
-use super::budget::{Buffers, Kind, STEP};
+use super::buffer_budget::{Buffers, Kind, STEP};
 use bytes::Bytes;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 

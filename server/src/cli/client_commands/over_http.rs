@@ -1,5 +1,5 @@
 //! The client over HTTP/1.1: the native routes (docs/reference/http.md).
-use super::request::{Outcome, Request};
+use super::client_request::{ClientRequest, RequestOutcome};
 use crate::cli::output::put_out;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -44,11 +44,16 @@ impl HttpUrl {
 }
 
 /// Sends the request and takes the answer; `timeout` bounds every wait, not the whole, so that a large value may take its time.
-pub(super) async fn send(url: &HttpUrl, key: &[u8], request: &Request, timeout: Duration) -> Result<Outcome, String> {
+pub(super) async fn send(
+    url: &HttpUrl,
+    key: &[u8],
+    request: &ClientRequest,
+    timeout: Duration,
+) -> Result<RequestOutcome, String> {
     let (method, query, body) = match request {
-        Request::Get => (Method::GET, String::new(), Bytes::new()),
-        Request::Del => (Method::DELETE, String::new(), Bytes::new()),
-        Request::Set { value, ttl } => {
+        ClientRequest::Get => (Method::GET, String::new(), Bytes::new()),
+        ClientRequest::Del => (Method::DELETE, String::new(), Bytes::new()),
+        ClientRequest::Set { value, ttl } => {
             let query = ttl.map_or(String::new(), |ttl| format!("?ttl={}", show_duration(ttl)));
             (Method::PUT, query, value.clone())
         }
@@ -74,13 +79,13 @@ pub(super) async fn send(url: &HttpUrl, key: &[u8], request: &Request, timeout: 
         .and_then(|result| result.map_err(|error| causes(&error)))
         .map_err(|error| at(&error))?;
     match (request, answer.status()) {
-        (Request::Get, StatusCode::OK) => copy_out(answer, timeout).await.map_err(|error| at(&error)),
-        (Request::Set { .. }, StatusCode::CREATED | StatusCode::NO_CONTENT) => Ok(Outcome::Done),
-        (Request::Del, StatusCode::NO_CONTENT) => Ok(Outcome::Done),
+        (ClientRequest::Get, StatusCode::OK) => copy_out(answer, timeout).await.map_err(|error| at(&error)),
+        (ClientRequest::Set { .. }, StatusCode::CREATED | StatusCode::NO_CONTENT) => Ok(RequestOutcome::Done),
+        (ClientRequest::Del, StatusCode::NO_CONTENT) => Ok(RequestOutcome::Done),
         (_, status) => {
             let problem = problem(answer, timeout).await;
             match (request, problem.kind()) {
-                (Request::Get | Request::Del, "key-not-found") => Ok(Outcome::Absent),
+                (ClientRequest::Get | ClientRequest::Del, "key-not-found") => Ok(RequestOutcome::Absent),
                 _ => Err(at(&problem.text(status))),
             }
         }
@@ -92,14 +97,14 @@ async fn within<T>(timeout: Duration, wait: impl Future<Output = T>) -> Result<T
     time::timeout(timeout, wait).await.map_err(|_| late())
 }
 
-async fn copy_out(answer: Response<Incoming>, timeout: Duration) -> Result<Outcome, String> {
+async fn copy_out(answer: Response<Incoming>, timeout: Duration) -> Result<RequestOutcome, String> {
     let mut body = answer.into_body();
     while let Some(frame) = within(timeout, body.frame()).await? {
         if let Ok(bytes) = frame.map_err(|error| causes(&error))?.into_data() {
             put_out(&bytes)?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(RequestOutcome::Done)
 }
 
 /// A problem document (RFC 9457), or nothing where the answer is none.

@@ -18,20 +18,20 @@ const BELIEVED: usize = 1 << 20;
 
 /// Bytes, and room for more.
 #[derive(Debug)]
-pub enum Growing {
+pub enum GrowingBuffer {
     /// In the heap.
     Heap(Vec<u8>),
     /// In pages, of which the first so many bytes are filled.
     Pages(MmapMut, usize),
 }
 
-impl Growing {
+impl GrowingBuffer {
     /// Bytes that it has room for.
     #[inline]
     pub fn capacity(&self) -> usize {
         match self {
-            Growing::Heap(bytes) => bytes.capacity(),
-            Growing::Pages(pages, _) => pages.len(),
+            GrowingBuffer::Heap(bytes) => bytes.capacity(),
+            GrowingBuffer::Pages(pages, _) => pages.len(),
         }
     }
 
@@ -39,8 +39,8 @@ impl Growing {
     #[inline]
     pub fn occupied(&self) -> usize {
         match self {
-            Growing::Heap(bytes) => bytes.capacity(),
-            Growing::Pages(_, filled) => *filled,
+            GrowingBuffer::Heap(bytes) => bytes.capacity(),
+            GrowingBuffer::Pages(_, filled) => *filled,
         }
     }
 
@@ -59,7 +59,7 @@ impl Growing {
         let Ok(mut pages) = MmapMut::map_anon(capacity) else { return false };
         let len = self.len();
         pages[..len].copy_from_slice(self);
-        *self = Growing::Pages(pages, len);
+        *self = GrowingBuffer::Pages(pages, len);
         true
     }
 
@@ -73,12 +73,12 @@ impl Growing {
             return;
         }
         match self {
-            Growing::Heap(bytes) => bytes.reserve_exact(more),
+            GrowingBuffer::Heap(bytes) => bytes.reserve_exact(more),
             // The system has no more mappings to give.
-            Growing::Pages(..) => {
+            GrowingBuffer::Pages(..) => {
                 let mut bytes = Vec::with_capacity(needed);
                 bytes.extend_from_slice(self);
-                *self = Growing::Heap(bytes);
+                *self = GrowingBuffer::Heap(bytes);
             }
         }
     }
@@ -90,8 +90,8 @@ impl Growing {
             self.grow(bytes.len(), most.saturating_sub(len));
         }
         match self {
-            Growing::Heap(heap) => heap.extend_from_slice(bytes),
-            Growing::Pages(pages, filled) => {
+            GrowingBuffer::Heap(heap) => heap.extend_from_slice(bytes),
+            GrowingBuffer::Pages(pages, filled) => {
                 pages[len..len + bytes.len()].copy_from_slice(bytes);
                 *filled += bytes.len();
             }
@@ -101,8 +101,8 @@ impl Growing {
     /// Removes bytes from the front.
     pub fn remove_front(&mut self, bytes: usize) {
         match self {
-            Growing::Heap(heap) => drop(heap.drain(..bytes)),
-            Growing::Pages(pages, filled) => {
+            GrowingBuffer::Heap(heap) => drop(heap.drain(..bytes)),
+            GrowingBuffer::Pages(pages, filled) => {
                 pages.copy_within(bytes..*filled, 0);
                 *filled -= bytes;
             }
@@ -112,8 +112,8 @@ impl Growing {
     /// Reads once, into what room there is.
     pub fn poll_read(&mut self, from: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
-            Growing::Heap(bytes) => pin!(from.read_buf(bytes)).poll(cx),
-            Growing::Pages(pages, filled) => {
+            GrowingBuffer::Heap(bytes) => pin!(from.read_buf(bytes)).poll(cx),
+            GrowingBuffer::Pages(pages, filled) => {
                 let read = pin!(from.read_buf(&mut &mut pages[*filled..])).poll(cx);
                 if let Poll::Ready(Ok(bytes)) = &read {
                     *filled += bytes;
@@ -124,30 +124,30 @@ impl Growing {
     }
 }
 
-impl Default for Growing {
+impl Default for GrowingBuffer {
     fn default() -> Self {
-        Growing::Heap(Vec::new())
+        GrowingBuffer::Heap(Vec::new())
     }
 }
-impl Deref for Growing {
+impl Deref for GrowingBuffer {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
         match self {
-            Growing::Heap(bytes) => bytes,
-            Growing::Pages(pages, filled) => &pages[..*filled],
+            GrowingBuffer::Heap(bytes) => bytes,
+            GrowingBuffer::Pages(pages, filled) => &pages[..*filled],
         }
     }
 }
-impl AsRef<[u8]> for Growing {
+impl AsRef<[u8]> for GrowingBuffer {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
-impl From<Growing> for Bytes {
-    fn from(growing: Growing) -> Bytes {
+impl From<GrowingBuffer> for Bytes {
+    fn from(growing: GrowingBuffer) -> Bytes {
         match growing {
-            Growing::Heap(bytes) => bytes.into(),
+            GrowingBuffer::Heap(bytes) => bytes.into(),
             pages => Bytes::from_owner(pages),
         }
     }

@@ -1,5 +1,5 @@
 //! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
-use super::request::{MAX_VALUE, Outcome, Request};
+use super::client_request::{ClientRequest, MAX_VALUE, RequestOutcome};
 use crate::{
     buffers::Buffers,
     cli::output::put_out,
@@ -10,7 +10,12 @@ use larder_proto::resp::{View, encode, view};
 use std::time::Duration;
 
 /// Sends the command and takes the reply.
-pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout: Duration) -> Result<Outcome, String> {
+pub(super) async fn send(
+    url: &SourceUrl,
+    key: &[u8],
+    request: &ClientRequest,
+    timeout: Duration,
+) -> Result<RequestOutcome, String> {
     let limits = Limits {
         timeout,
         slow_timeout: timeout,
@@ -24,19 +29,21 @@ pub(super) async fn send(url: &SourceUrl, key: &[u8], request: &Request, timeout
     let relay = source.as_redis().ok_or("not a Redis server")?;
     let millis;
     let command = match request {
-        Request::Get => encode(&[b"GET", key]),
-        Request::Del => encode(&[b"DEL", key]),
-        Request::Set { value, ttl: None } => encode(&[b"SET", key, value]),
-        Request::Set { value, ttl: Some(ttl) } => {
+        ClientRequest::Get => encode(&[b"GET", key]),
+        ClientRequest::Del => encode(&[b"DEL", key]),
+        ClientRequest::Set { value, ttl: None } => encode(&[b"SET", key, value]),
+        ClientRequest::Set { value, ttl: Some(ttl) } => {
             millis = ttl.as_millis().to_string();
             encode(&[b"SET", key, value, b"PX", millis.as_bytes()])
         }
     };
     let replies = relay.relay(command.into(), 1, false).await.map_err(|error| format!("{url}: {error}"))?;
     match (request, view(replies.bytes()).map_err(|error| format!("{url}: {error}"))?) {
-        (Request::Get, View::Bulk(value)) => put_out(value).map(|()| Outcome::Done),
-        (Request::Get, View::Null) | (Request::Del, View::Integer(0)) => Ok(Outcome::Absent),
-        (Request::Set { .. }, View::Simple(_)) | (Request::Del, View::Integer(_)) => Ok(Outcome::Done),
+        (ClientRequest::Get, View::Bulk(value)) => put_out(value).map(|()| RequestOutcome::Done),
+        (ClientRequest::Get, View::Null) | (ClientRequest::Del, View::Integer(0)) => Ok(RequestOutcome::Absent),
+        (ClientRequest::Set { .. }, View::Simple(_)) | (ClientRequest::Del, View::Integer(_)) => {
+            Ok(RequestOutcome::Done)
+        }
         (_, View::Error(text)) => Err(format!("{url}: {}", String::from_utf8_lossy(text))),
         (_, other) => Err(format!("{url}: unexpected reply {other:?}")),
     }

@@ -1,5 +1,5 @@
-//! What one connection holds.
-use super::budget::{Buffers, KINDS, Kind, LITTLE, Protocol, STEP};
+//! The buffer account of one connection.
+use super::buffer_budget::{Buffers, ClientProtocol, KINDS, Kind, LITTLE, STEP};
 use std::{
     cell::Cell,
     marker::PhantomData,
@@ -14,19 +14,19 @@ use std::{
 
 /// Bytes that a connection, or one request of it, holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Holding {
-    /// Of input, in buffers of its own.
+pub struct HeldBytes {
+    /// Input in buffers of its own.
     pub input: usize,
-    /// Of output, in buffers of its own.
+    /// Output in buffers of its own.
     pub output: usize,
-    /// That it refers to and others count: they make it more likely to be cut.
+    /// Bytes that it refers to and others count: they make it more likely to be cut.
     pub referred: usize,
 }
 
-/// What others see of a holder.
+/// The part of an account that other threads see.
 #[derive(Debug)]
-pub struct Account {
-    /// Written by the holder only.
+pub struct SharedAccount {
+    /// Written by the owner of the account only.
     holds: AtomicUsize,
     /// Push messages that wait for it.
     pushes: AtomicUsize,
@@ -36,8 +36,8 @@ pub struct Account {
 }
 const CLOSED: usize = usize::MAX;
 
-impl Account {
-    /// What the holder would give back, and what it refers to.
+impl SharedAccount {
+    /// Bytes that the owner would give back, and bytes that it refers to.
     pub(super) fn holds(&self) -> usize {
         self.holds.load(Relaxed) + self.pushes.load(Relaxed)
     }
@@ -47,9 +47,9 @@ impl Account {
         self.pushes.store(bytes, Relaxed);
     }
 
-    /// Tells the holder to end; false if it has been told or has ended.
+    /// Tells the owner to end; false if it has been told or has ended.
     pub(super) fn cut(&self, holds: usize, ending: &AtomicUsize) -> bool {
-        // Added first: once told, the holder takes it off again.
+        // Added first: once told, the owner takes it off again.
         ending.fetch_add(holds, Relaxed);
         if self.cut.compare_exchange(0, holds, Relaxed, Relaxed).is_err() {
             ending.fetch_sub(holds, Relaxed);
@@ -61,40 +61,46 @@ impl Account {
     }
 }
 
-/// A connection's, or a request's, side of the account. What it holds is given back when this is dropped.
+/// The buffer account of a connection or of one request. Dropping it gives back what it holds.
 #[derive(Debug)]
-pub struct Holder {
+pub struct BufferAccount {
     buffers: Arc<Buffers>,
-    account: Arc<Account>,
+    account: Arc<SharedAccount>,
     worker: usize,
-    protocol: Protocol,
+    protocol: ClientProtocol,
     kinds: [Kind; 2],
     /// Where it is listed; `None`: it cannot be cut.
     key: Option<usize>,
-    holding: Cell<Holding>,
+    holding: Cell<HeldBytes>,
     /// Growth since the bound was last looked at.
     grown: Cell<usize>,
     /// The worker's numbers have one writer: its thread.
     _stays: PhantomData<Rc<()>>,
 }
 
-impl Holder {
+impl BufferAccount {
     /// For a client of `worker`, called on its thread; `waker` wakes the task that can end it.
-    pub fn client(buffers: &Arc<Buffers>, worker: usize, protocol: Protocol, waker: Waker) -> Holder {
+    pub fn client(buffers: &Arc<Buffers>, worker: usize, protocol: ClientProtocol, waker: Waker) -> BufferAccount {
         let kinds = match protocol {
-            Protocol::Redis => [Kind::RedisInput, Kind::RedisOutput],
-            Protocol::Http => [Kind::HttpInput, Kind::HttpOutput],
+            ClientProtocol::Redis => [Kind::RedisInput, Kind::RedisOutput],
+            ClientProtocol::Http => [Kind::HttpInput, Kind::HttpOutput],
         };
-        let mut holder = Holder::new(buffers, worker, protocol, kinds, waker);
+        let mut holder = BufferAccount::new(buffers, worker, protocol, kinds, waker);
         let key = buffers.workers[worker].accounts.lock().insert(holder.account.clone());
         holder.key = Some(key);
         holder
     }
 
-    fn new(buffers: &Arc<Buffers>, worker: usize, protocol: Protocol, kinds: [Kind; 2], waker: Waker) -> Holder {
+    fn new(
+        buffers: &Arc<Buffers>,
+        worker: usize,
+        protocol: ClientProtocol,
+        kinds: [Kind; 2],
+        waker: Waker,
+    ) -> BufferAccount {
         let account =
-            Account { holds: AtomicUsize::new(0), pushes: AtomicUsize::new(0), cut: AtomicUsize::new(0), waker };
-        Holder {
+            SharedAccount { holds: AtomicUsize::new(0), pushes: AtomicUsize::new(0), cut: AtomicUsize::new(0), waker };
+        BufferAccount {
             buffers: buffers.clone(),
             account: Arc::new(account),
             worker,
@@ -107,21 +113,21 @@ impl Holder {
         }
     }
 
-    /// What others see of it.
-    pub fn account(&self) -> &Arc<Account> {
+    /// The part that other threads see.
+    pub fn account(&self) -> &Arc<SharedAccount> {
         &self.account
     }
 
-    /// Says what is held now.
+    /// Sets what is held now.
     #[inline]
-    pub fn set(&self, now: Holding) {
+    pub fn set(&self, now: HeldBytes) {
         let was = self.holding.get();
         if now != was {
             self.change(was, now);
         }
     }
 
-    fn change(&self, was: Holding, now: Holding) {
+    fn change(&self, was: HeldBytes, now: HeldBytes) {
         self.holding.set(now);
         self.account.holds.store(now.input + now.output + now.referred, Relaxed);
         let counts: &[AtomicUsize; KINDS] = &self.buffers.workers[self.worker].bytes;
@@ -151,8 +157,8 @@ impl Holder {
         holding.input + holding.output < LITTLE || self.buffers.poll_room(cx)
     }
 
-    /// What it last said.
-    pub fn holding(&self) -> Holding {
+    /// What was set last.
+    pub fn holding(&self) -> HeldBytes {
         self.holding.get()
     }
 
@@ -168,9 +174,9 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for BufferAccount {
     fn drop(&mut self) {
-        self.set(Holding::default());
+        self.set(HeldBytes::default());
         if let Some(key) = self.key {
             let account = self.buffers.workers[self.worker].accounts.lock().remove(key);
             drop(account);

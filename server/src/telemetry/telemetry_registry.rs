@@ -1,12 +1,12 @@
 //! All counters of the process: those of each thread, and what is shown of them together.
 use super::{
-    counters::{Counters, Sums},
     histogram::Distribution,
     log_limiter::Seldom,
     logs::Logs,
-    process::Process,
-    recorder::Recorder,
-    snapshot::{BuffersSnapshot, GroupSnapshot, Snapshot, UnaskedSnapshot},
+    metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot},
+    operation_recorder::Recorder,
+    process_stats::Process,
+    worker_counters::{CounterSums, Counters},
 };
 use parking_lot::Mutex;
 use std::{
@@ -31,7 +31,7 @@ pub struct Telemetry {
     /// One for each worker, and the last for the control thread.
     threads: Vec<Arc<Counters>>,
     /// The sums at the latest CONFIG RESETSTAT.
-    reset: Mutex<Sums>,
+    reset: Mutex<CounterSums>,
 }
 
 impl Telemetry {
@@ -70,13 +70,13 @@ impl Telemetry {
         })
     }
     /// All threads' counts since the start. Never goes back.
-    pub fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
+    pub fn sums(&self) -> CounterSums {
+        let mut sums = CounterSums::default();
         self.threads.iter().for_each(|counters| sums.add(counters));
         sums
     }
     /// All threads' counts since the latest [`reset`](Self::reset), for INFO.
-    pub fn sums_since_reset(&self) -> Sums {
+    pub fn sums_since_reset(&self) -> CounterSums {
         self.sums().since(&self.reset.lock())
     }
     /// CONFIG RESETSTAT: INFO begins at zero again. `/metrics` goes on, as its readers expect of counters.
@@ -88,7 +88,7 @@ impl Telemetry {
         self.started.elapsed()
     }
     /// Everything at this moment. `groups` in the order of the configuration.
-    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: UnaskedSnapshot, buffers: BuffersSnapshot) -> Snapshot {
+    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: PushSnapshot, buffers: BuffersSnapshot) -> Snapshot {
         let mut http_seconds = Distribution::default();
         self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
         Snapshot {

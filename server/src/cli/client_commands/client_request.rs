@@ -6,14 +6,14 @@ use std::time::Duration;
 pub(super) const MAX_VALUE: u64 = 512 << 20;
 
 /// What to do.
-pub(super) enum Request {
+pub(super) enum ClientRequest {
     Get,
     Set { value: Bytes, ttl: Option<Duration> },
     Del,
 }
 
 /// How it went.
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     Done,
     /// There is no such key.
     Absent,

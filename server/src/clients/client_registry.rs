@@ -18,14 +18,14 @@ const ADMIN_RESERVE: usize = 16;
 /// All connections of the process.
 #[derive(Debug)]
 pub struct Clients {
-    workers: Vec<PerWorker>,
+    workers: Vec<WorkerClients>,
     next_id: AtomicU64,
     limit: usize,
     monitors: Monitors,
 }
 
 #[derive(Debug, Default)]
-struct PerWorker {
+struct WorkerClients {
     /// Connections of every protocol.
     open: AtomicUsize,
     redis: Mutex<HashMap<u64, Arc<Client>>>,
@@ -35,7 +35,7 @@ impl Clients {
     /// For `workers` cores and at most `limit` connections (`max-connections`).
     pub fn new(workers: usize, limit: usize) -> Clients {
         Clients {
-            workers: (0..workers.max(1)).map(|_| PerWorker::default()).collect(),
+            workers: (0..workers.max(1)).map(|_| WorkerClients::default()).collect(),
             next_id: AtomicU64::new(1),
             limit,
             monitors: Monitors::default(),
@@ -67,7 +67,8 @@ impl Clients {
 
     /// How many track (CLIENT TRACKING).
     pub fn tracking(&self) -> usize {
-        let tracking = |w: &PerWorker| w.redis.lock().values().filter(|c| c.about.lock().tracking.is_some()).count();
+        let tracking =
+            |w: &WorkerClients| w.redis.lock().values().filter(|c| c.about.lock().tracking.is_some()).count();
         self.workers.iter().map(tracking).sum()
     }
 

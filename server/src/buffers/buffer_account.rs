@@ -1,5 +1,5 @@
 //! The buffer account of one connection.
-use super::buffer_budget::{Buffers, ClientProtocol, KINDS, Kind, LITTLE, STEP};
+use super::buffer_budget::{BufferKind, Buffers, ClientProtocol, KINDS, LITTLE, STEP};
 use std::{
     cell::Cell,
     marker::PhantomData,
@@ -68,7 +68,7 @@ pub struct BufferAccount {
     account: Arc<SharedAccount>,
     worker: usize,
     protocol: ClientProtocol,
-    kinds: [Kind; 2],
+    kinds: [BufferKind; 2],
     /// Where it is listed; `None`: it cannot be cut.
     key: Option<usize>,
     holding: Cell<HeldBytes>,
@@ -82,8 +82,8 @@ impl BufferAccount {
     /// For a client of `worker`, called on its thread; `waker` wakes the task that can end it.
     pub fn client(buffers: &Arc<Buffers>, worker: usize, protocol: ClientProtocol, waker: Waker) -> BufferAccount {
         let kinds = match protocol {
-            ClientProtocol::Redis => [Kind::RedisInput, Kind::RedisOutput],
-            ClientProtocol::Http => [Kind::HttpInput, Kind::HttpOutput],
+            ClientProtocol::Redis => [BufferKind::RedisInput, BufferKind::RedisOutput],
+            ClientProtocol::Http => [BufferKind::HttpInput, BufferKind::HttpOutput],
         };
         let mut holder = BufferAccount::new(buffers, worker, protocol, kinds, waker);
         let key = buffers.workers[worker].accounts.lock().insert(holder.account.clone());
@@ -95,7 +95,7 @@ impl BufferAccount {
         buffers: &Arc<Buffers>,
         worker: usize,
         protocol: ClientProtocol,
-        kinds: [Kind; 2],
+        kinds: [BufferKind; 2],
         waker: Waker,
     ) -> BufferAccount {
         let account =

@@ -15,7 +15,7 @@ use std::{
 
 /// What buffered bytes are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BufferKind {
     /// What Redis clients have sent and is not carried out: partial commands, queued transactions.
     RedisInput,
     /// Replies that Redis clients have not taken.
@@ -32,7 +32,7 @@ pub enum Kind {
     Pushes,
 }
 pub(super) const KINDS: usize = 7;
-impl Kind {
+impl BufferKind {
     /// In the order of the variants.
     const NAMES: [&'static str; KINDS] =
         ["redis_input", "redis_output", "http_input", "http_output", "relayed", "fetched", "pushes"];
@@ -71,7 +71,7 @@ pub(super) const STEP: usize = 16 * 1024;
 pub struct Buffers {
     pub(super) limit: usize,
     pub(super) workers: Box<[WorkerBuffers]>,
-    /// What any thread may charge, by [`Kind`].
+    /// What any thread may charge, by [`BufferKind`].
     pub(super) shared: [AtomicUsize; KINDS],
     pub(super) lent: Vec<Lent>,
     /// What those hold who have been told to end and have not.
@@ -133,7 +133,7 @@ impl Buffers {
     /// Bytes by kind, for metrics.
     pub fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let lent: usize = self.lent.iter().map(Lent::bytes).sum();
-        let kinds = Kind::NAMES.iter().enumerate().map(|(kind, name)| (*name, self.of_kind(kind) as u64));
+        let kinds = BufferKind::NAMES.iter().enumerate().map(|(kind, name)| (*name, self.of_kind(kind) as u64));
         kinds.chain([("lent", lent as u64)])
     }
 

@@ -1,5 +1,5 @@
 //! Bytes that belong to no single connection.
-use super::buffer_budget::{Buffers, Kind, STEP};
+use super::buffer_budget::{BufferKind, Buffers, STEP};
 use bytes::Bytes;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -8,13 +8,13 @@ const COUNTED_FROM: usize = 4096;
 
 /// Bytes on the account, until this is dropped, on whatever thread.
 #[derive(Debug)]
-pub struct Charge {
+pub struct BufferCharge {
     buffers: Arc<Buffers>,
-    kind: Kind,
+    kind: BufferKind,
     bytes: usize,
 }
 
-impl Charge {
+impl BufferCharge {
     /// Changes how much it is.
     pub fn resize(&mut self, bytes: usize) {
         let count = &self.buffers.shared[self.kind as usize];
@@ -44,7 +44,7 @@ impl Charge {
         true
     }
 }
-impl Drop for Charge {
+impl Drop for BufferCharge {
     fn drop(&mut self) {
         self.buffers.shared[self.kind as usize].fetch_sub(self.bytes, Relaxed);
     }
@@ -53,7 +53,7 @@ impl Drop for Charge {
 /// Bytes and their charge.
 struct Counted {
     bytes: Bytes,
-    _charge: Charge,
+    _charge: BufferCharge,
 }
 impl AsRef<[u8]> for Counted {
     fn as_ref(&self) -> &[u8] {
@@ -63,18 +63,18 @@ impl AsRef<[u8]> for Counted {
 
 impl Buffers {
     /// An empty charge.
-    pub fn charge(self: &Arc<Self>, kind: Kind) -> Charge {
-        Charge { buffers: self.clone(), kind, bytes: 0 }
+    pub fn charge(self: &Arc<Self>, kind: BufferKind) -> BufferCharge {
+        BufferCharge { buffers: self.clone(), kind, bytes: 0 }
     }
 
     /// Counts these bytes until the last reference to them is gone, if they are worth it.
-    pub fn count(self: &Arc<Self>, kind: Kind, bytes: impl Into<Bytes>) -> Bytes {
+    pub fn count(self: &Arc<Self>, kind: BufferKind, bytes: impl Into<Bytes>) -> Bytes {
         let bytes = bytes.into();
         if bytes.len() < COUNTED_FROM { bytes } else { self.count_always(kind, bytes) }
     }
 
     /// The same for bytes of any length that many may refer to.
-    pub fn count_always(self: &Arc<Self>, kind: Kind, bytes: Bytes) -> Bytes {
+    pub fn count_always(self: &Arc<Self>, kind: BufferKind, bytes: Bytes) -> Bytes {
         let mut charge = self.charge(kind);
         charge.resize(bytes.len() + size_of::<Counted>());
         Bytes::from_owner(Counted { bytes, _charge: charge })

@@ -25,6 +25,6 @@ mod growing_buffer;
 mod tests;
 
 pub use buffer_account::{BufferAccount, HeldBytes, SharedAccount};
-pub use buffer_budget::{Buffers, ClientProtocol, Kind};
-pub use buffer_charge::Charge;
+pub use buffer_budget::{BufferKind, Buffers, ClientProtocol};
+pub use buffer_charge::BufferCharge;
 pub use growing_buffer::GrowingBuffer;

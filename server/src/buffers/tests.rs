@@ -64,7 +64,7 @@ proptest! {
         let mut holders: Vec<(BufferAccount, HeldBytes, bool)> = Vec::new();
         // The clones of one string share a number.
         let mut strings: Vec<(Bytes, usize)> = Vec::new();
-        let mut charges: Vec<(Charge, usize)> = Vec::new();
+        let mut charges: Vec<(BufferCharge, usize)> = Vec::new();
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Open(worker, http) => {
@@ -79,7 +79,7 @@ proptest! {
                 Step::Close(at) => if let Some(at) = pick(&holders, at) {
                     holders.swap_remove(at);
                 },
-                Step::Count(len) => strings.push((buffers.count(Kind::Relayed, vec![1; len]), number)),
+                Step::Count(len) => strings.push((buffers.count(BufferKind::Relayed, vec![1; len]), number)),
                 Step::Clone(at) => if let Some(at) = pick(&strings, at) {
                     let (string, number) = &strings[at];
                     strings.push((string.slice(string.len() / 2..), *number));
@@ -88,7 +88,7 @@ proptest! {
                     strings.swap_remove(at);
                 },
                 Step::Charge(bytes) => {
-                    let mut charge = buffers.charge(Kind::Fetched);
+                    let mut charge = buffers.charge(BufferKind::Fetched);
                     charge.resize(bytes);
                     charges.push((charge, bytes));
                 }
@@ -161,7 +161,7 @@ proptest! {
 #[test]
 fn clones_are_counted_once_until_the_last_is_gone() {
     let buffers = Buffers::new(MIB, 1, Vec::new());
-    let whole = buffers.count(Kind::Relayed, vec![7; 10_000]);
+    let whole = buffers.count(BufferKind::Relayed, vec![7; 10_000]);
     let counted = of(&buffers, "relayed");
     assert!((10_000..10_200).contains(&counted), "{counted}");
     let part = whole.slice(9_000..);
@@ -170,7 +170,7 @@ fn clones_are_counted_once_until_the_last_is_gone() {
     thread::spawn(move || drop(part)).join().expect("no panic");
     assert_eq!(buffers.used(), 0);
     assert_eq!(of(&buffers, "relayed"), 0);
-    let short = buffers.count(Kind::Relayed, vec![7; 100]);
+    let short = buffers.count(BufferKind::Relayed, vec![7; 100]);
     assert_eq!((buffers.used(), short.len()), (0, 100));
 }
 
@@ -217,7 +217,7 @@ fn references_make_a_connection_more_likely_to_be_cut() {
     let (owns, refers) = (client(&buffers, 0), client(&buffers, 0));
     refers.set(HeldBytes { referred: 2 * MIB, ..HeldBytes::default() });
     assert_eq!(buffers.used(), 0, "what it refers to is on another's account");
-    let mut fetched = buffers.charge(Kind::Fetched);
+    let mut fetched = buffers.charge(BufferKind::Fetched);
     fetched.resize(MIB);
     owns.set(output(100 << 10));
     assert!(refers.is_cut() && !owns.is_cut());
@@ -257,7 +257,7 @@ fn a_panic_gives_back_what_was_held() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let holder = client(&buffers, 0);
         holder.set(HeldBytes { input: 1000, output: 2000, referred: 3000 });
-        let _counted = buffers.count(Kind::Relayed, vec![0; 10_000]);
+        let _counted = buffers.count(BufferKind::Relayed, vec![0; 10_000]);
         std::panic::resume_unwind(Box::new("a fault"));
     }));
     assert!(panicked.is_err());
@@ -298,7 +298,7 @@ fn threads_that_hold_and_give_back_leave_nothing() {
                 for round in 0..2_000usize {
                     let holder = client(&buffers, worker);
                     holder.set(HeldBytes { input: round * 37 % 50_000, output: round * 91 % 50_000, referred: round });
-                    kept.push((holder, buffers.count(Kind::Relayed, vec![0; round % 9_000])));
+                    kept.push((holder, buffers.count(BufferKind::Relayed, vec![0; round % 9_000])));
                     if kept.len() > 20 {
                         kept.swap_remove(round % 20);
                     }

@@ -134,7 +134,7 @@ pub(crate) struct Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         let removed = self.clients.workers[self.client.worker].redis.lock().remove(&self.client.id);
-        self.client.inbox.close();
+        self.client.push_inbox.close();
         // Freed here, after the lock is gone.
         drop(removed);
     }

@@ -4,15 +4,15 @@
 //! its own map of clients, locked only when a connection opens or closes or when somebody lists them.
 //!
 //! No sockets in here: `net` serves them, and `redis` has the commands. Push messages for a client are in [`push_inbox`], who has subscribed
-//! in [`pubsub`], who may hold copies of which keys in [`tracking`], and open SCAN cursors in [`Cursors`].
+//! in [`PubSub`], who may hold copies of which keys in [`Tracking`], and open SCAN cursors in [`Cursors`].
 mod client;
 mod client_registry;
 mod forwarded_name;
 pub mod monitors;
-pub(crate) mod pubsub;
+mod pubsub_registry;
 pub mod push_inbox;
 mod scan_cursors;
-pub(crate) mod tracking;
+mod tracking_table;
 
 pub(crate) use client::Closing;
 pub use client::{About, Client, Moves, Tracks, Waits};
@@ -20,6 +20,8 @@ pub use client_registry::Clients;
 #[cfg(test)]
 pub(crate) use client_registry::Listed;
 pub(crate) use client_registry::{Monitoring, Seat};
-pub use pubsub::PubSub;
+pub use pubsub_registry::PubSub;
+pub(crate) use pubsub_registry::SubscriptionKind;
 pub use scan_cursors::Cursors;
-pub use tracking::{Totals, Tracking};
+pub(crate) use tracking_table::TrackingMode;
+pub use tracking_table::{Totals, Tracking};

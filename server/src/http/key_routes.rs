@@ -10,7 +10,7 @@ use crate::{
     lifecycle::throttle::Throttled,
     read::{Begun, Group},
     source::SourceError,
-    telemetry::Operation,
+    telemetry::RecordedOperation,
 };
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
@@ -53,7 +53,7 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
         },
         ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity => Preconditions::default(),
     };
-    request.note(Operation::Get, &key);
+    request.note(RecordedOperation::Get, &key);
     match read(request.group, &key, request.now).await {
         ReadOutcome::Found(about, value) => {
             let instance = request.worker.app.instance;
@@ -139,7 +139,7 @@ impl<'r> PutRequest<'r> {
     /// Stores the value: 201 for a key that had no entry, 204 otherwise.
     pub(super) async fn run(self, request: &RouteRequest<'_>, value: Bytes) -> Result<Response<ResponseBody>, Problem> {
         let instance = request.worker.app.instance;
-        request.note(Operation::Set(value.len()), &self.key);
+        request.note(RecordedOperation::Set(value.len()), &self.key);
         // The body may have taken its time.
         let expiry = self.ttl.map(|ttl| clock::now().saturating_add(ttl.as_millis() as u64));
         let stored = if self.preconditions.is_empty() {
@@ -175,8 +175,8 @@ pub(super) async fn overwrite(
     value: Option<Bytes>,
 ) -> Result<Response<ResponseBody>, Problem> {
     let (operation, response) = match &value {
-        Some(value) => (Operation::Set(value.len()), overwritten()),
-        None => (Operation::Del, empty(StatusCode::ACCEPTED)),
+        Some(value) => (RecordedOperation::Set(value.len()), overwritten()),
+        None => (RecordedOperation::Del, empty(StatusCode::ACCEPTED)),
     };
     request.note(operation, key);
     request.group.overwrite(key, value).await.map_err(|error| refused(request, error))?;
@@ -218,7 +218,7 @@ fn ttl(query: &[u8]) -> Result<Option<Duration>, Problem> {
 /// `DELETE`: 204, or 404 if there was no such key.
 pub(super) async fn delete(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let key = request.key()?;
-    request.note(Operation::Del, &key);
+    request.note(RecordedOperation::Del, &key);
     let preconditions = Preconditions::parse(request.headers)?;
     let instance = request.worker.app.instance;
     let deleted = if preconditions.is_empty() {

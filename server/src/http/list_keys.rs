@@ -5,7 +5,7 @@ use super::{
     response_writer,
     route_request::RouteRequest,
 };
-use crate::{buffers::Kind as BufferKind, source::Scan};
+use crate::{buffers::BufferKind, source::Scan};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::Response;

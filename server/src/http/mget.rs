@@ -6,9 +6,9 @@ use super::{
     route_request::RouteRequest,
 };
 use crate::{
-    buffers::Kind as BufferKind,
+    buffers::BufferKind,
     read::{Begun, Group},
-    telemetry::Operation,
+    telemetry::RecordedOperation,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -62,7 +62,7 @@ pub(super) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Result<Resp
     let one_table = group.one_table();
     for key in &keys {
         request.check_key(key)?;
-        request.note(Operation::Get, key);
+        request.note(RecordedOperation::Get, key);
         let key = group.cache.key(key);
         let begun = group.begin(key, request.now, &mut batch, |entry| entry.value.to_bytes());
         slots.push(match begun {

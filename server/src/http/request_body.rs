@@ -3,7 +3,7 @@ use super::{
     connection_context::{ConnectionContext, buffer_account},
     problem_json::{Problem, ProblemKind},
 };
-use crate::buffers::{BufferAccount, GrowingBuffer, HeldBytes, Kind as BufferKind};
+use crate::buffers::{BufferAccount, BufferKind, GrowingBuffer, HeldBytes};
 use bytes::Bytes;
 use http_body::Body;
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};

@@ -1,5 +1,5 @@
 //! Response bodies: counted bytes, and values that are written as JSON or base64 while they are sent.
-use crate::{buffers::Charge, source::SourceError};
+use crate::{buffers::BufferCharge, source::SourceError};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -27,7 +27,7 @@ pub(super) struct ResponseBody {
     /// Produces more pieces when these are sent.
     pages: Option<Box<dyn Pages>>,
     /// For a long text.
-    _charge: Option<Charge>,
+    _charge: Option<BufferCharge>,
 }
 
 #[derive(Debug)]
@@ -186,7 +186,7 @@ impl BodyWriter {
     }
 
     /// The body, with what its text is on the account.
-    pub(super) fn finish_charged(self, charge: Charge) -> ResponseBody {
+    pub(super) fn finish_charged(self, charge: BufferCharge) -> ResponseBody {
         ResponseBody { _charge: Some(charge), ..self.finish() }
     }
 

@@ -1,6 +1,6 @@
 //! A request on its way to its handler, and the keys and numbers in its path and query.
 use super::problem_json::{Problem, ProblemKind};
-use crate::{app::Worker, read::Group, telemetry::Operation};
+use crate::{app::Worker, read::Group, telemetry::RecordedOperation};
 use http::HeaderMap;
 use larder_engine::Millis;
 use larder_proto::http::target;
@@ -39,8 +39,8 @@ impl RouteRequest<'_> {
     }
 
     /// Shows an operation to the recorder.
-    pub(super) fn note(&self, operation: Operation, key: &[u8]) {
-        self.worker.app.telemetry.tap.note(self.worker.id, operation, key);
+    pub(super) fn note(&self, operation: RecordedOperation, key: &[u8]) {
+        self.worker.app.telemetry.recorder.note(self.worker.id, operation, key);
     }
 
     /// Is this within the limits of a key?

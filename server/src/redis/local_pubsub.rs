@@ -5,7 +5,7 @@
 //!   UNSUBSCRIBE stands before its confirmation.
 //! - A subscription ends with its client.
 use super::{Flow, command::Command, command_context::CommandContext, command_error::CommandError};
-use crate::clients::{Client, PubSub, pubsub::Kind};
+use crate::clients::{Client, PubSub, SubscriptionKind};
 use indexmap::IndexSet;
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub(super) struct Subscriptions {
 
 impl Subscriptions {
     /// As confirmations count: shard channels by themselves.
-    fn count(&self, kind: Kind) -> usize {
+    fn count(&self, kind: SubscriptionKind) -> usize {
         let [channels, patterns, shards] = &self.topics;
-        if kind == Kind::Shard { shards.len() } else { channels.len() + patterns.len() }
+        if kind == SubscriptionKind::Shard { shards.len() } else { channels.len() + patterns.len() }
     }
     /// Channels, patterns, shard channels.
     pub(super) fn counts(&self) -> [usize; 3] {
@@ -33,7 +33,7 @@ impl Subscriptions {
 
 impl Drop for Subscriptions {
     fn drop(&mut self) {
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             let topics = self.topics[kind as usize].iter().map(|topic| &**topic);
             self.pubsub.unsubscribe(kind, topics, self.client.id);
         }
@@ -44,12 +44,12 @@ impl Drop for Subscriptions {
 pub(super) fn subscribe(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let mark = call.reply.output().mark();
     match call.command.name {
-        "subscribe" => begin(call, Kind::Channel),
-        "psubscribe" => begin(call, Kind::Pattern),
-        "ssubscribe" => begin(call, Kind::Shard),
-        "punsubscribe" => end(call, Kind::Pattern),
-        "sunsubscribe" => end(call, Kind::Shard),
-        _ => end(call, Kind::Channel),
+        "subscribe" => begin(call, SubscriptionKind::Channel),
+        "psubscribe" => begin(call, SubscriptionKind::Pattern),
+        "ssubscribe" => begin(call, SubscriptionKind::Shard),
+        "punsubscribe" => end(call, SubscriptionKind::Pattern),
+        "sunsubscribe" => end(call, SubscriptionKind::Shard),
+        _ => end(call, SubscriptionKind::Channel),
     }
     let session = &mut *call.session;
     if session.is_silent() {
@@ -62,7 +62,7 @@ pub(super) fn subscribe(call: &mut CommandContext<'_>) -> Result<Flow, CommandEr
     Ok(Flow::Done)
 }
 
-fn begin(call: &mut CommandContext<'_>, kind: Kind) {
+fn begin(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
     for topic in call.args.from(1) {
         let client = &call.session.client;
         let subscriptions = call.session.subscriptions.get_or_insert_with(|| {
@@ -76,7 +76,7 @@ fn begin(call: &mut CommandContext<'_>, kind: Kind) {
     }
 }
 
-fn end(call: &mut CommandContext<'_>, kind: Kind) {
+fn end(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
     let subscriptions = call.session.subscriptions.as_mut();
     let topics: Vec<Box<[u8]>> = match (call.args.len(), subscriptions) {
         (1, None) => Vec::new(),
@@ -101,7 +101,7 @@ fn end(call: &mut CommandContext<'_>, kind: Kind) {
     }
 }
 
-fn confirm(call: &mut CommandContext<'_>, topic: Option<&[u8]>, kind: Kind) {
+fn confirm(call: &mut CommandContext<'_>, topic: Option<&[u8]>, kind: SubscriptionKind) {
     let count = call.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.count(kind));
     let reply = &mut call.reply;
     reply.push(3);
@@ -115,7 +115,7 @@ fn confirm(call: &mut CommandContext<'_>, topic: Option<&[u8]>, kind: Kind) {
 
 /// PUBLISH channel message, SPUBLISH
 pub(super) fn publish(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    let kind = if call.command.name == "spublish" { Kind::Shard } else { Kind::Channel };
+    let kind = if call.command.name == "spublish" { SubscriptionKind::Shard } else { SubscriptionKind::Channel };
     let receivers = call.worker.app.pubsub.publish(kind, call.arg(1), call.arg(2));
     call.reply.integer(receivers as i64);
     Ok(Flow::Done)
@@ -146,11 +146,11 @@ pub(super) fn numsub(call: &mut CommandContext<'_>) -> Result<Flow, CommandError
 
 /// PUBSUB NUMPAT
 pub(super) fn numpat(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    let patterns = call.worker.app.pubsub.totals()[Kind::Pattern as usize];
+    let patterns = call.worker.app.pubsub.totals()[SubscriptionKind::Pattern as usize];
     call.reply.integer(patterns as i64);
     Ok(Flow::Done)
 }
 
-fn kind_of(command: &Command) -> Kind {
-    if command.name.starts_with("pubsub|shard") { Kind::Shard } else { Kind::Channel }
+fn kind_of(command: &Command) -> SubscriptionKind {
+    if command.name.starts_with("pubsub|shard") { SubscriptionKind::Shard } else { SubscriptionKind::Channel }
 }

@@ -54,7 +54,7 @@ pub use local_store::StorePipeline;
 pub use session::{Outstanding, Session};
 pub use upstream_pipeline::{Joined, UpstreamPipeline};
 
-use crate::{app::Worker, source::Fetch, telemetry::Operation};
+use crate::{app::Worker, source::Fetch, telemetry::RecordedOperation};
 use command::{Run, Transaction};
 use command_context::CommandContext;
 use command_error::{CommandError, NO_AUTH, NOT_IN_MULTI, c_str};
@@ -275,7 +275,7 @@ fn unusual(
         return Flow::ForeignProtocol(foreign.name());
     }
     // What was posted before the command began stands before its reply.
-    if session.client.inbox.has_mail() {
+    if session.client.push_inbox.has_messages() {
         session.deliver(out);
     }
     let mark = out.mark();
@@ -371,7 +371,7 @@ fn unusual(
     }
     session.command_over();
     // What the command itself caused stands behind it.
-    if matches!(flow, Flow::Done) && session.client.inbox.has_mail() {
+    if matches!(flow, Flow::Done) && session.client.push_inbox.has_messages() {
         session.deliver(out);
     }
     flow
@@ -430,7 +430,7 @@ fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault
 #[inline]
 fn count(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) {
     // What a transaction queues is noted when it runs.
-    if worker.app.telemetry.tap.is_on() && session.multi.is_none() {
+    if worker.app.telemetry.recorder.is_on() && session.multi.is_none() {
         note(worker, command, args);
     }
     count_calls(worker, session, command, 1);
@@ -453,14 +453,14 @@ fn count_calls(worker: &Worker, session: &Session, command: &Command, calls: u64
 fn note(worker: &Worker, command: &Command, args: Args<'_>) {
     let keys = command.keys.of(args);
     let operation = match command.name {
-        "del" | "unlink" | "getdel" => Operation::Del,
+        "del" | "unlink" | "getdel" => RecordedOperation::Del,
         _ if command.flags.has(Flags::WRITE) => {
             let values = args.from(usize::from(command.keys.first) + 1);
-            Operation::Set(values.map(<[u8]>::len).max().unwrap_or(0))
+            RecordedOperation::Set(values.map(<[u8]>::len).max().unwrap_or(0))
         }
-        _ => Operation::Get,
+        _ => RecordedOperation::Get,
     };
-    keys.for_each(|key| worker.app.telemetry.tap.note(worker.id, operation, key));
+    keys.for_each(|key| worker.app.telemetry.recorder.note(worker.id, operation, key));
 }
 
 fn arity(name: &str) -> CommandError {

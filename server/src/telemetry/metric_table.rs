@@ -118,7 +118,7 @@ fn stores(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &StoreStats)> {
 }
 
 /// Every metric, in the order of the outputs.
-pub const FAMILIES: &[MetricFamily] = &[
+pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_build_info",
         kind: Info,

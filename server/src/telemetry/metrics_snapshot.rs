@@ -1,5 +1,5 @@
 //! Everything that is counted, at one moment.
-use super::{histogram::Distribution, process_stats::Process, worker_counters::CounterSums};
+use super::{histogram::Distribution, process_stats::ProcessStats, worker_counters::CounterSums};
 use larder_engine::Stats;
 use larder_store::disk::StoreStats;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub struct Snapshot {
     /// Since the Unix epoch.
     pub started: Duration,
     pub uptime: Duration,
-    pub process: Process,
+    pub process: ProcessStats,
     pub sums: CounterSums,
     pub worker_connections: Vec<u64>,
     pub http_seconds: Distribution,

@@ -3,11 +3,11 @@
 //! ```text
 //!  worker 0: Counters ─┐
 //!  worker 1: Counters ─┤ summed when read      ┌─> /metrics   (prometheus_text)
-//!  engine, sources ────┼─> Snapshot ─> FAMILIES┤
+//!  engine, sources ────┼─> Snapshot ─> METRICS┤
 //!  /proc/self ─────────┘                       └─> /v1/stats  (stats_json)
 //! ```
 //!
-//! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`FAMILIES`], which names it, explains it and
+//! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`METRICS`], which names it, explains it and
 //! reads it from a [`Snapshot`]; both outputs are made from that row, so they cannot disagree.
 mod command_calls;
 mod histogram;
@@ -25,14 +25,14 @@ mod tests;
 mod thread_counter;
 mod worker_counters;
 
-pub use command_calls::Calls;
+pub use command_calls::CommandCalls;
 pub use histogram::{Distribution, Histogram};
-pub use log_limiter::Seldom;
+pub use log_limiter::LogLimiter;
 pub use logs::Logs;
-pub use metric_table::{FAMILIES, Labels, MetricFamily, MetricKind, MetricSink};
+pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
 pub use metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot};
-pub use operation_recorder::{Operation, Recorder};
-pub use process_stats::Process;
+pub use operation_recorder::{RecordedOperation, Recorder};
+pub use process_stats::ProcessStats;
 pub use prometheus_text::prometheus_text;
 pub use stats_json::stats_json;
 pub use telemetry_registry::Telemetry;

@@ -18,7 +18,7 @@ const MOST: usize = 1 << 18;
 
 /// What was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum RecordedOperation {
     /// The key was read.
     Get,
     /// The key was written, with so many bytes.
@@ -62,7 +62,7 @@ impl Recorder {
 
     /// Notes an operation if somebody records.
     #[inline]
-    pub fn note(&self, worker: usize, operation: Operation, key: &[u8]) {
+    pub fn note(&self, worker: usize, operation: RecordedOperation, key: &[u8]) {
         if self.threshold.load(Relaxed) != 0 {
             self.record(worker, operation, key);
         }
@@ -75,7 +75,7 @@ impl Recorder {
     }
 
     #[cold]
-    fn record(&self, worker: usize, operation: Operation, key: &[u8]) {
+    fn record(&self, worker: usize, operation: RecordedOperation, key: &[u8]) {
         let hash = self.secret.hash_one(key);
         if hash > self.threshold.load(Relaxed) {
             return;
@@ -92,9 +92,9 @@ impl Recorder {
             return;
         }
         let (kind, size) = match operation {
-            Operation::Get => (0, 0),
-            Operation::Set(size) => (1, u32::try_from(size).unwrap_or(u32::MAX)),
-            Operation::Del => (2, 0),
+            RecordedOperation::Get => (0, 0),
+            RecordedOperation::Set(size) => (1, u32::try_from(size).unwrap_or(u32::MAX)),
+            RecordedOperation::Del => (2, 0),
         };
         noted.records.extend_from_slice(&now.to_le_bytes());
         noted.records.extend_from_slice(&hash.to_le_bytes());
@@ -134,28 +134,28 @@ mod tests {
 
     #[test]
     fn nothing_is_noted_until_somebody_asks() {
-        let tap = Recorder::new(2);
-        tap.note(0, Operation::Get, b"a");
-        assert!(!tap.is_on());
-        assert_eq!(tap.take(1.0), [0; 8]);
-        tap.note(1, Operation::Set(7), b"a");
-        tap.note(0, Operation::Get, b"a");
-        tap.note(1, Operation::Del, b"b");
-        let taken = tap.take(1.0);
+        let recorder = Recorder::new(2);
+        recorder.note(0, RecordedOperation::Get, b"a");
+        assert!(!recorder.is_on());
+        assert_eq!(recorder.take(1.0), [0; 8]);
+        recorder.note(1, RecordedOperation::Set(7), b"a");
+        recorder.note(0, RecordedOperation::Get, b"a");
+        recorder.note(1, RecordedOperation::Del, b"b");
+        let taken = recorder.take(1.0);
         assert_eq!(kinds(&taken), [(0, 0), (1, 7), (2, 0)]);
         let hash = |record: usize| &taken[8 + record * RECORD + 8..][..8];
         assert!(hash(0) == hash(1) && hash(1) != hash(2));
-        assert_eq!(tap.take(1.0).len(), 8);
+        assert_eq!(recorder.take(1.0).len(), 8);
     }
 
     #[test]
     fn a_sample_is_of_keys_not_of_operations() {
-        let tap = Recorder::new(1);
-        tap.take(0.1);
+        let recorder = Recorder::new(1);
+        recorder.take(0.1);
         for _ in 0..2 {
-            (0..10_000u32).for_each(|key| tap.note(0, Operation::Get, &key.to_le_bytes()));
+            (0..10_000u32).for_each(|key| recorder.note(0, RecordedOperation::Get, &key.to_le_bytes()));
         }
-        let taken = tap.take(0.1);
+        let taken = recorder.take(0.1);
         let hashes: Vec<&[u8]> = taken[8..].chunks_exact(RECORD).map(|record| &record[8..16]).collect();
         assert!((1600..2400).contains(&hashes.len()), "{}", hashes.len());
         assert_eq!(hashes[..hashes.len() / 2], hashes[hashes.len() / 2..]);
@@ -163,22 +163,22 @@ mod tests {
 
     #[test]
     fn a_buffer_has_its_bound() {
-        let tap = Recorder::new(1);
-        tap.take(1.0);
-        (0..MOST + 5).for_each(|_| tap.note(0, Operation::Get, b"a"));
-        let taken = tap.take(1.0);
+        let recorder = Recorder::new(1);
+        recorder.take(1.0);
+        (0..MOST + 5).for_each(|_| recorder.note(0, RecordedOperation::Get, b"a"));
+        let taken = recorder.take(1.0);
         assert_eq!(taken.len(), 8 + MOST * RECORD);
         assert_eq!(taken[..8], 5u64.to_le_bytes());
     }
 
     #[test]
     fn recording_ends_when_nobody_asks() {
-        let mut tap = Recorder::new(1);
-        tap.take(1.0);
-        tap.note(0, Operation::Get, b"a");
-        tap.origin -= PATIENCE + Duration::from_secs(1);
-        tap.note(0, Operation::Get, b"a");
-        assert!(!tap.is_on());
-        assert_eq!(tap.take(1.0).len(), 8, "what was noted is given back");
+        let mut recorder = Recorder::new(1);
+        recorder.take(1.0);
+        recorder.note(0, RecordedOperation::Get, b"a");
+        recorder.origin -= PATIENCE + Duration::from_secs(1);
+        recorder.note(0, RecordedOperation::Get, b"a");
+        assert!(!recorder.is_on());
+        assert_eq!(recorder.take(1.0).len(), 8, "what was noted is given back");
     }
 }

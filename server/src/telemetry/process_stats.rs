@@ -3,7 +3,7 @@ use std::fs;
 
 /// Numbers of `/proc/self`; zero where there is no `/proc`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Process {
+pub struct ProcessStats {
     /// Resident memory, bytes.
     pub resident_bytes: u64,
     /// Virtual memory, bytes.
@@ -18,9 +18,9 @@ pub struct Process {
     pub open_files: u64,
 }
 
-impl Process {
+impl ProcessStats {
     /// Reads the numbers of this moment.
-    pub fn read() -> Process {
+    pub fn read() -> ProcessStats {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         let mut process = parse(&stat, ticks, rustix::param::page_size() as u64).unwrap_or_default();
@@ -30,10 +30,10 @@ impl Process {
 }
 
 /// proc_pid_stat(5): the name (2) is in parentheses and may hold anything; then utime is 14, stime 15, num_threads 20, vsize 23, rss 24.
-fn parse(stat: &str, ticks: f64, page: u64) -> Option<Process> {
+fn parse(stat: &str, ticks: f64, page: u64) -> Option<ProcessStats> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-    Some(Process {
+    Some(ProcessStats {
         cpu_user: field(14)? as f64 / ticks,
         cpu_system: field(15)? as f64 / ticks,
         threads: field(20)?,
@@ -52,7 +52,7 @@ mod tests {
         let stat = "4711 (lar) der) S 1 4711 4711 0 -1 4194560 1000 0 0 0 250 125 0 0 20 0 3 0 100 8192000 500 18446744073709551615 1 1";
         assert_eq!(
             parse(stat, 100.0, 4096),
-            Some(Process {
+            Some(ProcessStats {
                 resident_bytes: 500 * 4096,
                 virtual_bytes: 8192000,
                 cpu_user: 2.5,
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn this_process() {
-        let process = Process::read();
+        let process = ProcessStats::read();
         assert!(process.resident_bytes > 1 << 20 && process.resident_bytes < process.virtual_bytes, "{process:?}");
         assert!(process.threads >= 1 && process.open_files >= 3, "{process:?}");
     }

@@ -2,7 +2,7 @@
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>), served as `text/plain; version=0.0.4`.
 use super::{
     histogram::Distribution,
-    metric_table::{FAMILIES, Labels, MetricFamily, MetricKind, MetricSink},
+    metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},
     metrics_snapshot::Snapshot,
 };
 use std::fmt::{Display, Write as _};
@@ -10,7 +10,7 @@ use std::fmt::{Display, Write as _};
 /// Renders all metrics.
 pub fn prometheus_text(snapshot: &Snapshot) -> String {
     let mut out = String::with_capacity(16 << 10);
-    for family in FAMILIES {
+    for family in METRICS {
         let MetricFamily { name, kind, help, read } = family;
         let kind = match kind {
             MetricKind::Counter => "counter",

@@ -4,7 +4,7 @@
 //! `{"count", "sum", "buckets": {"0.000016": n, …}}` in seconds, each bucket with all that is shorter, as in `/metrics`.
 use super::{
     histogram::Distribution,
-    metric_table::{FAMILIES, Labels, MetricFamily, MetricKind, MetricSink},
+    metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},
     metrics_snapshot::Snapshot,
 };
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// Renders all metrics.
 pub fn stats_json(snapshot: &Snapshot) -> Value {
     let mut root = Map::new();
-    for family in FAMILIES {
+    for family in METRICS {
         (family.read)(snapshot, &mut Json { root: &mut root, family });
     }
     Value::Object(root)

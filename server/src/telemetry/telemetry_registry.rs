@@ -1,11 +1,11 @@
 //! All counters of the process: those of each thread, and what is shown of them together.
 use super::{
     histogram::Distribution,
-    log_limiter::Seldom,
+    log_limiter::LogLimiter,
     logs::Logs,
     metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot},
     operation_recorder::Recorder,
-    process_stats::Process,
+    process_stats::ProcessStats,
     worker_counters::{CounterSums, Counters},
 };
 use parking_lot::Mutex;
@@ -23,9 +23,9 @@ pub struct Telemetry {
     /// The level of the logs.
     pub logs: Logs,
     /// What is recorded of the operations, if anybody does.
-    pub tap: Recorder,
+    pub recorder: Recorder,
     /// Log lines about requests of other protocols on the Redis port.
-    pub foreign: Seldom,
+    pub foreign: LogLimiter,
     started: Instant,
     started_at: SystemTime,
     /// One for each worker, and the last for the control thread.
@@ -39,8 +39,8 @@ impl Telemetry {
     pub fn new(workers: usize, logs: Logs) -> Telemetry {
         Telemetry {
             logs,
-            tap: Recorder::new(workers),
-            foreign: Seldom::new(FOREIGN_PERIOD),
+            recorder: Recorder::new(workers),
+            foreign: LogLimiter::new(FOREIGN_PERIOD),
             started: Instant::now(),
             started_at: SystemTime::now(),
             threads: (0..=workers).map(|_| Arc::default()).collect(),
@@ -95,7 +95,7 @@ impl Telemetry {
             version: env!("CARGO_PKG_VERSION"),
             started: self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default(),
             uptime: self.uptime(),
-            process: Process::read(),
+            process: ProcessStats::read(),
             sums: self.sums(),
             worker_connections: self.worker_connections().collect(),
             http_seconds,

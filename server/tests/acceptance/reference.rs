@@ -1,7 +1,7 @@
 //! The parts of the reference that are made from the program's own tables. `UPDATE_DOCS=1` writes them anew.
 use larder::{
     redis::{COMMANDS, Command},
-    telemetry::{FAMILIES, MetricKind},
+    telemetry::{METRICS, MetricKind},
 };
 use std::{fmt::Write as _, path::Path};
 
@@ -46,7 +46,7 @@ fn commands() {
 #[test]
 fn metrics() {
     let mut wanted = String::from("\n| metric | kind | |\n|---|---|---|\n");
-    for family in FAMILIES {
+    for family in METRICS {
         let kind = match family.kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge | MetricKind::Info => "gauge",

@@ -9,7 +9,7 @@ use super::{
     },
     fast_connection::{ENOUGH, FastConnection, PendingAnswer, State, WaitingResponse},
 };
-use crate::{lifecycle::throttle::Scope, read::Begun, telemetry::Operation};
+use crate::{lifecycle::throttle::Scope, read::Begun, telemetry::RecordedOperation};
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::{
@@ -94,7 +94,7 @@ impl FastConnection<'_> {
         if body.len() > settings.max_value {
             return false;
         }
-        worker.app.telemetry.tap.note(worker.id, Operation::Set(body.len()), key);
+        worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Set(body.len()), key);
         let (group, instance) = (worker.groups[0].clone(), worker.app.instance);
         let (owned, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body));
         // Tasks begin in the order in which they were made, and so do the writes.
@@ -158,7 +158,7 @@ impl FastConnection<'_> {
         }
         let group = &worker.groups[0];
         let instance = worker.app.instance;
-        worker.app.telemetry.tap.note(worker.id, Operation::Get, key);
+        worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Get, key);
         let found = group.begin(group.cache.key(key), now, &mut self.batch, |entry| {
             route.write_entry(output, &entry, EntryMetadata::hit(&entry, now), instance, date)
         });

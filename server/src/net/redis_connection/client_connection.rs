@@ -358,8 +358,8 @@ impl ClientConnection {
         self.session.tell_to_move(worker, &mut self.out);
     }
     /// Has something been posted for the client?
-    pub fn has_mail(&self) -> bool {
-        self.client.inbox.has_mail()
+    pub fn has_messages(&self) -> bool {
+        self.client.push_inbox.has_messages()
     }
     /// Moves it behind all that is due to the client before.
     pub fn take_mail(&mut self) {

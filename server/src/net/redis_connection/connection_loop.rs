@@ -45,7 +45,7 @@ pub(crate) async fn serve(
     let clients = &worker.app.clients;
     let holder = BufferAccount::client(&worker.app.buffers, worker.id, ClientProtocol::Redis, waker.clone());
     let listed = clients.register(peer, local, worker.id, clock::now(), waker);
-    listed.client.inbox.show_on(holder.account().clone());
+    listed.client.push_inbox.show_on(holder.account().clone());
     if worker.app.drain.begun() {
         listed.client.finish(); // it came too late to be told with the others
     }
@@ -255,7 +255,7 @@ impl ConnectionLoop<'_> {
                 Poll::Pending => {}
             }
         }
-        if self.conn.has_mail() && !self.conn.is_full() {
+        if self.conn.has_messages() && !self.conn.is_full() {
             self.borrow_output();
             self.conn.take_mail();
             self.return_output();

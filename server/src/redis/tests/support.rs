@@ -9,7 +9,7 @@ use crate::{
     read::Group,
     redis::{self, ClientPipeline, CommandAccess, Flow, Joined, Session},
     source::{Policy, Source, none::NoneSource},
-    telemetry::{Calls, Logs, Telemetry},
+    telemetry::{CommandCalls, Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
 use larder_proto::{
@@ -76,7 +76,7 @@ impl Server {
             caches: vec![cache],
             sources: Vec::new(),
             writes: Vec::new(),
-            calls: Calls::new(1, redis::COMMANDS.len()),
+            calls: CommandCalls::new(1, redis::COMMANDS.len()),
             cursors: Cursors::default(),
             clients: Arc::new(Clients::new(1, 100)),
             throttle: None,

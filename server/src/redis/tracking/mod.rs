@@ -1,5 +1,5 @@
 //! CLIENT TRACKING where Larder itself knows what its clients have read: without a source, and with one that cannot give each
-//! client a connection of its own. What a client holds copies of is in the [table](crate::clients::tracking); what it is told comes by its inbox.
+//! client a connection of its own. What a client holds copies of is in the [table](crate::clients::Tracking); what it is told comes by its inbox.
 //!
 //! Invariants:
 //! - Between a client's read of a key and the next change of it, the client is in the table: both happen under the lock of the
@@ -19,7 +19,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    clients::{Client, Tracking, tracking::Mode},
+    clients::{Client, Tracking, TrackingMode},
     source::{ClientTracking, RedisServer},
 };
 use larder_engine::{Listening, Tier};
@@ -30,7 +30,7 @@ use std::sync::Arc;
 pub(super) struct Tracker {
     tracking: Arc<Tracking>,
     client: Arc<Client>,
-    mode: Mode,
+    mode: TrackingMode,
     choice: Choice,
     redirect: u64,
     /// BCAST.
@@ -56,7 +56,7 @@ impl Drop for Tracker {
 
 /// What CLIENT TRACKING was asked for.
 struct Asked<'a> {
-    mode: Mode,
+    mode: TrackingMode,
     choice: Choice,
     both: bool,
     redirect: Option<Arc<Client>>,
@@ -95,8 +95,13 @@ fn tracking(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
 
 impl<'a> Asked<'a> {
     fn parse(call: &CommandContext<'a>) -> Result<Asked<'a>, CommandError> {
-        let mut asked =
-            Asked { mode: Mode::default(), choice: Choice::All, both: false, redirect: None, prefixes: Vec::new() };
+        let mut asked = Asked {
+            mode: TrackingMode::default(),
+            choice: Choice::All,
+            both: false,
+            redirect: None,
+            prefixes: Vec::new(),
+        };
         let choose = |choice, asked: &mut Asked<'a>| {
             asked.both |= asked.choice != Choice::All && asked.choice != choice;
             asked.choice = choice;

@@ -10,7 +10,7 @@ use super::{
     health::{Stand, Standing},
 };
 use crate::{
-    buffers::{Buffers, Kind},
+    buffers::{BufferKind, Buffers},
     source::Fetch,
 };
 use bytes::Bytes;
@@ -94,7 +94,7 @@ impl DiskSource {
 }
 
 fn into_found((value, expiry): (Bytes, Option<Millis>), buffers: &Arc<Buffers>) -> FetchedValue {
-    FetchedValue { value: buffers.count(Kind::Fetched, value), expiry }
+    FetchedValue { value: buffers.count(BufferKind::Fetched, value), expiry }
 }
 
 impl Source for DiskSource {

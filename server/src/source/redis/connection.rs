@@ -24,7 +24,7 @@ use super::{
     sentinel::Master,
 };
 use crate::{
-    buffers::Kind,
+    buffers::BufferKind,
     config::Secret,
     source::{
         Fetch, PushQueue, RawReplies, SourceError,
@@ -180,7 +180,7 @@ impl UpstreamConnection {
     ) -> impl Future<Output = Answer> + use<> {
         let (sender, answer) = oneshot::channel();
         // They may outlive the client that sent them.
-        let commands = self.inner.settings.buffers.count(Kind::Relayed, commands);
+        let commands = self.inner.settings.buffers.count(BufferKind::Relayed, commands);
         let call = Call { commands, count, deadline: Instant::now() + limit, limit, answer: Some(sender) };
         match self.check() {
             Err(error) => call.finish(Err(error)),
@@ -364,7 +364,7 @@ impl Inner {
             alarm: Alarm::new(),
             heard: Instant::now(),
             probe_limit,
-            charge: self.settings.buffers.charge(Kind::Fetched),
+            charge: self.settings.buffers.charge(BufferKind::Fetched),
         };
         let mut replaced = pin!(async {
             match master {

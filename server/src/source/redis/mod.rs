@@ -49,7 +49,7 @@ use super::{
     DedicatedConnection, InvalidationScope, Keepable, LocalFuture, PushQueue, RawReplies, RedisServer, Relay, Source,
     SourceError, UNAVAILABLE,
 };
-use crate::{buffers::Kind, source::Fetch};
+use crate::{buffers::BufferKind, source::Fetch};
 use bytes::Bytes;
 use cluster::Elsewhere;
 use connection::UpstreamConnection;
@@ -164,7 +164,7 @@ impl RedisSource {
         let (pool, limit) = (self.pool.clone(), self.settings.limits.slow_timeout);
         let link = self.single(resp3);
         // The link counts them once it has them.
-        let mut charge = self.settings.buffers.charge(Kind::Relayed);
+        let mut charge = self.settings.buffers.charge(BufferKind::Relayed);
         charge.resize(commands.len());
         async move {
             let link = link?;

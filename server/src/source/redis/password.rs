@@ -2,7 +2,7 @@
 //! password may change without a restart. Connections that are let in stay so.
 use crate::{
     config::{RedisUrl, Secret},
-    telemetry::Seldom,
+    telemetry::LogLimiter,
 };
 use parking_lot::Mutex;
 use std::{
@@ -23,7 +23,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 pub(super) struct Password {
     file: Option<PathBuf>,
     current: Mutex<Option<Secret>>,
-    refused: Seldom,
+    refused: LogLimiter,
 }
 
 impl Password {
@@ -34,12 +34,12 @@ impl Password {
             None => url.password.clone(),
             Some(file) => read(file)?,
         };
-        Ok(Password { file: url.password_file.clone(), current: Mutex::new(current), refused: Seldom::new(PERIOD) })
+        Ok(Password { file: url.password_file.clone(), current: Mutex::new(current), refused: LogLimiter::new(PERIOD) })
     }
 
     /// One that a client has given: there is nothing else to try.
     pub(super) fn fixed(password: Secret) -> Password {
-        Password { file: None, current: Mutex::new(Some(password)), refused: Seldom::new(PERIOD) }
+        Password { file: None, current: Mutex::new(Some(password)), refused: LogLimiter::new(PERIOD) }
     }
 
     /// What to say now; `None`: nothing.

@@ -8,7 +8,7 @@ use super::{
     request::{Call, Request, UNTIL_PONG, Waiting, fail, timed_out},
 };
 use crate::{
-    buffers::Kind,
+    buffers::BufferKind,
     source::{FetchedValue, InvalidationScope, PushQueue, RawReplies, SourceError, answers_ping},
 };
 use batch::{Batch, Stage};
@@ -272,7 +272,7 @@ impl Pipeline {
                     self.shut_out = Some(String::from_utf8_lossy(replies[1..].trim_ascii_end()).into());
                 }
                 if over && let Some(Owed::Call { call, replies, ends }) = self.owed.pop_front() {
-                    let bytes = self.settings.buffers.count(Kind::Fetched, replies);
+                    let bytes = self.settings.buffers.count(BufferKind::Fetched, replies);
                     self.slow -= usize::from(call.is_slow(&self.settings.limits));
                     call.finish(Ok(RawReplies { bytes, ends }));
                 }

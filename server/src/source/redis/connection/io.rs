@@ -1,7 +1,7 @@
 //! A connection in use: requests are written, replies read, deadlines kept, silence questioned.
 use super::{Inner, PROBE, timing::Alarm};
 use crate::{
-    buffers::Charge,
+    buffers::BufferCharge,
     source::redis::{
         connect::Stream,
         handshake::reason,
@@ -44,7 +44,7 @@ pub(super) struct ConnectionIo<'l> {
     /// How long the answer to a probe may take.
     pub(super) probe_limit: Duration,
     /// What is held here.
-    pub(super) charge: Charge,
+    pub(super) charge: BufferCharge,
 }
 impl ConnectionIo<'_> {
     /// Ready with the reason when the connection is of no use any more.

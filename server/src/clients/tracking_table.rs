@@ -8,7 +8,7 @@
 //! Lock order: the tier's shards, this table, an inbox or what is known about a client.
 use super::{
     client::{Client, Tracks},
-    push_inbox::{Backlog, Message},
+    push_inbox::{Backlog, PushMessage},
 };
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -53,13 +53,13 @@ struct Table {
 #[derive(Debug)]
 struct Tracker {
     client: Arc<Client>,
-    mode: Mode,
+    mode: TrackingMode,
     redirect: Option<Arc<Client>>,
 }
 
 /// What a client asked of CLIENT TRACKING that the table must know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Mode {
+pub(crate) struct TrackingMode {
     pub(crate) bcast: bool,
     pub(crate) noloop: bool,
 }
@@ -109,7 +109,7 @@ impl Tracking {
     pub(crate) fn add<'a>(
         &self,
         client: &Arc<Client>,
-        mode: Mode,
+        mode: TrackingMode,
         redirect: Option<Arc<Client>>,
         prefixes: impl Iterator<Item = &'a [u8]>,
     ) {
@@ -225,12 +225,12 @@ impl Table {
         let Some(tracker) = self.trackers.get(&id) else { return };
         match &tracker.redirect {
             None => {
-                tracker.client.post(Message::Invalidated { keys, redirected: false }, backlog);
+                tracker.client.post(PushMessage::Invalidated { keys, redirected: false }, backlog);
             }
             Some(target) => {
-                if !target.post(Message::Invalidated { keys, redirected: true }, backlog) {
+                if !target.post(PushMessage::Invalidated { keys, redirected: true }, backlog) {
                     tracker.client.note_broken_redirection();
-                    tracker.client.post(Message::RedirectionBroken(target.id), backlog);
+                    tracker.client.post(PushMessage::RedirectionBroken(target.id), backlog);
                 }
             }
         }

@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn entries() {
         for (text, read) in
-            [("GET", "get"), ("CheckedConfig|SET", "config|set"), ("@ALL", "@all"), ("json.get", "json.get")]
+            [("GET", "get"), ("Config|SET", "config|set"), ("@ALL", "@all"), ("json.get", "json.get")]
         {
             assert_eq!(CommandList::check(text).as_deref(), Ok(read));
         }

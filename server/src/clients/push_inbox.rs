@@ -97,12 +97,12 @@ pub(super) enum Posted {
 /// One client's unread push messages.
 #[derive(Debug, Default)]
 pub struct PushInbox {
-    queue: Mutex<PushQueue>,
+    queue: Mutex<UnreadPushes>,
     /// The queue is not empty. Set and cleared under its lock.
     has_messages: AtomicBool,
 }
 #[derive(Debug, Default)]
-struct PushQueue {
+struct UnreadPushes {
     messages: VecDeque<PushMessage>,
     bytes: usize,
     /// Of `bytes`, those that nobody else counts.
@@ -114,7 +114,7 @@ struct PushQueue {
     closed: bool,
 }
 
-impl PushQueue {
+impl UnreadPushes {
     fn settle(&mut self) {
         if let Some(charge) = &mut self.charge {
             charge.resize(self.own);
@@ -174,10 +174,10 @@ impl PushInbox {
         self.shut(&mut self.queue.lock());
     }
 
-    fn shut(&self, queue: &mut PushQueue) {
+    fn shut(&self, queue: &mut UnreadPushes) {
         queue.bytes = 0;
         queue.settle();
-        *queue = PushQueue { closed: true, ..PushQueue::default() };
+        *queue = UnreadPushes { closed: true, ..UnreadPushes::default() };
         self.has_messages.store(false, Release);
     }
 }

@@ -213,9 +213,7 @@ mod tests {
 
     #[test]
     fn entries() {
-        for (text, read) in
-            [("GET", "get"), ("Config|SET", "config|set"), ("@ALL", "@all"), ("json.get", "json.get")]
-        {
+        for (text, read) in [("GET", "get"), ("Config|SET", "config|set"), ("@ALL", "@all"), ("json.get", "json.get")] {
             assert_eq!(CommandList::check(text).as_deref(), Ok(read));
         }
         for (text, error) in [

@@ -17,7 +17,7 @@ pub(super) fn clear(request: &RouteRequest<'_>) -> Response<ResponseBody> {
     response
 }
 
-/// `POST /v1/groups/{group}/reload`: the group's table is read anew. `{"entries":N,"changed":N}`, when all that changed has been announced; `changed` is null if
+/// `POST /v1/groups/{group}/reload`: the group's table is read again. `{"entries":N,"changed":N}`, when all that changed has been announced; `changed` is null if
 /// nobody could have copies.
 pub(super) async fn reload(context: &ConnectionContext, group: &Group) -> Result<Response<ResponseBody>, Problem> {
     let app = &context.worker.app;

@@ -13,7 +13,7 @@
 //! - A connection's own buffers ([`BufferAccount`]): at the end of a turn it says what it holds. A connection that holds nothing between
 //!   turns, which is what a hit leaves, touches nothing here.
 //! - Bytes that several may refer to ([`Buffers::count`]): until the last reference is gone. A value of the memory tier that is on
-//!   its way to a client is the tier's; once the tier has dropped it, it is [`Lent`].
+//!   its way to a client is the tier's; once the tier has dropped it, it is [`Lent`](larder_engine::Lent).
 //!
 //! At the bound the connections that hold the most, references included, are told to end. Before that a connection may be due less
 //! the less is free, as in a switch with shared memory (Choudhury and Hahne, 1998): slow readers leave room for others.

@@ -10,4 +10,5 @@
 pub mod glob;
 pub mod http;
 pub mod output;
+pub mod percent;
 pub mod resp;

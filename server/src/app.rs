@@ -6,7 +6,7 @@ use crate::{
     lifecycle::{RunError, drain::Drain, pause::Pause, throttle::Throttle},
     read::{Group, PendingWrites, invalidation_scope},
     source::{Policy, SourceLimits, SourceSetup},
-    telemetry::{Calls, Counters, Logs, Telemetry},
+    telemetry::{CommandCalls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
@@ -26,7 +26,7 @@ pub struct App {
     /// Writes under way to the groups' sources; same order.
     pub writes: Vec<Arc<PendingWrites>>,
     /// How often each Redis command was called.
-    pub calls: Calls,
+    pub calls: CommandCalls,
     /// Who is connected: CLIENT LIST, CLIENT KILL.
     pub clients: Arc<Clients>,
     /// What clients may leave lying of what they are told unasked.
@@ -108,7 +108,7 @@ impl App {
             throttle: Throttle::new(&settings),
             pause: Pause::default(),
             drain: Drain::default(),
-            calls: Calls::new(settings.threads, commands),
+            calls: CommandCalls::new(settings.threads, commands),
             cursors: Cursors::default(),
             instance: fastrand::u64(..),
             settings,

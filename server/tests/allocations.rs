@@ -11,10 +11,7 @@ use larder::{
     clients::Client,
     config::Settings,
     http,
-    net::redis::{
-        buffer_pool::Spare,
-        conn::{Conn, Step},
-    },
+    net::redis_connection::{BufferPool, ClientConnection, Step},
     redis::CommandAccess,
     telemetry::Logs,
 };
@@ -70,12 +67,12 @@ fn command(args: &[&str]) -> Vec<u8> {
 }
 
 /// Takes `input` in, processes it and forgets the replies, as if they had been sent; says how long they were.
-fn exchange(conn: &mut Conn, worker: &Worker, spare: &Spare, input: &[u8]) -> usize {
-    conn.input.feed(input, spare);
-    let step = conn.process(worker, spare, clock::now());
+fn exchange(conn: &mut ClientConnection, worker: &Worker, pool: &BufferPool, input: &[u8]) -> usize {
+    conn.input.feed(input, pool);
+    let step = conn.process(worker, pool, clock::now());
     assert_eq!(step, Step::Input { more: 1 });
     assert!(conn.input.unread().is_empty());
-    conn.input.rest(spare);
+    conn.input.rest(pool);
     let replies = conn.out.len();
     conn.out.clear();
     replies
@@ -87,17 +84,17 @@ fn a_redis_hit_allocates_nothing() {
     let app =
         Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::COMMANDS.len()).unwrap());
     let worker = Worker::new(0, app);
-    let spare = Spare::default();
+    let pool = BufferPool::default();
     let address = ([127, 0, 0, 1], 1).into();
     let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
-    let mut conn = Conn::new(&worker, client, CommandAccess::of_listeners(&worker.app.settings)[0].clone());
+    let mut conn = ClientConnection::new(&worker, client, CommandAccess::of_listeners(&worker.app.settings)[0].clone());
 
     let value = "v".repeat(64);
     let mut setup = command(&["SET", "large", &"x".repeat(512 << 10)]);
     for i in 0..100 {
         setup.extend(command(&["SET", &format!("key:{i}"), &value]));
     }
-    exchange(&mut conn, &worker, &spare, &setup);
+    exchange(&mut conn, &worker, &pool, &setup);
 
     let one = command(&["GET", "key:7"]);
     let pipeline: Vec<u8> = (0..100).flat_map(|i| command(&["GET", &format!("key:{i}")])).collect();
@@ -113,18 +110,18 @@ fn a_redis_hit_allocates_nothing() {
     ];
     // Buffers reach their size the first time.
     for (_, input, _) in &cases {
-        exchange(&mut conn, &worker, &spare, input);
+        exchange(&mut conn, &worker, &pool, input);
     }
     for (what, input, length) in cases {
         let before = ALLOCATIONS.get();
         for _ in 0..1000 {
-            assert_eq!(exchange(&mut conn, &worker, &spare, input), length, "{what}");
+            assert_eq!(exchange(&mut conn, &worker, &pool, input), length, "{what}");
         }
         assert_eq!(ALLOCATIONS.get() - before, 0, "allocations in 1000 times: {what}");
     }
     // The counter counts.
     let before = ALLOCATIONS.get();
-    exchange(&mut conn, &worker, &spare, &command(&["ECHO", &value]));
+    exchange(&mut conn, &worker, &pool, &command(&["ECHO", &value]));
     assert!(ALLOCATIONS.get() > before, "building a command allocates");
 }
 
@@ -152,10 +149,11 @@ fn a_kept_reply_allocates_nothing() {
         let worker = Worker::new(0, app);
         worker.groups[0].read(b"ready", clock::now()).await.expect("it is connected");
         worker.groups[0].source.as_redis().unwrap().commands().await.expect("it shows its commands");
-        let spare = Spare::default();
+        let pool = BufferPool::default();
         let address = ([127, 0, 0, 1], 1).into();
         let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
-        let mut conn = Conn::new(&worker, client, CommandAccess::of_listeners(&worker.app.settings)[0].clone());
+        let mut conn =
+            ClientConnection::new(&worker, client, CommandAccess::of_listeners(&worker.app.settings)[0].clone());
         let one = command(&["HGET", "h", "f"]);
         let cases = [
             ("HGET", one.clone(), 7),
@@ -167,16 +165,16 @@ fn a_kept_reply_allocates_nothing() {
         for (what, input, length) in cases {
             // The first is relayed, the second fetched; buffers reach their size the third time.
             for _ in 0..2 {
-                exchange(&mut conn, &worker, &spare, &input);
+                exchange(&mut conn, &worker, &pool, &input);
                 while conn.is_waiting() {
                     std::future::poll_fn(|cx| conn.poll_waiting(&worker, cx)).await;
                 }
                 conn.out.clear();
             }
-            exchange(&mut conn, &worker, &spare, &input);
+            exchange(&mut conn, &worker, &pool, &input);
             let before = ALLOCATIONS.get();
             for _ in 0..1000 {
-                assert_eq!(exchange(&mut conn, &worker, &spare, &input), length, "{what}");
+                assert_eq!(exchange(&mut conn, &worker, &pool, &input), length, "{what}");
             }
             assert_eq!(ALLOCATIONS.get() - before, 0, "allocations in 1000 times: {what}");
         }
@@ -200,7 +198,13 @@ fn an_http_hit_allocates_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        tokio::task::spawn_local(http::serve_connection(worker, Rc::default(), stream, peer, http::Role::Native));
+        tokio::task::spawn_local(http::serve_connection(
+            worker,
+            Rc::default(),
+            stream,
+            peer,
+            http::ListenerRole::Native,
+        ));
 
         let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
         let cases = [

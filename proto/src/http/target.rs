@@ -1,5 +1,5 @@
 //! Request targets: percent escapes and query parameters (RFC 3986; `+` in a query is a space, as HTML forms write it).
-use percent_encoding::percent_decode;
+use crate::percent;
 
 /// A `%` that two hexadecimal digits do not follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,18 +26,17 @@ fn decode<'a>(raw: &'a [u8], plus_is_space: bool, scratch: &'a mut Vec<u8>) -> R
     if !raw.iter().any(|&b| b == b'%' || (plus_is_space && b == b'+')) {
         return Ok(raw);
     }
-    let is_escape = |rest: &[u8]| matches!(rest, [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
-    // The crate leaves a malformed escape as it is.
-    if !raw.split(|&b| b == b'%').skip(1).all(is_escape) {
+    if !percent::is_well_formed(raw) {
         return Err(Malformed);
     }
     scratch.clear();
-    for (index, part) in raw.split(|&b| plus_is_space && b == b'+').enumerate() {
-        if index > 0 {
-            scratch.push(b' ');
-        }
-        scratch.extend(percent_decode(part));
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|&b| plus_is_space && b == b'+') {
+        percent::decode_into(&rest[..at], scratch);
+        scratch.push(b' ');
+        rest = &rest[at + 1..];
     }
+    percent::decode_into(rest, scratch);
     Ok(scratch)
 }
 

@@ -10,21 +10,21 @@
 //! ```
 //!
 //! Each byte is counted once, by whoever allocated it:
-//! - A connection's own buffers ([`Holder`]): at the end of a turn it says what it holds. A connection that holds nothing between
+//! - A connection's own buffers ([`BufferAccount`]): at the end of a turn it says what it holds. A connection that holds nothing between
 //!   turns, which is what a hit leaves, touches nothing here.
 //! - Bytes that several may refer to ([`Buffers::count`]): until the last reference is gone. A value of the memory tier that is on
-//!   its way to a client is the tier's; once the tier has dropped it, it is [`Lent`].
+//!   its way to a client is the tier's; once the tier has dropped it, it is [`Lent`](larder_engine::Lent).
 //!
 //! At the bound the connections that hold the most, references included, are told to end. Before that a connection may be due less
 //! the less is free, as in a switch with shared memory (Choudhury and Hahne, 1998): slow readers leave room for others.
-mod budget;
-mod charge;
-mod growing;
-mod holder;
+mod buffer_account;
+mod buffer_budget;
+mod buffer_charge;
+mod growing_buffer;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Buffers, Kind, Protocol};
-pub use charge::Charge;
-pub use growing::Growing;
-pub use holder::{Account, Holder, Holding};
+pub use buffer_account::{BufferAccount, HeldBytes, SharedAccount};
+pub use buffer_budget::{BufferKind, Buffers, ClientProtocol};
+pub use buffer_charge::BufferCharge;
+pub use growing_buffer::GrowingBuffer;

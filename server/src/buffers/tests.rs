@@ -1,4 +1,4 @@
-use super::{budget::*, *};
+use super::{buffer_budget::*, *};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::{
@@ -13,11 +13,11 @@ use std::{
 
 const MIB: usize = 1 << 20;
 
-fn client(buffers: &Arc<Buffers>, worker: usize) -> Holder {
-    Holder::client(buffers, worker, Protocol::Redis, Waker::noop().clone())
+fn client(buffers: &Arc<Buffers>, worker: usize) -> BufferAccount {
+    BufferAccount::client(buffers, worker, ClientProtocol::Redis, Waker::noop().clone())
 }
-fn output(bytes: usize) -> Holding {
-    Holding { output: bytes, ..Holding::default() }
+fn output(bytes: usize) -> HeldBytes {
+    HeldBytes { output: bytes, ..HeldBytes::default() }
 }
 fn of(buffers: &Buffers, kind: &str) -> u64 {
     buffers.by_kind().find(|(name, _)| *name == kind).expect("a kind").1
@@ -61,25 +61,25 @@ proptest! {
     #[test]
     fn what_is_held_is_counted_once_and_given_back(steps in steps()) {
         let buffers = Buffers::new(200 << 10, 3, Vec::new());
-        let mut holders: Vec<(Holder, Holding, bool)> = Vec::new();
+        let mut holders: Vec<(BufferAccount, HeldBytes, bool)> = Vec::new();
         // The clones of one string share a number.
         let mut strings: Vec<(Bytes, usize)> = Vec::new();
-        let mut charges: Vec<(Charge, usize)> = Vec::new();
+        let mut charges: Vec<(BufferCharge, usize)> = Vec::new();
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Open(worker, http) => {
-                    let protocol = if http { Protocol::Http } else { Protocol::Redis };
-                    let holder = Holder::client(&buffers, worker, protocol, Waker::noop().clone());
-                    holders.push((holder, Holding::default(), http));
+                    let protocol = if http { ClientProtocol::Http } else { ClientProtocol::Redis };
+                    let holder = BufferAccount::client(&buffers, worker, protocol, Waker::noop().clone());
+                    holders.push((holder, HeldBytes::default(), http));
                 }
                 Step::Set(at, [input, output, referred]) => if let Some(at) = pick(&holders, at) {
-                    holders[at].1 = Holding { input, output, referred };
+                    holders[at].1 = HeldBytes { input, output, referred };
                     holders[at].0.set(holders[at].1);
                 },
                 Step::Close(at) => if let Some(at) = pick(&holders, at) {
                     holders.swap_remove(at);
                 },
-                Step::Count(len) => strings.push((buffers.count(Kind::Relayed, vec![1; len]), number)),
+                Step::Count(len) => strings.push((buffers.count(BufferKind::Relayed, vec![1; len]), number)),
                 Step::Clone(at) => if let Some(at) = pick(&strings, at) {
                     let (string, number) = &strings[at];
                     strings.push((string.slice(string.len() / 2..), *number));
@@ -88,7 +88,7 @@ proptest! {
                     strings.swap_remove(at);
                 },
                 Step::Charge(bytes) => {
-                    let mut charge = buffers.charge(Kind::Fetched);
+                    let mut charge = buffers.charge(BufferKind::Fetched);
                     charge.resize(bytes);
                     charges.push((charge, bytes));
                 }
@@ -101,7 +101,7 @@ proptest! {
                     charges.swap_remove(at);
                 },
             }
-            let sum = |http: bool, part: fn(&Holding) -> usize| -> u64 {
+            let sum = |http: bool, part: fn(&HeldBytes) -> usize| -> u64 {
                 holders.iter().filter(|(.., is)| *is == http).map(|(_, holding, _)| part(holding) as u64).sum()
             };
             let parts = [
@@ -134,7 +134,7 @@ proptest! {
 proptest! {
     #[test]
     fn a_growing_buffer_is_a_vector(steps in proptest::collection::vec((0usize..4, 0usize..200_000), 1..20)) {
-        let (mut growing, mut model) = (Growing::default(), Vec::new());
+        let (mut growing, mut model) = (GrowingBuffer::default(), Vec::new());
         for (step, size) in steps {
             match step {
                 0 | 1 => {
@@ -161,7 +161,7 @@ proptest! {
 #[test]
 fn clones_are_counted_once_until_the_last_is_gone() {
     let buffers = Buffers::new(MIB, 1, Vec::new());
-    let whole = buffers.count(Kind::Relayed, vec![7; 10_000]);
+    let whole = buffers.count(BufferKind::Relayed, vec![7; 10_000]);
     let counted = of(&buffers, "relayed");
     assert!((10_000..10_200).contains(&counted), "{counted}");
     let part = whole.slice(9_000..);
@@ -170,21 +170,21 @@ fn clones_are_counted_once_until_the_last_is_gone() {
     thread::spawn(move || drop(part)).join().expect("no panic");
     assert_eq!(buffers.used(), 0);
     assert_eq!(of(&buffers, "relayed"), 0);
-    let short = buffers.count(Kind::Relayed, vec![7; 100]);
+    let short = buffers.count(BufferKind::Relayed, vec![7; 100]);
     assert_eq!((buffers.used(), short.len()), (0, 100));
 }
 
 #[test]
 fn those_that_hold_the_most_are_cut_and_the_others_are_not() {
     let buffers = Buffers::new(10 * MIB, 2, Vec::new());
-    let holders: Vec<Holder> = (0..12).map(|n| client(&buffers, n % 2)).collect();
+    let holders: Vec<BufferAccount> = (0..12).map(|n| client(&buffers, n % 2)).collect();
     // 0.5, 1, … 4.5 MiB, and then one more of the smallest.
     let mut held = 0;
     for (n, holder) in holders.iter().enumerate().take(6) {
         holder.set(output((n + 1) * MIB / 2));
         held += (n + 1) * MIB / 2;
         // The sixth passes the bound.
-        assert_eq!(holders.iter().any(Holder::is_cut), held > 10 * MIB, "at {held}");
+        assert_eq!(holders.iter().any(BufferAccount::is_cut), held > 10 * MIB, "at {held}");
     }
     let cut: Vec<usize> = (0..12).filter(|n| holders[*n].is_cut()).collect();
     assert_eq!(cut, [5], "the largest alone makes room enough");
@@ -200,24 +200,24 @@ fn those_that_hold_the_most_are_cut_and_the_others_are_not() {
 #[test]
 fn many_small_ones_are_cut_only_if_they_are_all_there_is() {
     let buffers = Buffers::new(MIB, 1, Vec::new());
-    let small: Vec<Holder> = (0..100).map(|_| client(&buffers, 0)).collect();
+    let small: Vec<BufferAccount> = (0..100).map(|_| client(&buffers, 0)).collect();
     small.iter().for_each(|holder| holder.set(output(4 << 10)));
     let large = client(&buffers, 0);
     large.set(output(MIB));
-    assert!(large.is_cut() && !small.iter().any(Holder::is_cut));
+    assert!(large.is_cut() && !small.iter().any(BufferAccount::is_cut));
     drop(large);
     small.iter().for_each(|holder| holder.set(output(20 << 10)));
-    assert!(small.iter().any(Holder::is_cut));
-    assert!(!small.iter().all(Holder::is_cut));
+    assert!(small.iter().any(BufferAccount::is_cut));
+    assert!(!small.iter().all(BufferAccount::is_cut));
 }
 
 #[test]
 fn references_make_a_connection_more_likely_to_be_cut() {
     let buffers = Buffers::new(MIB, 1, Vec::new());
     let (owns, refers) = (client(&buffers, 0), client(&buffers, 0));
-    refers.set(Holding { referred: 2 * MIB, ..Holding::default() });
+    refers.set(HeldBytes { referred: 2 * MIB, ..HeldBytes::default() });
     assert_eq!(buffers.used(), 0, "what it refers to is on another's account");
-    let mut fetched = buffers.charge(Kind::Fetched);
+    let mut fetched = buffers.charge(BufferKind::Fetched);
     fetched.resize(MIB);
     owns.set(output(100 << 10));
     assert!(refers.is_cut() && !owns.is_cut());
@@ -240,7 +240,7 @@ impl Wake for Flag {
 fn who_is_cut_is_woken_and_so_is_who_waits_for_its_room() {
     let buffers = Buffers::new(MIB, 1, Vec::new());
     let (told, waits) = (Arc::new(Flag(false.into())), Arc::new(Flag(false.into())));
-    let large = Holder::client(&buffers, 0, Protocol::Http, told.clone().into());
+    let large = BufferAccount::client(&buffers, 0, ClientProtocol::Http, told.clone().into());
     large.set(output(2 * MIB));
     assert!(large.is_cut() && told.0.load(Relaxed));
     let waker = waits.clone().into();
@@ -256,8 +256,8 @@ fn a_panic_gives_back_what_was_held() {
     let buffers = Buffers::new(MIB, 1, Vec::new());
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let holder = client(&buffers, 0);
-        holder.set(Holding { input: 1000, output: 2000, referred: 3000 });
-        let _counted = buffers.count(Kind::Relayed, vec![0; 10_000]);
+        holder.set(HeldBytes { input: 1000, output: 2000, referred: 3000 });
+        let _counted = buffers.count(BufferKind::Relayed, vec![0; 10_000]);
         std::panic::resume_unwind(Box::new("a fault"));
     }));
     assert!(panicked.is_err());
@@ -281,7 +281,7 @@ fn the_more_is_held_the_less_one_connection_may_be_due() {
         last = buffers.allowance(1);
         assert!(last >= LEAST_DUE);
     }
-    assert!(buffers.used() <= buffers.limit() && !hogs.iter().any(Holder::is_cut));
+    assert!(buffers.used() <= buffers.limit() && !hogs.iter().any(BufferAccount::is_cut));
     drop(hogs);
     buffers.tick();
     assert_eq!(buffers.allowance(1), fresh);
@@ -297,8 +297,8 @@ fn threads_that_hold_and_give_back_leave_nothing() {
                 let mut kept = Vec::new();
                 for round in 0..2_000usize {
                     let holder = client(&buffers, worker);
-                    holder.set(Holding { input: round * 37 % 50_000, output: round * 91 % 50_000, referred: round });
-                    kept.push((holder, buffers.count(Kind::Relayed, vec![0; round % 9_000])));
+                    holder.set(HeldBytes { input: round * 37 % 50_000, output: round * 91 % 50_000, referred: round });
+                    kept.push((holder, buffers.count(BufferKind::Relayed, vec![0; round % 9_000])));
                     if kept.len() > 20 {
                         kept.swap_remove(round % 20);
                     }

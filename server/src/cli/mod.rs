@@ -2,10 +2,10 @@
 //!
 //! Exit codes: 0 done; 1 the server ended in an error, or the key is absent; 2 the command line or the configuration is wrong (with
 //! every problem on standard error); 3 the client could not get an answer.
-mod client;
+mod client_commands;
+mod command_line;
 mod output;
-mod program;
-mod store;
-mod table;
+mod store_commands;
+mod table_commands;
 
-pub use program::main;
+pub use command_line::main;

@@ -1,7 +1,7 @@
 //! One connection of the Redis protocol, as others see it.
 use super::{
     forwarded_name::Name,
-    push_inbox::{Backlog, Inbox, Message, Posted},
+    push_inbox::{Backlog, Posted, PushInbox, PushMessage},
 };
 use larder_engine::Millis;
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ pub struct Client {
     /// It has subscribed to something, or sees every command (MONITOR): its silence says nothing.
     pub subscribed: AtomicBool,
     /// What is to be told to it unasked.
-    pub inbox: Inbox,
+    pub push_inbox: PushInbox,
     /// What the client said about itself.
     pub about: Mutex<About>,
     active: AtomicU64,
@@ -104,7 +104,7 @@ pub enum Moves {
 }
 
 impl Client {
-    /// A connection that just came in, whose task `waker` wakes. Outside of [`Clients`] only tests need one (`Waker::noop()`).
+    /// A connection that just came in, whose task `waker` wakes. Outside of [`Clients`](super::Clients) only tests need one (`Waker::noop()`).
     pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, worker: usize, now: Millis, waker: Waker) -> Client {
         Client {
             id,
@@ -118,7 +118,7 @@ impl Client {
             active: AtomicU64::new(now),
             blocked: AtomicBool::new(false),
             subscribed: AtomicBool::new(false),
-            inbox: Inbox::default(),
+            push_inbox: PushInbox::default(),
             closing: AtomicU8::new(0),
             waker,
         }
@@ -151,8 +151,8 @@ impl Client {
     }
 
     /// Has its task deliver a message, from any thread; false if it is gone. A client that leaves more lying than `backlog` allows is cut off.
-    pub fn post(&self, message: Message, backlog: &Backlog) -> bool {
-        match self.inbox.post(message, backlog) {
+    pub fn post(&self, message: PushMessage, backlog: &Backlog) -> bool {
+        match self.push_inbox.post(message, backlog) {
             Posted::Wake => self.waker.wake_by_ref(),
             Posted::Queued => {}
             Posted::TooMuch => self.close(),

@@ -3,23 +3,25 @@
 //! A connection belongs to one worker, which alone writes to its [`Client`] (except for [`Client::close`]). Each worker has
 //! its own map of clients, locked only when a connection opens or closes or when somebody lists them.
 //!
-//! No sockets in here: `net` serves them, and `redis` has the commands. Push messages for a client are in [`inbox`], who has subscribed
-//! in [`pubsub`], who may hold copies of which keys in [`tracking`], and open SCAN cursors in [`Cursors`].
+//! No sockets in here: `net` serves them, and `redis` has the commands. Push messages for a client are in [`push_inbox`], who has subscribed
+//! in [`PubSub`], who may hold copies of which keys in [`Tracking`], and open SCAN cursors in [`Cursors`].
 mod client;
-mod cursors;
+mod client_registry;
 mod forwarded_name;
 pub mod monitors;
-pub(crate) mod pubsub;
+mod pubsub_registry;
 pub mod push_inbox;
-mod registry;
-pub(crate) mod tracking;
+mod scan_cursors;
+mod tracking_table;
 
 pub(crate) use client::Closing;
 pub use client::{About, Client, Moves, Tracks, Waits};
-pub use cursors::Cursors;
-pub use pubsub::PubSub;
-pub use registry::Clients;
+pub use client_registry::Clients;
 #[cfg(test)]
-pub(crate) use registry::Listed;
-pub(crate) use registry::{Monitoring, Seat};
-pub use tracking::{Totals, Tracking};
+pub(crate) use client_registry::Listed;
+pub(crate) use client_registry::{Monitoring, Seat};
+pub use pubsub_registry::PubSub;
+pub(crate) use pubsub_registry::SubscriptionKind;
+pub use scan_cursors::Cursors;
+pub(crate) use tracking_table::TrackingMode;
+pub use tracking_table::{Totals, Tracking};

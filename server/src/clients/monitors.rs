@@ -1,7 +1,7 @@
 //! Who sees every command (MONITOR), for those commands that a Redis source does not see because they are answered here.
 use super::{
     client::Client,
-    push_inbox::{Backlog, Message},
+    push_inbox::{Backlog, PushMessage},
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ impl Monitors {
     #[cold]
     pub(crate) fn show(&self, line: &Bytes, backlog: &Backlog) {
         for client in &*self.clients.lock() {
-            client.post(Message::Monitored(line.clone()), backlog);
+            client.post(PushMessage::Monitored(line.clone()), backlog);
         }
     }
     pub(super) fn change(&self, change: impl FnOnce(&mut Vec<Arc<Client>>)) {

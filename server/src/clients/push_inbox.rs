@@ -1,11 +1,11 @@
-//! What is to be told to a client that did not ask: invalidations and published messages, posted from any core, delivered by the
-//! connection's own task behind the replies that it has written (`redis::delivery`).
+//! Push messages of a client: invalidations and published messages. Any core posts them; the connection's own task delivers them
+//! behind the replies that it has written (`redis::push_messages`).
 //!
 //! Invariants:
 //! - Messages are delivered in the order in which they were posted.
-//! - A client that leaves more than `max-backlog` bytes of them lying is cut off.
-//! - The queue is on the account of all buffers; published messages are counted once for all who are to get them, by the publisher.
-use crate::buffers::{Account, Buffers, Charge, Kind};
+//! - A client that leaves more than `max-backlog` bytes of them unread is cut off.
+//! - The queue is on the account of all buffers; the publisher counts a published message once for all its receivers.
+use crate::buffers::{BufferCharge, BufferKind, Buffers, SharedAccount};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::{
@@ -21,7 +21,7 @@ use std::{
 
 /// A message; how it is written depends on the protocol that its client speaks when it is delivered.
 #[derive(Debug, Clone)]
-pub enum Message {
+pub enum PushMessage {
     /// Keys that have changed, as a RESP array; `None`: all of them may have.
     Invalidated {
         /// The encoded array.
@@ -36,26 +36,26 @@ pub enum Message {
     /// A line of MONITOR.
     Monitored(Bytes),
 }
-impl Message {
+impl PushMessage {
     /// About what it occupies, the slot included.
     fn size(&self) -> usize {
         let bytes = match self {
-            Message::Invalidated { keys, .. } => keys.as_ref().map_or(0, Bytes::len),
-            Message::Published(bytes) | Message::Monitored(bytes) => bytes.len(),
-            Message::RedirectionBroken(_) => 0,
+            PushMessage::Invalidated { keys, .. } => keys.as_ref().map_or(0, Bytes::len),
+            PushMessage::Published(bytes) | PushMessage::Monitored(bytes) => bytes.len(),
+            PushMessage::RedirectionBroken(_) => 0,
         };
-        size_of::<Message>() + bytes
+        size_of::<PushMessage>() + bytes
     }
     /// The part of it that is this client's alone.
     fn own_size(&self) -> usize {
         match self {
-            Message::Published(_) | Message::Monitored(_) => size_of::<Message>(),
-            Message::Invalidated { .. } | Message::RedirectionBroken(_) => self.size(),
+            PushMessage::Published(_) | PushMessage::Monitored(_) => size_of::<PushMessage>(),
+            PushMessage::Invalidated { .. } | PushMessage::RedirectionBroken(_) => self.size(),
         }
     }
 }
 
-/// `max-backlog`, and what came of it.
+/// The bound on unread push messages (`max-backlog`), and how many clients passed it.
 #[derive(Debug)]
 pub struct Backlog {
     max: usize,
@@ -69,19 +69,19 @@ impl Backlog {
     }
     /// Counts a message that several may get.
     pub fn count(&self, frame: Bytes) -> Bytes {
-        self.buffers.count_always(Kind::Pushes, frame)
+        self.buffers.count_always(BufferKind::Pushes, frame)
     }
-    /// A client left too much lying on its own connection to the source.
+    /// A client left too much unread on its own connection to the source.
     pub fn note_cut_off(&self) {
         self.cut_off.fetch_add(1, Relaxed);
     }
-    /// Clients that left too much lying.
+    /// Clients that left too much unread.
     pub fn cut_off(&self) -> u64 {
         self.cut_off.load(Relaxed)
     }
 }
 
-/// What came of a message.
+/// What became of a posted message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Posted {
     /// The client's task must be woken.
@@ -94,27 +94,27 @@ pub(super) enum Posted {
     TooMuch,
 }
 
-/// One client's messages.
+/// One client's unread push messages.
 #[derive(Debug, Default)]
-pub struct Inbox {
-    queue: Mutex<Queue>,
+pub struct PushInbox {
+    queue: Mutex<UnreadPushes>,
     /// The queue is not empty. Set and cleared under its lock.
-    has_mail: AtomicBool,
+    has_messages: AtomicBool,
 }
 #[derive(Debug, Default)]
-struct Queue {
-    messages: VecDeque<Message>,
+struct UnreadPushes {
+    messages: VecDeque<PushMessage>,
     bytes: usize,
     /// Of `bytes`, those that nobody else counts.
     own: usize,
     /// Made with the first message.
-    charge: Option<Charge>,
+    charge: Option<BufferCharge>,
     /// The client's, which shows who has how much waiting.
-    account: Option<Arc<Account>>,
+    account: Option<Arc<SharedAccount>>,
     closed: bool,
 }
 
-impl Queue {
+impl UnreadPushes {
     fn settle(&mut self) {
         if let Some(charge) = &mut self.charge {
             charge.resize(self.own);
@@ -125,30 +125,30 @@ impl Queue {
     }
 }
 
-impl Inbox {
+impl PushInbox {
     /// Shows on this account what waits.
-    pub fn show_on(&self, account: Arc<Account>) {
+    pub fn show_on(&self, account: Arc<SharedAccount>) {
         self.queue.lock().account = Some(account);
     }
 
     /// Is there something to deliver?
     #[inline]
-    pub fn has_mail(&self) -> bool {
-        self.has_mail.load(Acquire)
+    pub fn has_messages(&self) -> bool {
+        self.has_messages.load(Acquire)
     }
 
     /// The oldest message.
-    pub fn take(&self) -> Option<Message> {
+    pub fn take(&self) -> Option<PushMessage> {
         let mut queue = self.queue.lock();
         let message = queue.messages.pop_front();
-        queue.bytes -= message.as_ref().map_or(0, Message::size);
-        queue.own -= message.as_ref().map_or(0, Message::own_size);
+        queue.bytes -= message.as_ref().map_or(0, PushMessage::size);
+        queue.own -= message.as_ref().map_or(0, PushMessage::own_size);
         queue.settle();
-        self.has_mail.store(!queue.messages.is_empty(), Release);
+        self.has_messages.store(!queue.messages.is_empty(), Release);
         message
     }
 
-    pub(super) fn post(&self, message: Message, backlog: &Backlog) -> Posted {
+    pub(super) fn post(&self, message: PushMessage, backlog: &Backlog) -> Posted {
         let mut queue = self.queue.lock();
         if queue.closed {
             return Posted::Gone;
@@ -160,10 +160,10 @@ impl Inbox {
             return Posted::TooMuch;
         }
         queue.own += message.own_size();
-        queue.charge.get_or_insert_with(|| backlog.buffers.charge(Kind::Pushes));
+        queue.charge.get_or_insert_with(|| backlog.buffers.charge(BufferKind::Pushes));
         queue.settle();
         queue.messages.push_back(message);
-        match self.has_mail.swap(true, Release) {
+        match self.has_messages.swap(true, Release) {
             true => Posted::Queued,
             false => Posted::Wake,
         }
@@ -174,11 +174,11 @@ impl Inbox {
         self.shut(&mut self.queue.lock());
     }
 
-    fn shut(&self, queue: &mut Queue) {
+    fn shut(&self, queue: &mut UnreadPushes) {
         queue.bytes = 0;
         queue.settle();
-        *queue = Queue { closed: true, ..Queue::default() };
-        self.has_mail.store(false, Release);
+        *queue = UnreadPushes { closed: true, ..UnreadPushes::default() };
+        self.has_messages.store(false, Release);
     }
 }
 
@@ -188,15 +188,15 @@ mod tests {
 
     #[test]
     fn what_is_too_much_ends_it() {
-        let (inbox, backlog) = (Inbox::default(), Backlog::new(1000, Buffers::unbounded()));
-        let message = |len| Message::Published(Bytes::from(vec![b'x'; len]));
+        let (inbox, backlog) = (PushInbox::default(), Backlog::new(1000, Buffers::unbounded()));
+        let message = |len| PushMessage::Published(Bytes::from(vec![b'x'; len]));
         assert_eq!(inbox.post(message(300), &backlog), Posted::Wake);
         assert_eq!(inbox.post(message(300), &backlog), Posted::Queued);
-        assert!(inbox.take().is_some() && inbox.has_mail());
-        assert!(inbox.take().is_some() && !inbox.has_mail() && inbox.take().is_none());
+        assert!(inbox.take().is_some() && inbox.has_messages());
+        assert!(inbox.take().is_some() && !inbox.has_messages() && inbox.take().is_none());
         assert_eq!(inbox.post(message(600), &backlog), Posted::Wake, "room that was given back");
         assert_eq!(inbox.post(message(600), &backlog), Posted::TooMuch);
         assert_eq!((inbox.post(message(1), &backlog), backlog.cut_off()), (Posted::Gone, 1));
-        assert!(!inbox.has_mail() && inbox.take().is_none());
+        assert!(!inbox.has_messages() && inbox.take().is_none());
     }
 }

@@ -1,9 +1,12 @@
 //! One value of a setting: its text read as the table's kind says, and shown so that it reads back.
 use super::{
-    CommandList, Machine, Secret, SourceUrl,
-    address::parse_address,
-    nearest,
-    settings_table::{Kind, Setting},
+    command_lists::CommandList,
+    listen_address::parse_address,
+    machine_limits::Machine,
+    nearest_name::nearest,
+    settings::Secret,
+    settings_table::{SettingSpec, ValueKind},
+    source_url::SourceUrl,
 };
 use larder_store::disk::Durability;
 use larder_units::{parse_duration, parse_size, show_duration, show_size};
@@ -12,7 +15,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 /// A checked value.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs)]
-pub enum Value {
+pub enum SettingValue {
     Size(u64),
     Count(u64),
     Percent(u64),
@@ -26,40 +29,40 @@ pub enum Value {
     Secret(Secret),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Size(bytes) => f.write_str(&show_size(*bytes)),
-            Value::Count(n) => n.fmt(f),
-            Value::Percent(n) => write!(f, "{n}%"),
-            Value::Duration(duration) => f.write_str(&show_duration(*duration)),
-            Value::Rate(n) => write!(f, "{n}/s"),
-            Value::Address(address) => address.fmt(f),
-            Value::Source(url) => url.fmt(f),
-            Value::Durability(durability) => durability.fmt(f),
-            Value::Text(text) => f.write_str(text),
-            Value::Switch(on) => on.fmt(f),
-            Value::Secret(_) => f.write_str("***"),
+            SettingValue::Size(bytes) => f.write_str(&show_size(*bytes)),
+            SettingValue::Count(n) => n.fmt(f),
+            SettingValue::Percent(n) => write!(f, "{n}%"),
+            SettingValue::Duration(duration) => f.write_str(&show_duration(*duration)),
+            SettingValue::Rate(n) => write!(f, "{n}/s"),
+            SettingValue::Address(address) => address.fmt(f),
+            SettingValue::Source(url) => url.fmt(f),
+            SettingValue::Durability(durability) => durability.fmt(f),
+            SettingValue::Text(text) => f.write_str(text),
+            SettingValue::Switch(on) => on.fmt(f),
+            SettingValue::Secret(_) => f.write_str("***"),
         }
     }
 }
 
 /// Reads one value; the error says what is wrong with the text and what would be right.
-pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<Value, String> {
+pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Result<SettingValue, String> {
     if text.is_empty() {
         return Err("is empty: leave it out for the default".to_string());
     }
     let is_a_choice = match setting.kind {
-        Kind::Choice(names) => names.iter().any(|name| name.eq_ignore_ascii_case(text)),
-        Kind::Switch => true,
+        ValueKind::Choice(names) => names.iter().any(|name| name.eq_ignore_ascii_case(text)),
+        ValueKind::Switch => true,
         _ => false,
     };
     if !setting.optional && is_off(text) && !is_a_choice {
         return Err(format!("cannot be `{text}`"));
     }
     match setting.kind {
-        Kind::Size { min, max } => within(parse_size(text)?, min, max, show_size).map(Value::Size),
-        Kind::Memory { min } => {
+        ValueKind::Size { min, max } => within(parse_size(text)?, min, max, show_size).map(SettingValue::Size),
+        ValueKind::Memory { min } => {
             let bytes = match text.strip_suffix('%') {
                 Some(share) => {
                     let share = within(count(share.trim_end(), text)?, 1, 100, |n| format!("{n}%"))?;
@@ -69,43 +72,47 @@ pub(super) fn parse(setting: &Setting, text: &str, machine: &Machine) -> Result<
                 }
                 None => parse_size(text)?,
             };
-            within(bytes, min, usize::MAX as u64, show_size).map(Value::Size)
+            within(bytes, min, usize::MAX as u64, show_size).map(SettingValue::Size)
         }
-        Kind::Count { min, max } => within(count(text, text)?, min, max, |n| n.to_string()).map(Value::Count),
-        Kind::Percent { max } => {
+        ValueKind::Count { min, max } => {
+            within(count(text, text)?, min, max, |n| n.to_string()).map(SettingValue::Count)
+        }
+        ValueKind::Percent { max } => {
             let number = text.strip_suffix('%').unwrap_or(text).trim_end();
-            within(count(number, text)?, 0, max, |n| format!("{n}%")).map(Value::Percent)
+            within(count(number, text)?, 0, max, |n| format!("{n}%")).map(SettingValue::Percent)
         }
-        Kind::Duration { min, max } => {
+        ValueKind::Duration { min, max } => {
             let millis = parse_duration(text)?.as_millis() as u64;
             let show = |millis| show_duration(Duration::from_millis(millis));
-            within(millis, min, max, show).map(|millis| Value::Duration(Duration::from_millis(millis)))
+            within(millis, min, max, show).map(|millis| SettingValue::Duration(Duration::from_millis(millis)))
         }
-        Kind::Rate => {
+        ValueKind::Rate => {
             let what = || format!("`{text}` is not a rate: write 1000/s");
             let number = text.strip_suffix("/s").ok_or_else(what)?;
             let number = count(number, text).map_err(|_| what())?;
-            within(number, 1, u32::MAX.into(), |n| format!("{n}/s")).map(|n| Value::Rate(n as u32))
+            within(number, 1, u32::MAX.into(), |n| format!("{n}/s")).map(|n| SettingValue::Rate(n as u32))
         }
-        Kind::Address => parse_address(text, machine.ipv6).map(Value::Address),
-        Kind::Source => text.parse().map(Value::Source),
-        Kind::Durability => Durability::parse(text).map(Value::Durability),
-        Kind::Endpoint => {
+        ValueKind::Address => parse_address(text, machine.ipv6).map(SettingValue::Address),
+        ValueKind::Source => text.parse().map(SettingValue::Source),
+        ValueKind::Durability => Durability::parse(text).map(SettingValue::Durability),
+        ValueKind::Endpoint => {
             let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
             match !host.is_empty()
                 && !text.contains(char::is_whitespace)
                 && port.parse::<u16>().is_ok_and(|port| port > 0)
             {
-                true => Ok(Value::Text(text.to_string())),
+                true => Ok(SettingValue::Text(text.to_string())),
                 false => Err(format!("`{text}` is not a host and port: write larder.example:6380")),
             }
         }
-        Kind::Path | Kind::Prefix => Ok(Value::Text(text.to_string())),
-        Kind::Switch => switch(text).map(Value::Switch).ok_or_else(|| format!("`{text}` is not true or false")),
-        Kind::Command => CommandList::check(text).map(Value::Text),
-        Kind::Secret => Ok(Value::Secret(text.into())),
-        Kind::Choice(names) => match names.iter().find(|n| n.eq_ignore_ascii_case(text)) {
-            Some(name) => Ok(Value::Text(name.to_string())),
+        ValueKind::Path | ValueKind::Prefix => Ok(SettingValue::Text(text.to_string())),
+        ValueKind::Switch => {
+            switch(text).map(SettingValue::Switch).ok_or_else(|| format!("`{text}` is not true or false"))
+        }
+        ValueKind::Command => CommandList::check(text).map(SettingValue::Text),
+        ValueKind::Secret => Ok(SettingValue::Secret(text.into())),
+        ValueKind::Choice(names) => match names.iter().find(|n| n.eq_ignore_ascii_case(text)) {
+            Some(name) => Ok(SettingValue::Text(name.to_string())),
             None => {
                 let near = nearest(text, names.iter().copied())
                     .map_or(String::new(), |near| format!(", did you mean {near}?"));

@@ -1,9 +1,9 @@
 //! The checked configuration: what the rest of the server reads.
-use super::{AccessSettings, SourceUrl};
+use super::{command_lists::AccessSettings, source_url::SourceUrl};
 use larder_store::disk::StoreSettings;
 use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
 
-/// The checked configuration. Every field is described in the table ([`super::TABLE`]) under its name with hyphens.
+/// The checked configuration. Every field is described in the table ([`super::settings_table::TABLE`]) under its name with hyphens.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs)]
 pub struct Settings {

@@ -1,19 +1,19 @@
 //! The table of settings: what feeds flags, environment, file, help, documentation and `config print`.
 //!
-//! To add a setting: a row here, a field in [`super::Settings`] and the line in `check.rs` that fills it. Tests fail until all three agree.
-use super::{Coherence, LogFormat, LogLevel};
+//! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
+use super::settings::{Coherence, LogFormat, LogLevel};
 use Fallback::{Computed, Is, Off};
 use larder_store::disk::Compression;
 
-/// One setting. Its flag is `--name`, its file key `name`, its variable [`Setting::env`].
+/// One setting. Its flag is `--name`, its file key `name`, its variable [`SettingSpec::env`].
 #[derive(Debug)]
-pub struct Setting {
+pub struct SettingSpec {
     /// Lower case, words joined by hyphens.
     pub name: &'static str,
     /// Where help and documentation list it.
-    pub section: Section,
+    pub section: SettingSection,
     /// How its text is read.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What holds when nobody sets it.
     pub default: Fallback,
     /// Takes `none` or `off` (or nothing).
@@ -32,10 +32,16 @@ pub struct Setting {
     pub help: &'static str,
 }
 
+impl PartialEq for SettingSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
 /// Headings of help and documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs)]
-pub enum Section {
+pub enum SettingSection {
     Listening,
     Cache,
     Source,
@@ -44,27 +50,27 @@ pub enum Section {
     Throttle,
     Process,
 }
-impl Section {
+impl SettingSection {
     /// In the order of the documentation.
-    pub const ALL: [Section; 7] = [
-        Section::Listening,
-        Section::Cache,
-        Section::Source,
-        Section::Store,
-        Section::Limits,
-        Section::Throttle,
-        Section::Process,
+    pub const ALL: [SettingSection; 7] = [
+        SettingSection::Listening,
+        SettingSection::Cache,
+        SettingSection::Source,
+        SettingSection::Store,
+        SettingSection::Limits,
+        SettingSection::Throttle,
+        SettingSection::Process,
     ];
     /// The heading.
     pub fn title(self) -> &'static str {
         match self {
-            Section::Listening => "Listening",
-            Section::Cache => "Memory tier",
-            Section::Source => "Source",
-            Section::Store => "Disk store",
-            Section::Limits => "Limits",
-            Section::Throttle => "Throttle",
-            Section::Process => "Process",
+            SettingSection::Listening => "Listening",
+            SettingSection::Cache => "Memory tier",
+            SettingSection::Source => "Source",
+            SettingSection::Store => "Disk store",
+            SettingSection::Limits => "Limits",
+            SettingSection::Throttle => "Throttle",
+            SettingSection::Process => "Process",
         }
     }
 }
@@ -72,7 +78,7 @@ impl Section {
 /// How a setting's text is read; bounds are inclusive.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs)]
-pub enum Kind {
+pub enum ValueKind {
     /// Bytes.
     Size { min: u64, max: u64 },
     /// Bytes, or a percentage of the memory that the process may use.
@@ -114,11 +120,11 @@ pub enum Fallback {
     Is(&'static str),
     /// None.
     Off,
-    /// Worked out when checked (`check.rs`); the text says how.
+    /// Worked out when checked (`computed_defaults.rs`); the text says how.
     Computed(&'static str),
 }
 
-impl Setting {
+impl SettingSpec {
     /// Its environment variable: `LARDER_MAX_MEMORY` for `max-memory`.
     pub fn env(&self) -> String {
         format!("LARDER_{}", self.name.replace('-', "_").to_ascii_uppercase())
@@ -126,27 +132,27 @@ impl Setting {
     /// The placeholder in help texts.
     pub fn placeholder(&self) -> &'static str {
         match self.kind {
-            Kind::Size { .. } | Kind::Memory { .. } => "SIZE",
-            Kind::Count { .. } => "N",
-            Kind::Percent { .. } => "PERCENT",
-            Kind::Duration { .. } => "DURATION",
-            Kind::Rate => "N/s",
-            Kind::Address => "ADDR",
-            Kind::Source => "URL",
-            Kind::Durability => "WHEN",
-            Kind::Path => "DIR",
-            Kind::Prefix => "PREFIX",
-            Kind::Endpoint => "HOST:PORT",
-            Kind::Secret => "TEXT",
-            Kind::Choice(_) => "NAME",
-            Kind::Switch => "BOOL",
-            Kind::Command => "COMMAND",
+            ValueKind::Size { .. } | ValueKind::Memory { .. } => "SIZE",
+            ValueKind::Count { .. } => "N",
+            ValueKind::Percent { .. } => "PERCENT",
+            ValueKind::Duration { .. } => "DURATION",
+            ValueKind::Rate => "N/s",
+            ValueKind::Address => "ADDR",
+            ValueKind::Source => "URL",
+            ValueKind::Durability => "WHEN",
+            ValueKind::Path => "DIR",
+            ValueKind::Prefix => "PREFIX",
+            ValueKind::Endpoint => "HOST:PORT",
+            ValueKind::Secret => "TEXT",
+            ValueKind::Choice(_) => "NAME",
+            ValueKind::Switch => "BOOL",
+            ValueKind::Command => "COMMAND",
         }
     }
 }
 
 /// The setting of that name.
-pub(super) fn find(name: &str) -> Option<&'static Setting> {
+pub(super) fn find(name: &str) -> Option<&'static SettingSpec> {
     TABLE.iter().find(|setting| setting.name == name)
 }
 
@@ -159,10 +165,10 @@ const DAY: u64 = 86_400_000;
 const MAX_VALUE: u64 = 512 * MIB;
 const MAX_KEY: u64 = 64 * KIB;
 
-const ROW: Setting = Setting {
+const ROW: SettingSpec = SettingSpec {
     name: "",
-    section: Section::Process,
-    kind: Kind::Path,
+    section: SettingSection::Process,
+    kind: ValueKind::Path,
     default: Off,
     optional: false,
     many: false,
@@ -174,11 +180,11 @@ const ROW: Setting = Setting {
 };
 
 /// Every setting.
-pub const TABLE: &[Setting] = &[
-    Setting {
+pub const TABLE: &[SettingSpec] = &[
+    SettingSpec {
         name: "http",
-        section: Section::Listening,
-        kind: Kind::Address,
+        section: SettingSection::Listening,
+        kind: ValueKind::Address,
         default: Is("127.0.0.1:8080"),
         optional: true,
         many: true,
@@ -187,10 +193,10 @@ pub const TABLE: &[Setting] = &[
         help: "Address for HTTP. Port 0 takes a free one; no host means all interfaces.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "redis",
-        section: Section::Listening,
-        kind: Kind::Address,
+        section: SettingSection::Listening,
+        kind: ValueKind::Address,
         default: Is("127.0.0.1:6380"),
         optional: true,
         many: true,
@@ -199,10 +205,10 @@ pub const TABLE: &[Setting] = &[
         help: "Address for the Redis protocol.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "deny-commands",
-        section: Section::Listening,
-        kind: Kind::Command,
+        section: SettingSection::Listening,
+        kind: ValueKind::Command,
         optional: true,
         many: true,
         per_listener: true,
@@ -210,10 +216,10 @@ pub const TABLE: &[Setting] = &[
         help: "Commands that Redis clients may not call: names (`flushall`), subcommands (`config|set`) or Redis's categories (`@dangerous`). They get an error that begins with NOPERM. See docs/in-front-of-redis.md.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "allow-commands",
-        section: Section::Listening,
-        kind: Kind::Command,
+        section: SettingSection::Listening,
+        kind: ValueKind::Command,
         optional: true,
         many: true,
         per_listener: true,
@@ -221,49 +227,49 @@ pub const TABLE: &[Setting] = &[
         help: "The only commands that Redis clients may call, listed as in `deny-commands`; none listed: all. The most exact entry of both lists counts: `config|set` before `config` before `@admin` before `@all`. Among equals `deny-commands` wins. AUTH, HELLO, QUIT and RESET are always allowed.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "forward-admin",
-        section: Section::Listening,
-        kind: Kind::Switch,
+        section: SettingSection::Listening,
+        kind: ValueKind::Switch,
         default: Is("false"),
         per_listener: true,
         example: "true",
         help: "Forwards commands to a Redis source that stop that server, make it another's replica, or change who may enter: SHUTDOWN, DEBUG, REPLICAOF, FAILOVER, MODULE LOAD, MIGRATE, ACL SETUSER, CONFIG REWRITE, CONFIG SET of anything but tuning, and related commands. Without it Larder refuses them.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "admin",
-        section: Section::Listening,
-        kind: Kind::Address,
+        section: SettingSection::Listening,
+        kind: ValueKind::Address,
         default: Is("127.0.0.1:8081"),
         optional: true,
         example: "127.0.0.1:9090",
         help: "Address for the admin routes. Keep it off public networks.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "password",
-        section: Section::Listening,
-        kind: Kind::Secret,
+        section: SettingSection::Listening,
+        kind: ValueKind::Secret,
         optional: true,
         example: "correct horse",
         help: "Password that Redis clients must give with AUTH or HELLO. It does not guard the HTTP and admin listeners; Larder warns at start if they are on.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-memory",
-        section: Section::Cache,
-        kind: Kind::Memory { min: MIB },
+        section: SettingSection::Cache,
+        kind: ValueKind::Memory { min: MIB },
         default: Computed("a quarter of the memory that the process may use"),
         per_group: true,
         example: "64MiB",
         help: "Bound on everything the memory tier holds, in bytes or as a percentage of the memory that the process may use (the machine's, or its cgroup's limit). A named group must set its own.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-keys",
-        section: Section::Cache,
-        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
+        section: SettingSection::Cache,
+        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
         optional: true,
         per_group: true,
         also: &["PROXY_MAX_KEYS"],
@@ -271,10 +277,10 @@ pub const TABLE: &[Setting] = &[
         help: "Bound on the number of entries, besides the one on memory.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "ttl",
-        section: Section::Cache,
-        kind: Kind::Duration { min: 1, max: TEN_YEARS },
+        section: SettingSection::Cache,
+        kind: ValueKind::Duration { min: 1, max: TEN_YEARS },
         optional: true,
         per_group: true,
         also: &["PROXY_TTL_MS"],
@@ -282,30 +288,30 @@ pub const TABLE: &[Setting] = &[
         help: "Lifetime of entries that were stored without one, and longest lifetime of what was fetched from the source.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "ttl-jitter",
-        section: Section::Cache,
-        kind: Kind::Percent { max: 50 },
+        section: SettingSection::Cache,
+        kind: ValueKind::Percent { max: 50 },
         default: Is("0%"),
         per_group: true,
         example: "10%",
         help: "Shortens each lifetime given by `ttl` by up to this share at random, so that entries stored together do not expire together.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "negative-ttl",
-        section: Section::Cache,
-        kind: Kind::Duration { min: 1, max: DAY },
+        section: SettingSection::Cache,
+        kind: ValueKind::Duration { min: 1, max: DAY },
         optional: true,
         per_group: true,
         example: "1s",
         help: "How long to remember that the source does not have a key.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "source",
-        section: Section::Source,
-        kind: Kind::Source,
+        section: SettingSection::Source,
+        kind: ValueKind::Source,
         default: Is("none:"),
         per_group: true,
         also: &["REDIS_HOST", "REDIS_PORT"],
@@ -313,20 +319,20 @@ pub const TABLE: &[Setting] = &[
         help: "What answers a miss and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`).",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "coherence",
-        section: Section::Source,
-        kind: Kind::Choice(Coherence::NAMES),
+        section: SettingSection::Source,
+        kind: ValueKind::Choice(Coherence::NAMES),
         default: Is("coherent"),
         per_group: true,
         example: "ttl",
         help: "How old a copy of what a Redis source has may be. `coherent`: Redis announces every change (`CLIENT TRACKING`), and what it would not announce is not kept; while Redis cannot be asked, copies are served up to their `ttl`, and none without one; `ttl`: as old as `ttl` allows; `off`: nothing is kept. See docs/coherence.md.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "tracking-prefixes",
-        section: Section::Source,
-        kind: Kind::Prefix,
+        section: SettingSection::Source,
+        kind: ValueKind::Prefix,
         optional: true,
         many: true,
         per_group: true,
@@ -334,10 +340,10 @@ pub const TABLE: &[Setting] = &[
         help: "With `coherence` `coherent`: has Redis announce every change of a key that begins with one of these (`BCAST`), and keeps only such keys, instead of having Redis remember each key that was read; `*`: every key. None may begin with another.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "cache-replies",
-        section: Section::Source,
-        kind: Kind::Size { min: 64, max: 1 << 30 },
+        section: SettingSection::Source,
+        kind: ValueKind::Size { min: 64, max: 1 << 30 },
         default: Is("256KiB"),
         optional: true,
         per_group: true,
@@ -345,307 +351,307 @@ pub const TABLE: &[Setting] = &[
         help: "With a Redis source: keeps the whole replies of commands that read one key (HGET, LRANGE, ZRANGE …), each up to this size, as it keeps values. `off`: values only. See docs/reference/redis.md.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "source-timeout",
-        section: Section::Source,
-        kind: Kind::Duration { min: 1, max: DAY },
+        section: SettingSection::Source,
+        kind: ValueKind::Duration { min: 1, max: DAY },
         default: Is("1s"),
         example: "250ms",
         help: "Deadline of one fetch or write, waiting for a connection included.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "source-slow-timeout",
-        section: Section::Source,
-        kind: Kind::Duration { min: 1, max: DAY },
+        section: SettingSection::Source,
+        kind: ValueKind::Duration { min: 1, max: DAY },
         default: Is("1m"),
         example: "10m",
         help: "Deadline of forwarded commands that may keep Redis busy for long: scripts and functions, KEYS, SORT, LCS, and what Redis's own table calls dangerous. They have a connection of their own, which each thread's clients share. What is shorter than source-timeout counts as that.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "source-max-in-flight",
-        section: Section::Source,
-        kind: Kind::Count { min: 1, max: 1 << 20 },
+        section: SettingSection::Source,
+        kind: ValueKind::Count { min: 1, max: 1 << 20 },
         default: Is("4096"),
         example: "100",
         help: "Fetches that may be under way at a source, all threads together; beyond it a miss fails at once.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "source-connections",
-        section: Section::Source,
-        kind: Kind::Count { min: 1, max: 64 },
+        section: SettingSection::Source,
+        kind: ValueKind::Count { min: 1, max: 64 },
         default: Is("1"),
         example: "4",
         help: "Connections that each thread keeps to a source; requests are pipelined on them.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "durability",
-        section: Section::Store,
-        kind: Kind::Durability,
+        section: SettingSection::Store,
+        kind: ValueKind::Durability,
         default: Is("interval:100ms"),
         per_group: true,
         example: "always",
         help: "When a write to a `disk:` source that was acknowledged is on stable storage. `always`: before it is acknowledged (writes that wait together share one sync); `interval:100ms`: at most so long afterwards; `os`: when the operating system writes it back. An end of the process alone (SIGKILL) loses nothing under any of them. See docs/disk-store.md.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "store-write-buffer",
-        section: Section::Store,
-        kind: Kind::Size { min: MIB, max: 4 << 30 },
+        section: SettingSection::Store,
+        kind: ValueKind::Size { min: MIB, max: 4 << 30 },
         default: Is("64MiB"),
         per_group: true,
         example: "16MiB",
         help: "Memory in which a disk store gathers writes before it writes them out as a sorted file; up to three more that are full may wait to be written. This memory is not within `max-memory`: count four times this size.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "store-block-cache",
-        section: Section::Store,
-        kind: Kind::Memory { min: MIB },
+        section: SettingSection::Store,
+        kind: ValueKind::Memory { min: MIB },
         default: Computed("a sixteenth of the memory that the process may use, at least 32MiB"),
         per_group: true,
         example: "128MiB",
         help: "Memory for blocks that a disk store has read from its files, in bytes or as a percentage of the memory that the process may use. This memory is not within `max-memory`.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "store-compression",
-        section: Section::Store,
-        kind: Kind::Choice(Compression::NAMES),
+        section: SettingSection::Store,
+        kind: ValueKind::Choice(Compression::NAMES),
         default: Is("lz4"),
         per_group: true,
         example: "none",
         help: "How a disk store compresses what it keeps in its older levels. Fixed when the store is made: for another, `larder store backup` and `restore`.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "store-threads",
-        section: Section::Store,
-        kind: Kind::Count { min: 1, max: 256 },
+        section: SettingSection::Store,
+        kind: ValueKind::Count { min: 1, max: 256 },
         default: Computed("twice the cores that the process may use, at most 16"),
         per_group: true,
         example: "3",
         help: "Threads of a disk store that read. Besides them it has one that writes, one that syncs, and two that flush and compact.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "store-max-waiting",
-        section: Section::Store,
-        kind: Kind::Size { min: MIB, max: 16 << 30 },
+        section: SettingSection::Store,
+        kind: ValueKind::Size { min: MIB, max: 16 << 30 },
         default: Is("64MiB"),
         per_group: true,
         example: "8MiB",
         help: "Writes that may wait for the disk at a time, their keys and values together; beyond it a write fails at once. One write larger than this waits alone.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-key",
-        section: Section::Limits,
-        kind: Kind::Size { min: 1, max: MAX_KEY },
+        section: SettingSection::Limits,
+        kind: ValueKind::Size { min: 1, max: MAX_KEY },
         default: Is("64KiB"),
         example: "250B",
         help: "Longest key.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-value",
-        section: Section::Limits,
-        kind: Kind::Size { min: 1, max: MAX_VALUE },
+        section: SettingSection::Limits,
+        kind: ValueKind::Size { min: 1, max: MAX_VALUE },
         default: Is("512MiB"),
         example: "1MiB",
         help: "Largest value.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-body",
-        section: Section::Limits,
-        kind: Kind::Size { min: 1, max: 1 << 30 },
+        section: SettingSection::Limits,
+        kind: ValueKind::Size { min: 1, max: 1 << 30 },
         default: Computed("max-value"),
         example: "2MiB",
         help: "Largest body of an HTTP request.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-headers",
-        section: Section::Limits,
+        section: SettingSection::Limits,
         // hyper refuses a smaller read buffer than 8 KiB.
-        kind: Kind::Size { min: 8 * KIB, max: MIB },
+        kind: ValueKind::Size { min: 8 * KIB, max: MIB },
         default: Is("128KiB"),
         example: "16KiB",
         help: "Largest head of an HTTP request: its first line, which holds the key, and its headers.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-pipeline",
-        section: Section::Limits,
-        kind: Kind::Count { min: 1, max: 1 << 20 },
+        section: SettingSection::Limits,
+        kind: ValueKind::Count { min: 1, max: 1 << 20 },
         default: Is("1024"),
         example: "128",
         help: "Commands of one Redis connection that may wait for the source at a time; beyond it the connection is not read until one is answered.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-buffers",
-        section: Section::Limits,
-        kind: Kind::Memory { min: MIB },
+        section: SettingSection::Limits,
+        kind: ValueKind::Memory { min: MIB },
         default: Computed("an eighth of the memory that the process may use, at least 32MiB"),
         example: "256MiB",
         help: "Bound on all buffers together, besides `max-memory`: input that is not carried out yet, replies and responses that clients have not taken, push messages, and what is on its way to or from a source. In bytes or as a percentage of the memory that the process may use. A command or body that cannot fit is refused. At the bound, the connections that hold the most are closed. See docs/operations.md.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-backlog",
-        section: Section::Limits,
-        kind: Kind::Size { min: 64 * KIB, max: 16 << 30 },
+        section: SettingSection::Limits,
+        kind: ValueKind::Size { min: 64 * KIB, max: 16 << 30 },
         default: Is("32MiB"),
         example: "8MiB",
         help: "Messages and invalidations that a Redis client may leave unread; one that leaves more is cut off, and INFO counts it.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "tracking-table-max-keys",
-        section: Section::Limits,
-        kind: Kind::Count { min: 0, max: 1 << 32 },
+        section: SettingSection::Limits,
+        kind: ValueKind::Count { min: 0, max: 1 << 32 },
         default: Is("1000000"),
         example: "50000",
         help: "Keys of which Larder remembers, without a source, which clients hold copies (CLIENT TRACKING); beyond it clients are told to forget some. 0: no bound.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "max-connections",
-        section: Section::Limits,
-        kind: Kind::Count { min: 1, max: 1 << 20 },
+        section: SettingSection::Limits,
+        kind: ValueKind::Count { min: 1, max: 1 << 20 },
         default: Is("10000"),
         example: "500",
         help: "Client connections at a time, all listeners together; one more is closed at once.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "idle-timeout",
-        section: Section::Limits,
-        kind: Kind::Duration { min: 100, max: TEN_YEARS },
+        section: SettingSection::Limits,
+        kind: ValueKind::Duration { min: 100, max: TEN_YEARS },
         optional: true,
         example: "5m",
         help: "Closes a connection on which nothing was asked for so long.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "header-timeout",
-        section: Section::Limits,
-        kind: Kind::Duration { min: 100, max: DAY },
+        section: SettingSection::Limits,
+        kind: ValueKind::Duration { min: 100, max: DAY },
         default: Is("10s"),
         example: "5s",
         help: "Time for a request that has begun to arrive to be complete: the head of an HTTP request, a Redis command.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "throttle",
-        section: Section::Throttle,
-        kind: Kind::Rate,
+        section: SettingSection::Throttle,
+        kind: ValueKind::Rate,
         optional: true,
         example: "1000/s",
         help: "Requests per second of one client address. What is over is answered with HTTP 503 or `-ERR throttled`.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "throttle-burst",
-        section: Section::Throttle,
-        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
+        section: SettingSection::Throttle,
+        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
         example: "5000",
         help: "Requests that a client address may make at once after a pause.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "throttle-total",
-        section: Section::Throttle,
-        kind: Kind::Rate,
+        section: SettingSection::Throttle,
+        kind: ValueKind::Rate,
         optional: true,
         example: "50000/s",
         help: "Requests per second of all clients together.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "throttle-total-burst",
-        section: Section::Throttle,
-        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
+        section: SettingSection::Throttle,
+        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
         example: "60000",
         help: "Requests that all clients together may make at once after a pause.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "throttle-admin",
-        section: Section::Throttle,
-        kind: Kind::Rate,
+        section: SettingSection::Throttle,
+        kind: ValueKind::Rate,
         default: Computed("a tenth of throttle; none without it"),
         optional: true,
         example: "10/s",
         help: "Requests per second of one client address to the admin and stats routes.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "throttle-admin-burst",
-        section: Section::Throttle,
-        kind: Kind::Count { min: 1, max: u32::MAX as u64 },
+        section: SettingSection::Throttle,
+        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
         example: "20",
         help: "Requests to the admin and stats routes that a client address may make at once after a pause.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "threads",
-        section: Section::Process,
-        kind: Kind::Count { min: 1, max: 1024 },
+        section: SettingSection::Process,
+        kind: ValueKind::Count { min: 1, max: 1024 },
         default: Computed("the cores that the process may use"),
         example: "3",
         help: "Threads that serve connections.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "data-dir",
-        section: Section::Process,
-        kind: Kind::Path,
+        section: SettingSection::Process,
+        kind: ValueKind::Path,
         optional: true,
         example: "/var/lib/larder",
         help: "Directory for what outlives the process: backups of disk stores (`POST /v1/store/backup`). Made when it is needed, if its parent is there.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "grace",
-        section: Section::Process,
-        kind: Kind::Duration { min: 0, max: DAY },
+        section: SettingSection::Process,
+        kind: ValueKind::Duration { min: 0, max: DAY },
         default: Is("10s"),
         example: "30s",
         help: "Time that requests under way get to finish after SIGTERM or SIGINT.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "moving-endpoint",
-        section: Section::Process,
-        kind: Kind::Endpoint,
+        section: SettingSection::Process,
+        kind: ValueKind::Endpoint,
         optional: true,
         example: "larder.example:6380",
         help: "Where Redis clients that ask for maintenance notifications are told to connect when this process drains: what leads to the Larders that stay. \
                Without it only those are told that connect again to the address that they have.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "log-level",
-        section: Section::Process,
-        kind: Kind::Choice(LogLevel::NAMES),
+        section: SettingSection::Process,
+        kind: ValueKind::Choice(LogLevel::NAMES),
         default: Is("info"),
         example: "debug",
         help: "The least severe event to log to standard error. May be changed at run time.",
         ..ROW
     },
-    Setting {
+    SettingSpec {
         name: "log-format",
-        section: Section::Process,
-        kind: Kind::Choice(LogFormat::NAMES),
+        section: SettingSection::Process,
+        kind: ValueKind::Choice(LogFormat::NAMES),
         default: Is("text"),
         example: "json",
         help: "A line of text or a JSON object per event.",

@@ -11,28 +11,28 @@ fn env(vars: &[(&str, &str)]) -> Env {
 }
 
 /// Loads with these flags, variables and text of a file `larder.toml`.
-fn try_load(args: &[&str], vars: &[(&str, &str)], toml: &str) -> Result<Config, Vec<String>> {
-    let command = clap::Command::new("larder").no_binary_name(true).args(flags::args());
-    let (_, flags) = flags::layer(&command.try_get_matches_from(args).unwrap());
+fn try_load(args: &[&str], vars: &[(&str, &str)], toml: &str) -> Result<CheckedConfig, Vec<String>> {
+    let command = clap::Command::new("larder").no_binary_name(true).args(flag_args());
+    let (_, flags) = flag_layer(&command.try_get_matches_from(args).unwrap());
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("larder.toml");
     std::fs::write(&path, toml).unwrap();
-    let input = Input { flags, file: Some(path), env: &env(vars), machine: &MACHINE };
+    let input = ConfigInput { flags, file: Some(path), env: &env(vars), machine: &MACHINE };
     // The folder's name is left out of messages, so that tests can name the rest.
     let folder = format!("{}/", dir.path().display());
-    load(input).map_err(|error| error.0.iter().map(|line| line.replace(&folder, "")).collect())
+    load_config(input).map_err(|error| error.0.iter().map(|line| line.replace(&folder, "")).collect())
 }
-fn loaded(args: &[&str], vars: &[(&str, &str)], toml: &str) -> Config {
+fn loaded(args: &[&str], vars: &[(&str, &str)], toml: &str) -> CheckedConfig {
     try_load(args, vars, toml).unwrap()
 }
 fn problems(args: &[&str], vars: &[(&str, &str)], toml: &str) -> Vec<String> {
     try_load(args, vars, toml).unwrap_err()
 }
-fn flag(setting: &Setting, text: &str) -> String {
+fn flag(setting: &SettingSpec, text: &str) -> String {
     format!("--{}={text}", setting.name)
 }
 /// Flags that must stand beside a setting for it to be allowed.
-fn companion(setting: &Setting) -> Option<String> {
+fn companion(setting: &SettingSpec) -> Option<String> {
     setting.name.strip_suffix("-burst").map(|rate| format!("--{rate}=7/s"))
 }
 
@@ -73,13 +73,13 @@ fn every_setting_reaches_the_settings() {
 #[test]
 fn flag_outweighs_variable_outweighs_file_outweighs_default() {
     for setting in TABLE {
-        let Setting { name, example, .. } = setting;
+        let SettingSpec { name, example, .. } = setting;
         let companion: Vec<String> = companion(setting).into_iter().collect();
         let companion: Vec<&str> = companion.iter().map(String::as_str).collect();
         let variable = setting.env();
         let vars = [(variable.as_str(), *example)];
         let file = match setting.kind {
-            Kind::Count { .. } => format!("\n{name} = {example}"),
+            ValueKind::Count { .. } => format!("\n{name} = {example}"),
             _ => format!("\n{name} = \"{example}\""),
         };
         let typed = flag(setting, example);
@@ -88,7 +88,7 @@ fn flag_outweighs_variable_outweighs_file_outweighs_default() {
             let config = loaded(args, vars, file);
             let effective = config.scopes[0].values.iter().find(|e| e.setting.name == *name).unwrap().clone();
             if args != companion || !vars.is_empty() || !file.is_empty() {
-                let shown: Vec<String> = effective.values.iter().map(Value::to_string).collect();
+                let shown: Vec<String> = effective.values.iter().map(SettingValue::to_string).collect();
                 let parsed = setting_value::parse(setting, example, &MACHINE).unwrap();
                 assert_eq!(shown, [parsed.to_string()], "{name}");
             }
@@ -134,7 +134,8 @@ fn computed_defaults_follow_what_is_set() {
     assert_eq!(memory("25%"), 1 << 30);
     assert_eq!(memory("64MiB"), 64 << 20);
     let tiny = Machine { memory: 3 << 20, ..MACHINE };
-    let config = load(Input { flags: Layer::new(), file: None, env: &Env::new(), machine: &tiny }).unwrap();
+    let config =
+        load_config(ConfigInput { flags: Layer::new(), file: None, env: &Env::new(), machine: &tiny }).unwrap();
     assert_eq!(config.settings.groups[0].max_memory, 1 << 20, "never under the least");
 }
 
@@ -297,8 +298,8 @@ fn all_problems_are_reported_at_once() {
 #[test]
 fn a_file_that_cannot_be_read_is_a_problem() {
     let vars = env(&[("LARDER_CONFIG", "/nowhere/l.toml")]);
-    let input = Input { flags: Layer::new(), file: None, env: &vars, machine: &MACHINE };
-    let error = load(input).unwrap_err().to_string();
+    let input = ConfigInput { flags: Layer::new(), file: None, env: &vars, machine: &MACHINE };
+    let error = load_config(input).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/l.toml: cannot be read: No such file"), "{error}");
 }
 
@@ -336,7 +337,7 @@ fn coherence_and_its_prefixes() {
 
 #[test]
 fn print_says_where_each_value_comes_from() {
-    let printed = print(&loaded(&["--ttl=10s"], &[("LARDER_MAX_KEYS", "5")], "http = [':1', ':2']"));
+    let printed = print_config(&loaded(&["--ttl=10s"], &[("LARDER_MAX_KEYS", "5")], "http = [':1', ':2']"));
     let line = |name: &str| {
         let line = printed.lines().find(|line| line.starts_with(&format!("{name} ="))).unwrap();
         line.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -353,11 +354,11 @@ fn print_says_where_each_value_comes_from() {
 #[test]
 fn what_is_printed_reads_back_as_the_same_settings() {
     let everything: Vec<String> =
-        TABLE.iter().filter(|s| !matches!(s.kind, Kind::Secret)).map(|s| flag(s, s.example)).collect();
+        TABLE.iter().filter(|s| !matches!(s.kind, ValueKind::Secret)).map(|s| flag(s, s.example)).collect();
     let everything: Vec<&str> = everything.iter().map(String::as_str).collect();
     for args in [&[][..], &["--http=off", "--throttle=5/s"], &everything] {
         let config = loaded(args, &[], "[groups.\"a.b\"]\nmax-memory = '2MiB'\nttl = '1s'");
-        let again = loaded(&[], &[], &print(&config));
+        let again = loaded(&[], &[], &print_config(&config));
         assert_eq!(config.settings, again.settings);
     }
 }
@@ -365,7 +366,7 @@ fn what_is_printed_reads_back_as_the_same_settings() {
 #[test]
 fn secrets_are_not_printed() {
     let config = loaded(&["--password=hunter2", "--source=redis://u:hunter2@h"], &[], "");
-    let printed = print(&config);
+    let printed = print_config(&config);
     assert!(!printed.contains("hunter2") && !format!("{config:?}").contains("hunter2"), "{printed}");
     assert!(printed.contains("# password = \"***\""), "{printed}");
     assert!(printed.contains("# source = \"redis://u:***@h:6379/0\""), "{printed}");
@@ -377,19 +378,19 @@ fn the_reference_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/configuration.md");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
-        committed == docs(),
+        committed == reference_page(),
         "docs/reference/configuration.md is stale: run `larder config docs > docs/reference/configuration.md`"
     );
 }
 
 #[test]
 fn the_help_names_every_setting() {
-    let mut command = clap::Command::new("larder").args(flags::args());
+    let mut command = clap::Command::new("larder").args(flag_args());
     let help = command.render_help().to_string();
     let mut seen = BTreeMap::new();
     for setting in TABLE {
         let value = match setting.kind {
-            Kind::Switch => format!("[<{}>]", setting.placeholder()),
+            ValueKind::Switch => format!("[<{}>]", setting.placeholder()),
             _ => format!("<{}>", setting.placeholder()),
         };
         let flag = format!("--{} {value}", setting.name);

@@ -1,8 +1,7 @@
 //! Deadlines and drain for the connections of a worker, without a timer for each.
 //!
 //! A busy connection only notes how long it may stay silent, in ticks; a task that runs while there are connections
-//! counts the ticks and wakes those whose time is over, who then look at [`ConnectionDeadline::verdict`].
-use super::PerWorker;
+//! counts the ticks and wakes those whose time is over; they then look at [`ConnectionDeadline::verdict`].
 use crate::{app::App, lifecycle::drain::Phase};
 use slab::Slab;
 use std::{
@@ -19,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 /// How coarse deadlines are.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The watched connections of one worker.
+/// The deadlines of one worker's connections.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionDeadlines {
     connections: RefCell<Slab<Rc<Deadline>>>,
@@ -34,9 +33,9 @@ struct Deadline {
     waker: Waker,
 }
 
-/// One connection's entry.
+/// One connection's deadline.
 pub(super) struct ConnectionDeadline {
-    http: Rc<PerWorker>,
+    deadlines: Rc<ConnectionDeadlines>,
     deadline: Rc<Deadline>,
     index: usize,
 }
@@ -61,15 +60,14 @@ impl ConnectionDeadlines {
 
 impl ConnectionDeadline {
     /// Watches the calling task's connection, without a deadline yet.
-    pub(super) async fn begin(app: &Arc<App>, http: &Rc<PerWorker>) -> ConnectionDeadline {
+    pub(super) async fn begin(app: &Arc<App>, deadlines: &Rc<ConnectionDeadlines>) -> ConnectionDeadline {
         let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-        let watches = &http.watches;
         let deadline = Rc::new(Deadline { tick: Cell::new(u64::MAX), waker });
-        let index = watches.connections.borrow_mut().insert(deadline.clone());
-        if !watches.ticking.replace(true) {
-            tokio::task::spawn_local(tick(app.clone(), http.clone()));
+        let index = deadlines.connections.borrow_mut().insert(deadline.clone());
+        if !deadlines.ticking.replace(true) {
+            tokio::task::spawn_local(tick(app.clone(), deadlines.clone()));
         }
-        ConnectionDeadline { http: http.clone(), deadline, index }
+        ConnectionDeadline { deadlines: deadlines.clone(), deadline, index }
     }
 
     /// The connection may wait this long from now (and up to a tick more); `None`: for ever.
@@ -77,17 +75,17 @@ impl ConnectionDeadline {
         let tick = time.map_or(u64::MAX, |time| {
             let ticks = time.as_millis().div_ceil(TICK.as_millis()) as u64;
             // The current tick is partly over.
-            self.http.watches.ticks.get().saturating_add(ticks).saturating_add(1)
+            self.deadlines.ticks.get().saturating_add(ticks).saturating_add(1)
         });
         self.deadline.tick.set(tick);
     }
 
     /// What has become of the connection's time. An expiry is told before a drain.
     pub(super) fn verdict(&self) -> Verdict {
-        let watches = &self.http.watches;
-        if self.deadline.tick.get() <= watches.ticks.get() {
+        let deadlines = &self.deadlines;
+        if self.deadline.tick.get() <= deadlines.ticks.get() {
             Verdict::Expired
-        } else if watches.draining.get() {
+        } else if deadlines.draining.get() {
             Verdict::Drain
         } else {
             Verdict::Live
@@ -96,31 +94,30 @@ impl ConnectionDeadline {
 }
 impl Drop for ConnectionDeadline {
     fn drop(&mut self) {
-        let gone = self.http.watches.connections.borrow_mut().remove(self.index);
+        let gone = self.deadlines.connections.borrow_mut().remove(self.index);
         drop(gone);
     }
 }
 
-/// Counts ticks and wakes who is late, until no connection is left; the next one starts it again.
-async fn tick(app: Arc<App>, http: Rc<PerWorker>) {
-    let watches = &http.watches;
+/// Counts ticks and wakes the connections that are late, until no connection is left; the next connection starts it again.
+async fn tick(app: Arc<App>, deadlines: Rc<ConnectionDeadlines>) {
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut interval = interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
-            () = &mut draining, if !watches.draining.get() => watches.draining.set(true),
-            _ = interval.tick() => watches.ticks.set(watches.ticks.get() + 1),
+            () = &mut draining, if !deadlines.draining.get() => deadlines.draining.set(true),
+            _ = interval.tick() => deadlines.ticks.set(deadlines.ticks.get() + 1),
         }
-        let connections = watches.connections.borrow();
+        let connections = deadlines.connections.borrow();
         if connections.is_empty() {
-            watches.ticking.set(false);
+            deadlines.ticking.set(false);
             return;
         }
         for (_, connection) in connections.iter() {
             // Draining connections are woken at every tick: one that was answering when the drain began looks again.
-            if watches.draining.get() || connection.tick.get() <= watches.ticks.get() {
+            if deadlines.draining.get() || connection.tick.get() <= deadlines.ticks.get() {
                 connection.waker.wake_by_ref();
             }
         }

@@ -1,14 +1,14 @@
 //! `POST /v1/mget`: many keys in one request.
 use super::{
-    group_routes::put_bytes,
-    problem::{Kind, Problem},
-    read_answer,
-    response_body::{Body, Writer},
-    router::Call,
+    problem_json::{Problem, ProblemKind},
+    response_body::{BodyWriter, ResponseBody},
+    response_writer,
+    route_request::RouteRequest,
 };
 use crate::{
+    buffers::BufferKind,
     read::{Group, StartedRead},
-    telemetry::Operation,
+    telemetry::RecordedOperation,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -40,7 +40,7 @@ struct Encoded {
 
 /// Longer values are not copied.
 const COPIED: usize = 16 * 1024;
-/// How much text is written between two looks at the account.
+/// Bytes of text between two updates of the buffer account.
 const STEP: usize = 256 * 1024;
 
 enum Slot {
@@ -50,21 +50,21 @@ enum Slot {
 
 /// Answers `{"values":[…]}` in the order of the keys: null where there is no such key, a string where the value is UTF-8,
 /// otherwise `{"base64":"…"}`. If the source fails for one key, the request fails.
-pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Problem> {
-    let keys = parse(&body, call.worker.app.settings.max_pipeline)?;
-    let group = call.group;
+pub(super) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+    let keys = parse(&body, request.worker.app.settings.max_pipeline)?;
+    let group = request.group;
     let mut batch = Vec::new();
     let mut slots = Vec::with_capacity(keys.len());
-    let buffers = &call.worker.app.buffers;
-    let mut charge = buffers.charge(crate::buffers::Kind::HttpOutput);
+    let buffers = &request.worker.app.buffers;
+    let mut charge = buffers.charge(BufferKind::HttpOutput);
     let full = || Problem::buffers_full("the answer does not fit", buffers.limit());
     let mut known = 0;
     let one_table = group.one_table();
     for key in &keys {
-        call.check_key(key)?;
-        call.note(Operation::Get, key);
+        request.check_key(key)?;
+        request.note(RecordedOperation::Get, key);
         let key = group.cache.key(key);
-        let begun = group.begin(key, call.now, &mut batch, |entry| entry.value.to_bytes());
+        let begun = group.begin(key, request.now, &mut batch, |entry| entry.value.to_bytes());
         slots.push(match begun {
             StartedRead::Hit(value) => {
                 known += value.len().min(COPIED);
@@ -81,7 +81,7 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
     if !batch.is_empty() {
         group.source.fetch(&mut batch);
     }
-    let mut body = Writer::with_capacity(64 * keys.len());
+    let mut body = BodyWriter::with_capacity(64 * keys.len());
     let mut separator: &[u8] = b"{\"values\":[";
     let mut charged = 0;
     for slot in slots {
@@ -92,7 +92,7 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
         body.put(separator);
         separator = b",";
         match value {
-            Some(value) => put_bytes(&mut body, value),
+            Some(value) => body.put_json_or_base64(value),
             None => body.put(b"null"),
         }
         if body.text() > charged + STEP {
@@ -104,14 +104,15 @@ pub(super) async fn mget(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
     }
     body.put(if keys.is_empty() { b"{\"values\":[]}" } else { b"]}" });
     charge.resize(body.text());
-    Ok(read_answer::json(body.finish_charged(charge)))
+    Ok(response_writer::json(body.finish_charged(charge)))
 }
 
 fn parse(body: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Problem> {
-    let bad = |why: &dyn std::fmt::Display| Problem::of(Kind::BadBody, format!("expected {{\"keys\":[…]}}: {why}"));
+    let bad =
+        |why: &dyn std::fmt::Display| Problem::of(ProblemKind::BadBody, format!("expected {{\"keys\":[…]}}: {why}"));
     let wanted: Wanted = serde_json::from_slice(body).map_err(|error| bad(&error))?;
     if wanted.keys.len() > most {
-        return Err(Problem::over(Kind::TooManyKeys, "the number of keys", "max-pipeline", most));
+        return Err(Problem::over(ProblemKind::TooManyKeys, "the number of keys", "max-pipeline", most));
     }
     let bytes = wanted.keys.into_iter().map(|key| match key {
         WantedKey::Text(text) => Ok(text.into_bytes()),

@@ -1,11 +1,9 @@
-//! Walks through a store, sent as they go: `/v0/entities` and `/v1/range`. A page is read when the client has taken the one before, so a
-//! walk occupies one page however long it takes, keeps nothing open at the store between two, and ends with its client.
+//! Ranges of a store's keys, sent page by page: `/v0/entities` and `/v1/range`. A page is read when the client has taken the one before. So a
+//! range occupies one page however long it takes, keeps nothing open at the store between two pages, and ends with its client.
 use super::{
-    group_routes::{number, put_bytes},
-    key_routes::decode,
-    problem::{Kind, Problem},
-    response_body::{Body, Writer},
-    router::Call,
+    problem_json::{Problem, ProblemKind},
+    response_body::{BodyWriter, Pages, ResponseBody},
+    route_request::{RouteRequest, decode_key},
 };
 use crate::{
     read::Group,
@@ -26,19 +24,19 @@ const PAGE: usize = 256;
 /// Bytes of a page, of which the last entry may be longer.
 const PAGE_BYTES: usize = 128 * 1024;
 
-/// How entries are worded.
+/// How entries are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wording {
+pub(super) enum RangeFormat {
     /// Key, line feed, value: one chunk each.
     Entities,
     /// A JSON object and a line feed.
     Lines,
 }
 
-/// A walk that is not at its end.
-pub(super) struct Walk {
+/// The pages of a range.
+struct RangeWalk {
     group: Rc<Group>,
-    wording: Wording,
+    format: RangeFormat,
     /// What is to be read; `None`: nothing more.
     next: Option<Scan>,
     /// Entries to come, at most.
@@ -47,29 +45,29 @@ pub(super) struct Walk {
 }
 
 /// `GET /v0/entities?start=A[&end=B]` and `GET /v1/range?start=&end=&limit=&reverse=`: the entries from `start` up to, and without, `end`.
-pub(super) async fn walk(call: &Call<'_>, wording: Wording) -> Result<Response<Body>, Problem> {
-    if !call.group.source.as_local().is_some_and(LocalStore::is_ordered) {
-        let name = &call.group.name;
-        return Err(Problem::of(Kind::NoRange, format!("the source of group `{name}` keeps no keys in order")));
+pub(super) async fn range(request: &RouteRequest<'_>, format: RangeFormat) -> Result<Response<ResponseBody>, Problem> {
+    if !request.group.source.as_local().is_some_and(LocalStore::is_ordered) {
+        let name = &request.group.name;
+        return Err(Problem::of(ProblemKind::NoRange, format!("the source of group `{name}` keeps no keys in order")));
     }
-    let bound = |name| match target::parameter(call.query, name).filter(|raw| !raw.is_empty()) {
+    let bound = |name| match target::parameter(request.query, name).filter(|raw| !raw.is_empty()) {
         None => Ok(None),
-        Some(raw) => Ok(Some(Bytes::from(decode(raw, target::decode_query)?.into_owned()))),
+        Some(raw) => Ok(Some(Bytes::from(decode_key(raw, target::decode_query)?.into_owned()))),
     };
     let (start, end) = (bound("start")?, bound("end")?);
-    if wording == Wording::Entities && start.is_none() {
-        return Err(Problem::of(Kind::BadParameter, "`start` is missing or empty"));
+    if format == RangeFormat::Entities && start.is_none() {
+        return Err(Problem::of(ProblemKind::BadParameter, "`start` is missing or empty"));
     }
     let (mut limit, mut reverse) = (usize::MAX, false);
-    if wording == Wording::Lines {
-        limit = match number(call.query, "limit")? {
-            Some(0) => return Err(Problem::of(Kind::BadParameter, "`limit` is 0")),
+    if format == RangeFormat::Lines {
+        limit = match request.number("limit")? {
+            Some(0) => return Err(Problem::of(ProblemKind::BadParameter, "`limit` is 0")),
             given => given.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
         };
-        reverse = match target::parameter(call.query, "reverse") {
+        reverse = match target::parameter(request.query, "reverse") {
             None | Some(b"" | b"false" | b"0") => false,
             Some(b"true" | b"1") => true,
-            Some(_) => return Err(Problem::of(Kind::BadParameter, "`reverse` is neither true nor false")),
+            Some(_) => return Err(Problem::of(ProblemKind::BadParameter, "`reverse` is neither true nor false")),
         };
     }
     let scan = Scan {
@@ -80,23 +78,22 @@ pub(super) async fn walk(call: &Call<'_>, wording: Wording) -> Result<Response<B
         max_bytes: PAGE_BYTES,
         keys_only: false,
     };
-    let mut walk = Walk { group: call.group.clone(), wording, next: Some(scan), left: limit, page: None };
+    let mut pages = RangeWalk { group: request.group.clone(), format, next: Some(scan), left: limit, page: None };
     // A store that cannot be read says so in the head.
-    let first = poll_fn(|cx| walk.poll_page(cx)).await.map_err(|error| Problem::source(&error))?;
-    let mut response = Response::new(Body::walking(first, walk));
+    let first = poll_fn(|cx| pages.poll_page(cx)).await.map_err(|error| Problem::source(&error))?;
+    let mut response = Response::new(ResponseBody::paged(first, pages));
     response.headers_mut().insert(
         header::CONTENT_TYPE,
-        HeaderValue::from_static(match wording {
-            Wording::Entities => "application/octet-stream",
-            Wording::Lines => "application/x-ndjson",
+        HeaderValue::from_static(match format {
+            RangeFormat::Entities => "application/octet-stream",
+            RangeFormat::Lines => "application/x-ndjson",
         }),
     );
     Ok(response)
 }
 
-impl Walk {
-    /// The next page, as it is sent; `None` at the end. After an error there is no more.
-    pub(super) fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Body>, SourceError>> {
+impl Pages for RangeWalk {
+    fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ResponseBody>, SourceError>> {
         loop {
             if let Some(page) = &mut self.page {
                 let page = ready!(page.as_mut().poll(cx));
@@ -113,8 +110,11 @@ impl Walk {
             self.page = Some(Box::pin(async move { group.local()?.scan(Scan { limit, ..scan }).await }));
         }
     }
+}
 
-    fn take(&mut self, page: Page) -> Option<Body> {
+impl RangeWalk {
+    /// The page as it is sent; `None` if it has no entries. Notes where the next page begins.
+    fn take(&mut self, page: Page) -> Option<ResponseBody> {
         self.next = match (page.next, self.next.take()) {
             (Some(last), Some(scan)) if scan.reverse => Some(Scan { end: Excluded(last), ..scan }),
             (Some(last), Some(scan)) => Some(Scan { start: Excluded(last), ..scan }),
@@ -124,9 +124,9 @@ impl Walk {
         if page.entries.is_empty() {
             return None;
         }
-        Some(match self.wording {
-            Wording::Entities => Body::chunks(page.entries.iter().map(|(key, found)| entity(key, found))),
-            Wording::Lines => lines(page.entries),
+        Some(match self.format {
+            RangeFormat::Entities => ResponseBody::chunks(page.entries.iter().map(|(key, found)| entity(key, found))),
+            RangeFormat::Lines => lines(page.entries),
         })
     }
 }
@@ -135,13 +135,13 @@ fn entity(key: &[u8], found: &FetchedValue) -> Bytes {
     [key, b"\n", &found.value].concat().into()
 }
 
-fn lines(entries: Vec<(Bytes, FetchedValue)>) -> Body {
-    let mut body = Writer::with_capacity(PAGE_BYTES);
+fn lines(entries: Vec<(Bytes, FetchedValue)>) -> ResponseBody {
+    let mut body = BodyWriter::with_capacity(PAGE_BYTES);
     for (key, found) in entries {
         body.put(b"{\"key\":");
-        put_bytes(&mut body, key);
+        body.put_json_or_base64(key);
         body.put(b",\"value\":");
-        put_bytes(&mut body, found.value);
+        body.put_json_or_base64(found.value);
         body.put(b"}\n");
     }
     body.finish()

@@ -1,9 +1,9 @@
 //! Request bodies: whole, bounded in size and in time.
 use super::{
-    Context,
-    problem::{Kind, Problem},
+    connection_context::{ConnectionContext, buffer_account},
+    problem_json::{Problem, ProblemKind},
 };
-use crate::buffers::{Growing, Holder, Holding, Kind as BufferKind};
+use crate::buffers::{BufferAccount, BufferKind, GrowingBuffer, HeldBytes};
 use bytes::Bytes;
 use http_body::Body;
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
@@ -11,15 +11,15 @@ use tokio::time::{Instant, timeout_at};
 
 /// Bound on a body.
 #[derive(Clone, Copy)]
-pub(super) struct Limit<'c> {
-    /// Whose account it is on.
-    pub(super) context: &'c Context,
+pub(super) struct BodyLimit<'c> {
+    /// The connection, on whose account the body is.
+    pub(super) context: &'c ConnectionContext,
     /// Bytes.
     pub(super) bytes: usize,
     /// The setting that says so.
     pub(super) setting: &'static str,
-    /// What a larger one is.
-    pub(super) kind: Kind,
+    /// The problem that a larger body is.
+    pub(super) kind: ProblemKind,
     /// Time for the first bytes; the rest must keep up [`SLOWEST`] on average. A client that sends a byte now and then
     /// would otherwise hold what it has sent so far for as long as it likes.
     pub(super) patience: Duration,
@@ -35,7 +35,7 @@ const BELIEVED: usize = 1 << 20;
 /// # Errors
 /// `limit.kind` if it is too large (told before anything is read if the client announced it), `BodyTimeout`, `BadBody` if
 /// the client broke off, `BuffersFull` if there is no room for it.
-pub(super) async fn read<B>(body: B, limit: Limit<'_>) -> Result<Bytes, Problem>
+pub(super) async fn read<B>(body: B, limit: BodyLimit<'_>) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
 {
@@ -44,18 +44,18 @@ where
     if announced > limit.bytes as u64 {
         return Err(too_large());
     }
-    let Context { worker, peer, .. } = limit.context;
+    let ConnectionContext { worker, peer, .. } = limit.context;
     let buffers = &worker.app.buffers;
     if announced > buffers.limit() as u64 {
         buffers.note_refused();
-        return Err(Problem::over(Kind::BodyTooLarge, "the body", "max-buffers", buffers.limit()));
+        return Err(Problem::over(ProblemKind::BodyTooLarge, "the body", "max-buffers", buffers.limit()));
     }
     // Of a body that does not come in one piece.
-    let mut holder: Option<Holder> = None;
+    let mut holder: Option<BufferAccount> = None;
     let mut body = pin!(body);
     let begun = Instant::now();
     let mut first = Bytes::new();
-    let mut all = Growing::default();
+    let mut all = GrowingBuffer::default();
     let mut len = 0;
     loop {
         let deadline = begun + limit.patience + Duration::from_secs(len as u64 / SLOWEST);
@@ -81,14 +81,14 @@ where
         let data = match frame {
             Err(_) => {
                 return Err(Problem::of(
-                    Kind::BodyTimeout,
+                    ProblemKind::BodyTimeout,
                     format!(
                         "less than {SLOWEST} bytes a second came in after the first {} (setting `header-timeout`)",
                         larder_units::show_duration(limit.patience)
                     ),
                 ));
             }
-            Ok(Some(Err(_))) => return Err(Problem::of(Kind::BadBody, "the body broke off")),
+            Ok(Some(Err(_))) => return Err(Problem::of(ProblemKind::BadBody, "the body broke off")),
             Ok(None) => {
                 drop(holder);
                 let whole = if all.is_empty() { first } else { all.into() };
@@ -116,9 +116,9 @@ where
         // Without a length, as much again as has come.
         all.extend(&data, if announced > 0 { announced as usize } else { 2 * len });
         if holder.is_none() {
-            holder = Some(super::holder(worker).await);
+            holder = Some(buffer_account(worker).await);
         }
         // What is reserved beyond that has not been touched.
-        holder.iter().for_each(|holder| holder.set(Holding { input: all.len(), ..Holding::default() }));
+        holder.iter().for_each(|holder| holder.set(HeldBytes { input: all.len(), ..HeldBytes::default() }));
     }
 }

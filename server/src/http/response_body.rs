@@ -1,6 +1,5 @@
 //! Response bodies: counted bytes, and values that are written as JSON or base64 while they are sent.
-use super::range_routes::Walk;
-use crate::{buffers::Charge, source::SourceError};
+use crate::{buffers::BufferCharge, source::SourceError};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -11,18 +10,24 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+/// A body that is read page by page while it is sent.
+pub(super) trait Pages {
+    /// The next page; `None` at the end. After an error there is no more.
+    fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ResponseBody>, SourceError>>;
+}
+
 /// A body in pieces, sent in order. A large value is encoded a window at a time, when there is room to send it.
 #[derive(Default)]
-pub(super) struct Body {
+pub(super) struct ResponseBody {
     /// The first piece, so that a body of one piece needs no queue.
     first: Option<Piece>,
     rest: VecDeque<Piece>,
     /// Bytes left to send; `None` if that would have to be counted through too much.
     left: Option<u64>,
-    /// What comes behind the pieces.
-    walk: Option<Box<Walk>>,
+    /// Produces more pieces when these are sent.
+    pages: Option<Box<dyn Pages>>,
     /// For a long text.
-    _charge: Option<Charge>,
+    _charge: Option<BufferCharge>,
 }
 
 #[derive(Debug)]
@@ -37,22 +42,22 @@ enum Piece {
 
 /// Bytes encoded at a time; a multiple of 3, so that base64 windows need no padding.
 const WINDOW: usize = 48 * 1024;
-/// Bytes handed out at a time, though they need no encoding: a client that stops taking them shows in that nobody asks for more.
+/// Bytes handed out at a time, though they need no encoding: the server sees that a client stopped taking them when hyper asks for no more.
 const PART: usize = 256 * 1024;
 /// Pieces of at least this length are parts of values; no text that is made here is as long.
 pub(super) const REFERENCE: usize = 2 * WINDOW;
 /// Values larger than this are not read through just to know how long they are as JSON: HTTP/1.1 sends such a body in chunks.
 const COUNTED: usize = 1 << 20;
 
-impl Body {
+impl ResponseBody {
     /// No bytes.
-    pub(super) fn empty() -> Body {
-        Body { left: Some(0), ..Body::default() }
+    pub(super) fn empty() -> ResponseBody {
+        ResponseBody { left: Some(0), ..ResponseBody::default() }
     }
 
     /// These bytes.
-    pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
-        let mut body = Body::empty();
+    pub(super) fn full(bytes: impl Into<Bytes>) -> ResponseBody {
+        let mut body = ResponseBody::empty();
         let bytes = bytes.into();
         let len = bytes.len();
         body.add(Piece::Raw(bytes), Some(len));
@@ -60,13 +65,13 @@ impl Body {
     }
 
     /// These pieces; HTTP/1.1 sends each as a chunk of its own.
-    pub(super) fn chunks(chunks: impl Iterator<Item = Bytes>) -> Body {
-        Body { rest: chunks.map(Piece::Chunk).collect(), ..Body::default() }
+    pub(super) fn chunks(chunks: impl Iterator<Item = Bytes>) -> ResponseBody {
+        ResponseBody { rest: chunks.map(Piece::Chunk).collect(), ..ResponseBody::default() }
     }
 
-    /// The pages of a walk, the first of which has been read.
-    pub(super) fn walking(first: Option<Body>, walk: Walk) -> Body {
-        Body { left: None, walk: Some(Box::new(walk)), ..first.unwrap_or_default() }
+    /// The first page, which has been read, and those that follow.
+    pub(super) fn paged(first: Option<ResponseBody>, pages: impl Pages + 'static) -> ResponseBody {
+        ResponseBody { left: None, pages: Some(Box::new(pages)), ..first.unwrap_or_default() }
     }
 
     fn add(&mut self, piece: Piece, len: Option<usize>) {
@@ -129,17 +134,17 @@ impl Body {
 }
 
 /// Composes a body of text with values in it: small values are encoded at once, large ones when they are sent.
-pub(super) struct Writer {
+pub(super) struct BodyWriter {
     text: Vec<u8>,
     /// Bytes of text before that.
     texts: usize,
-    body: Body,
+    body: ResponseBody,
 }
 
-impl Writer {
+impl BodyWriter {
     /// An empty body, with room for this much text.
-    pub(super) fn with_capacity(bytes: usize) -> Writer {
-        Writer { text: Vec::with_capacity(bytes), texts: 0, body: Body::empty() }
+    pub(super) fn with_capacity(bytes: usize) -> BodyWriter {
+        BodyWriter { text: Vec::with_capacity(bytes), texts: 0, body: ResponseBody::empty() }
     }
 
     /// Appends a JSON string: `value` with invalid UTF-8 replaced.
@@ -164,18 +169,29 @@ impl Writer {
         self.link(Piece::Base64(value), Some(len));
     }
 
+    /// Appends bytes as JSON without losing any: a string if they are UTF-8, otherwise `{"base64":"…"}`.
+    pub(super) fn put_json_or_base64(&mut self, bytes: Bytes) {
+        if std::str::from_utf8(&bytes).is_ok() {
+            self.put_json(bytes);
+        } else {
+            self.put(b"{\"base64\":\"");
+            self.put_base64(bytes);
+            self.put(b"\"}");
+        }
+    }
+
     /// Bytes of text so far.
     pub(super) fn text(&self) -> usize {
         self.texts + self.text.len()
     }
 
     /// The body, with what its text is on the account.
-    pub(super) fn finish_charged(self, charge: Charge) -> Body {
-        Body { _charge: Some(charge), ..self.finish() }
+    pub(super) fn finish_charged(self, charge: BufferCharge) -> ResponseBody {
+        ResponseBody { _charge: Some(charge), ..self.finish() }
     }
 
     /// The body.
-    pub(super) fn finish(mut self) -> Body {
+    pub(super) fn finish(mut self) -> ResponseBody {
         self.cut();
         self.body
     }
@@ -194,15 +210,15 @@ impl Writer {
         }
     }
 }
-impl Sink for Writer {
+impl Sink for BodyWriter {
     fn put(&mut self, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
 }
 
-impl http_body::Body for Body {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    /// The end of a walk that is not complete: the client must see that it is not.
+    /// A page that cannot be read: the client must see that the body is not complete.
     type Error = SourceError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, SourceError>>> {
@@ -210,13 +226,13 @@ impl http_body::Body for Body {
             if let Some(bytes) = self.next() {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
-            let Some(walk) = &mut self.walk else { return Poll::Ready(None) };
-            match ready!(walk.poll_page(cx)) {
+            let Some(pages) = &mut self.pages else { return Poll::Ready(None) };
+            match ready!(pages.poll_page(cx)) {
                 Ok(Some(page)) => (self.first, self.rest) = (page.first, page.rest),
-                Ok(None) => self.walk = None,
+                Ok(None) => self.pages = None,
                 Err(error) => {
                     tracing::warn!(%error, "a walk through the store breaks off");
-                    self.walk = None;
+                    self.pages = None;
                     return Poll::Ready(Some(Err(error)));
                 }
             }
@@ -236,13 +252,13 @@ impl http_body::Body for Body {
 mod tests {
     use super::*;
 
-    fn drain(mut body: Body) -> Vec<u8> {
+    fn drain(mut body: ResponseBody) -> Vec<u8> {
         std::iter::from_fn(|| body.next()).flatten().collect()
     }
 
     #[test]
     fn small_values_are_one_piece() {
-        let mut writer = Writer::with_capacity(8);
+        let mut writer = BodyWriter::with_capacity(8);
         writer.put(b"a");
         writer.put_json(Bytes::from_static(b"q\"\xff"));
         writer.put_base64(Bytes::from_static(b"\xff\x00\x01\x02"));
@@ -258,7 +274,7 @@ mod tests {
     fn large_values_are_encoded_by_windows() {
         for size in [WINDOW + 1, COUNTED, 3 * COUNTED + 1] {
             let value: Vec<u8> = (0..size).map(|i| ((i * 31) >> 7) as u8).collect();
-            let mut writer = Writer::with_capacity(0);
+            let mut writer = BodyWriter::with_capacity(0);
             writer.put(b"[");
             writer.put_json(value.clone().into());
             writer.put(b",\"");

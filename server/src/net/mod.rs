@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   control thread                         worker 0 … worker N-1 (one current-thread runtime each, nothing shared on a hit)
-//!   accept ──── std TcpStream ───────────► least loaded worker ──► redis::serve  read ─ process ─ write ─┐
-//!   signals ─── Phase ───────────────────► every connection        http::serve_connection                │
+//!   accept ──── std TcpStream ───────────► least loaded worker ──► redis_connection  read ─ process ─ write ─┐
+//!   signals ─── Phase ───────────────────► every connection        http::serve_connection                     │
 //!   tick of the memory tiers, throttle's                                          ▲──── one task each ───┘
 //!   forgetting, 10 and 1 times a second
 //! ```
@@ -13,12 +13,12 @@
 //! - Every buffer has a bound; a client that does not read its replies is not read from.
 //! - A panic ends its connection's task and nothing else.
 //! - `SIGTERM`: accept no more, answer what was read, close; what is left when `grace` is over is dropped, and the exit code is 0 all the same.
-mod accept;
-mod control;
-mod listen;
-mod open_files;
-mod ready;
-pub mod redis;
-mod worker;
+mod acceptor;
+mod control_thread;
+mod listeners;
+mod open_files_limit;
+mod ready_message;
+pub mod redis_connection;
+mod worker_thread;
 
-pub use control::run;
+pub use control_thread::run;

@@ -170,7 +170,7 @@ fn unusual(
         return Flow::ForeignProtocol(foreign.name());
     }
     // What was posted before the command began stands before its reply.
-    if session.client.inbox.has_mail() {
+    if session.client.push_inbox.has_messages() {
         session.deliver(out);
     }
     let mark = out.mark();
@@ -261,7 +261,7 @@ fn unusual(
     }
     session.command_over();
     // What the command itself caused stands behind it.
-    if matches!(flow, Flow::Done) && session.client.inbox.has_mail() {
+    if matches!(flow, Flow::Done) && session.client.push_inbox.has_messages() {
         session.deliver(out);
     }
     flow

@@ -3,7 +3,7 @@ use super::{
     command::{Command, Flags, Kind},
     session::Session,
 };
-use crate::{app::Worker, telemetry::Operation};
+use crate::{app::Worker, telemetry::RecordedOperation};
 use larder_proto::resp::Args;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 #[inline]
 pub(super) fn count(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) {
     // What a transaction queues is noted when it runs.
-    if worker.app.telemetry.tap.is_on() && session.multi.is_none() {
+    if worker.app.telemetry.recorder.is_on() && session.multi.is_none() {
         note(worker, command, args);
     }
     count_calls(worker, session, command, 1);
@@ -34,12 +34,12 @@ pub(super) fn count_calls(worker: &Worker, session: &Session, command: &Command,
 fn note(worker: &Worker, command: &Command, args: Args<'_>) {
     let keys = command.keys.of(args);
     let operation = match command.flags {
-        flags if flags.has(Flags::DELETES) => Operation::Del,
+        flags if flags.has(Flags::DELETES) => RecordedOperation::Del,
         flags if flags.has(Flags::WRITE) => {
             let values = args.from(usize::from(command.keys.first) + 1);
-            Operation::Set(values.map(<[u8]>::len).max().unwrap_or(0))
+            RecordedOperation::Set(values.map(<[u8]>::len).max().unwrap_or(0))
         }
-        _ => Operation::Get,
+        _ => RecordedOperation::Get,
     };
-    keys.for_each(|key| worker.app.telemetry.tap.note(worker.id, operation, key));
+    keys.for_each(|key| worker.app.telemetry.recorder.note(worker.id, operation, key));
 }

@@ -4,7 +4,7 @@
 //! - A confirmation stands where its command stands. Messages come by the inbox, behind it; what was published before an
 //!   UNSUBSCRIBE stands before its confirmation.
 //! - A subscription ends with its client.
-use crate::clients::{Client, PubSub, pubsub::Kind};
+use crate::clients::{Client, PubSub, SubscriptionKind};
 use indexmap::IndexSet;
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ pub(super) struct LocalSubscriptions {
 
 impl LocalSubscriptions {
     /// As confirmations count: shard channels by themselves.
-    pub(super) fn count(&self, kind: Kind) -> usize {
+    pub(super) fn count(&self, kind: SubscriptionKind) -> usize {
         let [channels, patterns, shards] = &self.topics;
-        if kind == Kind::Shard { shards.len() } else { channels.len() + patterns.len() }
+        if kind == SubscriptionKind::Shard { shards.len() } else { channels.len() + patterns.len() }
     }
     /// Channels, patterns, shard channels.
     pub(super) fn counts(&self) -> [usize; 3] {
@@ -32,7 +32,7 @@ impl LocalSubscriptions {
 
 impl Drop for LocalSubscriptions {
     fn drop(&mut self) {
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             let topics = self.topics[kind as usize].iter().map(|topic| &**topic);
             self.pubsub.unsubscribe(kind, topics, self.client.id);
         }

@@ -50,7 +50,11 @@ pub fn begin(
 ) -> GetRun {
     let mut gets = GetRun::default();
     let app = &worker.app;
-    if !session.reads_plainly() || app.throttle.is_some() || app.telemetry.tap.is_on() || app.clients.monitors().any() {
+    if !session.reads_plainly()
+        || app.throttle.is_some()
+        || app.telemetry.recorder.is_on()
+        || app.clients.monitors().any()
+    {
         return gets;
     }
     let group = &*worker.groups[0];

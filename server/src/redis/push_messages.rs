@@ -1,6 +1,6 @@
 //! What comes unasked is written between the replies, in the words of the client's protocol.
 use super::session::Session;
-use crate::clients::push_inbox::Message;
+use crate::clients::push_inbox::PushMessage;
 use larder_proto::output::Output;
 
 /// Bytes due to a client beyond which its messages stay where they are: they are counted there.
@@ -10,23 +10,23 @@ impl Session {
     /// Writes what has come, as much as the client may be due.
     pub fn deliver(&self, out: &mut Output) {
         while out.len() < ENOUGH
-            && let Some(message) = self.client.inbox.take()
+            && let Some(message) = self.client.push_inbox.take()
         {
             self.write(message, out);
         }
     }
     /// Writes all of it.
     pub(super) fn deliver_all(&self, out: &mut Output) {
-        while let Some(message) = self.client.inbox.take() {
+        while let Some(message) = self.client.push_inbox.take() {
             self.write(message, out);
         }
     }
 
     /// To a client of RESP2 only what it can tell from a reply is written: it has subscribed to something.
-    fn write(&self, message: Message, out: &mut Output) {
+    fn write(&self, message: PushMessage, out: &mut Output) {
         let subscriber = self.has_subscriptions();
         match message {
-            Message::Invalidated { keys, redirected } => {
+            PushMessage::Invalidated { keys, redirected } => {
                 match self.resp3 {
                     true => out.put(b">2\r\n$10\r\ninvalidate\r\n"),
                     false if redirected && subscriber => {
@@ -40,11 +40,11 @@ impl Session {
                     None => out.put(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" }),
                 }
             }
-            Message::RedirectionBroken(id) if self.resp3 => {
+            PushMessage::RedirectionBroken(id) if self.resp3 => {
                 out.put(format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{id}\r\n").as_bytes());
             }
-            Message::RedirectionBroken(_) => {}
-            Message::Published(frame) if self.resp3 || subscriber => {
+            PushMessage::RedirectionBroken(_) => {}
+            PushMessage::Published(frame) if self.resp3 || subscriber => {
                 self.counters.pubsub_messages.add(1);
                 // To RESP2 a push is an array.
                 match self.resp3 {
@@ -55,8 +55,8 @@ impl Session {
                     }
                 }
             }
-            Message::Published(_) => {}
-            Message::Monitored(line) => out.put_bytes(line),
+            PushMessage::Published(_) => {}
+            PushMessage::Monitored(line) => out.put_bytes(line),
         }
     }
 }

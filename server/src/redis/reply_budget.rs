@@ -2,7 +2,7 @@
 use super::command_error::CommandError;
 use crate::{
     app::Worker,
-    buffers::{Charge, Kind},
+    buffers::{BufferCharge, BufferKind},
 };
 use larder_units::show_size;
 
@@ -17,7 +17,7 @@ pub(super) struct ReplyBudget<'w> {
     worker: &'w Worker,
     /// Up to here it is taken.
     taken: usize,
-    charge: Option<Charge>,
+    charge: Option<BufferCharge>,
 }
 
 impl<'w> ReplyBudget<'w> {
@@ -40,7 +40,7 @@ impl<'w> ReplyBudget<'w> {
         // In steps, so that a long reply looks at the account now and then only. Some is left free, so that its connection is not cut
         // for it in the end.
         let taken = bytes + UNSEEN;
-        let charge = self.charge.get_or_insert_with(|| buffers.charge(Kind::RedisOutput));
+        let charge = self.charge.get_or_insert_with(|| buffers.charge(BufferKind::RedisOutput));
         if !charge.try_resize(taken + buffers.limit() / MARGIN_SHARE) {
             let limit = show_size(buffers.limit() as u64);
             let text = format!("ERR the reply does not fit into the buffers now, which may hold {limit} (max-buffers)");

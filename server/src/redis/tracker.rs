@@ -1,5 +1,5 @@
 //! A client for which Larder tracks (CLIENT TRACKING): which of its reads are noted, and who is told of changes.
-use crate::clients::{Client, Tracking, tracking::Mode};
+use crate::clients::{Client, Tracking, TrackingMode};
 use larder_engine::Listening;
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(super) struct Tracker {
     pub(super) tracking: Arc<Tracking>,
     pub(super) client: Arc<Client>,
-    pub(super) mode: Mode,
+    pub(super) mode: TrackingMode,
     pub(super) choice: Choice,
     pub(super) redirect: u64,
     /// BCAST.

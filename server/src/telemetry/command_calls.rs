@@ -1,15 +1,15 @@
 //! How often each Redis command was called: INFO commandstats.
-use super::counter::Counter;
+use super::thread_counter::Counter;
 
-/// Calls by worker and by row of the command table: a single writer each, read by anyone.
+/// CommandCalls by worker and by row of the command table: a single writer each, read by anyone.
 #[derive(Debug)]
-pub struct Calls(Vec<Box<[Counter]>>);
+pub struct CommandCalls(Vec<Box<[Counter]>>);
 
-impl Calls {
+impl CommandCalls {
     /// For so many workers and commands.
-    pub fn new(workers: usize, commands: usize) -> Calls {
+    pub fn new(workers: usize, commands: usize) -> CommandCalls {
         let of_worker = |_| (0..commands).map(|_| Counter::default()).collect();
-        Calls((0..workers.max(1)).map(of_worker).collect())
+        CommandCalls((0..workers.max(1)).map(of_worker).collect())
     }
 
     /// Notes so many calls of the command in row `index`; only from the worker's own thread.

@@ -1,5 +1,5 @@
 //! Durations in buckets that double: 16 µs to 67 s.
-use super::counter::Counter;
+use super::thread_counter::Counter;
 use std::time::Duration;
 
 /// The smallest bucket ends at 2 to this power, in microseconds.

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 /// Lets one event in `period` be logged and counts the others.
 #[derive(Debug)]
-pub struct Seldom {
+pub struct LogLimiter {
     period: Duration,
     state: Mutex<(Option<Instant>, u64)>,
 }
-impl Seldom {
+impl LogLimiter {
     /// Once in so long.
-    pub const fn new(period: Duration) -> Seldom {
-        Seldom { period, state: Mutex::new((None, 0)) }
+    pub const fn new(period: Duration) -> LogLimiter {
+        LogLimiter { period, state: Mutex::new((None, 0)) }
     }
     /// An event at `now`. If it is to be logged: how many were not since the last that was.
     pub fn due(&self, now: Instant) -> Option<u64> {
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn one_in_a_period_with_the_number_of_the_others() {
-        let seldom = Seldom::new(Duration::from_secs(10));
+        let seldom = LogLimiter::new(Duration::from_secs(10));
         let start = Instant::now();
         let at = |seconds| seldom.due(start + Duration::from_secs(seconds));
         assert_eq!(

@@ -1,24 +1,24 @@
 //! The table of metrics.
-use super::{histogram::Distribution, snapshot::Snapshot};
-use Kind::{Counter, Gauge, Histogram, Info};
+use super::{histogram::Distribution, metrics_snapshot::Snapshot};
+use MetricKind::{Counter, Gauge, Histogram, Info};
 use larder_store::disk::StoreStats;
 
 /// A metric: a name and a number for each set of labels.
 #[derive(Debug)]
-pub struct Family {
-    /// Its name in `/metrics`. In `/v1/stats` it goes by [`Family::key`].
+pub struct MetricFamily {
+    /// Its name in `/metrics`. In `/v1/stats` it goes by [`MetricFamily::key`].
     pub name: &'static str,
     /// What kind of number.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// One sentence.
     pub help: &'static str,
     /// Reads the numbers.
-    pub read: fn(&Snapshot, &mut dyn Sink),
+    pub read: fn(&Snapshot, &mut dyn MetricSink),
 }
 
 /// Kinds of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -33,7 +33,7 @@ pub enum Kind {
 pub type Labels<'a> = &'a [(&'static str, &'a str)];
 
 /// Where the numbers of a family go.
-pub trait Sink {
+pub trait MetricSink {
     /// A whole number.
     fn number(&mut self, labels: Labels<'_>, value: u64);
     /// A number of seconds.
@@ -42,7 +42,7 @@ pub trait Sink {
     fn distribution(&mut self, labels: Labels<'_>, value: &Distribution);
 }
 
-impl Family {
+impl MetricFamily {
     /// The name without the prefix of the program and the suffix of counters: `redis_commands`.
     pub fn key(&self) -> &'static str {
         let name = self.name.strip_prefix("larder_").unwrap_or(self.name);
@@ -53,13 +53,13 @@ impl Family {
 /// A family with one number, read from the sums.
 macro_rules! sum {
     ($name:literal, $field:ident, $help:literal) => {
-        Family { name: $name, kind: Counter, help: $help, read: |s, to| to.number(&[], s.sums.$field) }
+        MetricFamily { name: $name, kind: Counter, help: $help, read: |s, to| to.number(&[], s.sums.$field) }
     };
 }
 /// A family with one number for each label's value, read from the sums.
 macro_rules! sums {
     ($name:literal, $label:literal, [$($value:literal => $field:ident),*], $help:literal) => {
-        Family {
+        MetricFamily {
             name: $name,
             kind: Counter,
             help: $help,
@@ -70,7 +70,7 @@ macro_rules! sums {
 /// A family with one number for each group.
 macro_rules! group {
     ($name:literal, $kind:ident, $($field:ident).+, $help:literal) => {
-        Family {
+        MetricFamily {
             name: $name,
             kind: $kind,
             help: $help,
@@ -86,7 +86,7 @@ macro_rules! group {
 /// A family with one number for each group with a disk store.
 macro_rules! store {
     ($name:literal, $kind:ident, $($field:ident).+, $help:literal) => {
-        Family {
+        MetricFamily {
             name: $name,
             kind: $kind,
             help: $help,
@@ -101,7 +101,7 @@ macro_rules! store {
 /// The same, of seconds.
 macro_rules! store_seconds {
     ($name:literal, $($field:ident).+, $help:literal) => {
-        Family {
+        MetricFamily {
             name: $name,
             kind: Counter,
             help: $help,
@@ -118,14 +118,14 @@ fn stores(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &StoreStats)> {
 }
 
 /// Every metric, in the order of the outputs.
-pub const FAMILIES: &[Family] = &[
-    Family {
+pub const METRICS: &[MetricFamily] = &[
+    MetricFamily {
         name: "larder_build_info",
         kind: Info,
         help: "The running version.",
         read: |s, to| to.number(&[("version", s.version)], 1),
     },
-    Family {
+    MetricFamily {
         name: "larder_uptime_seconds",
         kind: Gauge,
         help: "Time since the start.",
@@ -133,20 +133,20 @@ pub const FAMILIES: &[Family] = &[
     },
     sum!("larder_redis_commands_total", redis_commands, "Redis commands carried out."),
     sum!("larder_redis_errors_total", redis_errors, "Error replies to Redis clients."),
-    Family {
+    MetricFamily {
         name: "larder_tracking_clients",
         kind: Gauge,
         help: "Redis clients that track what they read (CLIENT TRACKING).",
         read: |s, to| to.number(&[], s.unasked.tracking_clients),
     },
-    Family {
+    MetricFamily {
         name: "larder_tracking_keys",
         kind: Gauge,
         help: "Keys that Larder remembers for clients that track. With a Redis source it is Redis that remembers them.",
         read: |s, to| to.number(&[], s.unasked.tracked_keys),
     },
     sum!("larder_tracking_invalidations_total", tracking_invalidations, "Invalidations told to clients that track."),
-    Family {
+    MetricFamily {
         name: "larder_pubsub_subscribed",
         kind: Gauge,
         help: "Channels, patterns and shard channels with subscribers, of a Larder without a source.",
@@ -157,19 +157,19 @@ pub const FAMILIES: &[Family] = &[
         },
     },
     sum!("larder_pubsub_messages_total", pubsub_messages, "Messages of channels told to subscribers, once for each."),
-    Family {
+    MetricFamily {
         name: "larder_backlog_cutoffs_total",
         kind: Counter,
         help: "Redis clients cut off because they left more than max-backlog unread.",
         read: |s, to| to.number(&[], s.unasked.cut_off),
     },
-    Family {
+    MetricFamily {
         name: "larder_buffers_max_bytes",
         kind: Gauge,
         help: "Bound on all buffers together (max-buffers).",
         read: |s, to| to.number(&[], s.buffers.max_bytes),
     },
-    Family {
+    MetricFamily {
         name: "larder_buffers_bytes",
         kind: Gauge,
         help: "Bytes of the bound in use, by kind: input, output, commands on their way to a source (relayed), its values and replies (fetched), push messages, and values that have left the memory tier while a client still takes them (lent).",
@@ -179,7 +179,7 @@ pub const FAMILIES: &[Family] = &[
             }
         },
     },
-    Family {
+    MetricFamily {
         name: "larder_buffers_cutoffs_total",
         kind: Counter,
         help: "Connections and requests cut off because they held the most when all buffers together reached max-buffers.",
@@ -189,7 +189,7 @@ pub const FAMILIES: &[Family] = &[
             }
         },
     },
-    Family {
+    MetricFamily {
         name: "larder_buffers_refusals_total",
         kind: Counter,
         help: "Bodies, replies and fetched values refused because they did not fit into max-buffers.",
@@ -201,7 +201,7 @@ pub const FAMILIES: &[Family] = &[
         ["2xx" => http_responses_2xx, "3xx" => http_responses_3xx, "4xx" => http_responses_4xx, "5xx" => http_responses_5xx],
         "HTTP requests answered, by the class of the status."
     ),
-    Family {
+    MetricFamily {
         name: "larder_http_request_duration_seconds",
         kind: Histogram,
         help: "From an HTTP request's head read to its answer written. Plain GETs answered at once from the memory tier are not timed.",
@@ -219,7 +219,7 @@ pub const FAMILIES: &[Family] = &[
         ["http" => http_connections_closed, "redis" => redis_connections_closed],
         "Connections ended."
     ),
-    Family {
+    MetricFamily {
         name: "larder_connections",
         kind: Gauge,
         help: "Connections open now.",
@@ -231,7 +231,7 @@ pub const FAMILIES: &[Family] = &[
             to.number(&[("protocol", "redis")], open(s.redis_connections_opened, s.redis_connections_closed));
         },
     },
-    Family {
+    MetricFamily {
         name: "larder_worker_connections",
         kind: Gauge,
         help: "Connections open now, by the worker (core) that serves them.",
@@ -351,7 +351,7 @@ pub const FAMILIES: &[Family] = &[
         "New files that were no sound tables: the old one stays."
     ),
     group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches under way."),
-    Family {
+    MetricFamily {
         name: "larder_source_fetch_duration_seconds",
         kind: Histogram,
         help: "From a fetch handed to the source to its end, failed ones included.",
@@ -384,7 +384,7 @@ pub const FAMILIES: &[Family] = &[
         "Batches held back because flushes or compactions were behind."
     ),
     store_seconds!("larder_store_stalled_seconds_total", stalled, "How long they were held back."),
-    Family {
+    MetricFamily {
         name: "larder_store_tables",
         kind: Gauge,
         help: "Table files, by level.",
@@ -417,32 +417,37 @@ pub const FAMILIES: &[Family] = &[
     store_seconds!("larder_store_compaction_seconds_total", tree.compacting, "Time spent in compactions."),
     store!("larder_store_expired_total", Counter, tree.expired, "Expired entries that compaction dropped."),
     // The names that every Prometheus client library gives these.
-    Family {
+    MetricFamily {
         name: "process_resident_memory_bytes",
         kind: Gauge,
         help: "Resident memory.",
         read: |s, to| to.number(&[], s.process.resident_bytes),
     },
-    Family {
+    MetricFamily {
         name: "process_virtual_memory_bytes",
         kind: Gauge,
         help: "Virtual memory.",
         read: |s, to| to.number(&[], s.process.virtual_bytes),
     },
-    Family {
+    MetricFamily {
         name: "process_cpu_seconds_total",
         kind: Counter,
         help: "CPU time, user and system.",
         read: |s, to| to.seconds(&[], s.process.cpu_user + s.process.cpu_system),
     },
-    Family {
+    MetricFamily {
         name: "process_open_fds",
         kind: Gauge,
         help: "Open files, connections included.",
         read: |s, to| to.number(&[], s.process.open_files),
     },
-    Family { name: "process_threads", kind: Gauge, help: "Threads.", read: |s, to| to.number(&[], s.process.threads) },
-    Family {
+    MetricFamily {
+        name: "process_threads",
+        kind: Gauge,
+        help: "Threads.",
+        read: |s, to| to.number(&[], s.process.threads),
+    },
+    MetricFamily {
         name: "process_start_time_seconds",
         kind: Gauge,
         help: "Start, in seconds since the Unix epoch.",

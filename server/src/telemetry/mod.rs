@@ -2,39 +2,39 @@
 //!
 //! ```text
 //!  worker 0: Counters ─┐
-//!  worker 1: Counters ─┤ summed when read      ┌─> /metrics   (text.rs)
-//!  engine, sources ────┼─> Snapshot ─> FAMILIES┤
-//!  /proc/self ─────────┘                       └─> /v1/stats  (json.rs)
+//!  worker 1: Counters ─┤ summed when read      ┌─> /metrics   (prometheus_text)
+//!  engine, sources ────┼─> Snapshot ─> METRICS┤
+//!  /proc/self ─────────┘                       └─> /v1/stats  (stats_json)
 //! ```
 //!
-//! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`FAMILIES`], which names it, explains it and
+//! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`METRICS`], which names it, explains it and
 //! reads it from a [`Snapshot`]; both outputs are made from that row, so they cannot disagree.
 mod command_calls;
-mod counter;
-mod counters;
 mod histogram;
-mod json;
 mod log_limiter;
 mod logs;
 mod metric_table;
-mod process;
-mod recorder;
-mod registry;
-mod snapshot;
+mod metrics_snapshot;
+mod operation_recorder;
+mod process_stats;
+mod prometheus_text;
+mod stats_json;
+mod telemetry_registry;
 #[cfg(test)]
 mod tests;
-mod text;
+mod thread_counter;
+mod worker_counters;
 
-pub use command_calls::Calls;
-pub use counter::Counter;
-pub use counters::{Counters, Sums};
+pub use command_calls::CommandCalls;
 pub use histogram::{Distribution, Histogram};
-pub use json::json;
-pub use log_limiter::Seldom;
+pub use log_limiter::LogLimiter;
 pub use logs::Logs;
-pub use metric_table::{FAMILIES, Family, Kind, Labels, Sink};
-pub use process::Process;
-pub use recorder::{Operation, Recorder};
-pub use registry::Telemetry;
-pub use snapshot::{BuffersSnapshot, GroupSnapshot, Snapshot, SourceSnapshot, TableSnapshot, UnaskedSnapshot};
-pub use text::text;
+pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
+pub use metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot};
+pub use operation_recorder::{RecordedOperation, Recorder};
+pub use process_stats::ProcessStats;
+pub use prometheus_text::prometheus_text;
+pub use stats_json::stats_json;
+pub use telemetry_registry::Telemetry;
+pub use thread_counter::Counter;
+pub use worker_counters::{CounterSums, Counters};

@@ -21,7 +21,7 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
             },
             GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
         ],
-        UnaskedSnapshot { subscribed: [4, 5, 6], ..UnaskedSnapshot::default() },
+        PushSnapshot { subscribed: [4, 5, 6], ..PushSnapshot::default() },
         BuffersSnapshot { bytes: vec![("lent", 8)], cut: vec![("redis", 1)], ..BuffersSnapshot::default() },
     )
 }
@@ -59,7 +59,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn the_text_follows_the_format() {
-    let samples = samples(&text(&snapshot(&Telemetry::default())));
+    let samples = samples(&prometheus_text(&snapshot(&Telemetry::default())));
     assert_eq!(samples["larder_cache_hits_total{group=\"default\"}"], 7.0);
     assert_eq!(samples["larder_cache_hits_total{group=\"a\\\"b\\\\c\\nd\"}"], 0.0);
     assert_eq!(samples["larder_source_up{group=\"default\"}"], 1.0);
@@ -80,7 +80,7 @@ fn the_text_follows_the_format() {
 fn every_counter_has_a_metric() {
     let telemetry = Telemetry::new(2, Logs::default());
     let filled = telemetry.worker(1).fill();
-    let samples = samples(&text(&snapshot(&telemetry)));
+    let samples = samples(&prometheus_text(&snapshot(&telemetry)));
     for (name, n) in filled {
         assert!(samples.values().any(|value| *value == n as f64), "{name} is counted but not shown");
     }
@@ -112,9 +112,9 @@ fn every_number_of_the_engine_has_a_metric() {
         fenced_fills: 2018,
     };
     let group = GroupSnapshot { name: "g".to_string(), cache, ..GroupSnapshot::default() };
-    let samples = samples(&text(&Telemetry::default().snapshot(
+    let samples = samples(&prometheus_text(&Telemetry::default().snapshot(
         vec![group],
-        UnaskedSnapshot::default(),
+        PushSnapshot::default(),
         BuffersSnapshot::default(),
     )));
     for n in 2001..=2020 {
@@ -128,7 +128,7 @@ fn json_holds_what_the_text_holds() {
     let telemetry = Telemetry::new(1, Logs::default());
     telemetry.worker(0).fill();
     let snapshot = snapshot(&telemetry);
-    let json = json(&snapshot);
+    let json = stats_json(&snapshot);
     let commands = telemetry.sums().redis_commands;
     assert_eq!(json["redis_commands"], commands);
     assert_eq!(json["connections_opened"]["http"], telemetry.sums().http_connections_opened);
@@ -149,7 +149,7 @@ fn json_holds_what_the_text_holds() {
     }
     let (mut of_json, mut of_text) = (Vec::new(), Vec::new());
     leaves(&json, &mut of_json);
-    let samples = samples(&text(&snapshot));
+    let samples = samples(&prometheus_text(&snapshot));
     of_text.extend(samples.iter().filter(|(name, _)| !name.contains("+Inf")).map(|(_, value)| *value));
     of_json.sort_by(f64::total_cmp);
     of_text.sort_by(f64::total_cmp);
@@ -165,7 +165,7 @@ fn counts_of_all_threads_and_since_a_reset() {
     assert_eq!((telemetry.sums().redis_commands, telemetry.sums().connections_refused), (5, 1));
     telemetry.reset();
     telemetry.worker(1).redis_commands.add(4);
-    assert_eq!(telemetry.sums_since_reset(), Sums { redis_commands: 4, ..Sums::default() });
+    assert_eq!(telemetry.sums_since_reset(), CounterSums { redis_commands: 4, ..CounterSums::default() });
     assert_eq!(telemetry.sums().redis_commands, 9);
 }
 
@@ -179,7 +179,7 @@ fn the_control_threads_counters_are_no_workers() {
 fn names_are_unique_and_well_formed() {
     let mut names = BTreeSet::new();
     let mut keys = BTreeSet::new();
-    for family in FAMILIES {
+    for family in METRICS {
         assert!(names.insert(family.name) && keys.insert(family.key()), "{}", family.name);
         assert!(family.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
         assert!(family.key() != "groups");

@@ -1,7 +1,7 @@
 //! The parts of the reference that are made from the program's own tables. `UPDATE_DOCS=1` writes them anew.
 use larder::{
     redis::{COMMANDS, Command},
-    telemetry::{FAMILIES, Kind},
+    telemetry::{METRICS, MetricKind},
 };
 use std::{fmt::Write as _, path::Path};
 
@@ -46,11 +46,11 @@ fn commands() {
 #[test]
 fn metrics() {
     let mut wanted = String::from("\n| metric | kind | |\n|---|---|---|\n");
-    for family in FAMILIES {
+    for family in METRICS {
         let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge | Kind::Info => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge | MetricKind::Info => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let _ = writeln!(wanted, "| `{}` | {kind} | {} |", family.name, family.help);
     }

@@ -1,6 +1,6 @@
 //! Sizes, times, rates and the drain.
 use super::support::{Path, Server, run};
-use crate::{http::Role, lifecycle::drain::Phase};
+use crate::{http::ListenerRole, lifecycle::drain::Phase};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -45,7 +45,7 @@ fn sizes_are_bounded_and_name_their_settings() {
 
         for pad in [8192, 12000] {
             for path in [Path::Any, Path::General] {
-                let mut client = server.connect_to(Role::Native, path).await;
+                let mut client = server.connect_to(ListenerRole::Native, path).await;
                 let head = client.send(format!("GET /v1/kv/a HTTP/1.1\r\nX-Pad: {}\r\n\r\n", "x".repeat(pad))).await;
                 assert_eq!((head.status, head.problem().as_str()), (431, "head-too-large"));
                 assert!(head.text().contains("max-headers"));
@@ -63,7 +63,7 @@ fn a_head_that_dribbles_is_cut_off_on_both_paths() {
     run(|| async {
         let server = Server::new(&["--header-timeout", "200ms", "--idle-timeout", "60s"]);
         for path in [Path::Any, Path::General] {
-            let mut client = server.connect_to(Role::Native, path).await;
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
             assert_eq!(client.get("/v1/kv/a").await.status, 404);
             let begun = Instant::now();
             let dribble = async {
@@ -105,7 +105,7 @@ fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
     run(|| async {
         let server = Server::new(&["--idle-timeout", "1200ms", "--header-timeout", "60s"]);
         for path in [Path::Any, Path::General] {
-            let mut client = server.connect_to(Role::Native, path).await;
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_millis(2000) {
                 assert_eq!(client.get("/v1/kv/a").await.status, 404);
@@ -124,10 +124,10 @@ fn a_client_that_does_not_read_is_given_up() {
         let server = Server::new(&["--idle-timeout", "300ms"]);
         server.set(b"large", &vec![b'x'; 16 << 20]);
         for path in [Path::Any, Path::General] {
-            let mut client = server.connect_to(Role::Native, path).await;
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
             client.write("GET /v1/kv/large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(4)).await;
             // Four answers do not fit the socket's buffers; the server must not keep them, nor the connection.
-            while server.http.watches.len() > 0 {
+            while server.http.deadlines.len() > 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             drop(client);
@@ -140,7 +140,7 @@ fn rates_are_bounded_in_the_words_of_each_route() {
     run(|| async {
         for path in [Path::Any, Path::General] {
             let server = Server::new(&["--throttle", "1/s"]);
-            let mut client = server.connect_to(Role::Native, path).await;
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
             let mut last = client.get("/lookup?key=a+b").await;
             while last.status != 503 {
                 last = client.get("/lookup?key=a+b").await;
@@ -169,13 +169,13 @@ fn a_drain_closes_idle_connections_and_finishes_begun_requests() {
         let server = Server::new(&["--header-timeout", "10s"]);
         server.set(b"a", b"1");
         let idle = server.connect().await;
-        let idle_general = server.connect_to(Role::Native, Path::General).await;
+        let idle_general = server.connect_to(ListenerRole::Native, Path::General).await;
         let mut begun = server.connect().await;
         begun.write("GET /v1/kv/a HTTP/1.1\r\nHost").await;
         let mut uploading = server.connect().await;
         uploading.write("PUT /v1/kv/b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nx").await;
         // Both are in the server's hands.
-        while server.http.watches.len() < 4 || server.http.watches.unlimited() == 0 {
+        while server.http.deadlines.len() < 4 || server.http.deadlines.unlimited() == 0 {
             tokio::task::yield_now().await;
         }
         server.worker.app.drain.advance(Phase::Draining);

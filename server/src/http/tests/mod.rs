@@ -1,5 +1,5 @@
 //! The routes over real sockets, in process: fast and general path side by side.
-mod fast;
+mod fast_path;
 mod limits;
 mod routes;
 mod source;

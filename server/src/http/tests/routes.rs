@@ -1,6 +1,6 @@
 //! Every route, its statuses and its words.
 use super::support::{Client, Path, Reply, Server, run};
-use crate::http::Role;
+use crate::http::ListenerRole;
 
 async fn put(client: &mut Client, target: &str, headers: &str, value: &str) -> Reply {
     let len = value.len();
@@ -109,7 +109,7 @@ fn lookup_says_exactly_this() {
         server.set(b"q\"\\", b"\xff\n");
         let long = "k".repeat(101);
         for path in [Path::Any, Path::General] {
-            let mut client = server.connect_to(Role::Native, path).await;
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
             for (target, status, body) in [
                 ("/lookup?key=0", 200, r#"{"key": "0", "value": "0", "status": 200}"#.to_owned()),
                 ("/lookup?x=y&key=0", 200, r#"{"key": "0", "value": "0", "status": 200}"#.to_owned()),
@@ -249,7 +249,7 @@ fn the_admin_listener_has_no_keys() {
     run(|| async {
         let server = Server::new(&[]);
         server.set(b"a", b"1");
-        let mut client = server.connect_to(Role::Admin, Path::Any).await;
+        let mut client = server.connect_to(ListenerRole::Admin, Path::Any).await;
         for target in ["/v1/kv/a", "/lookup?key=a", "/?key=a", "/v1/keys"] {
             assert_eq!(client.get(target).await.problem(), "no-such-route");
         }

@@ -1,7 +1,7 @@
 //! Routes of a source that keeps its entries on this machine.
 use super::support::{Path, Server, run};
 use crate::{
-    http::Role,
+    http::ListenerRole,
     source::{FetchedValue, SourceError, test_store::MemoryStore},
 };
 use bytes::Bytes;
@@ -61,7 +61,7 @@ fn both_paths_answer_the_same_for_an_entity() {
         server.set(b"k", b"value");
         for target in ["/v0/entity?id=k", "/v0/entity?id=none", "/v0/entity?x=1&id=k"] {
             let fast = server.connect().await.get(target).await;
-            let general = server.connect_to(Role::Native, Path::General).await.get(target).await;
+            let general = server.connect_to(ListenerRole::Native, Path::General).await.get(target).await;
             assert_eq!(fast.timeless(), general.timeless(), "{target}");
         }
     });
@@ -176,7 +176,7 @@ fn a_walk_that_breaks_off_does_not_look_complete() {
             [("/v0/entities?start=0", Path::Any), ("/v1/range", Path::Any), ("/v1/range", Path::General)]
         {
             *store.scans.lock() = Some((3, error.clone()));
-            let mut client = server.connect_to(Role::Native, path).await;
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
             client.write(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")).await;
             // It closes, and the last chunk is lacking.
             let got = client.rest().await.expect("what was sent before");
@@ -318,7 +318,7 @@ fn a_pipeline_of_writes_and_reads_is_in_order() {
         let store = MemoryStore::default();
         let server = server(&store);
         for path in [Path::Any, Path::General] {
-            let mut client = server.connect_to(Role::Native, path).await;
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
             let get = |key: &str| format!("GET /v1/kv/{key} HTTP/1.1\r\nHost: h\r\n\r\n");
             let long = "y".repeat(9000);
             let steps = [
@@ -386,7 +386,7 @@ fn a_write_says_the_same_on_both_paths() {
                 server.connect().await.send(delete("/v1/kv/a%2Fb", "")).await;
                 server.connect().await.send(put("/v1/kv/a%2Fb", "", "old")).await;
             }
-            let general = server.connect_to(Role::Native, Path::General).await.send(&request).await.timeless();
+            let general = server.connect_to(ListenerRole::Native, Path::General).await.send(&request).await.timeless();
             // Each write gets a version of its own.
             let plain =
                 |head: &str| head.lines().filter(|line| !line.starts_with("etag")).collect::<Vec<_>>().join("\n");

@@ -2,7 +2,10 @@
 use crate::{
     app::{App, Bound, Worker},
     config::{GroupSettings, Settings},
-    http::{self, Context, Role, connection_deadlines::ConnectionDeadline, general},
+    http::{
+        self, ListenerRole, connection_context::ConnectionContext, connection_deadlines::ConnectionDeadline,
+        general_path,
+    },
     read::Group,
     source::Source,
     telemetry::Logs,
@@ -35,7 +38,7 @@ pub(super) fn run<F: Future>(test: impl FnOnce() -> F) -> F::Output {
 
 pub(super) struct Server {
     pub(super) worker: Rc<Worker>,
-    pub(super) http: Rc<http::PerWorker>,
+    pub(super) http: Rc<http::HttpWorkerState>,
 }
 
 impl Server {
@@ -79,10 +82,10 @@ impl Server {
     }
 
     pub(super) async fn connect(&self) -> Client {
-        self.connect_to(Role::Native, Path::Any).await
+        self.connect_to(ListenerRole::Native, Path::Any).await
     }
 
-    pub(super) async fn connect_to(&self, role: Role, path: Path) -> Client {
+    pub(super) async fn connect_to(&self, role: ListenerRole, path: Path) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let client = TcpStream::connect(address).await.expect("it listens");
@@ -101,10 +104,10 @@ impl Server {
     }
 }
 
-async fn serve_general(worker: Rc<Worker>, http: Rc<http::PerWorker>, stream: TcpStream, peer: SocketAddr) {
-    let watch = Rc::new(ConnectionDeadline::begin(&worker.app, &http).await);
-    let context = Rc::new(Context::new(worker, http, peer, Role::Native).await);
-    general::serve(context, stream, Vec::new(), watch).await;
+async fn serve_general(worker: Rc<Worker>, http: Rc<http::HttpWorkerState>, stream: TcpStream, peer: SocketAddr) {
+    let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
+    let context = Rc::new(ConnectionContext::new(worker, http, peer, ListenerRole::Native).await);
+    general_path::serve(context, stream, Vec::new(), deadline).await;
 }
 
 pub(super) struct Client {

@@ -2,7 +2,7 @@
 use super::{config::POLICY, config_larder::Whose, connection::REDIS_VERSION, info_larder::larder};
 use crate::{
     redis::{command_context::CommandContext, command_error::CommandError, command_lookup::COMMANDS, flow::Flow},
-    telemetry::Process,
+    telemetry::ProcessStats,
 };
 use larder_engine::Stats;
 use larder_proto::resp::Args;
@@ -173,7 +173,7 @@ fn clients(info: &mut Info<'_, '_>) {
 
 fn memory(info: &mut Info<'_, '_>) {
     let tier = info.tier;
-    let rss = Process::read().resident_bytes;
+    let rss = ProcessStats::read().resident_bytes;
     info.line("used_memory", tier.used_bytes);
     info.line("used_memory_human", human(tier.used_bytes));
     info.line("used_memory_rss", rss);
@@ -230,7 +230,7 @@ fn replication(info: &mut Info<'_, '_>) {
 }
 
 fn cpu(info: &mut Info<'_, '_>) {
-    let process = Process::read();
+    let process = ProcessStats::read();
     info.line("used_cpu_sys", format_args!("{:.6}", process.cpu_system));
     info.line("used_cpu_user", format_args!("{:.6}", process.cpu_user));
 }

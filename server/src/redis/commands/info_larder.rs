@@ -1,6 +1,6 @@
 //! INFO's section `Larder`: the facts of this process, under names that no Redis has. In front of a Redis all other sections are Redis's.
 use super::info::Info;
-use crate::{config::SourceUrl, source::SourceHealth, telemetry::Process};
+use crate::{config::SourceUrl, source::SourceHealth, telemetry::ProcessStats};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Writes the lines.
@@ -16,7 +16,7 @@ pub(super) fn larder(info: &mut Info<'_, '_>) {
 
 fn process(info: &mut Info<'_, '_>) {
     let app = &info.call.worker.app;
-    let process = Process::read();
+    let process = ProcessStats::read();
     let sums = app.telemetry.sums_since_reset();
     info.line("larder_version", env!("CARGO_PKG_VERSION"));
     info.line("larder_process_id", std::process::id());

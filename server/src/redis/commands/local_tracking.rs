@@ -1,5 +1,5 @@
 //! CLIENT TRACKING where Larder itself knows what its clients have read: without a source, and with one that cannot give each
-//! client a connection of its own. What a client holds copies of is in the [table](crate::clients::tracking); what it is told comes by its inbox.
+//! client a connection of its own. What a client holds copies of is in the [table](crate::clients::Tracking); what it is told comes by its inbox.
 //!
 //! Invariants:
 //! - Between a client's read of a key and the next change of it, the client is in the table: both happen under the lock of the
@@ -7,7 +7,7 @@
 //! - Whoever changes a key is answered only when every client that must hear of it has that in its inbox.
 //! - What a client caused itself is told after the reply to its command: the inbox is looked into between commands only.
 use crate::{
-    clients::{Client, tracking::Mode},
+    clients::{Client, TrackingMode},
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX, integer},
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// What CLIENT TRACKING was asked for.
 struct Asked<'a> {
-    mode: Mode,
+    mode: TrackingMode,
     choice: Choice,
     both: bool,
     redirect: Option<Arc<Client>>,
@@ -52,8 +52,13 @@ pub(in crate::redis) fn tracking(call: &mut CommandContext<'_>) -> Result<Flow, 
 
 impl<'a> Asked<'a> {
     fn parse(call: &CommandContext<'a>) -> Result<Asked<'a>, CommandError> {
-        let mut asked =
-            Asked { mode: Mode::default(), choice: Choice::All, both: false, redirect: None, prefixes: Vec::new() };
+        let mut asked = Asked {
+            mode: TrackingMode::default(),
+            choice: Choice::All,
+            both: false,
+            redirect: None,
+            prefixes: Vec::new(),
+        };
         let choose = |choice, asked: &mut Asked<'a>| {
             asked.both |= asked.choice != Choice::All && asked.choice != choice;
             asked.choice = choice;

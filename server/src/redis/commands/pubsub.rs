@@ -1,6 +1,6 @@
 //! PUBLISH and PUBSUB without an upstream: among the clients of this process.
 use crate::{
-    clients::pubsub::Kind,
+    clients::SubscriptionKind,
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, arity},
@@ -12,13 +12,13 @@ type Done = Result<Flow, CommandError>;
 
 /// PUBLISH channel message
 pub(in crate::redis) fn publish(call: &mut CommandContext<'_>) -> Done {
-    send(call, Kind::Channel)
+    send(call, SubscriptionKind::Channel)
 }
 /// SPUBLISH channel message
 pub(in crate::redis) fn spublish(call: &mut CommandContext<'_>) -> Done {
-    send(call, Kind::Shard)
+    send(call, SubscriptionKind::Shard)
 }
-fn send(call: &mut CommandContext<'_>, kind: Kind) -> Done {
+fn send(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
     let receivers = call.worker.app.pubsub.publish(kind, call.arg(1), call.arg(2));
     call.reply.integer(receivers as i64);
     Ok(Flow::Done)
@@ -26,13 +26,13 @@ fn send(call: &mut CommandContext<'_>, kind: Kind) -> Done {
 
 /// `PUBSUB CHANNELS [pattern]`
 pub(in crate::redis) fn channels(call: &mut CommandContext<'_>) -> Done {
-    list(call, Kind::Channel)
+    list(call, SubscriptionKind::Channel)
 }
 /// `PUBSUB SHARDCHANNELS [pattern]`
 pub(in crate::redis) fn shardchannels(call: &mut CommandContext<'_>) -> Done {
-    list(call, Kind::Shard)
+    list(call, SubscriptionKind::Shard)
 }
-fn list(call: &mut CommandContext<'_>, kind: Kind) -> Done {
+fn list(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
     if call.args.len() > 3 {
         return Err(arity(call.command.name));
     }
@@ -44,13 +44,13 @@ fn list(call: &mut CommandContext<'_>, kind: Kind) -> Done {
 
 /// `PUBSUB NUMSUB [channel …]`
 pub(in crate::redis) fn numsub(call: &mut CommandContext<'_>) -> Done {
-    count(call, Kind::Channel)
+    count(call, SubscriptionKind::Channel)
 }
 /// `PUBSUB SHARDNUMSUB [channel …]`
 pub(in crate::redis) fn shardnumsub(call: &mut CommandContext<'_>) -> Done {
-    count(call, Kind::Shard)
+    count(call, SubscriptionKind::Shard)
 }
-fn count(call: &mut CommandContext<'_>, kind: Kind) -> Done {
+fn count(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
     let channels = call.args.from(2);
     call.reply.array(2 * channels.len());
     for channel in channels {
@@ -63,7 +63,7 @@ fn count(call: &mut CommandContext<'_>, kind: Kind) -> Done {
 
 /// PUBSUB NUMPAT
 pub(in crate::redis) fn numpat(call: &mut CommandContext<'_>) -> Done {
-    let patterns = call.worker.app.pubsub.totals()[Kind::Pattern as usize];
+    let patterns = call.worker.app.pubsub.totals()[SubscriptionKind::Pattern as usize];
     call.reply.integer(patterns as i64);
     Ok(Flow::Done)
 }

@@ -1,6 +1,6 @@
 //! SUBSCRIBE and its relatives, and MONITOR: at an upstream Redis on a connection for nothing else, or among the clients of this process.
 use crate::{
-    clients::pubsub::Kind,
+    clients::SubscriptionKind,
     redis::{
         command_context::CommandContext,
         command_error::CommandError,
@@ -15,27 +15,27 @@ type Done = Result<Flow, CommandError>;
 
 /// SUBSCRIBE
 pub(in crate::redis) fn subscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| add(call, Kind::Channel))
+    begin(call, |call| add(call, SubscriptionKind::Channel))
 }
 /// PSUBSCRIBE
 pub(in crate::redis) fn psubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| add(call, Kind::Pattern))
+    begin(call, |call| add(call, SubscriptionKind::Pattern))
 }
 /// SSUBSCRIBE
 pub(in crate::redis) fn ssubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| add(call, Kind::Shard))
+    begin(call, |call| add(call, SubscriptionKind::Shard))
 }
 /// UNSUBSCRIBE
 pub(in crate::redis) fn unsubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| remove(call, Kind::Channel))
+    begin(call, |call| remove(call, SubscriptionKind::Channel))
 }
 /// PUNSUBSCRIBE
 pub(in crate::redis) fn punsubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| remove(call, Kind::Pattern))
+    begin(call, |call| remove(call, SubscriptionKind::Pattern))
 }
 /// SUNSUBSCRIBE
 pub(in crate::redis) fn sunsubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| remove(call, Kind::Shard))
+    begin(call, |call| remove(call, SubscriptionKind::Shard))
 }
 
 fn begin(call: &mut CommandContext<'_>, local: impl FnOnce(&mut CommandContext<'_>)) -> Done {
@@ -129,7 +129,7 @@ fn locally(call: &mut CommandContext<'_>, change: impl FnOnce(&mut CommandContex
     Flow::Done
 }
 
-fn add(call: &mut CommandContext<'_>, kind: Kind) {
+fn add(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
     for topic in call.args.from(1) {
         let client = &call.session.client;
         let subscriptions = call.session.subscriptions.get_or_insert_with(|| {
@@ -143,7 +143,7 @@ fn add(call: &mut CommandContext<'_>, kind: Kind) {
     }
 }
 
-fn remove(call: &mut CommandContext<'_>, kind: Kind) {
+fn remove(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
     let subscriptions = call.session.subscriptions.as_mut();
     let topics: Vec<Box<[u8]>> = match (call.args.len(), subscriptions) {
         (1, None) => Vec::new(),
@@ -168,7 +168,7 @@ fn remove(call: &mut CommandContext<'_>, kind: Kind) {
     }
 }
 
-fn confirm(call: &mut CommandContext<'_>, topic: Option<&[u8]>, kind: Kind) {
+fn confirm(call: &mut CommandContext<'_>, topic: Option<&[u8]>, kind: SubscriptionKind) {
     let count = call.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.count(kind));
     let reply = &mut call.reply;
     reply.push(3);

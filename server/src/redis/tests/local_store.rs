@@ -2,10 +2,7 @@
 //! walks, tracking.
 use super::support::{Client, Server, runtime, words};
 use crate::{
-    net::redis::{
-        buffer_pool::Spare,
-        conn::{Conn, Step},
-    },
+    net::redis_connection::{BufferPool, ClientConnection, Step},
     source::{FetchedValue, SourceError, test_store::MemoryStore},
 };
 use bytes::Bytes;
@@ -93,10 +90,10 @@ async fn futures<F: Future<Output = ()>>(all: impl Iterator<Item = F>) {
 fn what_comes_while_the_store_is_busy_goes_there_together() {
     let store = MemoryStore::default();
     let server = server(&store);
-    let (worker, spare) = (&server.worker, Spare::default());
+    let (worker, spare) = (&server.worker, BufferPool::default());
     let mut conn = server.conn();
     // Each is read by itself, as from a client that sends one at a time without waiting.
-    let send = |conn: &mut Conn, number: usize| {
+    let send = |conn: &mut ClientConnection, number: usize| {
         conn.input.feed(&encode(&[&b"INCRBY"[..], b"sum", number.to_string().as_bytes()]), &spare);
         assert_eq!(conn.process(worker, &spare, clock::now()), Step::Input { more: 1 });
     };

@@ -71,6 +71,6 @@ fn what_needs_a_look_is_left_alone() {
     );
     assert_eq!((gets.commands, out.len()), (0, 0));
     // What is recorded is recorded one by one.
-    server.worker.app.telemetry.tap.take(1.0);
+    server.worker.app.telemetry.recorder.take(1.0);
     none(&server, &row(&["a"]));
 }

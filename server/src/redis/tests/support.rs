@@ -5,11 +5,11 @@ use crate::{
     clients::{Clients, Cursors, Listed, PubSub, Tracking, push_inbox::Backlog},
     config::Settings,
     lifecycle::{drain::Drain, pause::Pause},
-    net::redis::conn::Conn,
+    net::redis_connection::ClientConnection,
     read::Group,
     redis::{self, CommandAccess, Flow, Joined, Session},
     source::{Policy, Source, none::NoneSource},
-    telemetry::{Calls, Logs, Telemetry},
+    telemetry::{CommandCalls, Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
 use larder_proto::{
@@ -76,7 +76,7 @@ impl Server {
             caches: vec![cache],
             sources: Vec::new(),
             writes: Vec::new(),
-            calls: Calls::new(1, redis::COMMANDS.len()),
+            calls: CommandCalls::new(1, redis::COMMANDS.len()),
             cursors: Cursors::default(),
             clients: Arc::new(Clients::new(1, 100)),
             throttle: None,
@@ -101,8 +101,8 @@ impl Server {
         self.worker.app.clients.register(address(1), address(2), 0, clock::now(), waker)
     }
     /// A connection with its pipeline, but for the socket.
-    pub(super) fn conn(&self) -> Conn {
-        Conn::new(&self.worker, self.listed().client.clone(), self.access())
+    pub(super) fn conn(&self) -> ClientConnection {
+        ClientConnection::new(&self.worker, self.listed().client.clone(), self.access())
     }
     pub(super) fn client(&self) -> Client<'_> {
         let listed = self.listed();

@@ -11,7 +11,7 @@
 use crate::{
     clients::{
         Client,
-        push_inbox::{Backlog, Message},
+        push_inbox::{Backlog, PushMessage},
     },
     source::DedicatedConnection,
 };
@@ -57,9 +57,9 @@ impl Carry {
         let kind = parts.next();
         let (Some(View::Bulk(b"invalidate")), Some(keys)) = (kind, parts.next_raw()) else { return };
         let keys = (keys != b"_\r\n").then(|| frame.slice_ref(keys));
-        if !self.target.post(Message::Invalidated { keys, redirected: true }, &self.backlog) {
+        if !self.target.post(PushMessage::Invalidated { keys, redirected: true }, &self.backlog) {
             self.client.note_broken_redirection();
-            self.client.post(Message::RedirectionBroken(self.target.id), &self.backlog);
+            self.client.post(PushMessage::RedirectionBroken(self.target.id), &self.backlog);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What all cores share of a disk store: the open store, its limits and its health.
 use crate::{
-    buffers::{Buffers, Kind},
+    buffers::{BufferKind, Buffers},
     source::{
         fetch_result::FetchedValue,
         source_error::SourceError,
@@ -54,5 +54,5 @@ impl DiskSetup {
 
 /// A stored value as a fetched value, counted in the buffers.
 pub(super) fn fetched_value((value, expiry): (Bytes, Option<Millis>), buffers: &Arc<Buffers>) -> FetchedValue {
-    FetchedValue { value: buffers.count(Kind::Fetched, value), expiry }
+    FetchedValue { value: buffers.count(BufferKind::Fetched, value), expiry }
 }

@@ -11,7 +11,7 @@ use super::{
     write_commands,
 };
 use crate::{
-    buffers::Kind,
+    buffers::BufferKind,
     config::Secret,
     source::{
         fetch::Fetch,
@@ -136,7 +136,7 @@ impl RedisSource {
         let (pool, limit) = (self.pool.clone(), self.settings.limits.slow_timeout);
         let connection = self.pooled(resp3);
         // The connection counts them once they are queued.
-        let mut charge = self.settings.buffers.charge(Kind::Relayed);
+        let mut charge = self.settings.buffers.charge(BufferKind::Relayed);
         charge.resize(commands.len());
         async move {
             let connection = connection?;

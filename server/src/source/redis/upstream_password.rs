@@ -2,7 +2,7 @@
 //! password may change without a restart. Connections that are let in stay so.
 use crate::{
     config::{RedisUrl, Secret},
-    telemetry::Seldom,
+    telemetry::LogLimiter,
 };
 use parking_lot::Mutex;
 use std::{
@@ -23,7 +23,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 pub(super) struct Password {
     file: Option<PathBuf>,
     current: Mutex<Option<Secret>>,
-    refused: Seldom,
+    refused: LogLimiter,
 }
 
 impl Password {
@@ -34,12 +34,12 @@ impl Password {
             None => url.password.clone(),
             Some(file) => read(file)?,
         };
-        Ok(Password { file: url.password_file.clone(), current: Mutex::new(current), refused: Seldom::new(PERIOD) })
+        Ok(Password { file: url.password_file.clone(), current: Mutex::new(current), refused: LogLimiter::new(PERIOD) })
     }
 
     /// The password that a client gave; there is no file to read again.
     pub(super) fn fixed(password: Secret) -> Password {
-        Password { file: None, current: Mutex::new(Some(password)), refused: Seldom::new(PERIOD) }
+        Password { file: None, current: Mutex::new(Some(password)), refused: LogLimiter::new(PERIOD) }
     }
 
     /// The current password, if there is one.

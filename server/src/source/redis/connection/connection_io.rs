@@ -1,7 +1,7 @@
 //! A connection in use: writes requests, reads replies, enforces deadlines, and probes a silent server.
 use super::{connect_attempt::Connected, reconnect_backoff::DeadlineTimer, request_queue::RequestQueue};
 use crate::{
-    buffers::{Charge, Kind},
+    buffers::{BufferCharge, BufferKind},
     source::{
         redis::{
             pipeline::{CONFUSED, Pipeline, Protocol},
@@ -57,7 +57,7 @@ pub(super) struct ConnectionIo<'l> {
     /// Deadline of a probe.
     pub(super) probe_limit: Duration,
     /// Counts the bytes that are buffered here.
-    pub(super) charge: Charge,
+    pub(super) charge: BufferCharge,
 }
 impl ConnectionIo<'_> {
     /// Ready with the reason when the connection is lost.
@@ -200,7 +200,7 @@ impl RequestQueue {
             timer: DeadlineTimer::new(),
             heard: Instant::now(),
             probe_limit,
-            charge: self.settings.buffers.charge(Kind::Fetched),
+            charge: self.settings.buffers.charge(BufferKind::Fetched),
         };
         let mut replaced = pin!(async {
             match master {

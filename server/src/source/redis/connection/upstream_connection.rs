@@ -4,7 +4,7 @@ use super::{
     request_queue::RequestQueue,
 };
 use crate::{
-    buffers::Kind,
+    buffers::BufferKind,
     source::{
         fetch::Fetch,
         push_queue::PushQueue,
@@ -123,7 +123,7 @@ impl UpstreamConnection {
     ) -> impl Future<Output = RelayResult> + use<> {
         let (sender, answer) = oneshot::channel();
         // The commands may outlive the client that sent them.
-        let commands = self.inner.settings.buffers.count(Kind::Relayed, commands);
+        let commands = self.inner.settings.buffers.count(BufferKind::Relayed, commands);
         let relay = QueuedRelay { commands, count, deadline: Instant::now() + limit, limit, answer: Some(sender) };
         match self.check() {
             Err(error) => relay.finish(Err(error)),

@@ -4,7 +4,7 @@ use super::{
     pipeline_state::{Body, InFlight, NO_AUTH, Pipeline, Scanned, take},
 };
 use crate::{
-    buffers::Kind,
+    buffers::BufferKind,
     source::{
         fetch_result::{FetchedReply, FetchedValue, KeyLife},
         redis::{
@@ -48,7 +48,7 @@ impl Pipeline {
                 return Ok(false);
             }
             if let Some(Body { value, refused, .. }) = self.body.take() {
-                let value = || self.settings.buffers.count(Kind::Fetched, value);
+                let value = || self.settings.buffers.count(BufferKind::Fetched, value);
                 let answer = refused.map_or_else(|| Ok(Some(value())), Err);
                 batch.stage = Stage::Expiry(answer, true);
             }
@@ -71,7 +71,7 @@ impl Pipeline {
                 Scanned::Reply(len) => take(input, len),
                 Scanned::TooLong(error) => error,
             };
-            let reply = self.settings.buffers.count(Kind::Fetched, reply);
+            let reply = self.settings.buffers.count(BufferKind::Fetched, reply);
             let Some(InFlight::Batch(batch)) = self.in_flight.front_mut() else { return Ok(false) };
             match batch.stage {
                 Stage::Value => batch.stage = Stage::ReplyExpiry(reply),
@@ -192,7 +192,7 @@ impl Pipeline {
             let refused = no_room(size, self.settings.buffers.limit());
             self.body = Some(Body { value: Vec::new(), missing: size, refused: Some(refused) });
         } else if size <= input.len() {
-            let value = self.settings.buffers.count(Kind::Fetched, Bytes::copy_from_slice(&input[..size]));
+            let value = self.settings.buffers.count(BufferKind::Fetched, Bytes::copy_from_slice(&input[..size]));
             input.advance(size);
             batch.stage = Stage::Expiry(Ok(Some(value)), true);
             return Ok(());

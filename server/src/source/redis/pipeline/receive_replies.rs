@@ -4,7 +4,7 @@ use super::{
     pipeline_state::{InFlight, LINKED, NO_AUTH, Pipeline, Scanned},
 };
 use crate::{
-    buffers::Kind,
+    buffers::BufferKind,
     source::{raw_replies::RawReplies, redis::queued_request::UNTIL_PONG, redis_server_trait::answers_ping},
 };
 use bytes::{Buf, BytesMut};
@@ -82,7 +82,7 @@ impl Pipeline {
                     self.auth_error = Some(String::from_utf8_lossy(replies[1..].trim_ascii_end()).into());
                 }
                 if over && let Some(InFlight::Relay { relay, replies, ends }) = self.in_flight.pop_front() {
-                    let bytes = self.settings.buffers.count(Kind::Fetched, replies);
+                    let bytes = self.settings.buffers.count(BufferKind::Fetched, replies);
                     self.slow -= usize::from(relay.is_slow(&self.settings.limits));
                     relay.finish(Ok(RawReplies { bytes, ends }));
                 }

@@ -1,0 +1,82 @@
+//! Bytes that belong to no single connection.
+use super::buffer_budget::{BufferKind, Buffers, STEP};
+use bytes::Bytes;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+/// Shorter byte strings are not counted by themselves: their connections count them, and what becomes of them after that is bounded.
+const COUNTED_FROM: usize = 4096;
+
+/// Bytes on the account, until this is dropped, on whatever thread.
+#[derive(Debug)]
+pub struct BufferCharge {
+    buffers: Arc<Buffers>,
+    kind: BufferKind,
+    bytes: usize,
+}
+
+impl BufferCharge {
+    /// Changes how much it is.
+    pub fn resize(&mut self, bytes: usize) {
+        let count = &self.buffers.shared[self.kind as usize];
+        // Wrapping addition of the difference is subtraction where it is negative.
+        count.fetch_add(bytes.wrapping_sub(self.bytes), Relaxed);
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        // A charge that grows by little at a time looks at each step that it passes.
+        if bytes / STEP > before / STEP {
+            self.buffers.check();
+        }
+    }
+
+    /// The same for what changes all the time: steps that do not matter are left out.
+    pub fn settle(&mut self, bytes: usize) {
+        if bytes.abs_diff(self.bytes) >= STEP {
+            self.resize(bytes);
+        }
+    }
+
+    /// The same if it fits into what is free; false: it does not, and nothing has changed.
+    pub fn try_resize(&mut self, bytes: usize) -> bool {
+        if bytes > self.bytes && bytes - self.bytes > self.buffers.room() {
+            self.buffers.note_refused();
+            return false;
+        }
+        self.resize(bytes);
+        true
+    }
+}
+impl Drop for BufferCharge {
+    fn drop(&mut self) {
+        self.buffers.shared[self.kind as usize].fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// Bytes and their charge.
+struct Counted {
+    bytes: Bytes,
+    _charge: BufferCharge,
+}
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Buffers {
+    /// An empty charge.
+    pub fn charge(self: &Arc<Self>, kind: BufferKind) -> BufferCharge {
+        BufferCharge { buffers: self.clone(), kind, bytes: 0 }
+    }
+
+    /// Counts these bytes until the last reference to them is gone, if they are worth it.
+    pub fn count(self: &Arc<Self>, kind: BufferKind, bytes: impl Into<Bytes>) -> Bytes {
+        let bytes = bytes.into();
+        if bytes.len() < COUNTED_FROM { bytes } else { self.count_always(kind, bytes) }
+    }
+
+    /// The same for bytes of any length that many may refer to.
+    pub fn count_always(self: &Arc<Self>, kind: BufferKind, bytes: Bytes) -> Bytes {
+        let mut charge = self.charge(kind);
+        charge.resize(bytes.len() + size_of::<Counted>());
+        Bytes::from_owner(Counted { bytes, _charge: charge })
+    }
+}

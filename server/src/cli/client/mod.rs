@@ -1,9 +1,0 @@
-//! `larder get|set|del KEY [VALUE]`: one request to any Larder or Redis, over HTTP or the Redis protocol.
-//!
-//! Exit codes: 0 done, 1 there is no such key, 2 wrong usage, 3 no answer or an error for an answer.
-mod commands;
-mod over_http;
-mod over_redis;
-mod request;
-
-pub(super) use commands::{commands, run};

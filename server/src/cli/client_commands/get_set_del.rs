@@ -1,0 +1,129 @@
+//! The three commands: their arguments, and one run of each.
+use super::{
+    client_request::{ClientRequest, MAX_VALUE, RequestOutcome},
+    over_http, over_redis,
+};
+use crate::config::SourceUrl;
+use clap::{Arg, ArgMatches, Command};
+use larder_units::parse_duration;
+use std::{
+    ffi::OsString,
+    io::{self, Read as _},
+    os::unix::ffi::OsStringExt as _,
+    process::ExitCode,
+    time::Duration,
+};
+use tokio::runtime::{Builder, LocalOptions};
+
+const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+const ABSENT: u8 = 1;
+const USAGE: u8 = 2;
+const FAILED: u8 = 3;
+
+/// Where to send it.
+#[derive(Debug, Clone)]
+enum Target {
+    Http(over_http::HttpUrl),
+    Redis(SourceUrl),
+}
+
+/// The three commands.
+pub(crate) fn commands() -> [Command; 3] {
+    let key = Arg::new("key")
+        .value_name("KEY")
+        .required(true)
+        .allow_negative_numbers(true)
+        .value_parser(clap::value_parser!(OsString))
+        .help("The key");
+    let url = Arg::new("url")
+        .long("url")
+        .value_name("URL")
+        .default_value(DEFAULT_URL)
+        .value_parser(target)
+        .help("http://HOST:PORT, redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or unix:///PATH");
+    let timeout = Arg::new("timeout")
+        .long("timeout")
+        .value_name("DURATION")
+        .default_value("10s")
+        .value_parser(parse_duration)
+        .help("The longest to wait for the server");
+    let value = Arg::new("value")
+        .value_name("VALUE")
+        .allow_negative_numbers(true)
+        .value_parser(clap::value_parser!(OsString))
+        .help("The value; - or nothing reads standard input");
+    let ttl = Arg::new("ttl")
+        .long("ttl")
+        .value_name("DURATION")
+        .value_parser(ttl)
+        .help("Its lifetime: 250ms, 10s, 5m, 1h, 1d [default: the server's]");
+    let command = |name, about| Command::new(name).about(about).args([key.clone(), url.clone(), timeout.clone()]);
+    [
+        command("get", "Write the value of a key to standard output, as it is"),
+        command("set", "Store a value").args([value, ttl]),
+        command("del", "Delete a key"),
+    ]
+}
+
+/// Runs one of the commands.
+pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
+    let os = |name: &str| matches.get_one::<OsString>(name).cloned().map(OsString::into_vec);
+    let key = os("key").unwrap_or_default();
+    if key.is_empty() {
+        return fail(USAGE, "a key has at least one byte");
+    }
+    let request = match name {
+        "get" => ClientRequest::Get,
+        "del" => ClientRequest::Del,
+        _ => match os("value").filter(|value| value != b"-").map_or_else(from_stdin, Ok) {
+            Ok(value) => ClientRequest::Set { value: value.into(), ttl: matches.get_one("ttl").copied() },
+            Err(error) => return fail(USAGE, &format!("standard input: {error}")),
+        },
+    };
+    let timeout = *matches.get_one("timeout").expect("it has a default");
+    let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(FAILED, &error.to_string()),
+    };
+    let result = runtime.block_on(async {
+        match matches.get_one::<Target>("url").expect("it has a default") {
+            Target::Http(url) => over_http::send(url, &key, &request, timeout).await,
+            Target::Redis(url) => over_redis::send(url, &key, &request, timeout).await,
+        }
+    });
+    match result {
+        Ok(RequestOutcome::Done) => ExitCode::SUCCESS,
+        Ok(RequestOutcome::Absent) => fail(ABSENT, &format!("{}: no such key", key.escape_ascii())),
+        Err(error) => fail(FAILED, &error),
+    }
+}
+
+fn from_stdin() -> io::Result<Vec<u8>> {
+    let mut value = Vec::new();
+    io::stdin().lock().take(MAX_VALUE + 1).read_to_end(&mut value)?;
+    if value.len() as u64 > MAX_VALUE {
+        return Err(io::Error::other("a value has at most 512MiB"));
+    }
+    Ok(value)
+}
+
+fn fail(code: u8, reason: &str) -> ExitCode {
+    eprintln!("larder: {reason}");
+    ExitCode::from(code)
+}
+
+/// Reads `--url`.
+fn target(text: &str) -> Result<Target, String> {
+    match text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
+        Some("http") => over_http::HttpUrl::parse(text).map(Target::Http),
+        Some("redis" | "rediss" | "unix") => text.parse().map(Target::Redis),
+        _ => Err("write http://HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH".to_string()),
+    }
+}
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("a lifetime is longer than nothing".to_string()),
+        ttl => Ok(ttl),
+    }
+}

@@ -1,0 +1,163 @@
+//! The client over HTTP/1.1: the native routes (docs/reference/http.md).
+use super::client_request::{ClientRequest, RequestOutcome};
+use crate::cli::output::put_out;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use larder_units::show_duration;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use std::{future::Future, time::Duration};
+use tokio::{net::TcpStream, time};
+
+/// RFC 3986's unreserved characters stay as they are.
+const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Of an error's text, as much as is worth showing.
+const MAX_ERROR: usize = 64 << 10;
+
+/// `http://HOST[:PORT][/BASE]`
+#[derive(Debug, Clone)]
+pub(super) struct HttpUrl {
+    /// For the `Host` header.
+    authority: String,
+    /// To connect to; IPv6 without brackets.
+    host: String,
+    port: u16,
+    /// What stands before `/v1`, without a slash at the end.
+    base: String,
+}
+
+impl HttpUrl {
+    pub(super) fn parse(text: &str) -> Result<HttpUrl, String> {
+        let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
+        let authority = uri.authority().ok_or("the host is missing: write http://HOST:PORT")?;
+        if uri.scheme_str() != Some("http") || authority.as_str().contains('@') || uri.query().is_some() {
+            return Err("write http://HOST:PORT".to_string());
+        }
+        Ok(HttpUrl {
+            authority: authority.to_string(),
+            host: authority.host().trim_matches(['[', ']']).to_string(),
+            port: authority.port_u16().unwrap_or(80),
+            base: uri.path().trim_end_matches('/').to_string(),
+        })
+    }
+}
+
+/// Sends the request and takes the answer; `timeout` bounds every wait, not the whole, so that a large value may take its time.
+pub(super) async fn send(
+    url: &HttpUrl,
+    key: &[u8],
+    request: &ClientRequest,
+    timeout: Duration,
+) -> Result<RequestOutcome, String> {
+    let (method, query, body) = match request {
+        ClientRequest::Get => (Method::GET, String::new(), Bytes::new()),
+        ClientRequest::Del => (Method::DELETE, String::new(), Bytes::new()),
+        ClientRequest::Set { value, ttl } => {
+            let query = ttl.map_or(String::new(), |ttl| format!("?ttl={}", show_duration(ttl)));
+            (Method::PUT, query, value.clone())
+        }
+    };
+    let path = format!("{}/v1/kv/{}{query}", url.base, percent_encode(key, KEY));
+    let request_head = hyper::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(hyper::header::HOST, &url.authority)
+        .body(Full::new(body))
+        .map_err(|error| format!("the key is too long for a URL: {error}"))?;
+
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
+    let stream = within(timeout, TcpStream::connect((url.host.as_str(), url.port)))
+        .await
+        .and_then(|result| result.map_err(|error| error.to_string()))
+        .map_err(|error| at(&error))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| at(&error))?;
+    // Its errors reach the sender as well.
+    tokio::task::spawn_local(connection);
+    let answer = within(timeout, sender.send_request(request_head))
+        .await
+        .and_then(|result| result.map_err(|error| causes(&error)))
+        .map_err(|error| at(&error))?;
+    match (request, answer.status()) {
+        (ClientRequest::Get, StatusCode::OK) => copy_out(answer, timeout).await.map_err(|error| at(&error)),
+        (ClientRequest::Set { .. }, StatusCode::CREATED | StatusCode::NO_CONTENT) => Ok(RequestOutcome::Done),
+        (ClientRequest::Del, StatusCode::NO_CONTENT) => Ok(RequestOutcome::Done),
+        (_, status) => {
+            let problem = problem(answer, timeout).await;
+            match (request, problem.kind()) {
+                (ClientRequest::Get | ClientRequest::Del, "key-not-found") => Ok(RequestOutcome::Absent),
+                _ => Err(at(&problem.text(status))),
+            }
+        }
+    }
+}
+
+async fn within<T>(timeout: Duration, wait: impl Future<Output = T>) -> Result<T, String> {
+    let late = || format!("no answer within {}", show_duration(timeout));
+    time::timeout(timeout, wait).await.map_err(|_| late())
+}
+
+async fn copy_out(answer: Response<Incoming>, timeout: Duration) -> Result<RequestOutcome, String> {
+    let mut body = answer.into_body();
+    while let Some(frame) = within(timeout, body.frame()).await? {
+        if let Ok(bytes) = frame.map_err(|error| causes(&error))?.into_data() {
+            put_out(&bytes)?;
+        }
+    }
+    Ok(RequestOutcome::Done)
+}
+
+/// A problem document (RFC 9457), or nothing where the answer is none.
+struct Problem(serde_json::Value);
+impl Problem {
+    /// The last segment of its `type`. A 404 without it is no word on the key: it may come from anything else on that port.
+    fn kind(&self) -> &str {
+        self.member("type").and_then(|kind| kind.rsplit('/').next()).unwrap_or_default()
+    }
+    fn text(&self, status: StatusCode) -> String {
+        match self.member("detail").or(self.member("title")) {
+            Some(detail) => format!("{status}: {detail}"),
+            None => status.to_string(),
+        }
+    }
+    fn member(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
+}
+
+async fn problem(answer: Response<Incoming>, timeout: Duration) -> Problem {
+    let limited = Limited::new(answer.into_body(), MAX_ERROR);
+    let document = match within(timeout, limited.collect()).await {
+        Ok(Ok(body)) => serde_json::from_slice(&body.to_bytes()).unwrap_or_default(),
+        _ => serde_json::Value::Null,
+    };
+    Problem(document)
+}
+
+/// hyper keeps the cause of an error apart from its text.
+fn causes(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        for (text, host, port, base) in [
+            ("http://127.0.0.1:8080", "127.0.0.1", 8080, ""),
+            ("http://[::1]:1/", "::1", 1, ""),
+            ("HTTP://cache.internal/larder/", "cache.internal", 80, "/larder"),
+        ] {
+            let url = HttpUrl::parse(text).unwrap();
+            assert_eq!((url.host.as_str(), url.port, url.base.as_str()), (host, port, base));
+        }
+        for text in ["http://", "http://u@h", "http://h/?a", "http:h", "http://a b"] {
+            HttpUrl::parse(text).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
+use super::client_request::{ClientRequest, MAX_VALUE, RequestOutcome};
+use crate::{
+    buffers::Buffers,
+    cli::output::put_out,
+    config::SourceUrl,
+    source::{SourceLimits, SourceSetup},
+};
+use larder_proto::resp::{View, encode, view};
+use std::time::Duration;
+
+/// Sends the command and takes the reply.
+pub(super) async fn send(
+    url: &SourceUrl,
+    key: &[u8],
+    request: &ClientRequest,
+    timeout: Duration,
+) -> Result<RequestOutcome, String> {
+    let limits = SourceLimits {
+        timeout,
+        slow_timeout: timeout,
+        max_in_flight: 1,
+        connections: 1,
+        max_value: MAX_VALUE as usize,
+        max_backlog: 0,
+        store: larder_store::disk::StoreSettings::DEFAULT,
+    };
+    let source = SourceSetup::new(url, limits, &Buffers::unbounded())?.open(None, false);
+    let relay = source.as_redis().ok_or("not a Redis server")?;
+    let millis;
+    let command = match request {
+        ClientRequest::Get => encode(&[b"GET", key]),
+        ClientRequest::Del => encode(&[b"DEL", key]),
+        ClientRequest::Set { value, ttl: None } => encode(&[b"SET", key, value]),
+        ClientRequest::Set { value, ttl: Some(ttl) } => {
+            millis = ttl.as_millis().to_string();
+            encode(&[b"SET", key, value, b"PX", millis.as_bytes()])
+        }
+    };
+    let replies = relay.relay(command.into(), 1, false).await.map_err(|error| format!("{url}: {error}"))?;
+    match (request, view(replies.bytes()).map_err(|error| format!("{url}: {error}"))?) {
+        (ClientRequest::Get, View::Bulk(value)) => put_out(value).map(|()| RequestOutcome::Done),
+        (ClientRequest::Get, View::Null) | (ClientRequest::Del, View::Integer(0)) => Ok(RequestOutcome::Absent),
+        (ClientRequest::Set { .. }, View::Simple(_)) | (ClientRequest::Del, View::Integer(_)) => {
+            Ok(RequestOutcome::Done)
+        }
+        (_, View::Error(text)) => Err(format!("{url}: {}", String::from_utf8_lossy(text))),
+        (_, other) => Err(format!("{url}: unexpected reply {other:?}")),
+    }
+}

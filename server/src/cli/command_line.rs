@@ -1,0 +1,164 @@
+//! The whole command line, and `larder serve` and `larder config`.
+use super::{client_commands, output::print, store_commands, table_commands};
+use crate::{
+    config::{
+        self, CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, SourceUrl, flag_args,
+        flag_layer,
+    },
+    net,
+    telemetry::Logs,
+};
+use clap::{ArgMatches, Command, error::ErrorKind};
+use std::{ffi::OsString, process::ExitCode};
+
+/// Wrong usage or configuration.
+const USAGE: u8 = 2;
+
+/// Runs the program.
+pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (OsString, OsString)>) -> ExitCode {
+    let matches = match command().try_get_matches_from(with_serve(args)) {
+        Ok(matches) => matches,
+        Err(error) => {
+            // Help and version are "errors" that go to standard output and are no failure.
+            let _ = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                _ => ExitCode::from(USAGE),
+            };
+        }
+    };
+    match matches.subcommand() {
+        Some(("serve", matches)) => {
+            match table_commands::served(matches).and_then(|table| configured(matches, table, vars)) {
+                Ok(config) => serve(config),
+                Err(error) => refuse(&error),
+            }
+        }
+        Some(("config", matches)) => match matches.subcommand() {
+            Some(("docs", _)) => print(&config::reference_page()),
+            Some((what, matches)) => match configured(matches, None, vars) {
+                Ok(config) if what == "print" => print(&config::print_config(&config)),
+                Ok(config) => {
+                    for warning in &config.warnings {
+                        eprintln!("larder: warning: {warning}");
+                    }
+                    print("The configuration is valid.\n")
+                }
+                Err(error) => refuse(&error),
+            },
+            None => unreachable!("clap demands a subcommand"),
+        },
+        Some(("store", matches)) => store_commands::run(matches),
+        Some(("table", matches)) => table_commands::run(matches),
+        Some((name, matches)) => client_commands::run(name, matches),
+        None => unreachable!("clap demands a subcommand"),
+    }
+}
+
+/// The whole command line.
+fn command() -> Command {
+    const PRECEDENCE: &str = "Every setting may also be given as an environment variable (LARDER_MAX_MEMORY for --max-memory) or in the \
+        file (max-memory = \"64MiB\"). A flag outweighs a variable, a variable outweighs the file.";
+    let serve = Command::new("serve")
+        .about("Serve (what larder does without a command)")
+        .arg(table_commands::data())
+        .args(flag_args())
+        .after_help(PRECEDENCE);
+    let config = Command::new("config")
+        .about("Check, show or document the configuration")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("check")
+                .about("Read flags, environment and file as serve would, and say what is wrong")
+                .args(flag_args()),
+        )
+        .subcommand(
+            Command::new("print")
+                .about("Print the effective values as TOML, with where each comes from")
+                .args(flag_args()),
+        )
+        .subcommand(Command::new("docs").about("Print the reference of all settings as Markdown"));
+    Command::new("larder")
+        .about("A read-through cache and key-value server")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .subcommand(serve)
+        .subcommands(client_commands::commands())
+        .subcommand(store_commands::command())
+        .subcommand(table_commands::command())
+        .subcommand(config)
+        .after_help("`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.")
+}
+
+/// Puts `serve` where no command is named: `larder --source …`.
+fn with_serve(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.collect();
+    let own = ["-h", "--help", "-V", "--version"];
+    let names_no_command = args
+        .get(1)
+        .is_none_or(|first| first.to_string_lossy().starts_with('-') && own.iter().all(|flag| first != flag));
+    if names_no_command {
+        args.insert(args.len().min(1), "serve".into());
+    }
+    args
+}
+
+/// The configuration as typed; `table` is what is served instead of a source that is named.
+fn configured(
+    matches: &ArgMatches,
+    table: Option<SourceUrl>,
+    vars: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<CheckedConfig, ConfigError> {
+    let (file, mut flags) = flag_layer(matches);
+    if let Some(table) = table {
+        let texts = vec![table.to_string()];
+        flags.insert("source", RawValue { texts, origin: SettingOrigin::Flag("source") });
+    }
+    let env = environment(vars)?;
+    config::load_config(ConfigInput { flags, file, env: &env, machine: &Machine::detect() })
+}
+
+/// The environment as text; a variable that is not text matters only if it may be ours.
+fn environment(vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Env, ConfigError> {
+    let mut env = Env::new();
+    let mut problems = Vec::new();
+    for (name, text) in vars {
+        let Ok(name) = name.into_string() else {
+            continue;
+        };
+        match text.into_string() {
+            Ok(text) => {
+                env.insert(name, text);
+            }
+            Err(_) if name.starts_with("LARDER_") => {
+                problems.push(format!("env {name}: is not UTF-8"));
+            }
+            Err(_) => {}
+        }
+    }
+    if problems.is_empty() { Ok(env) } else { Err(ConfigError(problems)) }
+}
+
+fn serve(config: CheckedConfig) -> ExitCode {
+    let CheckedConfig { settings, warnings, .. } = config;
+    let logs = Logs::start(settings.log_format, settings.log_level);
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    match net::run(settings, logs) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not through the logs: it must be seen at every level.
+            eprintln!("larder: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn refuse(error: &ConfigError) -> ExitCode {
+    for problem in &error.0 {
+        eprintln!("larder: {problem}");
+    }
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,184 @@
+//! From text to [`Settings`]: reads every value by its kind, works out the defaults, then fills the checked settings.
+use super::{
+    command_lists::{AccessSettings, CommandList},
+    computed_defaults::computed,
+    config_error::ConfigError,
+    cross_checks::{compare, compare_prefixes, warnings},
+    effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
+    machine_limits::Machine,
+    raw_settings::{Layer, RawSettings, RawValue, SettingOrigin},
+    setting_value::{SettingValue, is_off, parse},
+    settings::{Coherence, GroupSettings, ListenerSettings, LogFormat, LogLevel, Rate, Settings},
+    settings_table::{Fallback, TABLE},
+    source_url::SourceUrl,
+};
+use larder_store::disk::{Compression, StoreSettings};
+
+/// A configuration without problems.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedConfig {
+    /// What the server reads.
+    pub settings: Settings,
+    /// What `config print` shows.
+    pub scopes: Vec<EffectiveSettings>,
+    /// What is allowed but looks wrong.
+    pub warnings: Vec<String>,
+}
+
+/// Checks everything; all problems are reported at once.
+pub(super) fn check(
+    raw: &RawSettings,
+    machine: &Machine,
+    mut problems: Vec<String>,
+) -> Result<CheckedConfig, ConfigError> {
+    let mut scopes = vec![scope(None, &raw.top, machine, &mut problems)];
+    for group in &raw.groups {
+        if !group.layer.contains_key("max-memory") {
+            problems.push(format!(
+                "{}: groups.{}.max-memory: must be set: each named group has a bound of its own",
+                group.origin, group.name
+            ));
+        }
+        scopes.push(scope(Some(NamedTable::Group(group.name.clone())), &group.layer, machine, &mut problems));
+    }
+    for listener in &raw.listeners {
+        let (origin, name) = (&listener.origin, &listener.name);
+        if !listener.layer.contains_key("redis") {
+            problems.push(format!(
+                "{origin}: listeners.{name}.redis: must be set: each listener has an address of its own"
+            ));
+        }
+        // A setting that the listener leaves out has the value of the top level.
+        let mut layer = raw.top.clone();
+        layer.insert("redis", RawValue { texts: Vec::new(), origin: origin.clone() });
+        layer.extend(listener.layer.clone());
+        scopes.push(scope(Some(NamedTable::Listener(name.clone())), &layer, machine, &mut problems));
+    }
+    compare(&scopes, &raw.top, &mut problems);
+    scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
+    if !problems.is_empty() {
+        return Err(ConfigError(problems));
+    }
+    let settings = settings(&scopes);
+    let warnings = warnings(&settings, machine);
+    Ok(CheckedConfig { settings, scopes, warnings })
+}
+
+fn scope(table: Option<NamedTable>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> EffectiveSettings {
+    let prefix = prefix(table.as_ref());
+    let mut scope = EffectiveSettings { table, values: Vec::new() };
+    for setting in TABLE.iter().filter(|setting| scope.table.as_ref().is_none_or(|table| table.takes(setting))) {
+        let (texts, origin) = match (layer.get(setting.name), setting.default) {
+            (Some(raw), _) => (raw.texts.clone(), raw.origin.clone()),
+            (None, Fallback::Is(text)) => (vec![text.to_string()], SettingOrigin::Default),
+            (None, _) => (Vec::new(), SettingOrigin::Default),
+        };
+        let off = setting.optional && matches!(texts.as_slice(), [text] if text.is_empty() || is_off(text));
+        let mut values = Vec::new();
+        for text in texts.iter().filter(|_| !off) {
+            match parse(setting, text, machine) {
+                Ok(value) => values.push(value),
+                Err(error) => problems.push(format!("{origin}: {prefix}{}: {error}", setting.name)),
+            }
+        }
+        scope.values.push(EffectiveValue { setting, values, origin });
+    }
+    // A second pass: these look at what others came out as.
+    for at in 0..scope.values.len() {
+        let EffectiveValue { setting, origin, .. } = &scope.values[at];
+        if matches!(setting.default, Fallback::Computed(_)) && *origin == SettingOrigin::Default {
+            scope.values[at].values = computed(setting.name, &scope, machine);
+        }
+    }
+    scope
+}
+
+fn settings(scopes: &[EffectiveSettings]) -> Settings {
+    let top = &scopes[0];
+    let rate = |name: &str| {
+        let burst = top.count(&format!("{name}-burst"));
+        let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        top.rate(name).map(|per_second| Rate { per_second, burst: burst.map_or(per_second, clamp) })
+    };
+    Settings {
+        http: top.addresses("http"),
+        redis: top.addresses("redis"),
+        admin: top.addresses("admin").first().copied(),
+        access: access(top),
+        listeners: scopes.iter().filter_map(listener).collect(),
+        groups: scopes.iter().filter_map(group).collect(),
+        threads: top.number("threads"),
+        data_dir: top.text("data-dir").map(Into::into),
+        password: top.secret("password"),
+        max_key: top.number("max-key"),
+        max_value: top.number("max-value"),
+        max_body: top.number("max-body"),
+        max_headers: top.number("max-headers"),
+        max_pipeline: top.number("max-pipeline"),
+        max_buffers: top.number("max-buffers"),
+        max_backlog: top.number("max-backlog"),
+        tracking_table_max_keys: top.number("tracking-table-max-keys"),
+        max_connections: top.number("max-connections"),
+        idle_timeout: top.duration("idle-timeout"),
+        header_timeout: top.duration("header-timeout").unwrap_or_default(),
+        grace: top.duration("grace").unwrap_or_default(),
+        moving_endpoint: top.text("moving-endpoint").map(Into::into),
+        source_timeout: top.duration("source-timeout").unwrap_or_default(),
+        source_slow_timeout: top.duration("source-slow-timeout").unwrap_or_default(),
+        source_max_in_flight: top.number("source-max-in-flight"),
+        source_connections: top.number("source-connections"),
+        throttle_client: rate("throttle"),
+        throttle_total: rate("throttle-total"),
+        throttle_admin: rate("throttle-admin"),
+        log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
+        log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
+        shown: top.values.iter().filter_map(EffectiveValue::shown).collect(),
+    }
+}
+
+fn access(scope: &EffectiveSettings) -> AccessSettings {
+    AccessSettings {
+        forward_admin: scope.one("forward-admin") == Some(&SettingValue::Switch(true)),
+        deny_commands: CommandList::of(scope.texts("deny-commands")),
+        allow_commands: CommandList::of(scope.texts("allow-commands")),
+    }
+}
+
+fn listener(scope: &EffectiveSettings) -> Option<ListenerSettings> {
+    let Some(NamedTable::Listener(name)) = &scope.table else { return None };
+    Some(ListenerSettings { name: name.clone(), redis: scope.addresses("redis"), access: access(scope) })
+}
+
+fn group(scope: &EffectiveSettings) -> Option<GroupSettings> {
+    let name = match &scope.table {
+        None => "default",
+        Some(NamedTable::Group(name)) => name,
+        Some(NamedTable::Listener(_)) => return None,
+    };
+    Some(GroupSettings {
+        name: name.to_string(),
+        source: match scope.one("source") {
+            Some(SettingValue::Source(url)) => url.clone(),
+            _ => SourceUrl::None,
+        },
+        max_memory: scope.number("max-memory"),
+        max_keys: scope.count("max-keys"),
+        ttl: scope.duration("ttl"),
+        ttl_jitter: scope.number("ttl-jitter") as u8,
+        negative_ttl: scope.duration("negative-ttl"),
+        coherence: Coherence::from_name(scope.text("coherence").unwrap_or_default()),
+        tracking_prefixes: scope.tracking_prefixes().into_iter().map(str::to_string).collect(),
+        cache_replies: scope.count("cache-replies"),
+        store: StoreSettings {
+            durability: match scope.one("durability") {
+                Some(SettingValue::Durability(durability)) => *durability,
+                _ => StoreSettings::DEFAULT.durability,
+            },
+            write_buffer: scope.number("store-write-buffer") as u64,
+            block_cache: scope.number("store-block-cache") as u64,
+            compression: Compression::from_name(scope.text("store-compression").unwrap_or_default()),
+            threads: scope.number("store-threads"),
+            max_waiting: scope.number("store-max-waiting"),
+        },
+    })
+}

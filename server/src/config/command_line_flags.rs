@@ -1,0 +1,50 @@
+//! The flags of `larder serve`, made from the table.
+use super::{
+    raw_settings::{Layer, RawValue, SettingOrigin, split},
+    settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind},
+};
+use clap::{Arg, ArgAction, ArgMatches};
+use std::path::PathBuf;
+
+/// `--config` and a flag for every setting, under the table's headings.
+pub fn flag_args() -> Vec<Arg> {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .help("Reads settings from a TOML file [env: LARDER_CONFIG]");
+    let settings = SettingSection::ALL
+        .into_iter()
+        .flat_map(|section| TABLE.iter().filter(move |setting| setting.section == section).map(arg));
+    [config].into_iter().chain(settings).collect()
+}
+
+fn arg(setting: &'static SettingSpec) -> Arg {
+    let default = match setting.default {
+        Fallback::Is(text) | Fallback::Computed(text) => text,
+        Fallback::Off => "none",
+    };
+    let arg = Arg::new(setting.name).long(setting.name).value_name(setting.placeholder());
+    // The last one counts, so that the arguments of a wrapper or an image can be overridden by adding to them.
+    let arg = match setting.many {
+        true => arg.action(ArgAction::Append),
+        false => arg.action(ArgAction::Set).overrides_with(setting.name),
+    };
+    let arg = match setting.kind {
+        ValueKind::Switch => arg.num_args(0..=1).default_missing_value("true"),
+        _ => arg,
+    };
+    arg.help(format!("{} [default: {default}]", setting.help)).help_heading(setting.section.title())
+}
+
+/// What was typed: the file's name and the layer of flags.
+pub fn flag_layer(matches: &ArgMatches) -> (Option<PathBuf>, Layer) {
+    let mut layer = Layer::new();
+    for setting in TABLE {
+        if let Some(texts) = matches.get_many::<String>(setting.name) {
+            let texts = texts.flat_map(|text| split(setting, text)).collect();
+            layer.insert(setting.name, RawValue { texts, origin: SettingOrigin::Flag(setting.name) });
+        }
+    }
+    (matches.get_one::<PathBuf>("config").cloned(), layer)
+}

@@ -1,0 +1,21 @@
+//! Defaults that depend on the machine or on other settings.
+use super::{effective_values::EffectiveSettings, machine_limits::Machine, setting_value::SettingValue};
+
+/// The default of the setting `name`; none: it is off.
+pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine) -> Vec<SettingValue> {
+    let burst = |rate| scope.rate(rate).map(|n| SettingValue::Count(n.into()));
+    let value = match name {
+        "max-memory" => Some(SettingValue::Size(((machine.memory / 4) >> 20 << 20).max(1 << 20))),
+        "max-buffers" => Some(SettingValue::Size(((machine.memory / 8) >> 20 << 20).max(32 << 20))),
+        "max-body" => scope.one("max-value").cloned(),
+        "threads" => Some(SettingValue::Count(machine.cores as u64)),
+        "store-threads" => Some(SettingValue::Count((2 * machine.cores as u64).clamp(1, 16))),
+        "store-block-cache" => Some(SettingValue::Size(((machine.memory / 16) >> 20 << 20).max(32 << 20))),
+        "throttle-burst" => burst("throttle"),
+        "throttle-total-burst" => burst("throttle-total"),
+        "throttle-admin" => scope.rate("throttle").map(|n| SettingValue::Rate((n / 10).max(1))),
+        "throttle-admin-burst" => burst("throttle-admin"),
+        _ => None,
+    };
+    value.into_iter().collect()
+}

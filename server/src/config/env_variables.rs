@@ -1,0 +1,163 @@
+//! The environment: `LARDER_…` for every setting, and the variables of programs that people come from.
+use super::{
+    listen_address::join_host,
+    nearest_name::nearest,
+    raw_settings::{Layer, RawValue, SettingOrigin, split},
+    settings_table::{SettingSpec, TABLE},
+};
+use std::collections::BTreeMap;
+
+/// Variables by name; the caller reads the process's environment, tests make it up.
+pub type Env = BTreeMap<String, String>;
+
+const PREFIX: &str = "LARDER_";
+/// Names the configuration file.
+pub(super) const CONFIG: &str = "LARDER_CONFIG";
+
+/// Our own variables. Those that match no setting are problems, except what Kubernetes sets for a service called `larder`.
+pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
+    let mut layer = Layer::new();
+    let names: Vec<(String, &SettingSpec)> = TABLE.iter().map(|s| (s.env(), s)).collect();
+    for (name, text) in env.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
+        if let Some((_, setting)) = names.iter().find(|(known, _)| known == name) {
+            let value = RawValue { texts: split(setting, text), origin: SettingOrigin::Env(name.clone()) };
+            layer.insert(setting.name, value);
+        } else if name != CONFIG && !kubernetes_service_link(name, text) {
+            // The common prefix would make everything look alike.
+            let known = names.iter().map(|(known, _)| known.as_str()).chain([CONFIG]);
+            let near = nearest(&name[PREFIX.len()..], known.map(|known| &known[PREFIX.len()..]))
+                .map_or(String::new(), |near| format!(", did you mean {PREFIX}{near}?"));
+            problems.push(format!("env {name}: no such setting{near}"));
+        }
+    }
+    layer
+}
+
+/// The variables of other programs. They are read loosely: only what is set counts, nothing is unknown.
+pub(super) fn foreign(env: &Env) -> Layer {
+    let get = |name: &str| env.get(name).map(|text| text.trim()).filter(|text| !kubernetes_service_link(name, text));
+    let mut layer = Layer::new();
+    let mut set = |name, text: String, origin: &str| {
+        let origin = SettingOrigin::Env(origin.to_string());
+        layer.insert(name, RawValue { texts: vec![text], origin });
+    };
+    match (get("PROXY_HOST"), get("PROXY_PORT").filter(|port| !port.is_empty())) {
+        (None, None) => {}
+        (Some(host), None) => set("http", join_host(host, "8080"), "PROXY_HOST"),
+        (None, Some(port)) => set("http", join_host("127.0.0.1", port), "PROXY_PORT"),
+        (Some(host), Some(port)) => set("http", join_host(host, port), "PROXY_HOST, PROXY_PORT"),
+    }
+    let filled = |name| get(name).filter(|text| !text.is_empty());
+    match (filled("REDIS_HOST"), filled("REDIS_PORT")) {
+        (None, None) => {}
+        (Some(host), None) => set("source", redis_url(host, "6379"), "REDIS_HOST"),
+        (None, Some(port)) => set("source", redis_url("127.0.0.1", port), "REDIS_PORT"),
+        (Some(host), Some(port)) => set("source", redis_url(host, port), "REDIS_HOST, REDIS_PORT"),
+    }
+    if let Some(n) = filled("PROXY_MAX_KEYS") {
+        set("max-keys", n.to_string(), "PROXY_MAX_KEYS");
+    }
+    if let Some(millis) = filled("PROXY_TTL_MS") {
+        set("ttl", format!("{millis}ms"), "PROXY_TTL_MS");
+    }
+    layer
+}
+
+fn redis_url(host: &str, port: &str) -> String {
+    format!("redis://{}", join_host(host, port))
+}
+
+/// Kubernetes gives every pod the addresses of the services of its namespace in variables such as `REDIS_PORT=tcp://10.0.0.7:6379`,
+/// `LARDER_SERVICE_HOST` and `LARDER_PORT_8080_TCP_ADDR`. No user set them.
+fn kubernetes_service_link(name: &str, text: &str) -> bool {
+    const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+    let link = PROTOCOLS.iter().any(|p| text.starts_with(&format!("{}://", p.to_ascii_lowercase())));
+    let of_a_port = || {
+        // …_PORT_8080_TCP, …_PORT_8080_TCP_ADDR
+        let mut words = name.split('_').skip_while(|word| *word != "PORT").skip(1);
+        words.next().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+            && words.next().is_some_and(|protocol| PROTOCOLS.contains(&protocol))
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || (name.ends_with("_PORT") && link)
+        || of_a_port()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(vars: &[(&str, &str)]) -> Env {
+        vars.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
+    }
+    fn shown(layer: Layer) -> Vec<String> {
+        layer.iter().map(|(name, v)| format!("{name}={} ({})", v.texts.join("|"), v.origin)).collect()
+    }
+
+    #[test]
+    fn own_variables() {
+        let mut problems = Vec::new();
+        let layer = own(
+            &env(&[("LARDER_HTTP", ":1, :2"), ("LARDER_MAX_MEMORY", "1GB"), ("PATH", "/bin"), ("LARDER_CONFIG", "x")]),
+            &mut problems,
+        );
+        assert_eq!(shown(layer), ["http=:1|:2 (env LARDER_HTTP)", "max-memory=1GB (env LARDER_MAX_MEMORY)"]);
+        assert_eq!(problems, [""; 0]);
+    }
+
+    #[test]
+    fn unknown_variables_are_problems() {
+        let mut problems = Vec::new();
+        own(
+            &env(&[("LARDER_MAXMEMORY", "1"), ("LARDER_CONFIGS", "1"), ("LARDER_X", "1"), ("larder_http", "1")]),
+            &mut problems,
+        );
+        assert_eq!(
+            problems,
+            [
+                "env LARDER_CONFIGS: no such setting, did you mean LARDER_CONFIG?",
+                "env LARDER_MAXMEMORY: no such setting, did you mean LARDER_MAX_MEMORY?",
+                "env LARDER_X: no such setting",
+            ]
+        );
+    }
+
+    #[test]
+    fn kubernetes_service_links_are_passed_over() {
+        let links = env(&[
+            ("LARDER_PORT", "tcp://10.0.0.8:8080"),
+            ("LARDER_SERVICE_HOST", "10.0.0.8"),
+            ("LARDER_SERVICE_PORT", "8080"),
+            ("LARDER_SERVICE_PORT_HTTP", "8080"),
+            ("LARDER_PORT_8080_TCP", "tcp://10.0.0.8:8080"),
+            ("LARDER_PORT_8080_TCP_ADDR", "10.0.0.8"),
+            ("LARDER_PORT_8080_TCP_PROTO", "tcp"),
+            ("LARDER_REDIS_PORT_6380_TCP_PORT", "6380"),
+            ("REDIS_PORT", "tcp://10.0.0.7:6379"),
+            ("REDIS_SERVICE_HOST", "10.0.0.7"),
+        ]);
+        let mut problems = Vec::new();
+        assert_eq!(shown(own(&links, &mut problems)), [""; 0]);
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(shown(foreign(&links)), [""; 0]);
+        assert!(!kubernetes_service_link("LARDER_PORT", "8080"));
+    }
+
+    #[test]
+    fn variables_of_other_proxies() {
+        for (vars, expected) in [
+            (&[("PROXY_HOST", ""), ("PROXY_PORT", "9000")][..], "http=:9000 (env PROXY_HOST, PROXY_PORT)"),
+            (&[("PROXY_PORT", "9000")], "http=127.0.0.1:9000 (env PROXY_PORT)"),
+            (&[("PROXY_HOST", "::1")], "http=[::1]:8080 (env PROXY_HOST)"),
+            (&[("PROXY_MAX_KEYS", "5")], "max-keys=5 (env PROXY_MAX_KEYS)"),
+            (&[("PROXY_TTL_MS", "1500")], "ttl=1500ms (env PROXY_TTL_MS)"),
+            (&[("REDIS_HOST", "r")], "source=redis://r:6379 (env REDIS_HOST)"),
+            (&[("REDIS_PORT", "7")], "source=redis://127.0.0.1:7 (env REDIS_PORT)"),
+            (&[("REDIS_HOST", "::1"), ("REDIS_PORT", "7")], "source=redis://[::1]:7 (env REDIS_HOST, REDIS_PORT)"),
+        ] {
+            assert_eq!(shown(foreign(&env(vars))), [expected]);
+        }
+        assert_eq!(shown(foreign(&env(&[("REDIS_HOST", ""), ("PROXY_TTL_MS", "")]))), [""; 0]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Settings before they are checked: text, and where it comes from.
+use super::settings_table::SettingSpec;
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub enum SettingOrigin {
+    Default,
+    File {
+        path: Arc<PathBuf>,
+        line: usize,
+    },
+    /// The variables' names.
+    Env(String),
+    /// The flag's name without hyphens.
+    Flag(&'static str),
+}
+
+impl fmt::Display for SettingOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingOrigin::Default => f.write_str("default"),
+            SettingOrigin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            SettingOrigin::Env(name) => write!(f, "env {name}"),
+            SettingOrigin::Flag(name) => write!(f, "flag --{name}"),
+        }
+    }
+}
+
+/// A setting's text: several values for settings that take several, none for an empty list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawValue {
+    /// As written.
+    pub texts: Vec<String>,
+    /// Where.
+    pub origin: SettingOrigin,
+}
+
+/// What one layer (flags, environment, file) sets, by the setting's name.
+pub type Layer = BTreeMap<&'static str, RawValue>;
+
+/// A table `[groups.NAME]` or `[listeners.NAME]`.
+#[derive(Debug)]
+pub(super) struct RawTable {
+    /// Its name.
+    pub name: String,
+    /// Where it begins.
+    pub origin: SettingOrigin,
+    /// What it sets.
+    pub layer: Layer,
+}
+
+/// All layers on top of one another.
+#[derive(Debug, Default)]
+pub(super) struct RawSettings {
+    /// The process and group `default`.
+    pub top: Layer,
+    /// Named groups in the order of the file.
+    pub groups: Vec<RawTable>,
+    /// Named listeners, likewise.
+    pub listeners: Vec<RawTable>,
+}
+
+impl RawSettings {
+    /// Puts a layer under those given before.
+    pub(super) fn add_below(&mut self, layer: Layer) {
+        for (name, value) in layer {
+            self.top.entry(name).or_insert(value);
+        }
+    }
+}
+
+/// Splits the text of a variable or flag: at commas if the setting takes several values; nothing at all is no value.
+pub(super) fn split(setting: &SettingSpec, text: &str) -> Vec<String> {
+    if setting.many {
+        text.split(',').map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect()
+    } else {
+        vec![text.to_string()]
+    }
+}

@@ -1,0 +1,254 @@
+//! What a connection of the general path is doing, seen from outside of hyper: how long it may wait and how much it holds.
+use super::{
+    connection_context::ConnectionContext,
+    connection_deadlines::ConnectionDeadline,
+    response_body::{self, ResponseBody},
+};
+use crate::{buffers::HeldBytes, source::SourceError, telemetry::Counters};
+use bytes::{Buf, Bytes};
+use http::StatusCode;
+use http_body::{Frame, SizeHint};
+use std::{
+    cell::Cell,
+    io::{self, IoSlice},
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+/// What a connection is doing, and how long it may.
+///
+/// While a handler runs there is no deadline: bodies (`request_body`) and sources have their own. A head has `header-timeout`
+/// altogether. Otherwise, answers being sent or not, something must move within `idle-timeout`.
+pub(super) struct ConnectionActivity {
+    pub(super) context: Rc<ConnectionContext>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) deadline: Rc<ConnectionDeadline>,
+    pub(super) idle_timeout: Option<Duration>,
+    pub(super) header_timeout: Duration,
+    /// Frames come on an idle HTTP/2 connection that are no part of a request, and a client that takes no answer may
+    /// still have its pings answered: there, only requests and pieces of answers count.
+    pub(super) is_http2: bool,
+    pub(super) handlers: Cell<u32>,
+    pub(super) answers: Cell<u32>,
+    pub(super) in_head: Cell<bool>,
+    pub(super) held: Cell<HeldBytes>,
+    /// What hyper keeps of input at most.
+    pub(super) most_input: usize,
+}
+
+impl ConnectionActivity {
+    pub(super) fn new(
+        context: &Rc<ConnectionContext>,
+        deadline: Rc<ConnectionDeadline>,
+        is_http2: bool,
+        begun: bool,
+    ) -> ConnectionActivity {
+        let settings = &context.worker.app.settings;
+        let activity = ConnectionActivity {
+            context: context.clone(),
+            counters: context.worker.counters.clone(),
+            deadline,
+            idle_timeout: settings.idle_timeout,
+            header_timeout: settings.header_timeout,
+            is_http2,
+            handlers: Cell::new(0),
+            answers: Cell::new(0),
+            in_head: Cell::new(false),
+            held: Cell::default(),
+            most_input: 4 * settings.max_headers,
+        };
+        activity.moved();
+        if begun {
+            activity.head_begins();
+        }
+        activity
+    }
+
+    /// Bytes came in.
+    pub(super) fn read(&self, bytes: usize) {
+        self.counters.http_bytes_in.add(bytes as u64);
+        // Hyper makes as much room again as it has.
+        self.hold(|held| held.input = (held.input + 2 * bytes).min(self.most_input));
+        self.head_begins();
+    }
+
+    /// Says what the connection holds, as far as that can be seen from outside of hyper: a head, or what of a body was not
+    /// taken from it; and pieces of answers that were handed to it and not written.
+    pub(super) fn hold(&self, change: impl FnOnce(&mut HeldBytes)) {
+        let mut held = self.held.get();
+        change(&mut held);
+        self.held.set(held);
+        self.context.holder.set(held);
+    }
+
+    /// A piece of an answer goes out.
+    pub(super) fn handed(&self, bytes: usize) {
+        self.hold(|held| match bytes {
+            // No text is this long: it is a reference to a value.
+            response_body::REFERENCE.. => held.referred += bytes,
+            _ => held.output += bytes,
+        });
+    }
+
+    pub(super) fn head_begins(&self) {
+        let is_busy = self.handlers.get() + self.answers.get() > 0;
+        if !self.is_http2 && !is_busy && !self.in_head.replace(true) {
+            self.deadline.allow(Some(self.header_timeout));
+        }
+    }
+
+    /// Bytes went out.
+    pub(super) fn wrote(&self, bytes: usize) {
+        self.counters.http_bytes_out.add(bytes as u64);
+        self.hold(|held| {
+            let rest = bytes.saturating_sub(held.output);
+            held.output = held.output.saturating_sub(bytes);
+            held.referred = held.referred.saturating_sub(rest);
+        });
+        if bytes > 0 && !self.is_http2 {
+            self.moved();
+        }
+    }
+
+    /// Something happened: the wait for the next event starts again.
+    pub(super) fn moved(&self) {
+        if self.handlers.get() == 0 && !self.in_head.get() {
+            self.deadline.allow(self.idle_timeout);
+        }
+    }
+
+    /// A request's head has come in; its handler runs until the return value is answered or dropped.
+    pub(super) fn begin(self: &Rc<Self>) -> RequestInWork {
+        self.handlers.set(self.handlers.get() + 1);
+        self.in_head.set(false);
+        self.hold(|held| held.input = 0);
+        self.deadline.allow(None);
+        RequestInWork { activity: self.clone(), since: Instant::now(), answered: false }
+    }
+}
+
+/// A request in work.
+pub(super) struct RequestInWork {
+    activity: Rc<ConnectionActivity>,
+    since: Instant,
+    answered: bool,
+}
+impl RequestInWork {
+    /// The handler is done; what it answered remains to be sent.
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        let ConnectionActivity { counters, handlers, answers, .. } = &*self.activity;
+        counters.http_answered(status.as_u16());
+        handlers.set(handlers.get() - 1);
+        answers.set(answers.get() + 1);
+        self.answered = true;
+        self.activity.moved();
+    }
+}
+impl Drop for RequestInWork {
+    fn drop(&mut self) {
+        let ConnectionActivity { counters, handlers, answers, .. } = &*self.activity;
+        if self.answered {
+            counters.http_seconds.record(self.since.elapsed());
+            answers.set(answers.get() - 1);
+        } else {
+            handlers.set(handlers.get() - 1);
+        }
+        self.activity.hold(|held| held.input = 0);
+        self.activity.moved();
+    }
+}
+
+/// A response's body; the request is in work until it is gone.
+pub(super) struct TrackedBody {
+    pub(super) body: ResponseBody,
+    pub(super) work: RequestInWork,
+}
+impl http_body::Body for TrackedBody {
+    type Data = Bytes;
+    type Error = SourceError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, SourceError>>> {
+        self.work.activity.moved();
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.work.activity.handed(frame.data_ref().map_or(0, Bytes::len));
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The connection as hyper sees it: what was read before comes first, and every event is noted.
+pub(super) struct TrackedStream {
+    pub(super) stream: TcpStream,
+    pub(super) read: Bytes,
+    pub(super) activity: Rc<ConnectionActivity>,
+}
+
+impl TrackedStream {
+    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &result {
+            self.activity.wrote(*bytes);
+        }
+        result
+    }
+}
+
+impl AsyncRead for TrackedStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, free: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.read.has_remaining() {
+            let len = self.read.len().min(free.remaining());
+            free.put_slice(&self.read.split_to(len));
+            return Poll::Ready(Ok(()));
+        }
+        let before = free.filled().len();
+        if !self.activity.context.holder.poll_room(cx) {
+            return Poll::Pending;
+        }
+        ready!(Pin::new(&mut self.stream).poll_read(cx, free))?;
+        self.activity.read(free.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TrackedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.wrote(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,84 @@
+//! Answers that had to wait for the source or the store, sent in the order of their requests.
+use super::{
+    super::{
+        key_routes::{self, ReadOutcome},
+        problem_json::Problem,
+        read_responses::{EntryMetadata, ReadRoute},
+        response_body::ResponseBody,
+    },
+    fast_connection::{ENOUGH, FastConnection, PendingAnswer, State, WaitingResponse},
+};
+use crate::{read::Group, source::SourceError};
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use larder_store::clock;
+use std::io;
+
+impl FastConnection<'_> {
+    /// Sends the answers that wait, in order, each followed by those behind it.
+    pub(super) async fn send_waiting(&mut self) -> io::Result<()> {
+        let worker = self.context.worker.clone();
+        self.behind = self.waiting.iter().map(|waiting| waiting.after.owned()).sum();
+        for waiting in std::mem::take(&mut self.waiting) {
+            let WaitingResponse { route, key, answer, begun, mut after } = waiting;
+            // The source keeps its own deadline.
+            self.deadline.allow(None);
+            let response = match answer {
+                PendingAnswer::Large(value) => Some(route.found(&key, value, None, worker.app.instance)),
+                PendingAnswer::Wait(wait) => {
+                    let ended = Group::end(wait).await;
+                    self.fetched(route, &key, ended)
+                }
+                PendingAnswer::Write(task) => {
+                    let lost = |_| Err(Problem::source(&SourceError::Lost("write abandoned".into())));
+                    Some(task.await.unwrap_or_else(lost).unwrap_or_else(Problem::into_response))
+                }
+            };
+            let status = response.as_ref().map_or(StatusCode::OK, Response::status);
+            worker.counters.http_answered(status.as_u16());
+            if let Some(response) = response {
+                self.send(response).await?;
+            }
+            worker.counters.http_seconds.record(begun.elapsed());
+            self.behind = self.behind.saturating_sub(after.owned());
+            self.output.append(&mut after);
+            if self.output.len() > ENOUGH {
+                self.flush().await?;
+            }
+        }
+        self.flush().await?;
+        self.deadline.allow(match self.state {
+            State::InHead => Some(worker.app.settings.header_timeout),
+            _ => worker.app.settings.idle_timeout,
+        });
+        Ok(())
+    }
+
+    /// The answer to a read that was fetched; `None`: it is in the output.
+    fn fetched(
+        &mut self,
+        route: ReadRoute,
+        key: &[u8],
+        ended: Result<Option<Bytes>, SourceError>,
+    ) -> Option<Response<ResponseBody>> {
+        let worker = &self.context.worker;
+        let (group, instance, now) = (&worker.groups[0], worker.app.instance, clock::now());
+        if let Ok(Some(_)) = ended {
+            let mut buffers = self.context.http.turn_buffers.borrow_mut();
+            let date = buffers.date.at(now);
+            let written = group.cache.tier().peek(group.cache.key(key), now, |entry| {
+                route
+                    .write_entry(&mut self.output, &entry, EntryMetadata::fetched(&entry, now), instance, date)
+                    .is_none()
+            });
+            if written == Some(true) {
+                return None;
+            }
+        }
+        Some(match key_routes::fetched(group, key, ended) {
+            ReadOutcome::Found(about, value) => route.found(key, value, about, instance),
+            ReadOutcome::Absent => route.absent(key),
+            ReadOutcome::Failed(error) => route.failed(Some(key), Problem::source(&error)),
+        })
+    }
+}

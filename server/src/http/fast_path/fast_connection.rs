@@ -1,0 +1,233 @@
+//! A connection on the fast path, and its turns: sends the rest of the output, reads, answers the complete requests, sends.
+use super::super::{
+    closing_response::{LINGER, head_timeout},
+    connection_context::ConnectionContext,
+    connection_deadlines::{ConnectionDeadline, Verdict},
+    problem_json::Problem,
+    read_responses::ReadRoute,
+    response_body::ResponseBody,
+};
+use crate::{lifecycle::linger::linger, source::Fetch};
+use bytes::Bytes;
+use http::Response;
+use larder_engine::Wait;
+use larder_proto::{http::head::Heads, output::Output};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    net::TcpStream,
+    task::JoinHandle,
+};
+
+/// Output that is sent before more requests are answered.
+pub(super) const ENOUGH: usize = 256 * 1024;
+/// Room for part of a request that a connection keeps.
+const KEPT: usize = 512;
+/// Turns before other connections get theirs.
+const TURNS: u32 = 16;
+
+/// Serves a connection until it ends (`None`) or needs the general path: then with what was read and not answered.
+pub(crate) async fn serve(
+    context: &Rc<ConnectionContext>,
+    stream: TcpStream,
+    deadline: &ConnectionDeadline,
+) -> Option<(TcpStream, Vec<u8>)> {
+    let mut fast = FastConnection {
+        context,
+        deadline,
+        stream,
+        heads: Heads::default(),
+        input: Vec::new(),
+        output: Output::default(),
+        scratch: Vec::new(),
+        batch: Vec::new(),
+        waiting: Vec::new(),
+        state: State::Idle,
+        answered: 0,
+        hits: 0,
+        behind: 0,
+    };
+    deadline.allow(context.worker.app.settings.idle_timeout);
+    loop {
+        // A socket that fails has nobody left to answer.
+        match poll_fn(|cx| fast.turn(cx)).await.ok()? {
+            Next::SendWaiting => fast.send_waiting().await.ok()?,
+            Next::Handover => {
+                fast.flush().await.ok()?;
+                return Some((fast.stream, fast.input));
+            }
+            Next::HeadTimeout => {
+                let limit = context.worker.app.settings.header_timeout;
+                fast.send(head_timeout(limit)).await.ok()?;
+                fast.flush().await.ok()?;
+                linger(&mut fast.stream, &context.worker.app.drain, LINGER).await;
+                return None;
+            }
+            Next::Cut => {
+                fast.cut().await;
+                return None;
+            }
+            Next::Close => return None,
+        }
+    }
+}
+
+/// What a turn ended with.
+enum Next {
+    /// Reads wait for the source.
+    SendWaiting,
+    /// The general path goes on.
+    Handover,
+    /// A client took too long over a head.
+    HeadTimeout,
+    /// The connection holds too much.
+    Cut,
+    Close,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// All input is answered.
+    Idle,
+    /// Part of a head was read: its time runs.
+    InHead,
+    /// `input` may hold whole requests: room in the output ran out before they did.
+    Backlog,
+    /// `input` begins with a request that the general path answers.
+    OtherRequest,
+}
+
+pub(super) struct FastConnection<'c> {
+    pub(super) context: &'c ConnectionContext,
+    pub(super) deadline: &'c ConnectionDeadline,
+    pub(super) stream: TcpStream,
+    pub(super) heads: Heads,
+    /// Input that is not answered.
+    pub(super) input: Vec<u8>,
+    /// Answers that are not sent, because the socket was full.
+    pub(super) output: Output,
+    /// Space for the key decoder.
+    pub(super) scratch: Vec<u8>,
+    pub(super) batch: Vec<Fetch>,
+    pub(super) waiting: Vec<WaitingResponse>,
+    pub(super) state: State,
+    /// Requests answered in this turn, not counted yet.
+    pub(super) answered: u32,
+    /// Those of them that were hits.
+    pub(super) hits: u32,
+    /// Bytes of output behind answers that are being waited for.
+    pub(super) behind: usize,
+}
+
+/// An answer that could not be written at once, and the output that comes after it.
+pub(super) struct WaitingResponse {
+    pub(super) route: ReadRoute,
+    pub(super) key: Box<[u8]>,
+    pub(super) answer: PendingAnswer,
+    pub(super) begun: Instant,
+    pub(super) after: Output,
+}
+
+pub(super) enum PendingAnswer {
+    /// The source is being asked.
+    Wait(Wait),
+    /// Too large to be encoded under the shard's lock.
+    Large(Bytes),
+    /// A store is writing.
+    Write(JoinHandle<Result<Response<ResponseBody>, Problem>>),
+}
+
+impl FastConnection<'_> {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
+        if self.context.holder.is_cut() {
+            return Poll::Ready(Ok(Next::Cut));
+        }
+        let next = self.take_turns(cx);
+        if next.is_pending() {
+            self.account();
+        }
+        next
+    }
+
+    fn take_turns(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
+        let context = self.context;
+        let worker = &context.worker;
+        let settings = &worker.app.settings;
+        for _ in 0..TURNS {
+            if !self.output.is_empty() {
+                ready!(self.poll_flush(cx))?;
+            }
+            if self.state == State::OtherRequest || self.context.http.deadlines.draining() && !self.input.is_empty() {
+                return Poll::Ready(Ok(Next::Handover));
+            }
+            let buffers = &mut *context.http.turn_buffers.borrow_mut();
+            let kept = self.input.len();
+            if kept > 0 {
+                buffers.input[..kept].copy_from_slice(&self.input);
+            }
+            let mut filled = kept;
+            if self.state != State::Backlog {
+                let mut free = ReadBuf::new(&mut buffers.input[kept..]);
+                match Pin::new(&mut self.stream).poll_read(cx, &mut free) {
+                    Poll::Ready(result) => result?,
+                    Poll::Pending => return self.at_rest().map(Ok),
+                }
+                if free.filled().is_empty() {
+                    return Poll::Ready(Ok(Next::Close));
+                }
+                filled += free.filled().len();
+                worker.counters.http_bytes_in.add(free.filled().len() as u64);
+            }
+            let (was, begun) = (self.state, Instant::now());
+            // A connection that panicked in its turn may have left its output here.
+            buffers.output.clear();
+            let answered = self.answer_all(filled, buffers, begun);
+            self.input.clear();
+            if self.input.capacity() > KEPT {
+                self.input = Vec::new();
+            }
+            if answered < filled {
+                self.input.extend_from_slice(&buffers.input[answered..filled]);
+            }
+            if !self.batch.is_empty() {
+                worker.groups[0].source.fetch(&mut self.batch);
+            }
+            match self.state {
+                State::InHead if was == State::InHead && answered == 0 => {}
+                State::InHead => self.deadline.allow(Some(settings.header_timeout)),
+                State::Idle | State::Backlog | State::OtherRequest => self.deadline.allow(settings.idle_timeout),
+            }
+            match self.poll_send(&mut buffers.output, cx) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => self.output.append(&mut buffers.output),
+            }
+            let took = begun.elapsed();
+            for _ in 0..std::mem::take(&mut self.answered) {
+                worker.counters.http_seconds.record(took);
+            }
+            if !self.waiting.is_empty() {
+                return Poll::Ready(Ok(Next::SendWaiting));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Nothing to read: waits, or ends the connection if its time is over.
+    fn at_rest(&self) -> Poll<Next> {
+        match self.deadline.verdict() {
+            Verdict::Live => Poll::Pending,
+            Verdict::Expired if self.state == State::InHead => Poll::Ready(Next::HeadTimeout),
+            // The general path finishes a head that was begun, and says that it closes.
+            Verdict::Drain if !self.input.is_empty() => Poll::Ready(Next::Handover),
+            Verdict::Expired | Verdict::Drain => Poll::Ready(Next::Close),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The hot routes: plain reads of one key, answered from inside the engine's lookup, and plain writes to a store.
+use super::{
+    super::{
+        http_worker_state::{INPUT, TurnBuffers},
+        key_routes,
+        problem_json::Problem,
+        read_responses::{EntryMetadata, ReadRoute},
+        response_writer::write_whole,
+    },
+    fast_connection::{ENOUGH, FastConnection, PendingAnswer, State, WaitingResponse},
+};
+use crate::{lifecycle::throttle::Scope, read::StartedRead, telemetry::RecordedOperation};
+use bytes::Bytes;
+use larder_engine::Millis;
+use larder_proto::{
+    http::{head::Front, target, text::Date},
+    output::Output,
+};
+use larder_store::clock;
+use std::time::Instant;
+
+/// Reads of one connection that wait at a time.
+const MOST_WAITING: usize = 128;
+
+impl FastConnection<'_> {
+    /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they take.
+    pub(super) fn answer_all(&mut self, filled: usize, buffers: &mut TurnBuffers, begun: Instant) -> usize {
+        let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
+        let now = clock::now();
+        let date = buffers.date.at(now);
+        let (input, output) = (&buffers.input[..filled], &mut buffers.output);
+        let mut at = 0;
+        self.state = loop {
+            if at == filled {
+                break State::Idle;
+            }
+            let (target, len, body) = match self.heads.front(&input[at..]) {
+                Front::Plain { target, len } if len <= max_head => (target, len, None),
+                Front::Put { head, len, .. } if head > max_head || len >= INPUT || !self.writes_here() => {
+                    break State::OtherRequest;
+                }
+                Front::Put { len, .. } if filled - at < len => break State::InHead,
+                Front::Put { target, head, len } => (target, len, Some(&input[at + head..at + len])),
+                Front::Partial if filled - at <= max_head => break State::InHead,
+                Front::Plain { .. } | Front::Partial | Front::Other => break State::OtherRequest,
+            };
+            // Writes of one connection are under way together, but what is read next comes after them, and they after what was read.
+            let writing = self.waiting.last().map(|last| matches!(last.answer, PendingAnswer::Write(_)));
+            if writing.is_some_and(|writing| writing != body.is_some()) {
+                break State::Backlog;
+            }
+            let waiting = self.waiting.len();
+            let taken = match body {
+                Some(body) => self.write(target, body, begun),
+                None => self.answer(target, (now, begun), date, output),
+            };
+            if !taken {
+                break State::OtherRequest;
+            }
+            self.answered += u32::from(waiting == self.waiting.len());
+            at += len;
+            let due = output.len() + self.waiting.iter().map(|waiting| waiting.after.len()).sum::<usize>();
+            if self.waiting.len() == MOST_WAITING || due > ENOUGH {
+                break State::Backlog;
+            }
+        };
+        self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits).into());
+        at
+    }
+
+    /// Many writes of one connection are worth being under way at once where each waits for a disk.
+    fn writes_here(&self) -> bool {
+        let worker = &self.context.worker;
+        worker.groups[0].source.as_local().is_some() && worker.app.throttle.is_none()
+    }
+
+    /// Begins a plain write to a store. False if the general path has to say what is wrong with it.
+    fn write(&mut self, target: &[u8], body: &[u8], begun: Instant) -> bool {
+        let worker = &self.context.worker;
+        let settings = &worker.app.settings;
+        let (is_entity, decoded) = if let Some(key) = target.strip_prefix(b"/v1/kv/") {
+            // A query may have a lifetime.
+            (false, (!key.contains(&b'?')).then(|| target::decode_path(key, &mut self.scratch)))
+        } else if let Some(query) = target.strip_prefix(b"/v0/entity?") {
+            let key = target::parameter(query, ReadRoute::Entity.parameter());
+            (true, key.map(|key| target::decode_query(key, &mut self.scratch)))
+        } else {
+            return false;
+        };
+        let key = match decoded {
+            Some(Ok(key)) if (1..=settings.max_key).contains(&key.len()) => key,
+            _ => return false,
+        };
+        if body.len() > settings.max_value {
+            return false;
+        }
+        worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Set(body.len()), key);
+        let (group, instance) = (worker.groups[0].clone(), worker.app.instance);
+        let (owned, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body));
+        // Tasks begin in the order in which they were made, and so do the writes.
+        let task = tokio::task::spawn_local(async move {
+            let failed = |error| Problem::source(&error);
+            match is_entity {
+                true => group.overwrite(&owned, Some(value)).await.map(|_| key_routes::overwritten()).map_err(failed),
+                false => key_routes::put(group.put(&owned, value, None).await.map_err(failed)?, instance),
+            }
+        });
+        let answer = PendingAnswer::Write(task);
+        self.waiting.push(WaitingResponse {
+            route: ReadRoute::Kv,
+            key: key.into(),
+            answer,
+            begun,
+            after: Output::default(),
+        });
+        true
+    }
+
+    /// Answers a plain request. False if it is not for a hot route, or if the general path has to say what is wrong with it.
+    #[inline]
+    fn answer(
+        &mut self,
+        target: &[u8],
+        (now, begun): (Millis, Instant),
+        date: &[u8; Date::LEN],
+        output: &mut Output,
+    ) -> bool {
+        let worker = &self.context.worker;
+        let (path, query) = target::split(target);
+        let (route, decoded) = if let Some(key) = path.strip_prefix(b"/v1/kv/") {
+            (ReadRoute::Kv, target::decode_path(key, &mut self.scratch))
+        } else {
+            let route = match path {
+                b"/lookup" => ReadRoute::Lookup,
+                b"/" => ReadRoute::Text,
+                b"/v0/entity" => ReadRoute::Entity,
+                _ => return false,
+            };
+            match target::parameter(query, route.parameter()) {
+                Some(key) => (route, target::decode_query(key, &mut self.scratch)),
+                None => return false,
+            }
+        };
+        let key = match decoded {
+            Ok(key) if (1..=worker.app.settings.max_key).contains(&key.len()) => key,
+            _ => return false,
+        };
+        // Behind an answer that waits, this one waits too.
+        let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
+        if let Some(throttle) = &worker.app.throttle
+            && let Err(throttled) = throttle.check(Scope::Data, self.context.peer.ip())
+        {
+            let response = route.failed(Some(key), Problem::throttled(&throttled));
+            worker.counters.http_throttled.add(1);
+            worker.counters.http_answered(response.status().as_u16());
+            write_whole(output, response, date);
+            return true;
+        }
+        let group = &worker.groups[0];
+        let instance = worker.app.instance;
+        worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Get, key);
+        let found = group.begin(group.cache.key(key), now, &mut self.batch, |entry| {
+            route.write_entry(output, &entry, EntryMetadata::hit(&entry, now), instance, date)
+        });
+        let answer = match found {
+            StartedRead::Hit(None) => {
+                self.hits += 1;
+                return true;
+            }
+            StartedRead::Absent => {
+                let response = route.absent(key);
+                worker.counters.http_answered(response.status().as_u16());
+                write_whole(output, response, date);
+                return true;
+            }
+            StartedRead::Hit(Some(value)) => PendingAnswer::Large(value),
+            StartedRead::Wait(wait) => PendingAnswer::Wait(wait),
+        };
+        self.waiting.push(WaitingResponse { route, key: key.into(), answer, begun, after: Output::default() });
+        true
+    }
+}

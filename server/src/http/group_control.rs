@@ -1,0 +1,34 @@
+//! Control of a whole group: clears its memory tier, reloads its table.
+use super::{
+    connection_context::ConnectionContext,
+    problem_json::{Problem, ProblemKind},
+    response_body::ResponseBody,
+    response_writer,
+    route_request::RouteRequest,
+};
+use crate::{read::Group, source::Reloaded};
+use http::{Response, StatusCode};
+
+/// `DELETE /v1/groups/{group}`: empties the memory tier of a group. Its source keeps what it has.
+pub(super) fn clear(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+    request.group.cache.tier().clear();
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// `POST /v1/groups/{group}/reload`: the group's table is read again. `{"entries":N,"changed":N}`, when all that changed has been announced; `changed` is null if
+/// nobody could have copies.
+pub(super) async fn reload(context: &ConnectionContext, group: &Group) -> Result<Response<ResponseBody>, Problem> {
+    let app = &context.worker.app;
+    let source = app.settings.groups.iter().zip(&app.sources).find(|(settings, _)| *settings.name == *group.name);
+    let no_table = || Problem::of(ProblemKind::NotATable, format!("the source of group `{}` is no table", group.name));
+    let (_, source) = source.ok_or_else(no_table)?;
+    match source.reload().await.ok_or_else(no_table)? {
+        Ok(Reloaded { entries, changed }) => {
+            let changed = changed.map_or("null".into(), |changed| changed.to_string());
+            Ok(response_writer::json(ResponseBody::full(format!("{{\"entries\":{entries},\"changed\":{changed}}}"))))
+        }
+        Err(why) => Err(Problem::of(ProblemKind::TableRefused, &*why)),
+    }
+}

@@ -1,0 +1,41 @@
+//! `/healthz` and `/readyz`: does the process answer, and can its groups be read?
+use super::{
+    connection_context::ConnectionContext,
+    problem_json::{Problem, ProblemKind},
+    response_body::ResponseBody,
+    response_writer,
+};
+use http::{Response, StatusCode};
+
+/// `GET /healthz`: the process answers.
+pub(super) fn healthy() -> Response<ResponseBody> {
+    response_writer::text(StatusCode::OK, "ok\n")
+}
+
+/// `GET /readyz`: 200 once every source has been reached, until the drain begins, and while any group can be read. A source that is
+/// lost does not make the server unready where copies outlive it: hits are still answered, which no other server could do better.
+pub(super) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody>, Problem> {
+    let app = &context.worker.app;
+    if app.drain.begun() {
+        return Err(Problem::of(ProblemKind::NotReady, "the server is shutting down"));
+    }
+    let (mut readable, mut lost) = (false, None);
+    for (group, source) in context.worker.groups.iter().zip(&app.sources) {
+        let health = source.health();
+        let reason = || health.last_error().unwrap_or_else(|| "connecting".into());
+        if !health.was_up() {
+            let detail = format!("the source of group `{}` has not been reached yet: {}", group.name, reason());
+            return Err(Problem::of(ProblemKind::NotReady, detail));
+        }
+        let is_lost = health.is_lost();
+        readable |= !is_lost || group.policy.outlives_source();
+        if is_lost {
+            lost.get_or_insert_with(|| format!("the source of group `{}` is lost: {}", group.name, reason()));
+        }
+    }
+    match lost {
+        Some(lost) if !readable => Err(Problem::of(ProblemKind::NotReady, lost)),
+        Some(lost) => Ok(response_writer::text(StatusCode::OK, &format!("degraded: {lost}\n"))),
+        None => Ok(response_writer::text(StatusCode::OK, "ready\n")),
+    }
+}

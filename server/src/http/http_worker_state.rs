@@ -1,0 +1,29 @@
+//! What the HTTP connections of one worker share: their deadlines, and the buffers of the fast path.
+use super::connection_deadlines::ConnectionDeadlines;
+use larder_proto::{http::text::Date, output::Output};
+use std::{cell::RefCell, rc::Rc};
+
+/// What the HTTP connections of one worker share.
+#[derive(Debug, Default)]
+pub struct HttpWorkerState {
+    pub(super) deadlines: Rc<ConnectionDeadlines>,
+    pub(super) turn_buffers: RefCell<TurnBuffers>,
+}
+
+/// Input and output of the connection whose turn it is. They hold nothing between turns, so they stay in the core's cache
+/// and an idle connection occupies no buffer.
+#[derive(Debug)]
+pub(super) struct TurnBuffers {
+    pub(super) input: Box<[u8]>,
+    pub(super) output: Output,
+    pub(super) date: Date,
+}
+
+/// Bytes of input per turn. The general path takes a head that does not fit.
+pub(super) const INPUT: usize = 16 * 1024;
+
+impl Default for TurnBuffers {
+    fn default() -> Self {
+        TurnBuffers { input: vec![0; INPUT].into(), output: Output::default(), date: Date::default() }
+    }
+}

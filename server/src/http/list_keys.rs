@@ -1,0 +1,97 @@
+//! `GET /v1/keys`: the keys of a group, page by page.
+use super::{
+    problem_json::{Problem, ProblemKind},
+    response_body::{BodyWriter, ResponseBody},
+    response_writer,
+    route_request::RouteRequest,
+};
+use crate::{buffers::BufferKind, source::Scan};
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use http::Response;
+use larder_proto::{
+    glob,
+    http::{target, text::Sink},
+};
+use std::ops::Bound;
+
+/// Keys that are looked at if the client names no `count`.
+const USUAL_COUNT: usize = 100;
+/// Bytes of text between two updates of the buffer account.
+const STEP: usize = 256 * 1024;
+/// Each key looked at costs time under a shard's lock and room in the answer.
+const MOST_COUNT: usize = 10_000;
+
+/// `GET /v1/keys?match=GLOB&cursor=&count=`: `{"keys":[…],"cursor":"…"}`. EntryMetadata `count` keys are looked at, those that match
+/// are listed; cursor `"0"` begins and ends. The keys of a store on this machine if that is the source, else the memory tier's.
+pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let mut scratch = Vec::new();
+    let pattern = match target::parameter(request.query, "match") {
+        None => None,
+        Some(raw) => Some(
+            target::decode_query(raw, &mut scratch)
+                .map_err(|_| Problem::of(ProblemKind::BadParameter, "`match` has a malformed % escape"))?,
+        ),
+    };
+    let count = request
+        .number("count")?
+        .map_or(USUAL_COUNT, |count| usize::try_from(count).unwrap_or(MOST_COUNT).clamp(1, MOST_COUNT));
+    let mut body = BodyWriter::with_capacity(64 + 16 * count);
+    body.put(b"{\"keys\":[");
+    let buffers = &request.worker.app.buffers;
+    let mut charge = buffers.charge(BufferKind::HttpOutput);
+    let (mut charged, mut fits, mut first) = (STEP, true, true);
+    let mut append = |key: &[u8]| {
+        if fits && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+            if !std::mem::take(&mut first) {
+                body.put(b",");
+            }
+            body.put_json_or_base64(Bytes::copy_from_slice(key));
+            if body.text() > charged {
+                charged = body.text() + STEP;
+                fits = charge.try_resize(charged);
+            }
+        }
+    };
+    let next = match request.group.source.as_local() {
+        Some(store) => {
+            let (mut start, end) = glob::range(pattern);
+            if let Some(last) = last_key(request.query)? {
+                start = Bound::Excluded(last);
+            }
+            let scan = Scan { start, end, reverse: false, limit: count, max_bytes: PAGE_BYTES, keys_only: true };
+            let page = store.scan(scan).await.map_err(|error| Problem::source(&error))?;
+            page.entries.iter().for_each(|(key, _)| append(key));
+            page.next.map_or_else(|| "0".into(), |last| format!("{KEY_CURSOR}{}", BASE64_URL_SAFE_NO_PAD.encode(last)))
+        }
+        None => {
+            let cursor = request.number("cursor")?.unwrap_or(0);
+            request.group.cache.tier().scan(cursor, count, request.now, |entry| append(entry.key)).to_string()
+        }
+    };
+    if !fits {
+        return Err(Problem::buffers_full("the page does not fit", buffers.limit()));
+    }
+    body.put(b"],\"cursor\":\"");
+    body.put(next.as_bytes());
+    body.put(b"\"}");
+    charge.settle(body.text());
+    Ok(response_writer::json(body.finish_charged(charge)))
+}
+
+/// First character of a cursor that names a key: the last key that was looked at.
+const KEY_CURSOR: char = 'k';
+/// Bytes of a page of a store's keys. Such a page may have fewer keys than the client asked for.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// The key that the cursor names, if there is one.
+fn last_key(query: &[u8]) -> Result<Option<Bytes>, Problem> {
+    match target::parameter(query, "cursor") {
+        None | Some(b"" | b"0") => Ok(None),
+        Some([first, rest @ ..]) if *first == KEY_CURSOR as u8 => match BASE64_URL_SAFE_NO_PAD.decode(rest) {
+            Ok(key) => Ok(Some(key.into())),
+            Err(_) => Err(Problem::of(ProblemKind::BadParameter, "`cursor` is none that was given out")),
+        },
+        Some(_) => Err(Problem::of(ProblemKind::BadParameter, "`cursor` is none that was given out")),
+    }
+}

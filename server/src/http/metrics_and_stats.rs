@@ -1,0 +1,61 @@
+//! `/metrics` and `/v1/stats`: the counters of every worker, summed.
+use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
+use crate::{
+    app::App,
+    telemetry::{self, BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot},
+};
+use http::{HeaderValue, Response, header};
+use larder_store::disk::Store;
+
+/// `GET /metrics`: Prometheus text.
+pub(super) fn metrics(context: &ConnectionContext) -> Response<ResponseBody> {
+    let text = telemetry::prometheus_text(&snapshot(&context.worker.app));
+    let mut response = Response::new(ResponseBody::full(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// `GET /v1/stats`: the same numbers as JSON.
+pub(super) fn stats(context: &ConnectionContext) -> Response<ResponseBody> {
+    let json = telemetry::stats_json(&snapshot(&context.worker.app));
+    response_writer::json(ResponseBody::full(json.to_string()))
+}
+
+fn snapshot(app: &App) -> Snapshot {
+    let groups = app.settings.groups.iter().zip(&app.caches).zip(&app.sources);
+    let groups = groups.map(|((settings, cache), source)| {
+        let health = source.health();
+        GroupSnapshot {
+            name: settings.name.clone(),
+            cache: cache.stats(),
+            source: SourceSnapshot {
+                up: health.is_up(),
+                in_flight: health.in_flight() as u64,
+                fetches: health.fetches(),
+                errors: health.errors(),
+                reconnects: health.reconnects(),
+                tracking: health.tracking() as u64,
+                untracked: health.untracked() as u64,
+                invalidations: health.invalidations(),
+                tracking_losses: health.tracking_losses(),
+                seconds: health.seconds(),
+                table: source.table_counts(),
+            },
+            store: source.store().map(Store::stats),
+        }
+    });
+    let pushes = PushSnapshot {
+        tracking_clients: app.clients.tracking() as u64,
+        tracked_keys: app.tracking.totals().keys as u64,
+        subscribed: app.pubsub.totals().map(|n| n as u64),
+        cut_off: app.backlog.cut_off(),
+    };
+    let buffers = BuffersSnapshot {
+        max_bytes: app.buffers.limit() as u64,
+        bytes: app.buffers.by_kind().collect(),
+        cut: app.buffers.cut().collect(),
+        refused: app.buffers.refused(),
+    };
+    app.telemetry.snapshot(groups.collect(), pushes, buffers)
+}

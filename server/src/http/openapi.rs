@@ -1,0 +1,55 @@
+//! `GET /openapi.json`: the description of every route.
+use super::{response_body::ResponseBody, response_writer};
+use http::Response;
+
+/// `GET /openapi.json`
+pub(super) fn openapi() -> Response<ResponseBody> {
+    response_writer::json(ResponseBody::full(OPENAPI))
+}
+
+/// The description of every route (OpenAPI 3.1), written by hand.
+const OPENAPI: &str = include_str!("openapi.json");
+
+#[cfg(test)]
+mod tests {
+    use crate::http::route_table::ROUTES;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_description_and_the_table_have_the_same_routes() {
+        let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
+        let paths = document["paths"].as_object().expect("paths");
+        let described: BTreeSet<_> = paths
+            .iter()
+            .flat_map(|(path, item)| {
+                let methods = item.as_object().expect("a path item").keys();
+                methods.filter(|key| *key != "parameters").map(move |method| (path.clone(), method.to_uppercase()))
+            })
+            .collect();
+        let mut table = BTreeSet::new();
+        for route in &ROUTES {
+            // HEAD goes with GET everywhere; the introduction says so once.
+            table.insert((route.pattern.to_owned(), route.method.to_string()));
+        }
+        assert_eq!(described, table);
+    }
+
+    #[test]
+    fn every_reference_in_the_description_leads_somewhere() {
+        let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
+        fn check(root: &serde_json::Value, node: &serde_json::Value) {
+            match node {
+                serde_json::Value::Object(map) => {
+                    if let Some(target) = map.get("$ref").and_then(|target| target.as_str()) {
+                        let pointer = target.strip_prefix('#').expect("a local reference");
+                        assert!(root.pointer(pointer).is_some(), "{target}");
+                    }
+                    map.values().for_each(|node| check(root, node));
+                }
+                serde_json::Value::Array(list) => list.iter().for_each(|node| check(root, node)),
+                _ => {}
+            }
+        }
+        check(&document, &document);
+    }
+}

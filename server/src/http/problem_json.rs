@@ -1,0 +1,197 @@
+//! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described in docs/reference/http.md.
+use super::response_body::ResponseBody;
+use crate::{lifecycle::throttle::Throttled, source::SourceError};
+use http::{HeaderValue, Response, StatusCode, header};
+use larder_proto::http::json;
+use larder_units::show_size;
+use std::time::Duration;
+
+/// What went wrong. Clients tell the kinds apart by `type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProblemKind {
+    BackupExists,
+    BackupFailed,
+    BadBody,
+    BadKey,
+    BadParameter,
+    BadPrecondition,
+    BodyTimeout,
+    BodyTooLarge,
+    BuffersFull,
+    HeadTimeout,
+    HeadTooLarge,
+    KeyNotFound,
+    KeyTooLarge,
+    MethodNotAllowed,
+    NoRange,
+    NoSuchGroup,
+    NoSuchRoute,
+    NotReady,
+    NotATable,
+    PreconditionFailed,
+    ReadOnly,
+    SourceRefused,
+    SourceUnavailable,
+    TableRefused,
+    Throttled,
+    TooManyKeys,
+    ValueTooLarge,
+}
+
+impl ProblemKind {
+    /// Last segment of `type`, title and status.
+    fn describe(self) -> (&'static str, &'static str, StatusCode) {
+        use StatusCode as S;
+        match self {
+            ProblemKind::BackupExists => ("backup-exists", "There is a file of that name", S::CONFLICT),
+            ProblemKind::BackupFailed => ("backup-failed", "The backup failed", S::INTERNAL_SERVER_ERROR),
+            ProblemKind::BadBody => ("bad-body", "The body cannot be read", S::BAD_REQUEST),
+            ProblemKind::BadKey => ("bad-key", "The key cannot be read", S::BAD_REQUEST),
+            ProblemKind::BadParameter => ("bad-parameter", "A parameter cannot be read", S::BAD_REQUEST),
+            ProblemKind::BadPrecondition => ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST),
+            ProblemKind::BodyTimeout => ("body-timeout", "The body came too slowly", S::REQUEST_TIMEOUT),
+            ProblemKind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),
+            ProblemKind::BuffersFull => ("buffers-full", "The buffers are full", S::SERVICE_UNAVAILABLE),
+            ProblemKind::HeadTimeout => ("head-timeout", "The head came too slowly", S::REQUEST_TIMEOUT),
+            ProblemKind::HeadTooLarge => {
+                ("head-too-large", "The head is too large", S::REQUEST_HEADER_FIELDS_TOO_LARGE)
+            }
+            ProblemKind::KeyNotFound => ("key-not-found", "Key not found", S::NOT_FOUND),
+            ProblemKind::KeyTooLarge => ("key-too-large", "The key is too large", S::URI_TOO_LONG),
+            ProblemKind::MethodNotAllowed => ("method-not-allowed", "Method not allowed", S::METHOD_NOT_ALLOWED),
+            ProblemKind::NoRange => ("no-range", "The source has no ranges", S::NOT_IMPLEMENTED),
+            ProblemKind::NoSuchGroup => ("no-such-group", "No such group", S::NOT_FOUND),
+            ProblemKind::NoSuchRoute => ("no-such-route", "No such route", S::NOT_FOUND),
+            ProblemKind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
+            ProblemKind::NotATable => ("not-a-table", "The source is no table", S::CONFLICT),
+            ProblemKind::PreconditionFailed => {
+                ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)
+            }
+            ProblemKind::ReadOnly => ("read-only", "The source is read-only", S::METHOD_NOT_ALLOWED),
+            ProblemKind::SourceRefused => ("source-refused", "The source refused", S::BAD_GATEWAY),
+            ProblemKind::SourceUnavailable => {
+                ("source-unavailable", "The source is unavailable", S::SERVICE_UNAVAILABLE)
+            }
+            ProblemKind::TableRefused => ("table-refused", "The table is refused", S::UNPROCESSABLE_ENTITY),
+            ProblemKind::Throttled => ("throttled", "Too many requests", S::SERVICE_UNAVAILABLE),
+            ProblemKind::TooManyKeys => ("too-many-keys", "Too many keys", S::PAYLOAD_TOO_LARGE),
+            ProblemKind::ValueTooLarge => ("value-too-large", "The value is too large", S::PAYLOAD_TOO_LARGE),
+        }
+    }
+}
+
+/// An error and what is known about this occurrence of it.
+#[derive(Debug)]
+pub(super) struct Problem {
+    kind: ProblemKind,
+    detail: Option<String>,
+    retry_after: Option<Duration>,
+    allow: Option<HeaderValue>,
+}
+
+impl Problem {
+    /// Without a detail.
+    pub(super) fn new(kind: ProblemKind) -> Problem {
+        Problem { kind, detail: None, retry_after: None, allow: None }
+    }
+
+    /// With a sentence about this occurrence.
+    pub(super) fn of(kind: ProblemKind, detail: impl Into<String>) -> Problem {
+        Problem { detail: Some(detail.into()), ..Problem::new(kind) }
+    }
+
+    /// Something exceeds the setting that bounds it.
+    pub(super) fn over(kind: ProblemKind, what: &str, setting: &str, limit: usize) -> Problem {
+        Problem::of(kind, format!("{what} exceeds the limit of {limit} (setting `{setting}`)"))
+    }
+
+    /// What a source answered instead of a value.
+    pub(super) fn source(error: &SourceError) -> Problem {
+        if *error == SourceError::ReadOnly {
+            Problem {
+                allow: Some(HeaderValue::from_static("GET, HEAD")),
+                ..Problem::of(ProblemKind::ReadOnly, error.to_string())
+            }
+        } else if error.is_unavailable() {
+            Problem {
+                retry_after: Some(SOURCE_RETRY),
+                ..Problem::of(ProblemKind::SourceUnavailable, error.to_string())
+            }
+        } else {
+            Problem::of(ProblemKind::SourceRefused, error.to_string())
+        }
+    }
+
+    /// The request, or its answer, does not fit into what all buffers together may hold.
+    pub(super) fn buffers_full(what: &str, limit: usize) -> Problem {
+        let limit = show_size(limit as u64);
+        let detail = format!("{what} when all buffers together may hold {limit} (setting `max-buffers`)");
+        Problem { retry_after: Some(BUFFERS_RETRY), ..Problem::of(ProblemKind::BuffersFull, detail) }
+    }
+
+    /// A request over the rate.
+    pub(super) fn throttled(throttled: &Throttled) -> Problem {
+        Problem {
+            retry_after: Some(throttled.retry_after),
+            ..Problem::of(
+                ProblemKind::Throttled,
+                format!("the rate allowed by setting `{}` is used up", throttled.setting),
+            )
+        }
+    }
+
+    /// The route exists for these methods.
+    pub(super) fn method_not_allowed(allow: &str) -> Problem {
+        Problem { allow: HeaderValue::from_str(allow).ok(), ..Problem::new(ProblemKind::MethodNotAllowed) }
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.kind.describe().2
+    }
+
+    /// When to try again.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// For people.
+    pub(super) fn sentence(&self) -> String {
+        let title = self.kind.describe().1;
+        self.detail.as_ref().map_or_else(|| title.to_owned(), |detail| format!("{title}: {detail}"))
+    }
+
+    /// The response.
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
+        let (name, title, status) = self.kind.describe();
+        let mut text = format!("{{\"type\":\"/problems/{name}\",\"title\":\"{title}\",\"status\":{}", status.as_u16())
+            .into_bytes();
+        if let Some(detail) = &self.detail {
+            text.extend_from_slice(b",\"detail\":");
+            json::write(&mut text, detail.as_bytes());
+        }
+        text.push(b'}');
+        let mut response = Response::new(ResponseBody::full(text));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(wait) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, retry_after(wait));
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, allow);
+        }
+        response
+    }
+}
+
+/// When there may be room again.
+const BUFFERS_RETRY: Duration = Duration::from_secs(1);
+
+/// When to try a source again that did not answer; sources reconnect with backoff, so sooner seldom helps.
+pub(super) const SOURCE_RETRY: Duration = Duration::from_secs(1);
+
+/// `Retry-After` in whole seconds, at least one.
+pub(super) fn retry_after(wait: Duration) -> HeaderValue {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    HeaderValue::from(seconds.max(1))
+}

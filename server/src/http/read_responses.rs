@@ -1,0 +1,286 @@
+//! Responses to a read of one key, for the four routes that do: `/v1/kv/{key}`, `/lookup?key=`, `/?key=` and `/v0/entity?id=`.
+//!
+//! An entry of the tier is written in two ways: as bytes straight into the output ([`ReadRoute::write_entry`], the fast path), and as a
+//! response for hyper ([`ReadRoute::found`]). The names, order and values of the headers are the same; hyper adds
+//! `content-length` and `date` at the end as [`end_head`] does. Every other answer is a response on both paths.
+use super::{
+    problem_json::{self, Problem, ProblemKind},
+    response_body::{BodyWriter, ResponseBody},
+    response_writer::{JSON, ROOM, TEXT, text},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use larder_engine::{Entry, Millis, Value};
+use larder_proto::{
+    http::{
+        etag, json,
+        text::{Date, Sink},
+    },
+    output::Output,
+};
+
+/// A route that reads one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadRoute {
+    /// `/v1/kv/{key}`: bytes, with everything a cache wants to know.
+    Kv,
+    /// `/lookup?key=`: JSON.
+    Lookup,
+    /// `/?key=`: text.
+    Text,
+    /// `/v0/entity?id=`: bytes.
+    Entity,
+}
+
+/// What the headers say about an entry. Times are in whole seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryMetadata {
+    /// The entry's version.
+    pub(super) version: u64,
+    /// Since it was stored.
+    age: u64,
+    /// Until it expires; `None`: it does not.
+    left: Option<u64>,
+    /// It was fetched for this request.
+    fetched: bool,
+}
+impl EntryMetadata {
+    /// An entry that was found.
+    pub(super) fn hit(entry: &Entry<'_>, now: Millis) -> EntryMetadata {
+        EntryMetadata {
+            version: entry.version(),
+            age: now.saturating_sub(entry.stored()) / 1000,
+            left: entry.expiry().map(|at| at.saturating_sub(now) / 1000),
+            fetched: false,
+        }
+    }
+
+    /// An entry that had to be fetched first.
+    pub(super) fn fetched(entry: &Entry<'_>, now: Millis) -> EntryMetadata {
+        EntryMetadata { fetched: true, ..EntryMetadata::hit(entry, now) }
+    }
+
+    fn status(self) -> &'static [u8] {
+        if self.fetched { FETCHED } else { HIT }
+    }
+
+    /// Adds the headers, as a 200 and a 304 carry them.
+    pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64) {
+        headers.insert(header::ETAG, tag(self.version, instance));
+        headers.insert(header::AGE, self.age.into());
+        let mut status = Vec::with_capacity(48);
+        status.put(self.status());
+        if let Some(left) = self.left {
+            let mut max_age = Vec::with_capacity(28);
+            max_age.put(b"max-age=");
+            max_age.put_number(left);
+            headers.insert(header::CACHE_CONTROL, ascii(max_age));
+            status.put(b"; ttl=");
+            status.put_number(left);
+        }
+        headers.insert(CACHE_STATUS, ascii(status));
+    }
+}
+
+/// The entity tag of a version. Versions start again with each process, so the instance number is mixed in: a tag from another
+/// run of this server, or from another server, does not match.
+pub(super) fn tag(version: u64, instance: u64) -> HeaderValue {
+    let mut text = Vec::with_capacity(18);
+    etag::write(&mut text, version ^ instance);
+    ascii(text)
+}
+
+/// RFC 9211.
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+const HIT: &[u8] = b"larder; hit";
+const FETCHED: &[u8] = b"larder; fwd=miss; stored";
+const NOT_STORED: HeaderValue = HeaderValue::from_static("larder; fwd=miss");
+
+fn ascii(text: Vec<u8>) -> HeaderValue {
+    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("made of visible ASCII")
+}
+
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+impl ReadRoute {
+    /// The parameter that has the key; [`Kv`](ReadRoute::Kv) has it in the path.
+    pub(super) fn parameter(self) -> &'static str {
+        match self {
+            ReadRoute::Entity => "id",
+            ReadRoute::Kv | ReadRoute::Lookup | ReadRoute::Text => "key",
+        }
+    }
+
+    /// Writes a whole response for an entry, from inside the engine's lookup. Returns the value instead, and writes nothing, if the
+    /// value is too large to be encoded under the shard's lock.
+    #[inline]
+    pub(super) fn write_entry(
+        self,
+        out: &mut Output,
+        entry: &Entry<'_>,
+        about: EntryMetadata,
+        instance: u64,
+        date: &[u8; Date::LEN],
+    ) -> Option<Bytes> {
+        let value = entry.value.as_bytes();
+        match self {
+            ReadRoute::Kv => {
+                out.reserve(ROOM + value.len());
+                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\netag: ");
+                etag::write(out, about.version ^ instance);
+                out.put(b"\r\nage: ");
+                out.put_number(about.age);
+                let mut left = itoa::Buffer::new();
+                let left = about.left.map(|seconds| left.format(seconds).as_bytes());
+                if let Some(left) = left {
+                    out.put(b"\r\ncache-control: max-age=");
+                    out.put(left);
+                }
+                out.put(b"\r\ncache-status: ");
+                out.put(about.status());
+                if let Some(left) = left {
+                    out.put(b"; ttl=");
+                    out.put(left);
+                }
+                end_head(out, value.len(), date);
+                put_value(out, &entry.value);
+            }
+            ReadRoute::Lookup => {
+                if let Value::Large(_) = entry.value {
+                    return Some(entry.value.to_bytes());
+                }
+                let len =
+                    BEFORE_KEY.len() + json::len(entry.key) + BEFORE_VALUE.len() + json::len(value) + AFTER_FOUND.len();
+                out.reserve(ROOM + len);
+                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/json");
+                end_head(out, len, date);
+                out.put(BEFORE_KEY);
+                json::write(out, entry.key);
+                out.put(BEFORE_VALUE);
+                json::write(out, value);
+                out.put(AFTER_FOUND);
+            }
+            ReadRoute::Text | ReadRoute::Entity => {
+                out.reserve(ROOM + value.len());
+                out.put(match self {
+                    ReadRoute::Entity => b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream",
+                    _ => &b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8"[..],
+                });
+                end_head(out, value.len(), date);
+                put_value(out, &entry.value);
+            }
+        }
+        None
+    }
+
+    /// The value was found. `about` is `None` if the tier does not hold the fetched value.
+    pub(super) fn found(
+        self,
+        key: &[u8],
+        value: Bytes,
+        about: Option<EntryMetadata>,
+        instance: u64,
+    ) -> Response<ResponseBody> {
+        let mut response = Response::default();
+        let headers = response.headers_mut();
+        match self {
+            ReadRoute::Kv => {
+                headers.insert(header::CONTENT_TYPE, OCTETS);
+                match about {
+                    Some(about) => about.insert_into(headers, instance),
+                    None => {
+                        headers.insert(CACHE_STATUS, NOT_STORED);
+                    }
+                }
+                *response.body_mut() = ResponseBody::full(value);
+            }
+            ReadRoute::Lookup => {
+                headers.insert(header::CONTENT_TYPE, JSON);
+                let mut body = BodyWriter::with_capacity(ROOM + value.len().min(ROOM));
+                body.put(BEFORE_KEY);
+                json::write(&mut body, key);
+                body.put(BEFORE_VALUE);
+                body.put_json(value);
+                body.put(AFTER_FOUND);
+                *response.body_mut() = body.finish();
+            }
+            ReadRoute::Text | ReadRoute::Entity => {
+                headers.insert(header::CONTENT_TYPE, if self == ReadRoute::Entity { OCTETS } else { TEXT });
+                *response.body_mut() = ResponseBody::full(value);
+            }
+        }
+        response
+    }
+
+    /// There is no such key.
+    pub(super) fn absent(self, key: &[u8]) -> Response<ResponseBody> {
+        match self {
+            ReadRoute::Kv => Problem::new(ProblemKind::KeyNotFound).into_response(),
+            ReadRoute::Lookup => lookup_failure(Some(key), StatusCode::NOT_FOUND),
+            ReadRoute::Text => text(StatusCode::NOT_FOUND, "Key not found"),
+            ReadRoute::Entity => {
+                let mut response = Response::new(ResponseBody::empty());
+                *response.status_mut() = StatusCode::NOT_FOUND;
+                response
+            }
+        }
+    }
+
+    /// The request is wrong, or cannot be answered now. `key` is the key, if it could be read.
+    pub(super) fn failed(self, key: Option<&[u8]>, problem: Problem) -> Response<ResponseBody> {
+        if matches!(self, ReadRoute::Kv | ReadRoute::Entity) {
+            return problem.into_response();
+        }
+        // Clients of these routes know 400 for a request that cannot be served. 502 says that the source has refused it.
+        let status = match problem.status() {
+            status if status.is_client_error() => StatusCode::BAD_REQUEST,
+            StatusCode::BAD_GATEWAY => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let mut response = match self {
+            ReadRoute::Lookup => lookup_failure(key, status),
+            _ => text(status, &problem.sentence()),
+        };
+        if let Some(wait) = problem.retry_after() {
+            response.headers_mut().insert(header::RETRY_AFTER, problem_json::retry_after(wait));
+        }
+        response
+    }
+}
+
+const BEFORE_KEY: &[u8] = b"{\"key\": ";
+const BEFORE_VALUE: &[u8] = b", \"value\": ";
+const AFTER_FOUND: &[u8] = b", \"status\": 200}";
+
+fn end_head(out: &mut Output, len: usize, date: &[u8; Date::LEN]) {
+    out.put(b"\r\ncontent-length: ");
+    out.put_number(len as u64);
+    out.put(b"\r\ndate: ");
+    out.put(date);
+    out.put(b"\r\n\r\n");
+}
+
+fn put_value(out: &mut Output, value: &Value<'_>) {
+    match value {
+        Value::Inline(bytes) => out.put(bytes),
+        Value::Large(_) => out.put_shared(value.to_bytes()),
+    }
+}
+
+/// `{"key": K, "value": null, "status": S}`
+fn lookup_failure(key: Option<&[u8]>, status: StatusCode) -> Response<ResponseBody> {
+    let mut body = Vec::new();
+    body.put(BEFORE_KEY);
+    match key {
+        Some(key) => json::write(&mut body, key),
+        None => body.put(b"null"),
+    }
+    body.put(BEFORE_VALUE);
+    body.put(b"null, \"status\": ");
+    body.put(status.as_str().as_bytes());
+    body.put(b"}");
+    let mut response = Response::new(ResponseBody::full(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}

@@ -1,0 +1,66 @@
+//! Responses written as HTTP/1.1 bytes, as hyper would write them; and the responses that are one text or one JSON document.
+use super::response_body::ResponseBody;
+use http::{HeaderValue, Response, StatusCode, header};
+use larder_proto::{
+    http::text::{Date, Sink},
+    output::Output,
+};
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// What a head needs at most, besides the body.
+pub(super) const ROOM: usize = 320;
+
+/// A line of text.
+pub(super) fn text(status: StatusCode, line: &str) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(line.to_owned()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, TEXT);
+    response
+}
+
+/// A JSON document.
+pub(super) fn json(document: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(document);
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+/// Writes the head of a response to an HTTP/1.1 `GET` as hyper would. True if the body has to follow in chunks (RFC 9112
+/// section 7.1) because its length is not known.
+pub(super) fn write_head(out: &mut Output, response: &Response<ResponseBody>, date: &[u8; Date::LEN]) -> bool {
+    let status = response.status();
+    out.reserve(ROOM);
+    out.put(b"HTTP/1.1 ");
+    out.put(status.as_str().as_bytes());
+    out.put(b" ");
+    out.put(status.canonical_reason().unwrap_or_default().as_bytes());
+    for (name, value) in response.headers() {
+        out.put(b"\r\n");
+        out.put(name.as_str().as_bytes());
+        out.put(b": ");
+        out.put(value.as_bytes());
+    }
+    match response.body().left() {
+        // It has no body, and must not say how long that is (RFC 9110 section 8.6).
+        _ if status == StatusCode::NO_CONTENT => {}
+        Some(len) => {
+            out.put(b"\r\ncontent-length: ");
+            out.put_number(len);
+        }
+        None => out.put(b"\r\ntransfer-encoding: chunked"),
+    }
+    out.put(b"\r\ndate: ");
+    out.put(date);
+    out.put(b"\r\n\r\n");
+    response.body().left().is_none()
+}
+
+/// Writes a whole response, whose body must be short and of known length.
+pub(super) fn write_whole(out: &mut Output, mut response: Response<ResponseBody>, date: &[u8; Date::LEN]) {
+    let chunked = write_head(out, &response, date);
+    debug_assert!(!chunked, "the length of a short body is known");
+    while let Some(bytes) = response.body_mut().next() {
+        out.put(&bytes);
+    }
+}

@@ -1,0 +1,84 @@
+//! A request on its way to its handler, and the keys and numbers in its path and query.
+use super::problem_json::{Problem, ProblemKind};
+use crate::{app::Worker, read::Group, telemetry::RecordedOperation};
+use http::HeaderMap;
+use larder_engine::Millis;
+use larder_proto::http::target;
+use std::{borrow::Cow, rc::Rc};
+
+/// A request on its way to its handler.
+pub(super) struct RouteRequest<'r> {
+    pub(super) worker: &'r Worker,
+    pub(super) group: &'r Rc<Group>,
+    /// The rest of the path, still encoded.
+    pub(super) key: &'r [u8],
+    pub(super) query: &'r [u8],
+    pub(super) headers: &'r HeaderMap,
+    pub(super) now: Millis,
+}
+
+impl RouteRequest<'_> {
+    /// The key in the path.
+    pub(super) fn key(&self) -> Result<Cow<'_, [u8]>, Problem> {
+        let key = decode_key(self.key, target::decode_path)?;
+        self.check_key(&key)?;
+        Ok(key)
+    }
+
+    /// The key in the query; `None` if there is none.
+    pub(super) fn key_parameter(&self, name: &str) -> Option<Result<Cow<'_, [u8]>, Problem>> {
+        target::parameter(self.query, name).map(|raw| decode_key(raw, target::decode_query))
+    }
+
+    /// The same, within the limits of a key.
+    pub(super) fn parameter_key(&self, name: &str) -> Result<Cow<'_, [u8]>, Problem> {
+        let missing = || Problem::of(ProblemKind::BadKey, format!("parameter `{name}` is missing"));
+        let key = self.key_parameter(name).ok_or_else(missing)??;
+        self.check_key(&key)?;
+        Ok(key)
+    }
+
+    /// Shows an operation to the recorder.
+    pub(super) fn note(&self, operation: RecordedOperation, key: &[u8]) {
+        self.worker.app.telemetry.recorder.note(self.worker.id, operation, key);
+    }
+
+    /// Is this within the limits of a key?
+    pub(super) fn check_key(&self, key: &[u8]) -> Result<(), Problem> {
+        let max = self.worker.app.settings.max_key;
+        if key.is_empty() {
+            Err(Problem::of(ProblemKind::BadKey, "the key is empty"))
+        } else if key.len() > max {
+            Err(Problem::over(ProblemKind::KeyTooLarge, "the key", "max-key", max))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A whole number in the query; `None` if it is missing or empty.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let Some(raw) = target::parameter(self.query, name) else { return Ok(None) };
+        if raw.is_empty() {
+            return Ok(None);
+        }
+        let number = std::str::from_utf8(raw).ok().and_then(|text| text.parse().ok());
+        number
+            .map(Some)
+            .ok_or_else(|| Problem::of(ProblemKind::BadParameter, format!("`{name}` is not a whole number")))
+    }
+}
+
+type Decode = for<'a> fn(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], target::Malformed>;
+
+/// Decodes a key. It is borrowed if it has no escapes.
+pub(super) fn decode_key(raw: &[u8], decode: Decode) -> Result<Cow<'_, [u8]>, Problem> {
+    let mut scratch = Vec::new();
+    match decode(raw, &mut scratch) {
+        Err(target::Malformed) => {
+            Err(Problem::of(ProblemKind::BadKey, "a % is not followed by two hexadecimal digits"))
+        }
+        // The decoder hands back what it was given if there is nothing to decode.
+        Ok(same) if std::ptr::eq(same, raw) => Ok(Cow::Borrowed(raw)),
+        Ok(_) => Ok(Cow::Owned(scratch)),
+    }
+}

@@ -1,0 +1,157 @@
+//! The table of routes: methods and paths, the listeners that have them, and what handles them.
+use super::{
+    connection_context::ListenerRole,
+    problem_json::{Problem, ProblemKind},
+    range_routes::RangeFormat,
+    read_responses::ReadRoute,
+};
+use crate::lifecycle::throttle::Scope;
+use http::Method;
+
+/// One method of one path.
+pub(super) struct Route {
+    pub(super) method: Method,
+    /// Literal segments; `{group}` is one segment, `{key}` all that follows. HEAD goes with GET.
+    pub(super) pattern: &'static str,
+    on: RouteListeners,
+    pub(super) handler: Handler,
+}
+
+/// Listeners that have a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RouteListeners {
+    Native,
+    Admin,
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handler {
+    Read(ReadRoute),
+    Put,
+    Delete,
+    /// Of `/v0/entity`.
+    Store,
+    /// Likewise.
+    Remove,
+    Mget,
+    Keys,
+    Range(RangeFormat),
+    Clear,
+    Healthy,
+    Ready,
+    Metrics,
+    Stats,
+    OpenApi,
+    LogLevel,
+    SetLogLevel,
+    Record,
+    Reload,
+    Backup,
+}
+
+const fn route(method: Method, pattern: &'static str, on: RouteListeners, handler: Handler) -> Route {
+    Route { method, pattern, on, handler }
+}
+
+/// Every route there is. `openapi.json` describes the same ones, which a test sees to.
+pub(super) static ROUTES: [Route; 29] = [
+    route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, Handler::Read(ReadRoute::Kv)),
+    route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, Handler::Put),
+    route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, Handler::Delete),
+    route(Method::POST, "/v1/mget", RouteListeners::Native, Handler::Mget),
+    route(Method::GET, "/v1/keys", RouteListeners::Native, Handler::Keys),
+    route(Method::GET, "/v1/range", RouteListeners::Native, Handler::Range(RangeFormat::Lines)),
+    route(Method::GET, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, Handler::Read(ReadRoute::Kv)),
+    route(Method::PUT, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, Handler::Put),
+    route(Method::DELETE, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, Handler::Delete),
+    route(Method::POST, "/v1/groups/{group}/mget", RouteListeners::Native, Handler::Mget),
+    route(Method::GET, "/v1/groups/{group}/keys", RouteListeners::Native, Handler::Keys),
+    route(Method::GET, "/v1/groups/{group}/range", RouteListeners::Native, Handler::Range(RangeFormat::Lines)),
+    route(Method::DELETE, "/v1/groups/{group}", RouteListeners::Native, Handler::Clear),
+    route(Method::GET, "/lookup", RouteListeners::Native, Handler::Read(ReadRoute::Lookup)),
+    route(Method::GET, "/", RouteListeners::Native, Handler::Read(ReadRoute::Text)),
+    route(Method::GET, "/v0/entity", RouteListeners::Native, Handler::Read(ReadRoute::Entity)),
+    route(Method::PUT, "/v0/entity", RouteListeners::Native, Handler::Store),
+    route(Method::DELETE, "/v0/entity", RouteListeners::Native, Handler::Remove),
+    route(Method::GET, "/v0/entities", RouteListeners::Native, Handler::Range(RangeFormat::Entities)),
+    route(Method::GET, "/v1/stats", RouteListeners::Both, Handler::Stats),
+    route(Method::GET, "/metrics", RouteListeners::Both, Handler::Metrics),
+    route(Method::GET, "/healthz", RouteListeners::Both, Handler::Healthy),
+    route(Method::GET, "/readyz", RouteListeners::Both, Handler::Ready),
+    route(Method::GET, "/openapi.json", RouteListeners::Both, Handler::OpenApi),
+    route(Method::GET, "/v1/log-level", RouteListeners::Admin, Handler::LogLevel),
+    route(Method::PUT, "/v1/log-level", RouteListeners::Admin, Handler::SetLogLevel),
+    route(Method::POST, "/v1/record", RouteListeners::Admin, Handler::Record),
+    route(Method::POST, "/v1/groups/{group}/reload", RouteListeners::Admin, Handler::Reload),
+    route(Method::POST, "/v1/store/backup", RouteListeners::Admin, Handler::Backup),
+];
+
+impl Route {
+    fn is_on(&self, role: ListenerRole) -> bool {
+        match self.on {
+            RouteListeners::Both => true,
+            RouteListeners::Native => role == ListenerRole::Native,
+            RouteListeners::Admin => role == ListenerRole::Admin,
+        }
+    }
+
+    /// The budget that a request draws on. Health checks draw on none: a busy server must not be taken for a dead one.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        match (self.handler, self.on) {
+            (Handler::Healthy | Handler::Ready, _) => None,
+            (_, RouteListeners::Native) => Some(Scope::Data),
+            (_, RouteListeners::Admin | RouteListeners::Both) => Some(Scope::Admin),
+        }
+    }
+}
+
+/// The variable parts of a path, still encoded.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Variables<'p> {
+    pub(super) group: Option<&'p [u8]>,
+    pub(super) key: &'p [u8],
+}
+
+fn matches<'p>(pattern: &str, path: &'p str) -> Option<Variables<'p>> {
+    let mut variables = Variables::default();
+    let (mut pattern, mut path) = (pattern, path);
+    while let Some(open) = pattern.find('{') {
+        path = path.strip_prefix(&pattern[..open])?;
+        pattern = &pattern[open..];
+        if pattern == "{key}" {
+            variables.key = path.as_bytes();
+            return Some(variables);
+        }
+        pattern = pattern.strip_prefix("{group}")?;
+        let (group, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+        variables.group = Some(group.as_bytes());
+        path = rest;
+    }
+    (pattern == path).then_some(variables)
+}
+
+/// The route for a method and path.
+pub(super) fn find<'p>(
+    role: ListenerRole,
+    method: &Method,
+    path: &'p str,
+) -> Result<(&'static Route, Variables<'p>), Problem> {
+    let wanted = if method == Method::HEAD { &Method::GET } else { method };
+    let mut allow = String::new();
+    for route in ROUTES.iter().filter(|route| route.is_on(role)) {
+        let Some(variables) = matches(route.pattern, path) else { continue };
+        if route.method == *wanted {
+            return Ok((route, variables));
+        }
+        if !allow.is_empty() {
+            allow.push_str(", ");
+        }
+        allow.push_str(if route.method == Method::GET { "GET, HEAD" } else { route.method.as_str() });
+    }
+    Err(if allow.is_empty() {
+        Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing at {path}"))
+    } else {
+        Problem::method_not_allowed(&allow)
+    })
+}

@@ -1,0 +1,30 @@
+//! One HTTP connection from its first byte to its end: the fast path first, then the general path.
+use super::{
+    connection_context::{ConnectionContext, ListenerRole},
+    connection_deadlines::ConnectionDeadline,
+    fast_path, general_path,
+    http_worker_state::HttpWorkerState,
+};
+use crate::app::Worker;
+use std::{net::SocketAddr, rc::Rc};
+use tokio::net::TcpStream;
+
+/// Serves one connection until the client, a limit or the drain ends it.
+pub async fn serve_connection(
+    worker: Rc<Worker>,
+    http: Rc<HttpWorkerState>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    role: ListenerRole,
+) {
+    let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
+    let context = Rc::new(ConnectionContext::new(worker, http, peer, role).await);
+    // The admin listener has no hot routes.
+    let handover = match role {
+        ListenerRole::Native => fast_path::serve(&context, stream, &deadline).await,
+        ListenerRole::Admin => Some((stream, Vec::new())),
+    };
+    if let Some((stream, read)) = handover {
+        general_path::serve(context, stream, read, deadline).await;
+    }
+}

@@ -1,0 +1,197 @@
+//! The control thread: builds the process, accepts, keeps house, hears signals, drains.
+use super::{
+    acceptor,
+    listeners::{self, Service},
+    open_files_limit, ready_message, worker_thread,
+};
+use crate::{
+    app::App,
+    config::Settings,
+    lifecycle::{RunError, drain::Phase},
+    redis,
+    telemetry::Logs,
+};
+use larder_store::clock;
+use std::{
+    cell::Cell,
+    io,
+    net::TcpListener,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    runtime::{Builder, LocalOptions},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    task::AbortHandle,
+    time::{MissedTickBehavior, interval, sleep, sleep_until, timeout},
+};
+
+/// How often the memory tiers reclaim what has expired.
+const TICK: Duration = Duration::from_millis(100);
+/// Ticks between two rounds of forgetting idle clients' throttle state.
+const FORGET_EVERY: u32 = 10;
+/// How long the ready message waits for the first attempt to reach each source.
+const FIRST_ATTEMPT: Duration = Duration::from_millis(250);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(2);
+/// Part of `grace` that is kept for dropping what is left, so that the process ends within it.
+const ABORT: Duration = Duration::from_millis(250);
+/// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process and to its group.
+const ONE_WISH: Duration = Duration::from_millis(200);
+
+/// Serves until a signal ends it; returns `Ok` once drained (or once `grace` is over). The ready line goes to standard
+/// output when all addresses are bound and every core has begun to connect to its sources.
+///
+/// # Errors
+/// See [`RunError`]; nothing of the process keeps running that its end does not stop.
+pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
+    let limit = open_files_limit::connections_that_fit(settings.max_connections);
+    if limit < settings.max_connections {
+        tracing::warn!(
+            wanted = settings.max_connections,
+            limit,
+            "max-connections lowered to what the limit on open files (ulimit -n) allows"
+        );
+    }
+    let (listeners, bound) = listeners::bind(&settings)?;
+    let app = Arc::new(App::new(settings, logs, bound, limit, redis::COMMANDS.len())?);
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    runtime.block_on(control(&app, listeners))
+}
+
+async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Result<(), RunError> {
+    // Before anyone can know that we are here.
+    let mut signals = Signals::new()?;
+    let mut workers = worker_thread::start(app).await?;
+    let acceptors = acceptors(app, listeners, workers.arrivals)?;
+    first_attempts(app).await;
+    ready_message::announce(app);
+
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks: u32 = 0;
+    loop {
+        tokio::select! {
+            _ = signals.next() => break,
+            Some(worker) = workers.ended.recv() => return Err(RunError::WorkerLost(worker)),
+            _ = tick.tick() => {
+                ticks = ticks.wrapping_add(1);
+                keep_house(app, ticks);
+            }
+        }
+    }
+    drain(app, acceptors, &mut workers.ended, &mut signals).await
+}
+
+/// Gives every source the time to be reached or refused, so that the ready message can say which. Connections wait meanwhile.
+async fn first_attempts(app: &App) {
+    let decided = || app.sources.iter().all(|source| source.health().was_up() || source.health().is_lost());
+    let _ = timeout(FIRST_ATTEMPT, async {
+        while !decided() {
+            sleep(LOOK).await;
+        }
+    })
+    .await;
+}
+
+fn acceptors(
+    app: &Arc<App>,
+    listeners: Vec<(Service, TcpListener)>,
+    arrivals: Vec<mpsc::UnboundedSender<acceptor::Arrival>>,
+) -> io::Result<Vec<AbortHandle>> {
+    let arrivals = Rc::new(arrivals);
+    let refused = Rc::new(Cell::new(0));
+    listeners
+        .into_iter()
+        .map(|(service, listener)| {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let accepting = acceptor::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
+            Ok(tokio::task::spawn_local(accepting).abort_handle())
+        })
+        .collect()
+}
+
+fn keep_house(app: &App, ticks: u32) {
+    let now = clock::now();
+    for cache in &app.caches {
+        cache.tick(now);
+    }
+    app.buffers.tick();
+    if let Some(throttle) = &app.throttle
+        && ticks.is_multiple_of(FORGET_EVERY)
+    {
+        throttle.forget_idle();
+    }
+}
+
+/// Stops accepting, lets every core finish, and gives up on what is left when `grace` is over.
+async fn drain(
+    app: &App,
+    acceptors: Vec<AbortHandle>,
+    ended: &mut mpsc::UnboundedReceiver<usize>,
+    signals: &mut Signals,
+) -> Result<(), RunError> {
+    let start = Instant::now();
+    let grace = app.settings.grace;
+    // The listeners close with their tasks, and with the tasks go the workers' channels.
+    acceptors.iter().for_each(AbortHandle::abort);
+    let finish = grace.saturating_sub(ABORT.min(grace / 2));
+    // Clients are told whole seconds.
+    let moving = Duration::from_secs(finish.as_secs());
+    app.drain.begin(moving);
+    // Who waits is answered like all others.
+    app.pause.end();
+
+    let mut left = app.settings.threads;
+    while left > 0 {
+        let (next, then) = match app.drain.phase() {
+            Phase::Serving | Phase::Draining => (moving, Some(Phase::Closing)),
+            Phase::Closing => (finish, Some(Phase::Aborting)),
+            Phase::Aborting => (grace, None),
+        };
+        tokio::select! {
+            biased;
+            number = signals.next() => if start.elapsed() > ONE_WISH {
+                return Err(RunError::SecondSignal(number));
+            },
+            _ = ended.recv() => left -= 1,
+            () = sleep_until((start + next).into()) => match then {
+                Some(phase) => app.drain.advance(phase),
+                None => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The signals that end the process, and SIGHUP, which must not: supervisors and log rotation send it to mean "reload".
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The number of the next signal that ends the process.
+    async fn next(&mut self) -> i32 {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
+                _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
+                _ = self.hangup.recv() => {
+                    tracing::warn!("SIGHUP ignored: Larder does not reload its configuration; restart it to apply changes");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The ready message: where the process listens, what it is and whether its sources answer.
+use crate::app::{App, Bound};
+use larder_units::show_size;
+use serde::Serialize;
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal, Write as _},
+    net::SocketAddr,
+};
+
+/// By which profile of Cargo.toml this program is built (`build.rs`): a debug build is slow, and says so.
+const PROFILE: &str = env!("BUILD_PROFILE");
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Says on standard output that the process listens: one JSON object, or lines for a person if that is a terminal.
+/// A closed standard output is no reason to stop.
+pub(super) fn announce(app: &App) {
+    let message = Message::of(app);
+    let mut out = io::stdout().lock();
+    let text = if out.is_terminal() { message.for_a_terminal() } else { message.json() };
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// In the order of the JSON object's fields.
+#[derive(Serialize)]
+struct Message {
+    ready: bool,
+    http: Vec<SocketAddr>,
+    redis: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
+    pid: u32,
+    version: &'static str,
+    profile: &'static str,
+    groups: Vec<GroupLine>,
+}
+
+#[derive(Serialize)]
+struct GroupLine {
+    name: String,
+    /// Bytes.
+    max_memory: usize,
+    /// The URL, the password masked.
+    source: String,
+    reached: bool,
+    /// Why the source is not reached.
+    error: Option<String>,
+}
+
+impl Message {
+    fn of(app: &App) -> Message {
+        let groups = app.settings.groups.iter().zip(&app.sources).map(|(group, source)| {
+            let health = source.health();
+            let reached = health.is_up();
+            GroupLine {
+                name: group.name.clone(),
+                max_memory: group.max_memory,
+                source: group.source.to_string(),
+                reached,
+                error: (!reached).then(|| {
+                    health.last_error().map_or_else(|| "still connecting".to_owned(), |reason| reason.to_string())
+                }),
+            }
+        });
+        let Bound { http, redis, admin } = app.bound.clone();
+        let pid = std::process::id();
+        Message { ready: true, http, redis, admin, pid, version: VERSION, profile: PROFILE, groups: groups.collect() }
+    }
+
+    fn json(&self) -> String {
+        let object = serde_json::to_string(self).expect("addresses, numbers and texts are JSON");
+        format!("{object}\n")
+    }
+
+    fn for_a_terminal(&self) -> String {
+        // Writing to a String cannot fail.
+        let mut text = format!("larder {VERSION} ({PROFILE} build) is ready\n");
+        for address in &self.http {
+            let _ = writeln!(text, "  http    http://{address}/");
+        }
+        for address in &self.redis {
+            let _ = writeln!(text, "  redis   redis://{address}/");
+        }
+        if let Some(address) = self.admin {
+            let _ = writeln!(text, "  admin   http://{address}/");
+        }
+        for group in &self.groups {
+            let reached = match &group.error {
+                None if group.source == "none:" => String::new(),
+                None => " (reached)".to_owned(),
+                Some(reason) => format!(" (not reached: {reason})"),
+            };
+            let name = if group.name == "default" { String::new() } else { format!("group {}: ", group.name) };
+            let _ = writeln!(text, "  memory  {name}{}", show_size(group.max_memory as u64));
+            let _ = writeln!(text, "  source  {name}{}{reached}", group.source);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Message {
+        Message {
+            ready: true,
+            pid: 7,
+            version: VERSION,
+            profile: PROFILE,
+            http: vec![([127, 0, 0, 1], 8080).into(), (std::net::Ipv6Addr::LOCALHOST, 80).into()],
+            redis: vec![],
+            admin: Some(([127, 0, 0, 1], 8081).into()),
+            groups: vec![GroupLine {
+                name: "default".into(),
+                source: "redis://:***@127.0.0.1:6379/0".into(),
+                max_memory: 64 << 20,
+                reached: false,
+                error: Some("connection refused".into()),
+            }],
+        }
+    }
+
+    #[test]
+    fn the_line_is_as_documented() {
+        let line = message().json();
+        let begin = "{\"ready\":true,\"http\":[\"127.0.0.1:8080\",\"[::1]:80\"],\"redis\":[],\"admin\":\"127.0.0.1:8081\",\"pid\":7,";
+        assert!(line.starts_with(begin), "{line}");
+        assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
+        let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!((read["version"].as_str(), read["profile"].as_str()), (Some(VERSION), Some(PROFILE)));
+        let group = &read["groups"][0];
+        assert_eq!(group["source"], "redis://:***@127.0.0.1:6379/0");
+        assert_eq!((group["max_memory"].as_u64(), group["reached"].as_bool()), (Some(64 << 20), Some(false)));
+        assert_eq!(group["error"], "connection refused");
+    }
+
+    #[test]
+    fn no_admin_listener_is_null() {
+        let message = Message { admin: None, ..message() };
+        assert!(message.json().contains("\"admin\":null,"));
+    }
+
+    #[test]
+    fn a_terminal_is_told_the_same() {
+        let text = message().for_a_terminal();
+        for part in [VERSION, PROFILE, "http://[::1]:80/", "  memory  64MiB\n", "(not reached: connection refused)"] {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
+    }
+}

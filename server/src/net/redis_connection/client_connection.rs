@@ -1,0 +1,401 @@
+//! One client's connection without its socket: commands in, replies out, in order. The whole pipeline rule is here.
+//!
+//! ```text
+//! input ─► plain GETs in a row ─► hit: reply, miss: waiting read
+//! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
+//!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
+//!                          │        its fetches ─────► batch ─ end of `process` ─► source
+//!                          ├─ relay ────────────────► queue, with others: sent at the end of `process` ─► source,
+//!                          │                                or begun at the front of the queue ─► store
+//!                          └─ alone, behind ─► stops here until everything before it is answered
+//! ```
+use super::{
+    buffer_pool::BufferPool,
+    command_input::CommandInput,
+    refused_commands::{has_room, no_room_error, note_foreign_protocol, throttled, throttled_error},
+    waiting_replies::{WaitingKind, WaitingReply},
+};
+use crate::{
+    app::Worker,
+    buffers::HeldBytes,
+    clients::Client,
+    redis::{self, Command, CommandAccess, Flow, Joined, Outstanding, PendingRead, Session},
+    source::{Fetch, SourceError},
+};
+use larder_engine::{Key, Millis};
+use larder_proto::{
+    output::Output,
+    resp::{Limits, Parsed, Parser},
+};
+use std::{
+    collections::VecDeque,
+    net::IpAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// Commands processed before the other connections of the worker get their turn.
+const TURN: usize = 1024;
+/// Bytes due to the client beyond which no more of its commands are processed. One reply may pass it; large values are
+/// linked, not copied, so it adds only references.
+const MAX_DUE: usize = 1 << 20;
+/// Waiting reads whose room is kept from one batch to the next.
+const KEPT_QUEUE: usize = 64;
+
+/// Why [`ClientConnection::process`] stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The input is used up but for a part of a command that lacks at least `more` bytes.
+    Input {
+        /// At least 1.
+        more: usize,
+    },
+    /// There is more to process, but it is the others' turn.
+    Turn,
+    /// The next command waits until a pause is over (CLIENT PAUSE).
+    Paused,
+    /// Too much is due to the client, or too many reads wait: go on when that has become less.
+    Full,
+    /// The next command is begun again once everything before it is answered.
+    Behind,
+    /// The next command runs by itself once everything before it is answered: [`ClientConnection::run_alone`].
+    Alone,
+    /// Send what is due, then close.
+    Close,
+}
+
+/// One client's connection, without the socket.
+pub struct ClientConnection {
+    /// The client, as others see it.
+    pub client: Arc<Client>,
+    /// What it has sent.
+    pub input: CommandInput,
+    /// What is to be sent to it now.
+    pub out: Output,
+    session: Session,
+    parser: Parser,
+    limits: Limits,
+    queue: VecDeque<WaitingReply>,
+    /// Bytes in the queue's `after`s.
+    held: usize,
+    /// The command that `run_alone` is to run, and its length, still at the front of the input.
+    alone: Option<(&'static Command, usize)>,
+    max_pipeline: usize,
+    /// [`MAX_DUE`], or less where buffers are short.
+    max_due: usize,
+    peer: IpAddr,
+}
+
+impl ClientConnection {
+    /// A connection that has just been accepted.
+    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> ClientConnection {
+        let settings = &worker.app.settings;
+        ClientConnection {
+            session: Session::new(worker, client.clone(), access),
+            input: CommandInput::default(),
+            out: Output::default(),
+            parser: Parser::default(),
+            limits: Limits::new(settings.max_value).within(settings.max_buffers),
+            queue: VecDeque::new(),
+            held: 0,
+            alone: None,
+            max_pipeline: settings.max_pipeline.max(1),
+            max_due: MAX_DUE,
+            peer: client.peer.ip(),
+            client,
+        }
+    }
+
+    /// The key that a plain GET at the front of the input will look up in the memory tier.
+    #[inline]
+    pub fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
+        if self.parser.is_fresh() { redis::pipelined_gets::first_key(worker, self.input.unread()) } else { None }
+    }
+
+    /// Processes commands until the input is used up or something else stops it, then hands the misses over to the source as
+    /// one batch. Does not wait and does not write: what is to be sent is in [`ClientConnection::out`].
+    pub fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Step {
+        let batch = &mut *pool.batch.borrow_mut();
+        self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
+        let already = self.queue.len();
+        let step = self.begin_all(worker, now, batch);
+        self.send_relayed(worker, already);
+        if !batch.is_empty() {
+            worker.groups[0].source.fetch(batch);
+        }
+        step
+    }
+
+    fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
+        let mut paused = worker.app.pause.paused(now);
+        let mut begun = 0;
+        while begun < TURN {
+            if self.is_full() {
+                return Step::Full;
+            }
+            if self.input.unread().is_empty() {
+                return Step::Input { more: 1 };
+            }
+            if paused.is_none() {
+                let gets = self.begin_gets(worker, now, batch);
+                if gets > 0 {
+                    begun += gets;
+                    continue;
+                }
+            }
+            begun += 1;
+            self.limits.authenticated = self.session.authenticated();
+            let (out, behind) = match self.queue.back_mut() {
+                None => (&mut self.out, None),
+                Some(last) => {
+                    let already = last.after.len();
+                    (&mut last.after, Some(already))
+                }
+            };
+            let (flow, consumed) = match self.parser.parse(self.input.unread(), &self.limits) {
+                Ok(Parsed::Incomplete { more }) => return Step::Input { more },
+                Err(error) => {
+                    worker.counters.redis_protocol_errors.add(1);
+                    error.reply(out);
+                    (Flow::Close, 0)
+                }
+                Ok(Parsed::Command { consumed }) => {
+                    let args = self.parser.args(self.input.unread());
+                    let flow = if args.is_empty() {
+                        Flow::Done
+                    } else if let Some(paused) = paused
+                        && redis::waits_for_pause(worker, &self.session, &args, paused)
+                    {
+                        return Step::Paused;
+                    } else if let Some(refusal) = throttled(worker, self.peer) {
+                        worker.counters.redis_throttled.add(1);
+                        redis::refuse(worker, &mut self.session, &args, throttled_error(&refusal), out);
+                        Flow::Done
+                    } else if !has_room(worker, consumed) {
+                        redis::refuse(worker, &mut self.session, &args, no_room_error(worker, consumed), out);
+                        Flow::Done
+                    } else {
+                        redis::begin(worker, &mut self.session, &args, now, out, batch)
+                    };
+                    (flow, consumed)
+                }
+            };
+            if let Some(already) = behind {
+                self.held += out.len() - already;
+            }
+            match flow {
+                Flow::Done => self.input.consume(consumed),
+                Flow::Pending(read) => {
+                    self.input.consume(consumed);
+                    self.wait_for(read);
+                }
+                Flow::Relay(command, held) => match self.relay(worker, now, command, held) {
+                    Joined::Yes => self.input.consume(consumed),
+                    Joined::Not => return Step::Behind,
+                    Joined::Alone => {
+                        self.alone = Some((command, consumed));
+                        return Step::Alone;
+                    }
+                },
+                Flow::Alone(command) => {
+                    self.alone = Some((command, consumed));
+                    return Step::Alone;
+                }
+                Flow::Behind => return Step::Behind,
+                Flow::Paused => {
+                    self.input.consume(consumed);
+                    paused = worker.app.pause.paused(now);
+                }
+                Flow::Close => {
+                    self.input.consume(consumed);
+                    return Step::Close;
+                }
+                Flow::ForeignProtocol(foreign) => {
+                    note_foreign_protocol(worker, foreign, self.client.peer);
+                    return Step::Close;
+                }
+            }
+        }
+        Step::Turn
+    }
+
+    /// Begins the plain GETs at the front of the input, if there are any; their number.
+    #[inline]
+    fn begin_gets(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> usize {
+        if !self.parser.is_fresh() {
+            return 0;
+        }
+        let room = self.max_due - (self.out.len() + self.held);
+        let (out, behind) = match self.queue.back_mut() {
+            None => (&mut self.out, false),
+            Some(last) => (&mut last.after, true),
+        };
+        let already = out.len();
+        let gets =
+            redis::pipelined_gets::begin(worker, &self.session, self.input.unread(), now, (out, already + room), batch);
+        if behind {
+            self.held += out.len() - already;
+        }
+        self.input.consume(gets.consumed);
+        if let Some(read) = gets.pending {
+            self.wait_for(read);
+        }
+        gets.commands
+    }
+
+    /// Runs the command that [`process`](ClientConnection::process) stopped at, to its end: a client that goes away meanwhile does not
+    /// interrupt a write between the source and the memory tier. The queue must be empty.
+    pub async fn run_alone(&mut self, worker: &Worker) -> Step {
+        debug_assert!(self.queue.is_empty());
+        let Some((command, len)) = self.alone.take() else { return Step::Turn };
+        let args = self.parser.args(self.input.unread());
+        let flow = redis::run(worker, &mut self.session, (command, &args), &mut self.out).await;
+        self.input.consume(len);
+        match flow {
+            Flow::Done | Flow::Paused => {}
+            Flow::Close => return Step::Close,
+            Flow::Pending(read) => self.wait_for(read),
+            Flow::Alone(_) | Flow::Relay(..) | Flow::Behind | Flow::ForeignProtocol(_) => {
+                unreachable!("it is running alone")
+            }
+        }
+        Step::Turn
+    }
+
+    fn wait_for(&mut self, read: PendingRead) {
+        self.queue.push_back(WaitingReply { what: WaitingKind::Read(read), after: Output::default() });
+        self.session.hold(Outstanding::Reads);
+    }
+
+    /// Adds the command at the front of the input to those that are relayed.
+    fn relay(&mut self, worker: &Worker, now: Millis, command: &'static Command, held: Outstanding) -> Joined {
+        let args = self.parser.args(self.input.unread());
+        let mut before = None;
+        if let Some(WaitingReply { what: WaitingKind::ClientPipeline(together), after }) = self.queue.back_mut() {
+            if together.is_open() && after.is_empty() {
+                let already = together.bytes();
+                let joined = redis::join(worker, &mut self.session, (command, &args), now, together);
+                self.held += together.bytes() - already;
+                return joined;
+            }
+            before = Some(together.is_slow());
+        }
+        let Some(mut together) = redis::pipeline(worker, &self.session, before) else { return Joined::Alone };
+        let joined = redis::join(worker, &mut self.session, (command, &args), now, &mut together);
+        if joined == Joined::Yes {
+            self.held += together.bytes();
+            self.queue
+                .push_back(WaitingReply { what: WaitingKind::ClientPipeline(together), after: Output::default() });
+            self.session.hold(held);
+        }
+        joined
+    }
+
+    /// Sends the commands that this turn has relayed: they are behind what waited before it.
+    fn send_relayed(&mut self, worker: &Worker, already: usize) {
+        for waiting in self.queue.range_mut(already..) {
+            if let WaitingKind::ClientPipeline(together) = &mut waiting.what {
+                together.send(worker, &self.session);
+            }
+        }
+    }
+
+    /// Does any read wait for its flight?
+    pub fn is_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Moves the replies of the reads that have ended, and what comes behind them, to [`ClientConnection::out`]. Ready if there were any.
+    pub fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
+        let mut progress = Poll::Pending;
+        while let Some(front) = self.queue.front_mut() {
+            let ended = match &mut front.what {
+                WaitingKind::Read(read) => read.poll(cx),
+                WaitingKind::ClientPipeline(together) => together.poll(worker, &mut self.session, cx),
+            };
+            if ended.is_pending() {
+                break;
+            }
+            let mut done = self.queue.pop_front().expect("its front was just polled");
+            match done.what {
+                WaitingKind::Read(read) => read.reply(&mut self.session, &mut self.out),
+                WaitingKind::ClientPipeline(together) => {
+                    self.held -= together.bytes();
+                    together.reply(&mut self.session, &mut self.out);
+                }
+            }
+            self.held -= done.after.len();
+            self.out.append(&mut done.after);
+            progress = Poll::Ready(());
+        }
+        if self.queue.is_empty() && progress.is_ready() {
+            self.session.hold(Outstanding::Nothing);
+            if self.queue.capacity() > KEPT_QUEUE {
+                self.queue.shrink_to(KEPT_QUEUE);
+            }
+        }
+        progress
+    }
+
+    /// Has the client connections to the source of its own, where something may come unasked?
+    pub fn is_attached(&self) -> bool {
+        self.session.is_attached()
+    }
+    /// Moves what came there to [`ClientConnection::out`], unless that is full. Ready if something did.
+    ///
+    /// # Errors
+    /// Such a connection is lost, and the client's must end.
+    pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+        let out = if self.is_full() { None } else { Some(&mut self.out) };
+        self.session.poll_unasked(cx, out)
+    }
+    /// Is it lost because the client left too much lying there?
+    pub fn left_too_much(&self) -> bool {
+        self.session.left_too_much()
+    }
+
+    /// Says that the process is about to end, in [`ClientConnection::out`].
+    pub fn tell_to_move(&mut self, worker: &Worker) {
+        self.session.tell_to_move(worker, &mut self.out);
+    }
+    /// Has something been posted for the client?
+    pub fn has_messages(&self) -> bool {
+        self.client.push_inbox.has_messages()
+    }
+    /// Moves it behind all that is due to the client before.
+    pub fn take_mail(&mut self) {
+        match self.queue.back_mut() {
+            None => self.session.deliver(&mut self.out),
+            Some(last) => {
+                let already = last.after.len();
+                self.session.deliver(&mut last.after);
+                self.held += last.after.len() - already;
+            }
+        }
+    }
+
+    /// What the connection occupies between two turns.
+    #[inline]
+    pub fn holding(&self) -> HeldBytes {
+        let mut holding = HeldBytes {
+            input: self.input.owned() + self.parser.owned() + self.session.owned(),
+            output: self.out.owned(),
+            referred: self.out.referred(),
+        };
+        for waiting in &self.queue {
+            holding.output += waiting.owned();
+            holding.referred += waiting.referred();
+        }
+        holding
+    }
+
+    /// Is nothing due to the client, so that an error can be said?
+    pub fn owes_nothing(&self) -> bool {
+        self.out.is_empty() && self.queue.is_empty()
+    }
+
+    /// Is too much due to the client, or do too many reads wait?
+    pub fn is_full(&self) -> bool {
+        self.out.len() + self.held >= self.max_due || self.queue.len() >= self.max_pipeline
+    }
+}

@@ -1,0 +1,322 @@
+//! The loop of one connection: reads, processes, writes and waits until the client, a limit or the drain ends it.
+use super::{
+    buffer_pool::BufferPool,
+    client_connection::{ClientConnection, Step},
+};
+use crate::{
+    app::Worker,
+    buffers::{BufferAccount, ClientProtocol},
+    clients::Closing,
+    lifecycle::linger::linger,
+    redis::CommandAccess,
+    source::LocalFuture,
+};
+use larder_store::clock;
+use larder_units::show_size;
+use std::{
+    future::{Future, pending, poll_fn},
+    io,
+    net::SocketAddr,
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{io::Interest, net::TcpStream};
+
+/// How long the client of a connection that Larder ends may take to end its half.
+const LINGER: Duration = Duration::from_secs(1);
+/// The same when it was cut: it may be sending a great deal.
+const LINGER_CUT: Duration = Duration::from_millis(250);
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(
+    worker: Rc<Worker>,
+    pool: Rc<BufferPool>,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    access: Arc<CommandAccess>,
+) {
+    let Ok(local) = stream.local_addr() else {
+        return; // reset before we got to it
+    };
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let clients = &worker.app.clients;
+    let holder = BufferAccount::client(&worker.app.buffers, worker.id, ClientProtocol::Redis, waker.clone());
+    let listed = clients.register(peer, local, worker.id, clock::now(), waker);
+    listed.client.push_inbox.show_on(holder.account().clone());
+    if worker.app.drain.begun() {
+        listed.client.finish(); // it came too late to be told with the others
+    }
+    let end = ConnectionLoop {
+        worker: &worker,
+        conn: ClientConnection::new(&worker, listed.client.clone(), access),
+        holder: &holder,
+        stream: &mut stream,
+        pool: &pool,
+        state: State::Reading { more: 1 },
+        lent: false,
+        input_ended: false,
+        told_to_move: false,
+        paused: None,
+    }
+    .run()
+    .await;
+    drop(listed);
+    let cut = matches!(end, End::Cut { .. });
+    if cut {
+        holder.note_cut(peer);
+    }
+    // Before a client that may take its time to go: what it held has been given back.
+    drop(holder);
+    match end {
+        // Its own connections to the source end before its client sees the end: what waited there (BLPOP) takes nothing afterwards.
+        End::Gone | End::Cut { told: false } => tokio::task::yield_now().await,
+        End::Cut { told: true } => {
+            let limit = show_size(worker.app.buffers.limit() as u64);
+            // A socket without room for this belongs to a client that does not listen.
+            let _ = stream.try_write(format!("-ERR connection closed: it held the most when all buffers together reached {limit} (max-buffers)\r\n").as_bytes());
+            linger(&mut stream, &worker.app.drain, LINGER_CUT).await;
+        }
+        End::Ours => linger(&mut stream, &worker.app.drain, LINGER).await,
+    }
+}
+
+/// Who ended the connection.
+enum End {
+    /// The client, or somebody who wants it gone: just close.
+    Gone,
+    /// We do, and it should hear our last reply.
+    Ours,
+    /// We do, because it held too much; it can be told why if nothing else was due to it.
+    Cut { told: bool },
+}
+
+/// What the connection does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Process the input.
+    Processing,
+    /// Wait for input; at least `more` bytes are missing.
+    Reading { more: usize },
+    /// Wait until less is due, then process on.
+    Full,
+    /// Wait until a pause is over, then process on.
+    Paused,
+    /// Wait until everything before it is answered, then process on.
+    Behind,
+    /// Wait until everything before it is answered, then run the next command.
+    Alone,
+    /// Wait until everything is sent, then close.
+    Closing,
+}
+
+pub(super) struct ConnectionLoop<'c> {
+    pub(super) worker: &'c Worker,
+    pub(super) conn: ClientConnection,
+    pub(super) holder: &'c BufferAccount,
+    pub(super) stream: &'c mut TcpStream,
+    pub(super) pool: &'c BufferPool,
+    pub(super) state: State,
+    /// `conn.out` is lent by `pool`.
+    pub(super) lent: bool,
+    /// Nothing more will be read: the client ended its half, or we are to end.
+    pub(super) input_ended: bool,
+    pub(super) told_to_move: bool,
+    /// The end of a pause.
+    pub(super) paused: Option<LocalFuture<'static, ()>>,
+}
+
+impl ConnectionLoop<'_> {
+    async fn run(&mut self) -> End {
+        loop {
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                Err(_reset_by_client) => return End::Gone,
+                Ok(Event::End(end)) => return end,
+                Ok(Event::Progress) if self.state != State::Full => {}
+                Ok(Event::Input | Event::Progress) => self.state = State::Processing,
+            }
+            if self.act().await.is_err() {
+                return End::Gone;
+            }
+        }
+    }
+
+    /// Does what can be done without waiting for the client or for a flight.
+    async fn act(&mut self) -> io::Result<()> {
+        loop {
+            match self.state {
+                State::Processing => {
+                    self.process();
+                    if self.state == State::Processing {
+                        self.flush()?;
+                        self.holder.set(self.conn.holding());
+                        tokio::task::yield_now().await;
+                    }
+                }
+                State::Behind if !self.conn.is_waiting() => self.state = State::Processing,
+                State::Alone if !self.conn.is_waiting() => {
+                    self.flush()?;
+                    let step = self.run_alone().await?;
+                    self.follow(step);
+                }
+                _ => return self.flush(),
+            }
+        }
+    }
+
+    /// Runs the next command to its end. One that waits for something to happen ends with its client.
+    async fn run_alone(&mut self) -> io::Result<Step> {
+        let (client, stream) = (self.conn.client.clone(), &*self.stream);
+        let mut run = pin!(self.conn.run_alone(self.worker));
+        let mut gone = pin!(gone(stream));
+        poll_fn(|cx| {
+            if let Poll::Ready(step) = run.as_mut().poll(cx) {
+                return Poll::Ready(Ok(step));
+            }
+            let closing = client.closing().is_some_and(|closing| closing != Closing::Moving);
+            if client.blocked.load(Relaxed) && (closing || gone.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Processes what has been read, up to a turn's worth.
+    fn process(&mut self) {
+        self.borrow_output();
+        // What the first key's look-up waits for, its bucket and then its record, comes from memory while other things are done.
+        let cache = &self.worker.groups[0].cache;
+        let first = self.conn.first_key(self.worker);
+        first.inspect(|key| cache.prefetch_bucket(*key));
+        // One reading of the clock for all the commands of the turn.
+        let now = clock::now();
+        first.inspect(|key| cache.prefetch_record(*key));
+        self.conn.client.touch(now);
+        let step = self.conn.process(self.worker, self.pool, now);
+        self.follow(step);
+    }
+
+    fn follow(&mut self, step: Step) {
+        self.state = match step {
+            Step::Input { more } => State::Reading { more },
+            Step::Turn => State::Processing,
+            Step::Full => State::Full,
+            Step::Paused => State::Paused,
+            Step::Behind => State::Behind,
+            Step::Alone => State::Alone,
+            Step::Close => State::Closing,
+        };
+    }
+
+    /// Waits for whatever comes first of: a request to end, a flight's end, room in the socket, input.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        if self.holder.is_cut() {
+            return Poll::Ready(Ok(Event::End(End::Cut { told: self.conn.owes_nothing() })));
+        }
+        let event = self.poll_next(cx);
+        if event.is_pending() {
+            self.holder.set(self.conn.holding());
+        }
+        event
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        let closing = match self.conn.client.closing() {
+            Some(Closing::Now) => return Poll::Ready(Ok(Event::End(End::Gone))),
+            Some(Closing::Moving) => {
+                self.tell_to_move();
+                None
+            }
+            other => other,
+        };
+        if self.conn.is_waiting() {
+            self.borrow_output();
+            let progress = self.conn.poll_waiting(self.worker, cx);
+            self.return_output();
+            if progress.is_ready() {
+                return Poll::Ready(Ok(Event::Progress));
+            }
+        }
+        if self.conn.is_attached() {
+            self.borrow_output();
+            let unasked = self.conn.poll_unasked(cx);
+            self.return_output();
+            match unasked {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
+                Poll::Ready(Err(_lost)) => {
+                    if self.conn.left_too_much() {
+                        self.worker.app.backlog.note_cut_off();
+                    }
+                    return Poll::Ready(Ok(Event::End(End::Ours)));
+                }
+                Poll::Pending => {}
+            }
+        }
+        if self.conn.has_messages() && !self.conn.is_full() {
+            self.borrow_output();
+            self.conn.take_mail();
+            self.return_output();
+            return Poll::Ready(Ok(Event::Progress));
+        }
+        if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
+            return Poll::Ready(Ok(Event::Progress));
+        }
+        let answered = !self.conn.is_waiting() && self.conn.out.is_empty();
+        match self.state {
+            State::Reading { more } => {
+                if !self.input_ended && self.poll_read(more, closing.is_some(), cx)?.is_ready() {
+                    return Poll::Ready(Ok(Event::Input));
+                }
+                if self.input_ended && answered {
+                    let end = if closing.is_some() { End::Ours } else { End::Gone };
+                    return Poll::Ready(Ok(Event::End(end)));
+                }
+            }
+            State::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
+            State::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
+            State::Paused => {
+                let app = self.worker.app.clone();
+                let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over().await }));
+                self.conn.client.blocked.store(true, Relaxed);
+                if over.as_mut().poll(cx).is_ready() {
+                    self.paused = None;
+                    self.conn.client.blocked.store(false, Relaxed);
+                    return Poll::Ready(Ok(Event::Input));
+                }
+            }
+            State::Full | State::Behind | State::Alone | State::Closing | State::Processing => {}
+        }
+        Poll::Pending
+    }
+
+    /// Tells the client to move, once. Where it stands among the replies is all the same.
+    fn tell_to_move(&mut self) {
+        if !self.told_to_move {
+            self.told_to_move = true;
+            self.borrow_output();
+            self.conn.tell_to_move(self.worker);
+        }
+    }
+}
+
+/// Ends when the client has ended the connection, even if there is input to read before that. Interest in input would hear of the input first;
+/// this interest hears of nothing else, because no urgent data is asked for.
+async fn gone(stream: &TcpStream) {
+    match stream.ready(Interest::PRIORITY).await {
+        Ok(ready) if !ready.is_read_closed() => pending().await,
+        Ok(_) | Err(_) => {}
+    }
+}
+
+/// What woke the connection.
+enum Event {
+    /// CommandInput was read.
+    Input,
+    /// Replies became ready, or output was taken.
+    Progress,
+    /// It is over.
+    End(End),
+}

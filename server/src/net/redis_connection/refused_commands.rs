@@ -1,0 +1,55 @@
+//! Commands that are refused before they begin: over the rate, without room, or of another protocol.
+use crate::{
+    app::Worker,
+    lifecycle::throttle::{Scope, Throttled},
+};
+use larder_units::show_size;
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Instant,
+};
+
+/// Commands from this length on are compared with the room that is left before they are copied for a source.
+const COPIED: usize = 64 * 1024;
+/// The throttle's refusal, if there is a throttle and it refuses.
+#[inline]
+pub(super) fn throttled(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
+    let throttle = worker.app.throttle.as_ref()?;
+    throttle.check(Scope::Data, peer).err()
+}
+
+/// Counts and logs a request that is not of the Redis protocol: a browser may have been lured here, or a port is wrong.
+#[cold]
+pub(super) fn note_foreign_protocol(worker: &Worker, foreign: &'static str, peer: SocketAddr) {
+    match foreign {
+        "TLS" => worker.counters.redis_foreign_tls.add(1),
+        _ => worker.counters.redis_foreign_http.add(1),
+    }
+    if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
+        tracing::warn!(
+            %peer,
+            not_logged = left_out,
+            "closed a connection to the Redis port: an {foreign} request arrived instead of a Redis command"
+        );
+    }
+}
+
+/// Is there room for a command of this length? It is copied on its way to a source.
+#[inline]
+pub(super) fn has_room(worker: &Worker, command: usize) -> bool {
+    command < COPIED || !worker.groups[0].source.reads_through() || worker.app.buffers.fits(command)
+}
+
+#[cold]
+pub(super) fn no_room_error(worker: &Worker, command: usize) -> String {
+    let limit = show_size(worker.app.buffers.limit() as u64);
+    format!(
+        "ERR this command of {command} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)"
+    )
+}
+
+#[cold]
+pub(super) fn throttled_error(throttled: &Throttled) -> String {
+    let millis = throttled.retry_after.as_millis().max(1);
+    format!("ERR throttled: limit of setting {} reached, retry after {millis} ms", throttled.setting)
+}

@@ -1,0 +1,212 @@
+//! The worker threads: one core each, with its own runtime, its own connections to the sources and its own clients.
+use super::{
+    acceptor::Arrival,
+    listeners::Service,
+    redis_connection::{self, BufferPool},
+};
+use crate::{
+    app::{App, Worker, millis},
+    clients::{Client, Seat},
+    http,
+    lifecycle::{RunError, drain::Phase},
+    redis::CommandAccess,
+};
+use larder_store::clock;
+use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
+use tokio::{
+    net::TcpStream,
+    runtime::{Builder, LocalOptions},
+    sync::mpsc,
+    time::{MissedTickBehavior, interval},
+};
+
+/// The running workers, seen from the control thread.
+pub(super) struct Workers {
+    /// Where to send each worker its connections. Dropping them tells the workers that no more will come.
+    pub(super) arrivals: Vec<mpsc::UnboundedSender<Arrival>>,
+    /// Numbers of the workers that ended.
+    pub(super) ended: mpsc::UnboundedReceiver<usize>,
+}
+
+/// Starts `threads` workers and waits until each has built its sources.
+pub(super) async fn start(app: &Arc<App>) -> Result<Workers, RunError> {
+    let (up, mut ups) = mpsc::unbounded_channel();
+    let (end, ended) = mpsc::unbounded_channel();
+    let mut arrivals = Vec::new();
+    for id in 0..app.settings.threads {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        arrivals.push(sender);
+        let (app, up, ended) = (app.clone(), up.clone(), Ended(id, end.clone()));
+        thread::Builder::new().name(format!("worker-{id}")).spawn(move || {
+            let _ended = ended;
+            main(id, app, receiver, up);
+        })?;
+    }
+    drop(up);
+    for _ in 0..app.settings.threads {
+        // A worker that panics while it builds drops its sender without a word.
+        ups.recv().await.unwrap_or(Err(RunError::WorkerLost(0)))?;
+    }
+    Ok(Workers { arrivals, ended })
+}
+
+/// Reports the end of a worker, also by panic.
+struct Ended(usize, mpsc::UnboundedSender<usize>);
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Nobody listens when the process is already on its way out.
+        let _ = self.1.send(self.0);
+    }
+}
+
+type Up = mpsc::UnboundedSender<Result<(), RunError>>;
+
+fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up: Up) {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    // The control thread may be gone already, on another worker's error.
+    match runtime {
+        Err(error) => {
+            let _ = up.send(Err(error.into()));
+        }
+        Ok(runtime) => runtime.block_on(async move {
+            let worker = Rc::new(Worker::new(id, app));
+            let _ = up.send(Ok(()));
+            drop(up);
+            serve(worker, arrivals).await;
+        }),
+    }
+}
+
+/// Serves connections until there are none left and no more will come, or until the grace time is over.
+async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival>) {
+    let app = worker.app.clone();
+    // Every connection holds a sender: the receiver hears when the last is gone.
+    let (alive, mut all_gone) = mpsc::channel::<()>(1);
+    let shared =
+        Shared { pool: Rc::default(), http: Rc::default(), access: CommandAccess::of_listeners(&app.settings).into() };
+    tokio::task::spawn_local(close_idle(worker.clone()));
+    let mut draining = pin!(app.drain.reached(Phase::Draining));
+    let mut closing = pin!(app.drain.reached(Phase::Closing));
+    let mut aborting = pin!(app.drain.reached(Phase::Aborting));
+    let mut told = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut aborting => return,
+            () = &mut draining, if !told => {
+                told = true;
+                app.clients.visit(worker.id, |client| match app.tells_to_move(client) {
+                    true => client.tell_to_move(),
+                    false => client.finish(),
+                });
+            }
+            arrival = arrivals.recv() => match arrival {
+                Some(arrival) => admit(&worker, &shared, arrival, alive.clone()),
+                None => break,
+            }
+        }
+    }
+    drop(alive);
+    tokio::select! {
+        biased;
+        () = &mut closing => app.clients.visit(worker.id, Client::finish),
+        _ = all_gone.recv() => return,
+    }
+    tokio::select! {
+        biased;
+        () = &mut aborting => {}
+        _ = all_gone.recv() => {}
+    }
+}
+
+/// What the connections of one worker share, by protocol.
+struct Shared {
+    pool: Rc<BufferPool>,
+    http: Rc<http::HttpWorkerState>,
+    /// By the number of the listener.
+    access: Rc<[Arc<CommandAccess>]>,
+}
+
+/// Starts the task of a connection.
+fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Sender<()>) {
+    let Arrival { stream, peer, service, seat } = arrival;
+    let stream = match prepare(stream, peer) {
+        Ok(stream) => stream,
+        // Already reset by the client, or out of memory in the kernel: there is nobody to tell.
+        Err(_) => return,
+    };
+    let counters = &worker.counters;
+    match service {
+        Service::Redis(_) => counters.redis_connections_opened.add(1),
+        Service::Http | Service::Admin => counters.http_connections_opened.add(1),
+    }
+    let place = Place { worker: worker.clone(), service, _seat: seat, _alive: alive };
+    let (pool, http) = (shared.pool.clone(), shared.http.clone());
+    let access = shared.access.clone();
+    // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
+    tokio::task::spawn_local(async move {
+        let worker = place.worker.clone();
+        match service {
+            Service::Redis(listener) => {
+                redis_connection::serve(worker, pool, stream, peer, access[listener].clone()).await
+            }
+            Service::Http => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Native).await,
+            Service::Admin => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Admin).await,
+        }
+        drop(place);
+    });
+}
+
+fn prepare(stream: std::net::TcpStream, peer: SocketAddr) -> io::Result<TcpStream> {
+    // Replies leave whole: waiting for more to send would only delay them.
+    stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    if peer.ip().is_loopback() {
+        // Nothing congests the way to a neighbour on the same machine, but a default that paces (BBR) would set a timer for
+        // every reply. Where it is refused, the default serves.
+        let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno");
+    }
+    TcpStream::from_std(stream)
+}
+
+/// What a connection occupies while it lives.
+struct Place {
+    worker: Rc<Worker>,
+    service: Service,
+    _seat: Seat,
+    _alive: mpsc::Sender<()>,
+}
+impl Drop for Place {
+    fn drop(&mut self) {
+        let counters = &self.worker.counters;
+        match self.service {
+            Service::Redis(_) => counters.redis_connections_closed.add(1),
+            Service::Http | Service::Admin => counters.http_connections_closed.add(1),
+        }
+        if thread::panicking() {
+            counters.connection_panicked();
+        }
+    }
+}
+
+/// Ends Redis connections that have been silent for `idle-timeout`. One look at all of them now and then costs less than a
+/// timer each that every request would have to move.
+async fn close_idle(worker: Rc<Worker>) {
+    let Some(timeout) = worker.app.settings.idle_timeout else {
+        return;
+    };
+    let period = (timeout / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    let mut period = interval(period);
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let timeout = millis(timeout);
+    loop {
+        period.tick().await;
+        let now = clock::now();
+        worker.app.clients.visit(worker.id, |client| {
+            // More than, because the last word was noted in whole milliseconds, rounded down.
+            if now.saturating_sub(client.active()) > timeout && !client.waits() {
+                client.finish();
+            }
+        });
+    }
+}

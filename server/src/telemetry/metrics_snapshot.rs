@@ -1,0 +1,85 @@
+//! Everything that is counted, at one moment.
+use super::{histogram::Distribution, process_stats::ProcessStats, worker_counters::CounterSums};
+use larder_engine::Stats;
+use larder_store::disk::StoreStats;
+use std::time::Duration;
+
+/// Everything that is counted, at one moment.
+#[derive(Debug, Clone)]
+#[expect(missing_docs)]
+pub struct Snapshot {
+    pub version: &'static str,
+    /// Since the Unix epoch.
+    pub started: Duration,
+    pub uptime: Duration,
+    pub process: ProcessStats,
+    pub sums: CounterSums,
+    pub worker_connections: Vec<u64>,
+    pub http_seconds: Distribution,
+    pub groups: Vec<GroupSnapshot>,
+    pub unasked: PushSnapshot,
+    pub buffers: BuffersSnapshot,
+}
+
+/// What is held for clients besides the memory tiers.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs)]
+pub struct BuffersSnapshot {
+    pub max_bytes: u64,
+    /// By kind.
+    pub bytes: Vec<(&'static str, u64)>,
+    /// Connections, by protocol.
+    pub cut: Vec<(&'static str, u64)>,
+    pub refused: u64,
+}
+
+/// What Redis clients are told without having asked.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs)]
+pub struct PushSnapshot {
+    pub tracking_clients: u64,
+    /// As far as it is Larder that remembers them.
+    pub tracked_keys: u64,
+    /// Channels, patterns and shard channels with subscribers, without a source.
+    pub subscribed: [u64; 3],
+    pub cut_off: u64,
+}
+
+/// One group's numbers.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs)]
+pub struct GroupSnapshot {
+    pub name: String,
+    pub cache: Stats,
+    pub source: SourceSnapshot,
+    /// Of a `disk:` source.
+    pub store: Option<StoreStats>,
+}
+
+/// One source's numbers; of `none:` only that it is up.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs)]
+pub struct SourceSnapshot {
+    pub up: bool,
+    pub in_flight: u64,
+    pub fetches: u64,
+    pub errors: u64,
+    pub reconnects: u64,
+    pub tracking: u64,
+    pub untracked: u64,
+    pub invalidations: u64,
+    pub tracking_losses: u64,
+    pub seconds: Distribution,
+    /// Of no other source.
+    pub table: TableSnapshot,
+}
+
+/// A table's numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct TableSnapshot {
+    pub entries: u64,
+    pub bytes: u64,
+    pub swaps: u64,
+    pub refused: u64,
+}

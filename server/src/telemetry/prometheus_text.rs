@@ -1,0 +1,77 @@
+//! The text format of Prometheus, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>), served as `text/plain; version=0.0.4`.
+use super::{
+    histogram::Distribution,
+    metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},
+    metrics_snapshot::Snapshot,
+};
+use std::fmt::{Display, Write as _};
+
+/// Renders all metrics.
+pub fn prometheus_text(snapshot: &Snapshot) -> String {
+    let mut out = String::with_capacity(16 << 10);
+    for family in METRICS {
+        let MetricFamily { name, kind, help, read } = family;
+        let kind = match kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge | MetricKind::Info => "gauge",
+            MetricKind::Histogram => "histogram",
+        };
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        read(snapshot, &mut Text { out: &mut out, name });
+    }
+    out
+}
+
+struct Text<'a> {
+    out: &'a mut String,
+    name: &'a str,
+}
+
+impl Text<'_> {
+    fn sample(&mut self, suffix: &str, labels: Labels<'_>, value: impl Display) {
+        self.out.push_str(self.name);
+        self.out.push_str(suffix);
+        for (index, (name, value)) in labels.iter().enumerate() {
+            self.out.push(if index == 0 { '{' } else { ',' });
+            self.out.push_str(name);
+            self.out.push_str("=\"");
+            escape(value, self.out);
+            self.out.push('"');
+        }
+        if !labels.is_empty() {
+            self.out.push('}');
+        }
+        let _ = writeln!(self.out, " {value}");
+    }
+}
+
+impl MetricSink for Text<'_> {
+    fn number(&mut self, labels: Labels<'_>, value: u64) {
+        self.sample("", labels, value);
+    }
+    fn seconds(&mut self, labels: Labels<'_>, value: f64) {
+        self.sample("", labels, value);
+    }
+    fn distribution(&mut self, labels: Labels<'_>, value: &Distribution) {
+        for (end, count) in value.cumulative() {
+            let end = end.to_string();
+            self.sample("_bucket", &[labels, &[("le", end.as_str())]].concat(), count);
+        }
+        self.sample("_bucket", &[labels, &[("le", "+Inf")]].concat(), value.count);
+        self.sample("_sum", labels, value.seconds());
+        self.sample("_count", labels, value.count);
+    }
+}
+
+/// Label values: backslash, quote and line feed are escaped.
+fn escape(value: &str, out: &mut String) {
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+}

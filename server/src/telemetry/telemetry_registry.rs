@@ -1,0 +1,113 @@
+//! All counters of the process: those of each thread, and what is shown of them together.
+use super::{
+    histogram::Distribution,
+    log_limiter::LogLimiter,
+    logs::Logs,
+    metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot},
+    operation_recorder::Recorder,
+    process_stats::ProcessStats,
+    worker_counters::{CounterSums, Counters},
+};
+use parking_lot::Mutex;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// Log lines about requests of other protocols are at least this far apart.
+const FOREIGN_PERIOD: Duration = Duration::from_secs(10);
+
+/// What the process counts; shared by all threads.
+#[derive(Debug)]
+pub struct Telemetry {
+    /// The level of the logs.
+    pub logs: Logs,
+    /// What is recorded of the operations, if anybody does.
+    pub recorder: Recorder,
+    /// Log lines about requests of other protocols on the Redis port.
+    pub foreign: LogLimiter,
+    started: Instant,
+    started_at: SystemTime,
+    /// One for each worker, and the last for the control thread.
+    threads: Vec<Arc<Counters>>,
+    /// The sums at the latest CONFIG RESETSTAT.
+    reset: Mutex<CounterSums>,
+}
+
+impl Telemetry {
+    /// For so many workers, beginning now.
+    pub fn new(workers: usize, logs: Logs) -> Telemetry {
+        Telemetry {
+            logs,
+            recorder: Recorder::new(workers),
+            foreign: LogLimiter::new(FOREIGN_PERIOD),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            threads: (0..=workers).map(|_| Arc::default()).collect(),
+            reset: Mutex::default(),
+        }
+    }
+    /// A worker's counters.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn worker(&self, id: usize) -> &Arc<Counters> {
+        assert!(id + 1 < self.threads.len(), "worker {id} was not announced to Telemetry::new");
+        &self.threads[id]
+    }
+    /// The control thread's counters: what happens before a connection has a worker.
+    pub fn control(&self) -> &Arc<Counters> {
+        self.threads.last().expect("there is one more than workers")
+    }
+    /// Connections open now, of either protocol, worker by worker.
+    fn worker_connections(&self) -> impl Iterator<Item = u64> {
+        let (_control, workers) = self.threads.split_last().expect("there is one more than workers");
+        workers.iter().map(|counters| {
+            let opened = counters.http_connections_opened.get() + counters.redis_connections_opened.get();
+            let closed = counters.http_connections_closed.get() + counters.redis_connections_closed.get();
+            // Read one after the other: one that ends in between must not count below zero.
+            opened.saturating_sub(closed)
+        })
+    }
+    /// All threads' counts since the start. Never goes back.
+    pub fn sums(&self) -> CounterSums {
+        let mut sums = CounterSums::default();
+        self.threads.iter().for_each(|counters| sums.add(counters));
+        sums
+    }
+    /// All threads' counts since the latest [`reset`](Self::reset), for INFO.
+    pub fn sums_since_reset(&self) -> CounterSums {
+        self.sums().since(&self.reset.lock())
+    }
+    /// CONFIG RESETSTAT: INFO begins at zero again. `/metrics` goes on, as its readers expect of counters.
+    pub fn reset(&self) {
+        *self.reset.lock() = self.sums();
+    }
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+    /// Everything at this moment. `groups` in the order of the configuration.
+    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: PushSnapshot, buffers: BuffersSnapshot) -> Snapshot {
+        let mut http_seconds = Distribution::default();
+        self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
+        Snapshot {
+            version: env!("CARGO_PKG_VERSION"),
+            started: self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default(),
+            uptime: self.uptime(),
+            process: ProcessStats::read(),
+            sums: self.sums(),
+            worker_connections: self.worker_connections().collect(),
+            http_seconds,
+            groups,
+            unasked,
+            buffers,
+        }
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Telemetry::new(0, Logs::default())
+    }
+}

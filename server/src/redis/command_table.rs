@@ -64,7 +64,7 @@ macro_rules! for_all_commands {
     "exec" 1 [NOSCRIPT LOADING STALE NOT_QUEUED] (0 0 0) "1.2.0" Transaction(Exec), "Runs a transaction";
     "multi" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.2.0" Transaction(Multi), "Begins a transaction";
     "unwatch" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] (0 0 0) "2.2.0" Transaction(Unwatch), "Forgets watched keys";
-    "watch" -2 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (1 -1 1) "2.2.0" Transaction(Watch), "CommandCalls a transaction off if keys change before it";
+    "watch" -2 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (1 -1 1) "2.2.0" Transaction(Watch), "Calls a transaction off if keys change before it";
 }
 "connection" {
     "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "1.0.0" LocalThen(connection::auth, upstream_login::auth), "Says the password";

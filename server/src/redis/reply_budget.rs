@@ -1,4 +1,4 @@
-//! ReplyBudget for the reply of a single command, which may be longer than all buffers together.
+//! Room for the reply of a single command, which may be longer than all buffers together.
 use super::command_error::CommandError;
 use crate::{
     app::Worker,

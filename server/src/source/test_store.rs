@@ -23,7 +23,7 @@ pub(crate) struct MemoryStore {
     pub(crate) fails: Arc<Mutex<Option<SourceError>>>,
     /// What the next scan but so many is answered with.
     pub(crate) scans: Arc<Mutex<Option<(usize, SourceError)>>>,
-    /// CommandCalls of `get_many` and `apply`, and pages read.
+    /// Calls of `get_many` and `apply`, and pages read.
     pub(crate) reads: Arc<AtomicUsize>,
     pub(crate) applied: Arc<AtomicUsize>,
     pub(crate) pages: Arc<AtomicUsize>,

@@ -1,7 +1,7 @@
 //! How often each Redis command was called: INFO commandstats.
 use super::thread_counter::Counter;
 
-/// CommandCalls by worker and by row of the command table: a single writer each, read by anyone.
+/// Calls by worker and by row of the command table: a single writer each, read by anyone.
 #[derive(Debug)]
 pub struct CommandCalls(Vec<Box<[Counter]>>);
 

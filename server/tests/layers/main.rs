@@ -1,7 +1,7 @@
 //! The layers of the workspace: crates, rooms and files import only downwards.
 //!
 //! - A crate's room (a folder or file directly below `src`) imports only rooms that [`ROOMS`] lists before it.
-//! - Inside a crate no circle of imports has more than two files, but for those that [`LEFT`] names. A folder's `mod.rs` counts as a file: it says what the room is for
+//! - Inside a crate no circle of imports has more than two files. A folder's `mod.rs` counts as a file: it says what the room is for
 //!   and re-exports; what its files share has a file of its own.
 //!
 //! Imports are read from the syntax tree, so that neither a comment nor a string counts, and tests (`#[cfg(test)]`) do not.
@@ -56,28 +56,14 @@ fn programs_of_the_bench_import_only_its_lib() {
     assert!(wrong.is_empty(), "programs of the bench share code through lib:\n{}", wrong.join("\n"));
 }
 
-/// Rooms of the server that still have a circle, and its files. It may only shrink: a room that gets smaller comes down here, one
-/// without a circle leaves.
-const LEFT: [(&str, usize); 0] = [];
-
 #[test]
 fn no_circle_of_imports_has_more_than_two_files() {
     let mut found = Vec::new();
-    let mut grown = Vec::new();
     for name in CRATES {
-        let graph = graph(name);
-        for circle in graph.circles().into_iter().filter(|circle| circle.len() > 2) {
-            let room = circle[0].first().map_or("", String::as_str);
+        for circle in graph(name).circles().into_iter().filter(|circle| circle.len() > 2) {
             let files: Vec<_> = circle.iter().map(|module| shown(module)).collect();
-            let allowed =
-                LEFT.iter().find(|(left, _)| name == "server" && *left == room).map_or(2, |(_, files)| *files);
-            if circle.len() > allowed {
-                grown.push(format!("{name}, {} files ({allowed} may be): {}", files.len(), files.join(", ")));
-            }
-            found.push((room.to_owned(), circle.len()));
+            found.push(format!("{name}, {} files: {}", files.len(), files.join(", ")));
         }
     }
-    assert!(grown.is_empty(), "files import each other in circles:\n{}", grown.join("\n"));
-    let left: Vec<_> = LEFT.map(|(room, files)| (room.to_owned(), files)).into();
-    assert_eq!(left.iter().collect::<BTreeSet<_>>(), found.iter().collect(), "LEFT names what is left, no more");
+    assert!(found.is_empty(), "files import each other in circles:\n{}", found.join("\n"));
 }

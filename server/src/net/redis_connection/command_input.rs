@@ -14,7 +14,7 @@ const KEPT: usize = 512;
 /// With less room than this, make room before reading.
 const LEAST_READ: usize = 4096;
 
-/// CommandInput of one connection. While the connection waits for its client, all it holds is a partial command.
+/// Input of one connection. While the connection waits for its client, all it holds is a partial command.
 #[derive(Debug, Default)]
 pub struct CommandInput {
     /// Lent by the worker, or our own once a large command made it grow.

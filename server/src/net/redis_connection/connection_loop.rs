@@ -313,7 +313,7 @@ async fn gone(stream: &TcpStream) {
 
 /// What woke the connection.
 enum Event {
-    /// CommandInput was read.
+    /// Input was read.
     Input,
     /// Replies became ready, or output was taken.
     Progress,

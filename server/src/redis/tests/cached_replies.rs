@@ -234,7 +234,7 @@ fn what_depends_on_time_chance_or_state_is_not_kept() {
         ] {
             assert!(!keeps(&mut client, line).await, "{line}");
         }
-        assert!(client.ask("HGET s a").await.starts_with("-WRONGTYPE RecordedOperation"));
+        assert!(client.ask("HGET s a").await.starts_with("-WRONGTYPE Operation"));
         assert_eq!(client.ask("LRANGE l a b").await, "-ERR value is not an integer or out of range\r\n");
         let before = hits(&client);
         for line in

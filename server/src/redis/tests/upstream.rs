@@ -75,7 +75,7 @@ fn reads_are_fetched_once_and_kept() {
         assert_eq!(copy(&client, "c"), None);
         // An error of the source's reaches who asked.
         direct.say("LPUSH list x");
-        let wrong = "-WRONGTYPE RecordedOperation against a key holding the wrong kind of value\r\n";
+        let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
         assert_eq!(client.ask("GET list").await, wrong);
         assert_eq!(client.ask("APPEND list x").await, wrong);
         assert_eq!(server.worker.counters.redis_errors.get(), 2);

@@ -116,7 +116,7 @@ impl KeySpec {
         }
     }
 
-    /// CommandCalls `each` with the index of each key; `None` if the positions are unknown.
+    /// Calls `each` with the index of each key; `None` if the positions are unknown.
     pub(super) fn keys(&self, args: Args<'_>, each: &mut impl FnMut(usize)) -> Option<()> {
         let parts = i64::try_from(args.len()).ok()?;
         let is = |at: i64, word: &[u8]| {

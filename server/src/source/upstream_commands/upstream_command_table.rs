@@ -272,7 +272,7 @@ impl UpstreamCommand {
         self.specs.iter().all(|spec| spec.keys(args, &mut |_| ()).is_some())
     }
 
-    /// CommandCalls `each` with the index of each key and whether the command writes it.
+    /// Calls `each` with the index of each key and whether the command writes it.
     pub fn keys(&self, args: Args<'_>, mut each: impl FnMut(usize, bool)) -> KnownKeys {
         let mut known = KnownKeys::Keys;
         for spec in &self.specs {

@@ -47,7 +47,7 @@ impl Shard {
 
     fn passes_the_door(&mut self, rules: &Rules, hash: u64, weight: usize, trace: Trace) -> bool {
         for _ in 0..DOOR_TURNS {
-            let Some(head) = self.log.oldest(Queue::Main) else { return true };
+            let Some(head) = self.log.oldest(Queue::Main, !rules.budget.bytes_over()) else { return true };
             let bits = Meta::read(self.log.record(head)).policy();
             let head_hash = self.hash_at(rules, head);
             if bits & HITS > 0 {
@@ -131,9 +131,11 @@ impl Shard {
         for turn in 0.. {
             let small_is_over = self.log.live(Queue::Small) as f32 > self.small_target();
             let mut queue = if small_is_over || self.log.live(Queue::Main) == 0 { Queue::Small } else { Queue::Main };
-            let mut oldest = self.log.oldest(queue);
+            // Where there are too many keys only, an empty segment is room for the next ones.
+            let keep_tail = !rules.budget.bytes_over();
+            let mut oldest = self.log.oldest(queue, keep_tail);
             if oldest.is_none() || oldest == Some(self.newest) {
-                let other = self.log.oldest(queue.other());
+                let other = self.log.oldest(queue.other(), keep_tail);
                 (queue, oldest) = if other.is_some() { (queue.other(), other) } else { (queue, oldest) };
             }
             let Some(position) = oldest else { return false };

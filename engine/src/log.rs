@@ -396,8 +396,9 @@ impl Log {
         std::mem::take(&mut self.written)
     }
 
-    /// The oldest live record of a queue. It stays the oldest until it is removed or relocated.
-    pub(crate) fn oldest(&mut self, queue: Queue) -> Option<u32> {
+    /// The oldest live record of a queue. It stays the oldest until it is removed or relocated. A queue without one keeps its tail for
+    /// the next records (`keep_tail`), or frees it.
+    pub(crate) fn oldest(&mut self, queue: Queue, keep_tail: bool) -> Option<u32> {
         loop {
             let fifo = self.fifo(queue);
             let (number, mut at) = (*fifo.segments.front()?, fifo.head);
@@ -411,6 +412,10 @@ impl Log {
                 at += meta.len();
             }
             // Only the tail can have been read to its end and still be open: it holds nothing that lives.
+            if keep_tail {
+                self.fifo_mut(queue).head = at;
+                return None;
+            }
             self.close(number, queue);
         }
     }

@@ -34,6 +34,7 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 // Safety: everything is passed on to the system's allocator unchanged; counting allocates nothing (a const thread-local
@@ -41,6 +42,7 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        BYTES.set(BYTES.get() + layout.size());
         // Safety: the caller's promise is the one that is asked for.
         unsafe { System.alloc(layout) }
     }
@@ -50,6 +52,7 @@ unsafe impl GlobalAlloc for Counting {
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        BYTES.set(BYTES.get() + size);
         // Safety: as above.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -179,6 +182,51 @@ fn a_kept_reply_allocates_nothing() {
             assert_eq!(ALLOCATIONS.get() - before, 0, "allocations in 1000 times: {what}");
         }
     });
+}
+
+/// A miss of a single key, whose fill finds room or has to make it.
+#[test]
+fn a_lone_miss_allocates_little() {
+    const KEYS: usize = 4000;
+    let redis = common::RedisServer::start();
+    let url = redis.url();
+    redis.command(&["EVAL", "for i = 1, 4000 do redis.call('SET', 'key:' .. i, string.rep('v', 64)) end", "0"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
+    let bounds =
+        [&["--max-memory", "64MiB"][..], &["--max-memory", "1MiB"], &["--max-memory", "64MiB", "--max-keys", "1"]];
+    for bounds in bounds {
+        let args = [&["--threads", "1", "--source", &url], bounds].concat();
+        let settings = Settings::from_args(&args).unwrap();
+        let app =
+            Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::COMMANDS.len()).unwrap());
+        runtime.block_on(async {
+            let worker = Worker::new(0, app);
+            worker.groups[0].read(b"ready", clock::now()).await.expect("it is connected");
+            let pool = BufferPool::default();
+            let address = ([127, 0, 0, 1], 1).into();
+            let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
+            let access = CommandAccess::of_listeners(&worker.app.settings)[0].clone();
+            let mut conn = ClientConnection::new(&worker, client, access);
+            let inputs: Vec<_> = (1..=KEYS).map(|i| command(&["GET", &format!("key:{i}")])).collect();
+            let (warm, counted) = inputs.split_at(KEYS / 2);
+            let mut before = (0, 0);
+            for inputs in [warm, counted] {
+                before = (ALLOCATIONS.get(), BYTES.get());
+                for input in inputs {
+                    assert_eq!(exchange(&mut conn, &worker, &pool, input), 0, "it is a miss");
+                    while conn.is_waiting() {
+                        std::future::poll_fn(|cx| conn.poll_waiting(&worker, cx)).await;
+                    }
+                    assert_eq!(conn.out.len(), 64 + 7);
+                    conn.out.clear();
+                }
+            }
+            let misses = counted.len();
+            let (allocations, bytes) = ((ALLOCATIONS.get() - before.0) / misses, (BYTES.get() - before.1) / misses);
+            println!("{bounds:?}: {allocations} allocations, {bytes} bytes a miss");
+            assert!(bytes < 1024, "{bounds:?}: {allocations} allocations, {bytes} bytes a miss");
+        });
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ test-image: test-workspace
 	.deps/python/bin/python tests/docker/check.py $(TARGET)/debug/larder
 
 tools: ## Installs redis-server and the client libraries that the tests drive
-	tests/tools
+	tests/install_tools
 
 check: lint layers test docs deny ## The whole gate: format, lints, layers, tests, documentation, licences
 
@@ -101,25 +101,25 @@ $(TARGET)/release/larder-bench: FORCE
 FORCE:
 
 bench: $(TARGET)/release/larder-bench ## Larder beside every rival: writes docs/benchmarks.md (20 to 25 minutes; BENCH_ARGS=--quick: 20 seconds)
-	tests/tools bench
+	tests/install_tools bench
 	$< rivals --larder $(TARGET)/release/larder $(BENCH_ARGS)
 
 bench-targets: $(TARGET)/release/larder-bench ## Are Larder's ratios to redis-server, nginx and other caches within their bounds?
-	tests/tools bench
+	tests/install_tools bench
 	$< memory
 	$< engine
 	$< server --larder $(TARGET)/release/larder
 
 bench-verify: $(TARGET)/release/larder-bench ## Is the load generator honest? Against arithmetic, wrk, redis-benchmark; its page in Chromium
-	tests/tools bench
+	tests/install_tools bench
 	$< verify
 
 profile: $(TARGET)/release/larder-bench ## Where the time goes under each load: shares, and flame graphs in target/profile (needs perf)
-	tests/tools bench
+	tests/install_tools bench
 	CARGO_TARGET_DIR=$(TARGET)/profile RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --package larder
 	$< profile --larder $(TARGET)/profile/profiling/larder --out $(TARGET)/profile
 
 soak: $(TARGET)/release/larder-bench ## Ten minutes of reads and writes while the source is killed and restarted
-	tests/tools bench
+	tests/install_tools bench
 	$< soak --larder $(TARGET)/release/larder
 	$< bound --larder $(TARGET)/release/larder

@@ -2,11 +2,11 @@
 
 use crate::{
     budget::Budget,
-    changes::Changes,
+    change_listener::Changes,
     key::Key,
     large::Lent,
-    rules::Rules,
     shard::Shard,
+    shard_common::Rules,
     stats::Stats,
     sync::{Arc, Mutex, lock},
     time::Millis,

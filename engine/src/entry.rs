@@ -1,10 +1,10 @@
 //! What callers see of an entry, and how they say what to write.
 
 use crate::{
-    clock::Clock,
     large::Large,
     record::{self, Meta},
     time::Millis,
+    version_clock::Clock,
 };
 use bytes::Bytes;
 

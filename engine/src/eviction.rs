@@ -5,8 +5,8 @@ use crate::{
     log::Queue,
     policy::{HITS, TURNED_AWAY},
     record::{self, Meta},
-    rules::Rules,
     shard::Shard,
+    shard_common::Rules,
     time::Millis,
 };
 

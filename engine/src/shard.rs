@@ -5,7 +5,6 @@
 
 use crate::{
     budget::{Budget, Charged},
-    clock::Clock,
     entry::{Entry, LargeValue, Value},
     flight::Flights,
     ghost::Wanted,
@@ -15,9 +14,10 @@ use crate::{
     log::{Log, Queue},
     policy::{Policy, touched},
     record::{self, Body, Meta, body},
-    rules::Rules,
+    shard_common::Rules,
     stats::Stats,
     time::Millis,
+    version_clock::Clock,
     wheel::Wheel,
 };
 

@@ -7,8 +7,8 @@ use crate::{
     large::Large,
     policy,
     record::{self, Body, MAX_KEY, MAX_VALUE, Meta, Parts, body},
-    rules::Rules,
     shard::Shard,
+    shard_common::Rules,
     time::Millis,
 };
 use std::sync::atomic::Ordering::Relaxed;

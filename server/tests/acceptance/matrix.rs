@@ -16,7 +16,7 @@ use std::{
 
 /// A program that goes through the script.
 struct Program {
-    /// What `tests/tools` leaves in `.deps` once it is installed.
+    /// What `tests/install_tools` leaves in `.deps` once it is installed.
     installed: &'static str,
     /// Its command line in `.deps`.
     command: &'static str,

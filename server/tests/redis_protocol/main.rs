@@ -3,7 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/innocent.rs"]
+#[path = "../common/innocent_client.rs"]
 mod innocent;
 #[path = "../common/larder.rs"]
 mod larder;

@@ -13,7 +13,7 @@ use super::{
     settings::StoreSettings,
     tree::{Range, Tree, Walk},
 };
-use crate::{clock, durable};
+use crate::{atomic_files, clock};
 use bytes::Bytes;
 use std::{
     collections::HashMap,
@@ -53,7 +53,7 @@ impl Tree {
         }
         let mut copied = Copied::default();
         let mut unreadable = Ok(());
-        let written = durable::write_new_with(to, |file| {
+        let written = atomic_files::write_new_with(to, |file| {
             let mut out = BufWriter::new(file);
             out.write_all(MAGIC)?;
             out.write_all(&VERSION.to_le_bytes())?;
@@ -134,7 +134,7 @@ pub fn restore(from: &Path, dir: &Path, settings: &StoreSettings) -> Result<Copi
     tree.flush()?;
     drop((tree, store));
     let _ = std::fs::remove_dir(dir);
-    durable::rename(&new, dir).map_err(in_new)?;
+    atomic_files::rename(&new, dir).map_err(in_new)?;
     Ok(copied)
 }
 

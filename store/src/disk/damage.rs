@@ -7,7 +7,7 @@ use super::{
     dir::{Dir, database},
     journal::{self, Journal},
 };
-use crate::durable;
+use crate::atomic_files;
 use std::{
     collections::HashSet,
     fs::{self, File},
@@ -255,7 +255,7 @@ pub(super) fn note_closed(dir: &Path) -> io::Result<()> {
     if let Some((number, path)) = journal::list(&database(dir))?.pop()
         && let Ok(Journal { end, .. }) = journal::read(&path)?
     {
-        durable::write(&dir.join(CLOSED), format!("{number} {end}\n").as_bytes())?;
+        atomic_files::write(&dir.join(CLOSED), format!("{number} {end}\n").as_bytes())?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! The store's directory: whose it is, what is in it, and how it is made so that a crash meanwhile leaves nothing half done.
-use crate::durable;
+use crate::atomic_files;
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
@@ -44,7 +44,7 @@ impl Dir {
             let text = fs::read_to_string(&mark).map_err(|error| failed(&mark, "cannot be read", error))?;
             check_mark(&text).map_err(|error| format!("{}: {error}", at(&mark)))?;
         } else {
-            durable::write(&mark, format!("{WHAT}{VERSION}\n").as_bytes())
+            atomic_files::write(&mark, format!("{WHAT}{VERSION}\n").as_bytes())
                 .map_err(|error| failed(&mark, "cannot be written", error))?;
         }
         Ok(Dir { path: path.to_path_buf(), _lock: lock })
@@ -62,7 +62,7 @@ impl Dir {
                 fs::remove_dir_all(&new).map_err(failed)?;
             }
             make(&new)?;
-            durable::rename(&new, &path).map_err(failed)?;
+            atomic_files::rename(&new, &path).map_err(failed)?;
         }
         Ok(path)
     }

@@ -2,13 +2,13 @@
 use super::{
     counting::Waiting,
     dir::Dir,
-    poison::Poison,
     read_queue::ReadQueue,
     settings::StoreSettings,
     stats::{Counts, StoreStats},
     stop_signal::StopSignal,
     tree::Tree,
     write_queue::WriteQueue,
+    write_stop_reason::Poison,
 };
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},

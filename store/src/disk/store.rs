@@ -5,7 +5,6 @@ use super::{
     committer,
     counting::Waiting,
     opening,
-    poison::{OnPoison, Poison},
     read_queue::{ReadQueue, Work},
     readers,
     replies::Replies,
@@ -15,6 +14,7 @@ use super::{
     stop_signal::StopSignal,
     upkeep,
     write_queue::{WriteQueue, Written},
+    write_stop_reason::{OnPoison, Poison},
 };
 use parking_lot::Mutex;
 use std::{

@@ -1,6 +1,6 @@
 //! Records on their way into a table, apart by their hashes: in memory as long as they fit, then in a file.
 use super::{error::TableError, index::Hash};
-use crate::durable::Temporary;
+use crate::atomic_files::Temporary;
 use std::{
     fs::{File, OpenOptions},
     io::Write as _,

@@ -5,7 +5,7 @@ use super::{
     frames::{Compression, Encoder, FRAME},
     index::{self, Hash},
 };
-use crate::durable::{self, Temporary};
+use crate::atomic_files::{self, Temporary};
 use std::{
     fs::File,
     io::{self, Seek as _, SeekFrom, Write},
@@ -132,7 +132,7 @@ impl Writer {
             file.seek(SeekFrom::Start(0))?;
             file.write_all(&self.header.to_bytes())?;
             file.sync_all()?;
-            durable::rename(&temporary.0, &self.path)
+            atomic_files::rename(&temporary.0, &self.path)
         };
         end().map_err(|error: io::Error| TableError::io(&self.path, error))?;
         Ok(())

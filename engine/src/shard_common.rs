@@ -1,6 +1,6 @@
 //! What all shards of a cache go by: the account, the hasher, the listener, lifetimes.
 
-use crate::{budget::Budget, changes::Changes, large::Lent};
+use crate::{budget::Budget, change_listener::Changes, large::Lent};
 use foldhash::quality::FixedState;
 use std::{
     hash::{BuildHasher, Hasher},

@@ -2,7 +2,7 @@
 
 use crate::{
     cache::Cache,
-    changes::Listener,
+    change_listener::Listener,
     sync::{Arc, lock},
 };
 use std::sync::{Arc as Shared, atomic::Ordering::Relaxed};

@@ -1,11 +1,11 @@
 //! Entries that lie outside of the cache, for readers that know how to answer with one that lies within.
 
 use crate::{
-    clock::Clock,
     entry::{Entry, LargeValue, Value},
     large::Large,
     record::{self, Meta},
     time::Millis,
+    version_clock::Clock,
 };
 use bytes::Bytes;
 

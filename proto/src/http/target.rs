@@ -3,31 +3,31 @@ use crate::percent;
 
 /// A `%` that two hexadecimal digits do not follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedEscape;
 
 /// Decodes a piece of a path: percent escapes only.
 ///
 /// # Errors
-/// [`Malformed`] escape.
-pub fn decode_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Malformed> {
+/// [`MalformedEscape`] escape.
+pub fn decode_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], MalformedEscape> {
     decode(raw, false, scratch)
 }
 
 /// Decodes a name or value of a query: percent escapes, and `+` for a space.
 ///
 /// # Errors
-/// [`Malformed`] escape.
-pub fn decode_query<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Malformed> {
+/// [`MalformedEscape`] escape.
+pub fn decode_query<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], MalformedEscape> {
     decode(raw, true, scratch)
 }
 
 /// Borrows `raw` if there is nothing to decode; fills `scratch` otherwise.
-fn decode<'a>(raw: &'a [u8], plus_is_space: bool, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Malformed> {
+fn decode<'a>(raw: &'a [u8], plus_is_space: bool, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], MalformedEscape> {
     if !raw.iter().any(|&b| b == b'%' || (plus_is_space && b == b'+')) {
         return Ok(raw);
     }
     if !percent::is_well_formed(raw) {
-        return Err(Malformed);
+        return Err(MalformedEscape);
     }
     scratch.clear();
     let mut rest = raw;
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(decode_path(b"a%2Fb+c%00%ff", &mut scratch), Ok(&b"a/b+c\x00\xff"[..]));
         assert_eq!(decode_query(b"a%2fb+c%2B", &mut scratch), Ok(&b"a/b c+"[..]));
         for bad in ["%", "%2", "a%zz", "%%20", "%+1"] {
-            assert_eq!(decode_query(bad.as_bytes(), &mut scratch), Err(Malformed), "{bad}");
+            assert_eq!(decode_query(bad.as_bytes(), &mut scratch), Err(MalformedEscape), "{bad}");
         }
     }
 

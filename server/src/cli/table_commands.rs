@@ -4,7 +4,7 @@
 use crate::config::{ConfigError, SourceUrl};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use larder_store::table::{
-    BuildOptions, Built, Compression, Duplicates, Format, Input, Position, Progress, Table, TableError, build,
+    BuildOptions, Built, Duplicates, Format, FrameCompression, Input, Position, Progress, Table, TableError, build,
 };
 use larder_units::{parse_size, show_size};
 use std::{
@@ -64,7 +64,7 @@ pub(super) fn command() -> Command {
             Arg::new("compression")
                 .long("compression")
                 .value_name("NAME")
-                .value_parser(Compression::NAMES.map(|(name, _)| name))
+                .value_parser(FrameCompression::NAMES.map(|(name, _)| name))
                 .help("How values are kept [default: as in the table that is changed or copied, else none]"),
         )
         .arg(
@@ -158,7 +158,7 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
         strict: matches.get_flag("strict"),
         memory: usize::try_from(*matches.get_one::<u64>("memory").expect("it has a default")).unwrap_or(usize::MAX),
         seed: *matches.get_one("seed").expect("it has a default"),
-        compression: text("compression").and_then(|wanted| named(&Compression::NAMES, &wanted)),
+        compression: text("compression").and_then(|wanted| named(&FrameCompression::NAMES, &wanted)),
         ..BuildOptions::of(input, file(matches, "output").to_owned())
     };
     let begun = Instant::now();

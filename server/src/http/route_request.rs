@@ -68,13 +68,13 @@ impl RouteRequest<'_> {
     }
 }
 
-type Decode = for<'a> fn(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], target::Malformed>;
+type Decode = for<'a> fn(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], target::MalformedEscape>;
 
 /// Decodes a key. It is borrowed if it has no escapes.
 pub(super) fn decode_key(raw: &[u8], decode: Decode) -> Result<Cow<'_, [u8]>, Problem> {
     let mut scratch = Vec::new();
     match decode(raw, &mut scratch) {
-        Err(target::Malformed) => {
+        Err(target::MalformedEscape) => {
             Err(Problem::of(ProblemKind::BadKey, "a % is not followed by two hexadecimal digits"))
         }
         // The decoder hands back what it was given if there is nothing to decode.

@@ -14,7 +14,7 @@ pub(super) struct Route {
     /// Literal segments; `{group}` is one segment, `{key}` all that follows. HEAD goes with GET.
     pub(super) pattern: &'static str,
     on: RouteListeners,
-    pub(super) handler: Handler,
+    pub(super) handler: RouteHandler,
 }
 
 /// Listeners that have a route.
@@ -26,7 +26,7 @@ enum RouteListeners {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Handler {
+pub(super) enum RouteHandler {
     Read(ReadRoute),
     Put,
     Delete,
@@ -50,41 +50,41 @@ pub(super) enum Handler {
     Backup,
 }
 
-const fn route(method: Method, pattern: &'static str, on: RouteListeners, handler: Handler) -> Route {
+const fn route(method: Method, pattern: &'static str, on: RouteListeners, handler: RouteHandler) -> Route {
     Route { method, pattern, on, handler }
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
 pub(super) static ROUTES: [Route; 29] = [
-    route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, Handler::Read(ReadRoute::Kv)),
-    route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, Handler::Put),
-    route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, Handler::Delete),
-    route(Method::POST, "/v1/mget", RouteListeners::Native, Handler::Mget),
-    route(Method::GET, "/v1/keys", RouteListeners::Native, Handler::Keys),
-    route(Method::GET, "/v1/range", RouteListeners::Native, Handler::Range(RangeFormat::Lines)),
-    route(Method::GET, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, Handler::Read(ReadRoute::Kv)),
-    route(Method::PUT, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, Handler::Put),
-    route(Method::DELETE, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, Handler::Delete),
-    route(Method::POST, "/v1/groups/{group}/mget", RouteListeners::Native, Handler::Mget),
-    route(Method::GET, "/v1/groups/{group}/keys", RouteListeners::Native, Handler::Keys),
-    route(Method::GET, "/v1/groups/{group}/range", RouteListeners::Native, Handler::Range(RangeFormat::Lines)),
-    route(Method::DELETE, "/v1/groups/{group}", RouteListeners::Native, Handler::Clear),
-    route(Method::GET, "/lookup", RouteListeners::Native, Handler::Read(ReadRoute::Lookup)),
-    route(Method::GET, "/", RouteListeners::Native, Handler::Read(ReadRoute::Text)),
-    route(Method::GET, "/v0/entity", RouteListeners::Native, Handler::Read(ReadRoute::Entity)),
-    route(Method::PUT, "/v0/entity", RouteListeners::Native, Handler::Store),
-    route(Method::DELETE, "/v0/entity", RouteListeners::Native, Handler::Remove),
-    route(Method::GET, "/v0/entities", RouteListeners::Native, Handler::Range(RangeFormat::Entities)),
-    route(Method::GET, "/v1/stats", RouteListeners::Both, Handler::Stats),
-    route(Method::GET, "/metrics", RouteListeners::Both, Handler::Metrics),
-    route(Method::GET, "/healthz", RouteListeners::Both, Handler::Healthy),
-    route(Method::GET, "/readyz", RouteListeners::Both, Handler::Ready),
-    route(Method::GET, "/openapi.json", RouteListeners::Both, Handler::OpenApi),
-    route(Method::GET, "/v1/log-level", RouteListeners::Admin, Handler::LogLevel),
-    route(Method::PUT, "/v1/log-level", RouteListeners::Admin, Handler::SetLogLevel),
-    route(Method::POST, "/v1/record", RouteListeners::Admin, Handler::Record),
-    route(Method::POST, "/v1/groups/{group}/reload", RouteListeners::Admin, Handler::Reload),
-    route(Method::POST, "/v1/store/backup", RouteListeners::Admin, Handler::Backup),
+    route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
+    route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
+    route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
+    route(Method::POST, "/v1/mget", RouteListeners::Native, RouteHandler::Mget),
+    route(Method::GET, "/v1/keys", RouteListeners::Native, RouteHandler::Keys),
+    route(Method::GET, "/v1/range", RouteListeners::Native, RouteHandler::Range(RangeFormat::Lines)),
+    route(Method::GET, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
+    route(Method::PUT, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Put),
+    route(Method::DELETE, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
+    route(Method::POST, "/v1/groups/{group}/mget", RouteListeners::Native, RouteHandler::Mget),
+    route(Method::GET, "/v1/groups/{group}/keys", RouteListeners::Native, RouteHandler::Keys),
+    route(Method::GET, "/v1/groups/{group}/range", RouteListeners::Native, RouteHandler::Range(RangeFormat::Lines)),
+    route(Method::DELETE, "/v1/groups/{group}", RouteListeners::Native, RouteHandler::Clear),
+    route(Method::GET, "/lookup", RouteListeners::Native, RouteHandler::Read(ReadRoute::Lookup)),
+    route(Method::GET, "/", RouteListeners::Native, RouteHandler::Read(ReadRoute::Text)),
+    route(Method::GET, "/v0/entity", RouteListeners::Native, RouteHandler::Read(ReadRoute::Entity)),
+    route(Method::PUT, "/v0/entity", RouteListeners::Native, RouteHandler::Store),
+    route(Method::DELETE, "/v0/entity", RouteListeners::Native, RouteHandler::Remove),
+    route(Method::GET, "/v0/entities", RouteListeners::Native, RouteHandler::Range(RangeFormat::Entities)),
+    route(Method::GET, "/v1/stats", RouteListeners::Both, RouteHandler::Stats),
+    route(Method::GET, "/metrics", RouteListeners::Both, RouteHandler::Metrics),
+    route(Method::GET, "/healthz", RouteListeners::Both, RouteHandler::Healthy),
+    route(Method::GET, "/readyz", RouteListeners::Both, RouteHandler::Ready),
+    route(Method::GET, "/openapi.json", RouteListeners::Both, RouteHandler::OpenApi),
+    route(Method::GET, "/v1/log-level", RouteListeners::Admin, RouteHandler::LogLevel),
+    route(Method::PUT, "/v1/log-level", RouteListeners::Admin, RouteHandler::SetLogLevel),
+    route(Method::POST, "/v1/record", RouteListeners::Admin, RouteHandler::Record),
+    route(Method::POST, "/v1/groups/{group}/reload", RouteListeners::Admin, RouteHandler::Reload),
+    route(Method::POST, "/v1/store/backup", RouteListeners::Admin, RouteHandler::Backup),
 ];
 
 impl Route {
@@ -99,7 +99,7 @@ impl Route {
     /// The budget that a request draws on. Health checks draw on none: a busy server must not be taken for a dead one.
     pub(super) fn scope(&self) -> Option<Scope> {
         match (self.handler, self.on) {
-            (Handler::Healthy | Handler::Ready, _) => None,
+            (RouteHandler::Healthy | RouteHandler::Ready, _) => None,
             (_, RouteListeners::Native) => Some(Scope::Data),
             (_, RouteListeners::Admin | RouteListeners::Both) => Some(Scope::Admin),
         }

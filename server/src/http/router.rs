@@ -9,7 +9,7 @@ use super::{
     request_body::{self, BodyLimit},
     response_body::ResponseBody,
     route_request::RouteRequest,
-    route_table::{Handler, find},
+    route_table::{RouteHandler, find},
     store_backup,
 };
 use crate::{app::Worker, read::Group};
@@ -54,7 +54,7 @@ where
     {
         context.worker.counters.http_throttled.add(1);
         return Ok(match route.handler {
-            Handler::Read(read) => key_routes::throttled(read, query, &throttled),
+            RouteHandler::Read(read) => key_routes::throttled(read, query, &throttled),
             _ => Problem::throttled(&throttled).into_response(),
         });
     }
@@ -70,31 +70,31 @@ where
     let small = at_most(settings.max_body, "max-body", ProblemKind::BodyTooLarge);
     let value = at_most(settings.max_value, "max-value", ProblemKind::ValueTooLarge);
     match route.handler {
-        Handler::Read(read) => Ok(key_routes::get(&request, read).await),
-        Handler::Put => {
+        RouteHandler::Read(read) => Ok(key_routes::get(&request, read).await),
+        RouteHandler::Put => {
             let put = PutRequest::parse(&request)?;
             put.run(&request, request_body::read(body, value).await?).await
         }
-        Handler::Delete => key_routes::delete(&request).await,
-        Handler::Store => {
+        RouteHandler::Delete => key_routes::delete(&request).await,
+        RouteHandler::Store => {
             let key = request.parameter_key("id")?;
             key_routes::overwrite(&request, &key, Some(request_body::read(body, value).await?)).await
         }
-        Handler::Remove => key_routes::overwrite(&request, &request.parameter_key("id")?, None).await,
-        Handler::Range(format) => range_routes::range(&request, format).await,
-        Handler::Mget => mget::mget(&request, request_body::read(body, small).await?).await,
-        Handler::Keys => list_keys::list_keys(&request).await,
-        Handler::Clear => Ok(group_control::clear(&request)),
-        Handler::Healthy => Ok(health::healthy()),
-        Handler::Ready => health::ready(context),
-        Handler::Metrics => Ok(metrics_and_stats::metrics(context)),
-        Handler::Stats => Ok(metrics_and_stats::stats(context)),
-        Handler::OpenApi => Ok(openapi::openapi()),
-        Handler::LogLevel => Ok(log_level::log_level(context)),
-        Handler::Reload => group_control::reload(context, request.group).await,
-        Handler::Record => record_operations::record(context, query),
-        Handler::Backup => store_backup::backup(context, query).await,
-        Handler::SetLogLevel => log_level::set_log_level(context, &request_body::read(body, small).await?),
+        RouteHandler::Remove => key_routes::overwrite(&request, &request.parameter_key("id")?, None).await,
+        RouteHandler::Range(format) => range_routes::range(&request, format).await,
+        RouteHandler::Mget => mget::mget(&request, request_body::read(body, small).await?).await,
+        RouteHandler::Keys => list_keys::list_keys(&request).await,
+        RouteHandler::Clear => Ok(group_control::clear(&request)),
+        RouteHandler::Healthy => Ok(health::healthy()),
+        RouteHandler::Ready => health::ready(context),
+        RouteHandler::Metrics => Ok(metrics_and_stats::metrics(context)),
+        RouteHandler::Stats => Ok(metrics_and_stats::stats(context)),
+        RouteHandler::OpenApi => Ok(openapi::openapi()),
+        RouteHandler::LogLevel => Ok(log_level::log_level(context)),
+        RouteHandler::Reload => group_control::reload(context, request.group).await,
+        RouteHandler::Record => record_operations::record(context, query),
+        RouteHandler::Backup => store_backup::backup(context, query).await,
+        RouteHandler::SetLogLevel => log_level::set_log_level(context, &request_body::read(body, small).await?),
     }
 }
 

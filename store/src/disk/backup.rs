@@ -11,7 +11,7 @@ use super::{
     dir::Dir,
     format,
     settings::StoreSettings,
-    tree::{Range, Tree, Walk},
+    tree::{Range, Tree, TreeWalk},
 };
 use crate::{atomic_files, clock};
 use bytes::Bytes;
@@ -59,7 +59,7 @@ impl Tree {
             out.write_all(&VERSION.to_le_bytes())?;
             let (mut chunk, mut failed) = (Vec::new(), Ok(()));
             let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
-            unreadable = self.walk(all, clock::now(), |Walk { key, stored, live }| {
+            unreadable = self.walk(all, clock::now(), |TreeWalk { key, stored, live }| {
                 if stop.load(Relaxed) {
                     failed = Err(io::Error::other("the store is closed"));
                     return ControlFlow::Break(());

@@ -56,6 +56,6 @@ pub use replies::{Replies, Sender};
 pub use settings::{Compression, Durability, StoreSettings};
 pub use stats::{LEVELS, StoreStats, TreeStats};
 pub use store::Store;
-pub use tree::{Range, Tree, Walk};
+pub use tree::{Range, Tree, TreeWalk};
 pub use write_queue::Written;
 pub use write_stop_reason::OnPoison;

@@ -43,7 +43,7 @@ pub struct Range {
 
 /// What a walk comes upon.
 #[derive(Debug)]
-pub struct Walk {
+pub struct TreeWalk {
     /// The key.
     pub key: Bytes,
     /// As it is stored.
@@ -188,7 +188,7 @@ impl Tree {
         &self,
         range: Range,
         now: Millis,
-        mut visit: impl FnMut(Walk) -> ControlFlow<()>,
+        mut visit: impl FnMut(TreeWalk) -> ControlFlow<()>,
     ) -> Result<(), String> {
         if is_empty(&range) {
             return Ok(());
@@ -199,7 +199,7 @@ impl Tree {
         while let Some((key, stored)) = next().map(Guard::into_inner).transpose().map_err(|error| self.error(&error))? {
             let (key, stored) = (Bytes::from(key), Bytes::from(stored));
             let live = self.live(&key, Some(stored.clone()), now)?;
-            if visit(Walk { key, stored, live }).is_break() {
+            if visit(TreeWalk { key, stored, live }).is_break() {
                 break;
             }
         }

@@ -2,7 +2,7 @@
 use super::{
     chunks::Stop,
     format::{BLOCK, PLACE, Part, frame_width, place_at, u32_at},
-    frames::{Frames, Framing, Stored},
+    frames::{Frames, Framing, StoredFrame},
     open::Table,
 };
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::ops::Range;
 impl Table {
     /// The key of an entry of a part, and where its value is.
     #[inline]
-    pub(super) fn entry(&self, part: &Part, entry: usize) -> Result<(&[u8], Stored<'_>), Stop> {
+    pub(super) fn entry(&self, part: &Part, entry: usize) -> Result<(&[u8], StoredFrame<'_>), Stop> {
         let (block, nth) = (entry / BLOCK, entry % BLOCK);
         let count = BLOCK.min(part.entries as usize - block * BLOCK);
         let (begin, end) = self.block(part, block)?;
@@ -32,7 +32,7 @@ impl Table {
             return Err(self.exceeded(begin));
         }
         let (key, bytes) = self.body.bytes(key_at..key_at + key + value)?.split_at(key);
-        Ok((key, Stored { bytes, at: key_at + key.len(), raw: value, value: 0..value }))
+        Ok((key, StoredFrame { bytes, at: key_at + key.len(), raw: value, value: 0..value }))
     }
 
     /// The same of a block with frames, which begins at `begin`: in `data` are the keys, the frames' lengths, the frames.
@@ -42,7 +42,7 @@ impl Table {
         (lengths, nth): (Lengths<'_>, usize),
         begin: usize,
         data: Range<usize>,
-    ) -> Result<(&[u8], Stored<'_>), Stop> {
+    ) -> Result<(&[u8], StoredFrame<'_>), Stop> {
         let (mut key_at, mut lens_at) = (data.start, data.start);
         let mut framing = Framing::new(frames.limit);
         // Of all frames, and of the one that has the value: its number, its bytes, which are the value's.
@@ -69,7 +69,7 @@ impl Table {
             return Err(self.exceeded(begin));
         }
         let key = self.body.bytes(key_at..key_at + lengths.at(2 * nth))?;
-        Ok((key, Stored { bytes: self.body.bytes(at..at + len)?, at, raw, value }))
+        Ok((key, StoredFrame { bytes: self.body.bytes(at..at + len)?, at, raw, value }))
     }
 
     fn exceeded(&self, block: usize) -> Stop {

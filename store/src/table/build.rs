@@ -5,7 +5,7 @@
 use super::{
     error::TableError,
     format::Origin,
-    frames::{Compression, Encoder, Sample},
+    frames::{FrameCompression, FrameEncoder, Sample},
     index::Hash,
     input::{Format, Input, Line},
     limits::{MAX_KEY, MAX_VALUE},
@@ -53,7 +53,7 @@ pub struct BuildOptions {
     /// Of the hash. Any will do; another one where keys were chosen to collide under it.
     pub seed: u64,
     /// How values are kept; `None`: as in the table that it is made of, and as they are if it is made of none.
-    pub compression: Option<Compression>,
+    pub compression: Option<FrameCompression>,
 }
 
 impl BuildOptions {
@@ -112,8 +112,8 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
     // Units that were looked at already.
     let mut ahead = VecDeque::new();
     let encoder = match compression(options)? {
-        Compression::None => None,
-        Compression::Zstd => {
+        FrameCompression::None => None,
+        FrameCompression::Zstd => {
             // Hashes are random: the first by hash are as good as any, and the same ones whatever the memory.
             let mut sample = Sample::default();
             while !sample.is_full()
@@ -124,7 +124,7 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
                 items.iter().for_each(|item| sample.push(item.value));
                 ahead.push_back(pieces);
             }
-            Some(Encoder::new(&sample)?)
+            Some(FrameEncoder::new(&sample)?)
         }
     };
     let mut writer = Writer::create(&options.output, part_bits, options.seed, origin, encoder)?;
@@ -152,12 +152,12 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
 }
 
 /// What was asked for, else what the table that this one is made of has.
-fn compression(options: &BuildOptions) -> Result<Compression, TableError> {
+fn compression(options: &BuildOptions) -> Result<FrameCompression, TableError> {
     let input = (options.input.format == Format::Table).then_some(&options.input.path);
     match (options.compression, options.base.as_ref().or(input)) {
         (Some(wanted), _) => Ok(wanted),
         (None, Some(table)) => Ok(Table::open(table)?.compression()),
-        (None, None) => Ok(Compression::None),
+        (None, None) => Ok(FrameCompression::None),
     }
 }
 

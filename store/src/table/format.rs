@@ -1,7 +1,7 @@
 //! The bytes of a table that say where everything is; docs/formats/table.md describes all of them.
 use super::{
     error::TableError,
-    frames::{Compression, MAX_DICTIONARY, MAX_FRAME},
+    frames::{FrameCompression, MAX_DICTIONARY, MAX_FRAME},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -50,7 +50,7 @@ pub(super) struct Header {
     pub(super) tail_sum: u64,
     /// All 0: the input was no file.
     pub(super) origin: Origin,
-    pub(super) compression: Compression,
+    pub(super) compression: FrameCompression,
     /// Bytes of the dictionary, with which the tail ends.
     pub(super) dictionary: u32,
     /// Bytes that values of one frame have together at most.
@@ -96,8 +96,8 @@ impl Header {
             return damaged("its checksum does not match".into());
         }
         let compression = match u32_at(header, 12) {
-            0 => Compression::None,
-            1 => Compression::Zstd,
+            0 => FrameCompression::None,
+            1 => FrameCompression::Zstd,
             other => return damaged(format!("values in compression {other}, which this larder cannot read")),
         };
         if u32_at(header, 68) != CHUNK_BITS {

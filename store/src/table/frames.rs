@@ -11,19 +11,20 @@ use zstd::{
 
 /// How a table keeps its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compression {
+pub enum FrameCompression {
     /// As they are.
     #[default]
     None,
     /// In frames of zstd.
     Zstd,
 }
-impl Compression {
+impl FrameCompression {
     /// Their names.
-    pub const NAMES: [(&str, Compression); 2] = [("none", Compression::None), ("zstd", Compression::Zstd)];
+    pub const NAMES: [(&str, FrameCompression); 2] =
+        [("none", FrameCompression::None), ("zstd", FrameCompression::Zstd)];
     /// Its name.
     pub fn name(self) -> &'static str {
-        Compression::NAMES[self as usize].0
+        FrameCompression::NAMES[self as usize].0
     }
 }
 
@@ -64,15 +65,15 @@ impl Sample {
 }
 
 /// Makes frames.
-pub(super) struct Encoder {
+pub(super) struct FrameEncoder {
     compressor: Compressor<'static>,
     pub(super) dictionary: Vec<u8>,
     /// What goes into a frame.
     raw: Vec<u8>,
     frame: Vec<u8>,
 }
-impl Encoder {
-    pub(super) fn new(sample: &Sample) -> Result<Encoder, TableError> {
+impl FrameEncoder {
+    pub(super) fn new(sample: &Sample) -> Result<FrameEncoder, TableError> {
         // For a small table a small one, as it is a part of the file.
         let size = DICTIONARY.min(sample.bytes.len() / SAMPLES);
         // Where there is too little to learn from, none: the frames are read with it all the same.
@@ -83,7 +84,7 @@ impl Encoder {
             compressor.include_dictid(false)?;
             Ok(compressor)
         });
-        Ok(Encoder { compressor: compressor.map_err(failed)?, dictionary, raw: Vec::new(), frame: Vec::new() })
+        Ok(FrameEncoder { compressor: compressor.map_err(failed)?, dictionary, raw: Vec::new(), frame: Vec::new() })
     }
 
     /// Appends the frames of a block's values to `out`, and the length of each to `lens`.
@@ -144,7 +145,7 @@ impl Framing {
 
 /// Where a value is.
 #[derive(Debug, Clone)]
-pub(super) struct Stored<'t> {
+pub(super) struct StoredFrame<'t> {
     /// Its frame, or the value itself.
     pub(super) bytes: &'t [u8],
     /// Where that begins in the file.
@@ -154,7 +155,7 @@ pub(super) struct Stored<'t> {
     /// The value's own of them.
     pub(super) value: Range<usize>,
 }
-impl<'t> Stored<'t> {
+impl<'t> StoredFrame<'t> {
     /// The value, if it lies in the file as it is.
     #[inline]
     pub(super) fn plain(&self) -> Option<&'t [u8]> {
@@ -195,7 +196,7 @@ impl fmt::Debug for Decoder {
 }
 impl Decoder {
     /// The value of a frame that is compressed, in the decoder's buffer.
-    pub(super) fn decode(&mut self, frames: &Frames, stored: &Stored<'_>) -> Result<&[u8], &'static str> {
+    pub(super) fn decode(&mut self, frames: &Frames, stored: &StoredFrame<'_>) -> Result<&[u8], &'static str> {
         self.held = None;
         if stored.raw > MAX_VALUE || stored.raw >> MAX_RATIO_BITS > stored.bytes.len() {
             return Err("a frame says that it holds more than it can");
@@ -211,7 +212,11 @@ impl Decoder {
     }
 
     /// The same by itself, for walks: the next value may be of the frame that was decompressed for this one. All calls are for the same table.
-    pub(super) fn owned(&mut self, frames: &Frames, stored: &Stored<'_>) -> Result<Cow<'static, [u8]>, &'static str> {
+    pub(super) fn owned(
+        &mut self,
+        frames: &Frames,
+        stored: &StoredFrame<'_>,
+    ) -> Result<Cow<'static, [u8]>, &'static str> {
         if self.held != Some(stored.at) {
             self.decode(frames, stored)?;
             if stored.value == (0..stored.raw) {

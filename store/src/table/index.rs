@@ -67,7 +67,7 @@ fn scale(number: u64, to: u32) -> usize {
 
 /// The perfect hash of one part.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct TableIndex {
     /// One per bucket.
     pub(super) pilots: Vec<u8>,
     /// For each slot from the number of keys on: where its key lies instead (0 for a slot without one).
@@ -80,10 +80,10 @@ pub(super) struct Index {
 
 /// Builds the index of a part for distinct hashes in ascending order. `None`: no seed will do, which does not happen to hashes that are distinct in
 /// their low halves.
-pub(super) fn build(hashes: &[Hash], part_bits: u32) -> Option<Index> {
+pub(super) fn build(hashes: &[Hash], part_bits: u32) -> Option<TableIndex> {
     let entries = u32::try_from(hashes.len()).ok()?;
     if entries == 0 {
-        return Some(Index::default());
+        return Some(TableIndex::default());
     }
     let buckets = hashes.len().div_ceil(PER_BUCKET);
     // begins[b]..begins[b + 1] are the keys of bucket b.
@@ -219,7 +219,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Moves the keys beyond the entries to slots that nobody took.
-    fn finish(self, entries: u32) -> Index {
+    fn finish(self, entries: u32) -> TableIndex {
         let mut free = (0..entries).filter(|&slot| self.taken[slot as usize] == FREE);
         let moved: Vec<u32> = (entries..self.slots)
             .map(|slot| match self.taken[slot as usize] {
@@ -234,7 +234,7 @@ impl<'a> Builder<'a> {
                 entry_of.push(slot.checked_sub(entries).map_or(slot, |beyond| moved[beyond as usize]));
             }
         }
-        Index { pilots: self.pilots, moved, slots: self.slots, seed: self.seed, entry_of }
+        TableIndex { pilots: self.pilots, moved, slots: self.slots, seed: self.seed, entry_of }
     }
 }
 

@@ -3,7 +3,7 @@ use super::{
     chunks::Stop,
     error::TableError,
     format::{BLOCK, MOVED, u32_at},
-    frames::{Decoder, Stored},
+    frames::{Decoder, StoredFrame},
     index::Hash,
     open::Table,
 };
@@ -86,7 +86,11 @@ impl Table {
     }
 
     /// A value that was found, with a decoder that reads from no other table.
-    pub(super) fn value<'t>(&self, stored: &Stored<'t>, decoder: &mut Decoder) -> Result<Cow<'t, [u8]>, TableError> {
+    pub(super) fn value<'t>(
+        &self,
+        stored: &StoredFrame<'t>,
+        decoder: &mut Decoder,
+    ) -> Result<Cow<'t, [u8]>, TableError> {
         match (stored.plain(), &self.frames) {
             (Some(value), _) => Ok(Cow::Borrowed(value)),
             (None, Some(frames)) => decoder.owned(frames, stored),
@@ -96,7 +100,7 @@ impl Table {
     }
 
     #[inline]
-    fn find(&self, key: &[u8]) -> Result<Option<Stored<'_>>, Stop> {
+    fn find(&self, key: &[u8]) -> Result<Option<StoredFrame<'_>>, Stop> {
         let (number, entry) = match self.slot(key)? {
             Some(found) => found,
             None => return Ok(None),

@@ -33,7 +33,7 @@ mod write;
 pub use build::{BuildOptions, Built, Duplicates, build};
 pub use error::TableError;
 pub use format::Origin;
-pub use frames::{Compression, Decoder};
+pub use frames::{Decoder, FrameCompression};
 pub use input::{Format, Input};
 pub use limits::{MAX_KEY, MAX_VALUE};
 pub use lookup::Now;

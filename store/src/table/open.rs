@@ -3,7 +3,7 @@ use super::{
     chunks::{Chunks, map},
     error::TableError,
     format::{HEADER, Header, Origin, PART, Part},
-    frames::{Compression, Decoder, Frames},
+    frames::{Decoder, FrameCompression, Frames},
 };
 use memmap2::{Mmap, MmapMut};
 use parking_lot::Mutex;
@@ -85,8 +85,8 @@ impl Table {
             ));
         }
         let frames = match header.compression {
-            Compression::None => None,
-            Compression::Zstd => {
+            FrameCompression::None => None,
+            FrameCompression::Zstd => {
                 let at = header.dictionary_at();
                 let frames = Frames::new(&map[at..], header.frame as usize);
                 Some(frames.ok_or_else(|| damaged("dictionary", at, "it is none of zstd".into()))?)
@@ -117,7 +117,7 @@ impl Table {
         self.body.len() as u64
     }
     /// How it keeps its values.
-    pub fn compression(&self) -> Compression {
+    pub fn compression(&self) -> FrameCompression {
         self.header.compression
     }
     /// Bytes of the dictionary of compressed values.

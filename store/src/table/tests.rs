@@ -1,10 +1,10 @@
 mod compressed;
 
 use super::{
-    BuildOptions, Built, Compression, Decoder, Duplicates, Format, Input, Now, Origin, Position, Table, TableError,
-    build,
+    BuildOptions, Built, Decoder, Duplicates, Format, FrameCompression, Input, Now, Origin, Position, Table,
+    TableError, build,
     format::{CHUNK, HEADER, PART},
-    frames::{Encoder, Sample},
+    frames::{FrameEncoder, Sample},
     index::Hash,
     write::{Item, Writer},
 };
@@ -19,16 +19,16 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The bytes of a table of these entries in 2 to `part_bits` parts.
 fn bytes_of(model: &Model, part_bits: u32, seed: u64) -> Vec<u8> {
-    written(model, part_bits, seed, Compression::None)
+    written(model, part_bits, seed, FrameCompression::None)
 }
-fn written(model: &Model, part_bits: u32, seed: u64, compression: Compression) -> Vec<u8> {
+fn written(model: &Model, part_bits: u32, seed: u64, compression: FrameCompression) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.ltab");
     let mut items: Vec<_> = model.iter().map(|(key, value)| Item { hash: Hash::of(key, seed), key, value }).collect();
     items.sort_by_key(|item| item.hash);
     let mut sample = Sample::default();
     items.iter().for_each(|item| sample.push(item.value));
-    let encoder = (compression == Compression::Zstd).then(|| Encoder::new(&sample).unwrap());
+    let encoder = (compression == FrameCompression::Zstd).then(|| FrameEncoder::new(&sample).unwrap());
     let mut writer = Writer::create(&path, part_bits, seed, Origin::default(), encoder).unwrap();
     for part in 0..1 << part_bits {
         let these: Vec<_> = items.iter().copied().filter(|item| item.hash.part(part_bits) == part).collect();
@@ -97,7 +97,7 @@ proptest! {
         others in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 20),
         part_bits in 0..6u32,
         seed: u64,
-        compression in prop::sample::select(vec![Compression::None, Compression::Zstd]),
+        compression in prop::sample::select(vec![FrameCompression::None, FrameCompression::Zstd]),
     ) {
         let bytes = written(&model, part_bits, seed, compression);
         let table = Table::from_bytes(&bytes).unwrap();
@@ -119,7 +119,7 @@ proptest! {
     fn changed_bytes_never_panic_whatever_their_checksums(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         header in proptest::collection::vec((16..104usize, any::<u8>()), 0..2),
-        compression in prop::sample::select(vec![Compression::None, Compression::Zstd]),
+        compression in prop::sample::select(vec![FrameCompression::None, FrameCompression::Zstd]),
     ) {
         let mut bytes = written(&compressed::alike(100), 2, 0, compression);
         for (at, byte) in &changes {

@@ -2,7 +2,7 @@
 use super::{
     error::TableError,
     format::{BLOCK, CHUNK, HEADER, Header, Origin, PLACE, Part, frame_width, width_for},
-    frames::{Compression, Encoder, FRAME},
+    frames::{FRAME, FrameCompression, FrameEncoder},
     index::{self, Hash},
 };
 use crate::atomic_files::{self, Temporary};
@@ -28,7 +28,7 @@ pub(super) struct Writer {
     directory: Vec<Part>,
     header: Header,
     /// Where values are compressed.
-    encoder: Option<Encoder>,
+    encoder: Option<FrameEncoder>,
     /// The blocks of a part.
     blocks: Vec<u8>,
 }
@@ -40,7 +40,7 @@ impl Writer {
         part_bits: u32,
         seed: u64,
         origin: Origin,
-        encoder: Option<Encoder>,
+        encoder: Option<FrameEncoder>,
     ) -> Result<Writer, TableError> {
         let temporary = Temporary::beside(path).map_err(|error| TableError::io(path, error))?;
         let mut body = Body {
@@ -52,8 +52,8 @@ impl Writer {
         };
         body.file.write_all(&[0; HEADER]).map_err(|error| body.failed(error))?;
         let (compression, dictionary, frame) = match &encoder {
-            None => (Compression::None, 0, 0),
-            Some(encoder) => (Compression::Zstd, encoder.dictionary.len() as u32, FRAME as u32),
+            None => (FrameCompression::None, 0, 0),
+            Some(encoder) => (FrameCompression::Zstd, encoder.dictionary.len() as u32, FRAME as u32),
         };
         let header = Header {
             entries: 0,
@@ -140,7 +140,7 @@ impl Writer {
 }
 
 /// Appends a block of these entries.
-fn put_block(block: &[&Item<'_>], out: &mut Vec<u8>, encoder: Option<&mut Encoder>) -> Result<(), TableError> {
+fn put_block(block: &[&Item<'_>], out: &mut Vec<u8>, encoder: Option<&mut FrameEncoder>) -> Result<(), TableError> {
     let width = block.iter().map(|item| width_for(item.key.len().max(item.value.len()))).max().unwrap_or(1);
     let put_len = |len: usize, width: usize, out: &mut Vec<u8>| out.extend_from_slice(&len.to_le_bytes()[..width]);
     out.push(width as u8);

@@ -6,7 +6,7 @@ use super::{
         read_responses::{EntryMetadata, ReadRoute},
         response_body::ResponseBody,
     },
-    fast_connection::{ENOUGH, FastConnection, PendingAnswer, State, WaitingResponse},
+    fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
 use crate::{read::Group, source::SourceError};
 use bytes::Bytes;
@@ -48,7 +48,7 @@ impl FastConnection<'_> {
         }
         self.flush().await?;
         self.deadline.allow(match self.state {
-            State::InHead => Some(worker.app.settings.header_timeout),
+            FastState::InHead => Some(worker.app.settings.header_timeout),
             _ => worker.app.settings.idle_timeout,
         });
         Ok(())

@@ -49,7 +49,7 @@ pub(crate) async fn serve(
         scratch: Vec::new(),
         batch: Vec::new(),
         waiting: Vec::new(),
-        state: State::Idle,
+        state: FastState::Idle,
         answered: 0,
         hits: 0,
         behind: 0,
@@ -93,7 +93,7 @@ enum Next {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum FastState {
     /// All input is answered.
     Idle,
     /// Part of a head was read: its time runs.
@@ -117,7 +117,7 @@ pub(super) struct FastConnection<'c> {
     pub(super) scratch: Vec<u8>,
     pub(super) batch: Vec<Fetch>,
     pub(super) waiting: Vec<WaitingResponse>,
-    pub(super) state: State,
+    pub(super) state: FastState,
     /// Requests answered in this turn, not counted yet.
     pub(super) answered: u32,
     /// Those of them that were hits.
@@ -164,7 +164,8 @@ impl FastConnection<'_> {
             if !self.output.is_empty() {
                 ready!(self.poll_flush(cx))?;
             }
-            if self.state == State::OtherRequest || self.context.http.deadlines.draining() && !self.input.is_empty() {
+            if self.state == FastState::OtherRequest || self.context.http.deadlines.draining() && !self.input.is_empty()
+            {
                 return Poll::Ready(Ok(Next::Handover));
             }
             let buffers = &mut *context.http.turn_buffers.borrow_mut();
@@ -173,7 +174,7 @@ impl FastConnection<'_> {
                 buffers.input[..kept].copy_from_slice(&self.input);
             }
             let mut filled = kept;
-            if self.state != State::Backlog {
+            if self.state != FastState::Backlog {
                 let mut free = ReadBuf::new(&mut buffers.input[kept..]);
                 match Pin::new(&mut self.stream).poll_read(cx, &mut free) {
                     Poll::Ready(result) => result?,
@@ -200,9 +201,11 @@ impl FastConnection<'_> {
                 worker.groups[0].source.fetch(&mut self.batch);
             }
             match self.state {
-                State::InHead if was == State::InHead && answered == 0 => {}
-                State::InHead => self.deadline.allow(Some(settings.header_timeout)),
-                State::Idle | State::Backlog | State::OtherRequest => self.deadline.allow(settings.idle_timeout),
+                FastState::InHead if was == FastState::InHead && answered == 0 => {}
+                FastState::InHead => self.deadline.allow(Some(settings.header_timeout)),
+                FastState::Idle | FastState::Backlog | FastState::OtherRequest => {
+                    self.deadline.allow(settings.idle_timeout)
+                }
             }
             match self.poll_send(&mut buffers.output, cx) {
                 Poll::Ready(result) => result?,
@@ -224,7 +227,7 @@ impl FastConnection<'_> {
     fn at_rest(&self) -> Poll<Next> {
         match self.deadline.verdict() {
             Verdict::Live => Poll::Pending,
-            Verdict::Expired if self.state == State::InHead => Poll::Ready(Next::HeadTimeout),
+            Verdict::Expired if self.state == FastState::InHead => Poll::Ready(Next::HeadTimeout),
             // The general path finishes a head that was begun, and says that it closes.
             Verdict::Drain if !self.input.is_empty() => Poll::Ready(Next::Handover),
             Verdict::Expired | Verdict::Drain => Poll::Ready(Next::Close),

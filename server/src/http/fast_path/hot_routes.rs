@@ -7,7 +7,7 @@ use super::{
         read_responses::{EntryMetadata, ReadRoute},
         response_writer::write_whole,
     },
-    fast_connection::{ENOUGH, FastConnection, PendingAnswer, State, WaitingResponse},
+    fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
 use crate::{lifecycle::throttle::Scope, read::StartedRead, telemetry::RecordedOperation};
 use bytes::Bytes;
@@ -32,22 +32,22 @@ impl FastConnection<'_> {
         let mut at = 0;
         self.state = loop {
             if at == filled {
-                break State::Idle;
+                break FastState::Idle;
             }
             let (target, len, body) = match self.heads.front(&input[at..]) {
                 Front::Plain { target, len } if len <= max_head => (target, len, None),
                 Front::Put { head, len, .. } if head > max_head || len >= INPUT || !self.writes_here() => {
-                    break State::OtherRequest;
+                    break FastState::OtherRequest;
                 }
-                Front::Put { len, .. } if filled - at < len => break State::InHead,
+                Front::Put { len, .. } if filled - at < len => break FastState::InHead,
                 Front::Put { target, head, len } => (target, len, Some(&input[at + head..at + len])),
-                Front::Partial if filled - at <= max_head => break State::InHead,
-                Front::Plain { .. } | Front::Partial | Front::Other => break State::OtherRequest,
+                Front::Partial if filled - at <= max_head => break FastState::InHead,
+                Front::Plain { .. } | Front::Partial | Front::Other => break FastState::OtherRequest,
             };
             // Writes of one connection are under way together, but what is read next comes after them, and they after what was read.
             let writing = self.waiting.last().map(|last| matches!(last.answer, PendingAnswer::Write(_)));
             if writing.is_some_and(|writing| writing != body.is_some()) {
-                break State::Backlog;
+                break FastState::Backlog;
             }
             let waiting = self.waiting.len();
             let taken = match body {
@@ -55,13 +55,13 @@ impl FastConnection<'_> {
                 None => self.answer(target, (now, begun), date, output),
             };
             if !taken {
-                break State::OtherRequest;
+                break FastState::OtherRequest;
             }
             self.answered += u32::from(waiting == self.waiting.len());
             at += len;
             let due = output.len() + self.waiting.iter().map(|waiting| waiting.after.len()).sum::<usize>();
             if self.waiting.len() == MOST_WAITING || due > ENOUGH {
-                break State::Backlog;
+                break FastState::Backlog;
             }
         };
         self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits).into());

@@ -55,7 +55,7 @@ pub(crate) async fn serve(
         holder: &holder,
         stream: &mut stream,
         pool: &pool,
-        state: State::Reading { more: 1 },
+        state: ConnectionStep::Reading { more: 1 },
         lent: false,
         input_ended: false,
         told_to_move: false,
@@ -95,7 +95,7 @@ enum End {
 
 /// What the connection does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConnectionStep {
     /// Process the input.
     Processing,
     /// Wait for input; at least `more` bytes are missing.
@@ -118,7 +118,7 @@ pub(super) struct ConnectionLoop<'c> {
     pub(super) holder: &'c BufferAccount,
     pub(super) stream: &'c mut TcpStream,
     pub(super) pool: &'c BufferPool,
-    pub(super) state: State,
+    pub(super) state: ConnectionStep,
     /// `conn.out` is lent by `pool`.
     pub(super) lent: bool,
     /// Nothing more will be read: the client ended its half, or we are to end.
@@ -134,8 +134,8 @@ impl ConnectionLoop<'_> {
             match poll_fn(|cx| self.poll_event(cx)).await {
                 Err(_reset_by_client) => return End::Gone,
                 Ok(Event::End(end)) => return end,
-                Ok(Event::Progress) if self.state != State::Full => {}
-                Ok(Event::Input | Event::Progress) => self.state = State::Processing,
+                Ok(Event::Progress) if self.state != ConnectionStep::Full => {}
+                Ok(Event::Input | Event::Progress) => self.state = ConnectionStep::Processing,
             }
             if self.act().await.is_err() {
                 return End::Gone;
@@ -147,16 +147,16 @@ impl ConnectionLoop<'_> {
     async fn act(&mut self) -> io::Result<()> {
         loop {
             match self.state {
-                State::Processing => {
+                ConnectionStep::Processing => {
                     self.process();
-                    if self.state == State::Processing {
+                    if self.state == ConnectionStep::Processing {
                         self.flush()?;
                         self.holder.set(self.conn.holding());
                         tokio::task::yield_now().await;
                     }
                 }
-                State::Behind if !self.conn.is_waiting() => self.state = State::Processing,
-                State::Alone if !self.conn.is_waiting() => {
+                ConnectionStep::Behind if !self.conn.is_waiting() => self.state = ConnectionStep::Processing,
+                ConnectionStep::Alone if !self.conn.is_waiting() => {
                     self.flush()?;
                     let step = self.run_alone().await?;
                     self.follow(step);
@@ -201,13 +201,13 @@ impl ConnectionLoop<'_> {
 
     fn follow(&mut self, step: Step) {
         self.state = match step {
-            Step::Input { more } => State::Reading { more },
-            Step::Turn => State::Processing,
-            Step::Full => State::Full,
-            Step::Paused => State::Paused,
-            Step::Behind => State::Behind,
-            Step::Alone => State::Alone,
-            Step::Close => State::Closing,
+            Step::Input { more } => ConnectionStep::Reading { more },
+            Step::Turn => ConnectionStep::Processing,
+            Step::Full => ConnectionStep::Full,
+            Step::Paused => ConnectionStep::Paused,
+            Step::Behind => ConnectionStep::Behind,
+            Step::Alone => ConnectionStep::Alone,
+            Step::Close => ConnectionStep::Closing,
         };
     }
 
@@ -266,7 +266,7 @@ impl ConnectionLoop<'_> {
         }
         let answered = !self.conn.is_waiting() && self.conn.out.is_empty();
         match self.state {
-            State::Reading { more } => {
+            ConnectionStep::Reading { more } => {
                 if !self.input_ended && self.poll_read(more, closing.is_some(), cx)?.is_ready() {
                     return Poll::Ready(Ok(Event::Input));
                 }
@@ -275,9 +275,9 @@ impl ConnectionLoop<'_> {
                     return Poll::Ready(Ok(Event::End(end)));
                 }
             }
-            State::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
-            State::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
-            State::Paused => {
+            ConnectionStep::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
+            ConnectionStep::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
+            ConnectionStep::Paused => {
                 let app = self.worker.app.clone();
                 let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over().await }));
                 self.conn.client.blocked.store(true, Relaxed);
@@ -287,7 +287,11 @@ impl ConnectionLoop<'_> {
                     return Poll::Ready(Ok(Event::Input));
                 }
             }
-            State::Full | State::Behind | State::Alone | State::Closing | State::Processing => {}
+            ConnectionStep::Full
+            | ConnectionStep::Behind
+            | ConnectionStep::Alone
+            | ConnectionStep::Closing
+            | ConnectionStep::Processing => {}
         }
         Poll::Pending
     }

@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 #[derive(Default)]
 pub(super) struct ScriptedSource {
     pub(super) stored: RefCell<Option<Bytes>>,
-    pub(super) requests: RefCell<VecDeque<Request>>,
+    pub(super) requests: RefCell<VecDeque<ScriptedRequest>>,
 }
 /// A request on its way; carried out at most once, before it is answered.
-pub(super) struct Request {
+pub(super) struct ScriptedRequest {
     pub(super) kind: Kind,
     pub(super) answer: Option<Result<Option<Bytes>, SourceError>>,
 }
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 }
 impl ScriptedSource {
     pub(super) fn push(&self, kind: Kind) {
-        let request = Request { kind, answer: None };
+        let request = ScriptedRequest { kind, answer: None };
         self.requests.borrow_mut().push_back(request);
     }
     pub(super) fn len(&self) -> usize {

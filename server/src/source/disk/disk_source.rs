@@ -18,7 +18,7 @@ use bytes::Bytes;
 use larder_engine::Millis;
 use larder_store::{
     clock,
-    disk::{Change, Range, Store, Tree, Walk},
+    disk::{Change, Range, Store, Tree, TreeWalk},
 };
 use std::{ops::ControlFlow, rc::Rc, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
@@ -139,7 +139,7 @@ fn page(tree: &Tree, scan: Scan) -> Result<Page, String> {
     let Scan { start, end, reverse, limit, max_bytes, keys_only } = scan;
     let mut page = Page::default();
     let (mut seen, mut bytes) = (0, 0);
-    tree.walk(Range { start, end, reverse }, clock::now(), |Walk { key, live, .. }| {
+    tree.walk(Range { start, end, reverse }, clock::now(), |TreeWalk { key, live, .. }| {
         seen += 1;
         if let Some((value, expiry)) = live {
             let value = if keys_only { Bytes::new() } else { value };

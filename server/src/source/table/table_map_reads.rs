@@ -1,5 +1,5 @@
 //! One core's view of the table: reads from the memory map, and reads on a thread that may wait for the disk.
-use super::table_reload::{ServedTable, Shared, TableSetup, announce};
+use super::table_reload::{ServedTable, SharedTable, TableSetup, announce};
 use crate::source::{
     fetch_result::FetchedValue, invalidation::InvalidationScope, source_error::SourceError, source_limits::SourceLimits,
 };
@@ -40,7 +40,7 @@ impl Drop for PinnedTable<'_> {
 
 /// One core's handle on the table.
 pub struct TableSource {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedTable>,
     pub(super) limits: SourceLimits,
     /// The latest table that this core has seen.
     served: Rc<RefCell<Arc<ServedTable>>>,
@@ -135,7 +135,7 @@ impl TableSource {
 }
 
 pub(super) async fn wait_for<T: Send + 'static>(
-    shared: Arc<Shared>,
+    shared: Arc<SharedTable>,
     waiting: Arc<Semaphore>,
     within: Duration,
     work: impl FnOnce(&ServedTable) -> Result<T, TableError> + Send + 'static,

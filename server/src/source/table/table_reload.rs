@@ -39,12 +39,12 @@ pub(super) struct ServedTable {
 
 /// What all cores share.
 pub(crate) struct TableSetup {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedTable>,
     pub(super) limits: SourceLimits,
     requests: std_mpsc::Sender<ReloadRequest>,
 }
 
-pub(super) struct Shared {
+pub(super) struct SharedTable {
     path: PathBuf,
     pub(super) health: Arc<SourceHealth>,
     /// The generation of the served table: a core sees with one read whether it has the latest.
@@ -91,7 +91,7 @@ impl TableSetup {
         let seen = FileStamp::of(path);
         let table = Arc::new(Table::open(path).map_err(|error| error.to_string())?);
         let served = ServedTable { generation: 1, table, about: Outside::new(1, clock::now()) };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedTable {
             path: path.to_owned(),
             // It serves from the memory map: a failed reload leaves the old table in place.
             health: Arc::new(SourceHealth::always_up()),
@@ -129,7 +129,7 @@ impl TableSetup {
 
 /// The state of the reload thread.
 struct FileWatcher {
-    shared: Weak<Shared>,
+    shared: Weak<SharedTable>,
     /// The file at the last check.
     seen: Option<FileStamp>,
 }
@@ -161,7 +161,7 @@ impl FileWatcher {
     }
 }
 
-impl Shared {
+impl SharedTable {
     /// Checks the first table in the background and loads it into memory if it fits.
     fn check_first(&self) {
         let table = self.served.borrow().table.clone();

@@ -25,20 +25,20 @@ fn mixed() -> Model {
 #[test]
 fn alike_values_take_a_fraction_and_are_what_they_were() {
     let model = alike(20_000);
-    let (plain, packed) = (bytes_of(&model, 1, 0), written(&model, 1, 0, Compression::Zstd));
+    let (plain, packed) = (bytes_of(&model, 1, 0), written(&model, 1, 0, FrameCompression::Zstd));
     assert!(packed.len() * 2 < plain.len(), "{} of {}", packed.len(), plain.len());
     let table = Table::from_bytes(&packed).unwrap();
-    assert_eq!(table.compression(), Compression::Zstd);
+    assert_eq!(table.compression(), FrameCompression::Zstd);
     assert!((256..=32 << 10).contains(&table.dictionary_bytes()), "{}", table.dictionary_bytes());
     assert_eq!(table.raw_bytes(), Table::from_bytes(&plain).unwrap().raw_bytes());
     assert_eq!(entries(&table), model);
-    assert!(packed == written(&model, 1, 0, Compression::Zstd), "the same entries make the same bytes");
+    assert!(packed == written(&model, 1, 0, FrameCompression::Zstd), "the same entries make the same bytes");
 }
 
 #[test]
 fn values_of_all_kinds_lie_together() {
     let model = mixed();
-    let table = std::sync::Arc::new(Table::from_bytes(&written(&model, 0, 0, Compression::Zstd)).unwrap());
+    let table = std::sync::Arc::new(Table::from_bytes(&written(&model, 0, 0, FrameCompression::Zstd)).unwrap());
     table.verify().unwrap();
     assert_eq!(entries(&table), model);
     let mut decoder = Decoder::default();
@@ -61,7 +61,7 @@ fn frames(bytes: &[u8]) -> Vec<usize> {
 #[test]
 fn a_frame_that_is_none_is_named_and_the_others_are_read() {
     let model = alike(200);
-    let mut bytes = written(&model, 0, 0, Compression::Zstd);
+    let mut bytes = written(&model, 0, 0, FrameCompression::Zstd);
     let at = frames(&bytes)[3];
     bytes[at] ^= 1;
     reseal(&mut bytes);
@@ -81,7 +81,7 @@ fn a_frame_that_is_none_is_named_and_the_others_are_read() {
 #[test]
 fn a_length_that_no_frame_can_have_is_refused_before_it_is_allocated() {
     let model: Model = [(b"k".to_vec(), vec![7; 100_000])].into();
-    let mut bytes = written(&model, 0, 0, Compression::Zstd);
+    let mut bytes = written(&model, 0, 0, FrameCompression::Zstd);
     let [at] = frames(&bytes)[..] else { panic!("one frame") };
     // Before it: its own length, the key, the value's length; each length has four bytes.
     let len_at = at - 4 - 1 - 4;
@@ -101,7 +101,7 @@ fn a_length_that_no_frame_can_have_is_refused_before_it_is_allocated() {
 
 #[test]
 fn a_dictionary_that_is_damaged_is_refused() {
-    let bytes = written(&alike(20_000), 0, 0, Compression::Zstd);
+    let bytes = written(&alike(20_000), 0, 0, FrameCompression::Zstd);
     let mut flipped = bytes.clone();
     let at = bytes.len() - 1000;
     flipped[at] ^= 1;
@@ -125,7 +125,7 @@ fn a_table_made_of_another_keeps_its_compression_unless_told_otherwise() {
         .collect();
     let first = BuildOptions {
         output: place.path("first.ltab"),
-        compression: Some(Compression::Zstd),
+        compression: Some(FrameCompression::Zstd),
         ..place.options("x.data", &text)
     };
     let (_, expected) = place.build(&first).unwrap();
@@ -136,11 +136,11 @@ fn a_table_made_of_another_keeps_its_compression_unless_told_otherwise() {
         Table::open(&options.output).unwrap().compression()
     };
     let changed = BuildOptions { base: Some(first.output.clone()), ..place.options("y.data", "new one\n") };
-    assert_eq!(compression(&changed), Compression::Zstd);
+    assert_eq!(compression(&changed), FrameCompression::Zstd);
     let copied = BuildOptions { input: Input::of(first.output.clone()), ..place.options("unused", "") };
-    assert_eq!(compression(&copied), Compression::Zstd);
-    let told = BuildOptions { compression: Some(Compression::None), ..changed };
-    assert_eq!(compression(&told), Compression::None);
+    assert_eq!(compression(&copied), FrameCompression::Zstd);
+    let told = BuildOptions { compression: Some(FrameCompression::None), ..changed };
+    assert_eq!(compression(&told), FrameCompression::None);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn compressed_bytes_do_not_depend_on_the_memory() {
     let text: String = (0..150_000).map(|n| format!("{} value of {n} and more of the same\n", n % 130_000)).collect();
     let options = |memory| BuildOptions {
         memory,
-        compression: Some(Compression::Zstd),
+        compression: Some(FrameCompression::Zstd),
         output: place.path(&format!("{memory}.ltab")),
         ..place.options("x.data", &text)
     };

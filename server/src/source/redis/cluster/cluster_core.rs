@@ -3,7 +3,7 @@ use super::{
     cluster_setup::ClusterSetup,
     command_routing::Destination,
     key_slot::slot,
-    slot_map::{Shard, SlotMap},
+    slot_map::{ClusterShard, SlotMap},
 };
 use crate::{
     config::RedisAddress,
@@ -86,7 +86,7 @@ impl ClusterCore {
     }
 
     pub(super) fn address(&self, map: &SlotMap, to: &Destination) -> Result<RedisAddress, SourceError> {
-        let of = |shard: &Shard| shard.master.clone();
+        let of = |shard: &ClusterShard| shard.master.clone();
         match to {
             Destination::Slot(slot) => map.owner(*slot).map(of),
             Destination::Master(address) => Some(address.clone()),

@@ -3,7 +3,7 @@ use super::{
     cluster_core::ClusterCore,
     command_routing::{Destination, RoutedCommands, RoutingPlan, routing_key},
     key_slot::slot,
-    slot_redirects::{ConnectionClass, Redirect, Route},
+    slot_redirects::{ConnectionClass, ConnectionRoute, SlotRedirect},
 };
 use crate::source::{
     local_future::LocalFuture,
@@ -37,10 +37,10 @@ impl ClusterCore {
         if let Some(key) = key {
             // This finds the slot's node, whatever the reply: a dedicated connection cannot be redirected later.
             let part = RoutedCommands { commands: encode(&[b"EXISTS", key]).into(), count: 1, to: to.clone() };
-            let route = Route { class: ConnectionClass::Shared, resp3: false };
+            let route = ConnectionRoute { class: ConnectionClass::Shared, resp3: false };
             let answer = self.send_to_destination(&part, route).await;
             let answer = self.follow_redirects(&part, answer, route, deadline).await;
-            if Redirect::of(&answer).is_some() {
+            if SlotRedirect::of(&answer).is_some() {
                 answer?;
             }
         }
@@ -71,7 +71,8 @@ impl Relay for NodeConnection {
 
 impl DedicatedConnection for NodeConnection {
     fn relay_blocking(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        let (core, route) = (self.core.clone(), Route { class: ConnectionClass::Unlimited, resp3: self.resp3 });
+        let (core, route) =
+            (self.core.clone(), ConnectionRoute { class: ConnectionClass::Unlimited, resp3: self.resp3 });
         let plan = core.known_commands().map(|known| RoutingPlan::new(&command, &known, &core.map()));
         match plan.as_ref().map(|plan| &plan.parts[..]) {
             Some([part]) => {

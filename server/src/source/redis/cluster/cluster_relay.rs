@@ -2,7 +2,7 @@
 use super::{
     cluster_core::ClusterCore,
     command_routing::{Destination, ReplyAssembly, RoutedCommands, RoutingPlan},
-    slot_redirects::{ConnectionClass, Route},
+    slot_redirects::{ConnectionClass, ConnectionRoute},
 };
 use crate::{
     config::RedisAddress,
@@ -68,7 +68,11 @@ impl ClusterCore {
     }
 
     /// Sends commands at once (unless the command table is unknown), and awaits their replies.
-    pub(super) fn relay(self: Rc<ClusterCore>, commands: Bytes, route: Route) -> LocalFuture<'static, RelayResult> {
+    pub(super) fn relay(
+        self: Rc<ClusterCore>,
+        commands: Bytes,
+        route: ConnectionRoute,
+    ) -> LocalFuture<'static, RelayResult> {
         let deadline = self.deadline();
         match self.known_commands() {
             Some(known) => {
@@ -85,7 +89,7 @@ impl ClusterCore {
         }
     }
 
-    fn send_all(&self, plan: &RoutingPlan, route: Route) -> Sent {
+    fn send_all(&self, plan: &RoutingPlan, route: ConnectionRoute) -> Sent {
         let map = self.map();
         let mut nodes: Vec<(RedisAddress, Vec<Bytes>, usize)> = Vec::new();
         let mut places = Vec::with_capacity(plan.parts.len());
@@ -115,7 +119,7 @@ impl ClusterCore {
     }
 
     /// Awaits the answers, follows redirects, and assembles the replies.
-    async fn answer(&self, plan: RoutingPlan, sent: Sent, route: Route, deadline: Instant) -> RelayResult {
+    async fn answer(&self, plan: RoutingPlan, sent: Sent, route: ConnectionRoute, deadline: Instant) -> RelayResult {
         let mut answers = Vec::with_capacity(sent.answers.len());
         for answer in sent.answers {
             answers.push(answer.await);

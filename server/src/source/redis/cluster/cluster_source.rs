@@ -5,7 +5,7 @@ use super::{
     key_slot::slot,
     slot_map::SlotMap,
     slot_map_refresh,
-    slot_redirects::{ConnectionClass, Route},
+    slot_redirects::{ConnectionClass, ConnectionRoute},
 };
 use crate::{
     buffers::Buffers,
@@ -146,7 +146,7 @@ impl Relay for ClusterSource {
         _count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.0.clone().relay(commands, Route { class: ConnectionClass::Shared, resp3 })
+        self.0.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Shared, resp3 })
     }
     fn relay_slow(
         &self,
@@ -154,7 +154,7 @@ impl Relay for ClusterSource {
         _count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.0.clone().relay(commands, Route { class: ConnectionClass::Slow, resp3 })
+        self.0.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Slow, resp3 })
     }
 }
 
@@ -166,7 +166,7 @@ impl RedisServer for ClusterSource {
         resp3: bool,
         clean: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.0.clone().relay(commands, Route { class: ConnectionClass::Isolated { clean }, resp3 })
+        self.0.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Isolated { clean }, resp3 })
     }
     fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
         self.0.known_commands()

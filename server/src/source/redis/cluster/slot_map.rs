@@ -12,7 +12,7 @@ const NO_OWNER: u16 = u16::MAX;
 #[derive(Debug, Clone)]
 pub(super) struct SlotMap {
     /// Masters with slots, by address.
-    shards: Vec<Shard>,
+    shards: Vec<ClusterShard>,
     /// For each slot an index into `shards`.
     owners: Box<[u16]>,
     /// Other names of nodes.
@@ -25,7 +25,7 @@ pub(super) struct SlotMap {
 
 /// A master and its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shard {
+pub(super) struct ClusterShard {
     pub(super) master: RedisAddress,
     pub(super) replicas: Vec<RedisAddress>,
 }
@@ -67,7 +67,7 @@ impl SlotMap {
         let indexes: HashMap<&RedisAddress, u16> =
             masters.iter().enumerate().map(|(index, node)| (&node.address, index as u16)).collect();
         let ids: HashMap<&str, usize> = masters.iter().enumerate().map(|(index, node)| (&*node.id, index)).collect();
-        let shard = |node: &&ClusterNode| Shard { master: node.address.clone(), replicas: Vec::new() };
+        let shard = |node: &&ClusterNode| ClusterShard { master: node.address.clone(), replicas: Vec::new() };
         map.shards = masters.iter().map(shard).collect();
         for (slot, node) in best.iter().enumerate() {
             map.owners[slot] = node.and_then(|node| indexes.get(&node.address).copied()).unwrap_or(NO_OWNER);
@@ -105,19 +105,19 @@ impl SlotMap {
     fn shard(&mut self, master: &RedisAddress) -> u16 {
         let known = self.shards.iter().position(|shard| shard.master == *master);
         let index = known.unwrap_or_else(|| {
-            self.shards.push(Shard { master: master.clone(), replicas: Vec::new() });
+            self.shards.push(ClusterShard { master: master.clone(), replicas: Vec::new() });
             self.shards.len() - 1
         });
         index as u16
     }
 
-    pub(super) fn shards(&self) -> &[Shard] {
+    pub(super) fn shards(&self) -> &[ClusterShard] {
         &self.shards
     }
     pub(super) fn is_empty(&self) -> bool {
         self.shards.is_empty()
     }
-    pub(super) fn owner(&self, slot: u16) -> Option<&Shard> {
+    pub(super) fn owner(&self, slot: u16) -> Option<&ClusterShard> {
         self.shards.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
     /// The address of a node in this map, given any of its names.

@@ -35,7 +35,7 @@ const MAX_REDIRECTED: usize = 1024;
 
 /// What a redirect asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Redirect {
+pub(super) enum SlotRedirect {
     /// MOVED: the slot is at this node from now on.
     Moved(u16, RedisAddress),
     /// ASK: this node, just once.
@@ -44,25 +44,25 @@ pub(super) enum Redirect {
     Later,
 }
 
-impl Redirect {
-    pub(super) fn of(answer: &RelayResult) -> Option<Redirect> {
+impl SlotRedirect {
+    pub(super) fn of(answer: &RelayResult) -> Option<SlotRedirect> {
         match answer {
-            Err(error) => Redirect::of_error(error),
+            Err(error) => SlotRedirect::of_error(error),
             // A transaction reports the redirect for the refused command, and EXEC then fails.
-            Ok(replies) if replies.last().starts_with(b"-") => {
-                replies.iter().find_map(|reply| Redirect::of_text(&String::from_utf8_lossy(reply.strip_prefix(b"-")?)))
-            }
+            Ok(replies) if replies.last().starts_with(b"-") => replies
+                .iter()
+                .find_map(|reply| SlotRedirect::of_text(&String::from_utf8_lossy(reply.strip_prefix(b"-")?))),
             Ok(_) => None,
         }
     }
-    fn of_error(error: &SourceError) -> Option<Redirect> {
+    fn of_error(error: &SourceError) -> Option<SlotRedirect> {
         match error {
-            SourceError::Unavailable(_) => Some(Redirect::Later),
-            SourceError::Refused(text) => Redirect::of_text(text),
+            SourceError::Unavailable(_) => Some(SlotRedirect::Later),
+            SourceError::Refused(text) => SlotRedirect::of_text(text),
             SourceError::Lost(_) | SourceError::ReadOnly => None,
         }
     }
-    fn of_text(text: &str) -> Option<Redirect> {
+    fn of_text(text: &str) -> Option<SlotRedirect> {
         let mut words = text.split_ascii_whitespace();
         let kind = words.next()?;
         let mut target = || {
@@ -74,9 +74,9 @@ impl Redirect {
             known.then(|| (slot, RedisAddress::Tcp { host: host.to_owned(), port }))
         };
         match kind {
-            "MOVED" => Some(target().map_or(Redirect::Later, |(slot, address)| Redirect::Moved(slot, address))),
-            "ASK" => Some(target().map_or(Redirect::Later, |(_, address)| Redirect::Ask(address))),
-            "TRYAGAIN" | "CLUSTERDOWN" => Some(Redirect::Later),
+            "MOVED" => Some(target().map_or(SlotRedirect::Later, |(slot, address)| SlotRedirect::Moved(slot, address))),
+            "ASK" => Some(target().map_or(SlotRedirect::Later, |(_, address)| SlotRedirect::Ask(address))),
+            "TRYAGAIN" | "CLUSTERDOWN" => Some(SlotRedirect::Later),
             _ => None,
         }
     }
@@ -88,7 +88,7 @@ impl ClusterCore {
         &self,
         part: &RoutedCommands,
         address: &RedisAddress,
-        route: Route,
+        route: ConnectionRoute,
         asking: bool,
     ) -> impl Future<Output = RelayResult> + use<> {
         let commands = match asking {
@@ -109,7 +109,7 @@ impl ClusterCore {
     }
 
     /// Sends commands to their destination by the slot map.
-    pub(super) async fn send_to_destination(&self, part: &RoutedCommands, route: Route) -> RelayResult {
+    pub(super) async fn send_to_destination(&self, part: &RoutedCommands, route: ConnectionRoute) -> RelayResult {
         let address = self.address(&self.map(), &part.to)?;
         self.send(part, &address, route, false).await
     }
@@ -119,14 +119,14 @@ impl ClusterCore {
         &self,
         part: &RoutedCommands,
         mut answer: RelayResult,
-        route: Route,
+        route: ConnectionRoute,
         deadline: Instant,
     ) -> RelayResult {
         let mut pause = PAUSE.0;
         let mut hops = 0;
-        while let Some(redirect) = Redirect::of(&answer).filter(|_| Instant::now() < deadline) {
+        while let Some(redirect) = SlotRedirect::of(&answer).filter(|_| Instant::now() < deadline) {
             hops += 1;
-            if redirect == Redirect::Later || hops > MAX_HOPS {
+            if redirect == SlotRedirect::Later || hops > MAX_HOPS {
                 self.setup.refresh.notify_one();
                 if Instant::now() + pause >= deadline {
                     break;
@@ -136,12 +136,12 @@ impl ClusterCore {
             }
             let map = self.map();
             answer = match &redirect {
-                Redirect::Moved(slot, address) => {
+                SlotRedirect::Moved(slot, address) => {
                     self.moved(*slot, address);
                     self.send(part, map.resolve(address), route, false).await
                 }
-                Redirect::Ask(address) => self.send(part, map.resolve(address), route, true).await,
-                Redirect::Later => self.send_to_destination(part, route).await,
+                SlotRedirect::Ask(address) => self.send(part, map.resolve(address), route, true).await,
+                SlotRedirect::Later => self.send_to_destination(part, route).await,
             };
         }
         answer
@@ -162,7 +162,7 @@ impl ClusterCore {
             answer.unwrap_or_else(|_| Err(SourceError::Unavailable(timeout_reason(limits.timeout, limits))))
         };
         if let Some(asked) = fetch.reply_name() {
-            let route = Route { class: ConnectionClass::Shared, resp3: asked.resp3 };
+            let route = ConnectionRoute { class: ConnectionClass::Shared, resp3: asked.resp3 };
             let commands = encode(&asked.parts().collect::<Vec<_>>()).into();
             let part = RoutedCommands { commands, count: 1, to: Destination::Slot(slot(fetch.key())) };
             let answer = until(&part, route).await;
@@ -180,7 +180,7 @@ impl ClusterCore {
         let transaction: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"GET", fetch.key()], &[b"PTTL", fetch.key()], &[b"EXEC"]];
         let commands = transaction.map(encode).concat().into();
         let part = RoutedCommands { commands, count: transaction.len(), to: Destination::Slot(slot(fetch.key())) };
-        let answer = until(&part, Route { class: ConnectionClass::Shared, resp3: false }).await;
+        let answer = until(&part, ConnectionRoute { class: ConnectionClass::Shared, resp3: false }).await;
         let max = self.setup.settings.limits.max_value;
         let answer = answer.and_then(|replies| found(&replies.last(), sent_at, max));
         queued.finish(answer, clock::now(), health);
@@ -189,7 +189,7 @@ impl ClusterCore {
 
 /// Which kind of connection to a node is used, and which protocol.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Route {
+pub(super) struct ConnectionRoute {
     pub(super) class: ConnectionClass,
     pub(super) resp3: bool,
 }
@@ -230,7 +230,7 @@ fn found(reply: &Bytes, sent_at: Millis, max: usize) -> Result<Option<FetchedVal
 impl FetchRedirector for ClusterCore {
     fn redirect(&self, queued: QueuedFetch, error: SourceError) {
         let core = self.me.upgrade().filter(|core| core.redirected.get() < MAX_REDIRECTED);
-        match (core, Redirect::of_error(&error)) {
+        match (core, SlotRedirect::of_error(&error)) {
             (Some(core), Some(_)) if queued.deadline > Instant::now() => {
                 core.redirected.set(core.redirected.get() + 1);
                 tokio::task::spawn_local(async move {
@@ -251,19 +251,19 @@ mod tests {
     fn what_errors_say() {
         let tcp = |host: &str| RedisAddress::Tcp { host: host.into(), port: 7000 };
         for (text, expected) in [
-            ("MOVED 3999 127.0.0.1:7000", Some(Redirect::Moved(3999, tcp("127.0.0.1")))),
-            ("MOVED 3999 ::1:7000", Some(Redirect::Moved(3999, tcp("::1")))),
-            ("ASK 3999 node-a:7000", Some(Redirect::Ask(tcp("node-a")))),
-            ("MOVED 3999 :7000", Some(Redirect::Later)),
-            ("MOVED 3999 ?:7000", Some(Redirect::Later)),
-            ("MOVED 16384 h:7000", Some(Redirect::Later)),
-            ("TRYAGAIN Multiple keys request during rehashing of slot", Some(Redirect::Later)),
-            ("CLUSTERDOWN The cluster is down", Some(Redirect::Later)),
+            ("MOVED 3999 127.0.0.1:7000", Some(SlotRedirect::Moved(3999, tcp("127.0.0.1")))),
+            ("MOVED 3999 ::1:7000", Some(SlotRedirect::Moved(3999, tcp("::1")))),
+            ("ASK 3999 node-a:7000", Some(SlotRedirect::Ask(tcp("node-a")))),
+            ("MOVED 3999 :7000", Some(SlotRedirect::Later)),
+            ("MOVED 3999 ?:7000", Some(SlotRedirect::Later)),
+            ("MOVED 16384 h:7000", Some(SlotRedirect::Later)),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Some(SlotRedirect::Later)),
+            ("CLUSTERDOWN The cluster is down", Some(SlotRedirect::Later)),
             ("CROSSSLOT Keys in request don't hash to the same slot", None),
             ("ERR MOVED", None),
         ] {
-            assert_eq!(Redirect::of_text(text), expected, "{text}");
+            assert_eq!(SlotRedirect::of_text(text), expected, "{text}");
         }
-        assert_eq!(Redirect::of_error(&SourceError::Lost("it may have been done".into())), None);
+        assert_eq!(SlotRedirect::of_error(&SourceError::Lost("it may have been done".into())), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the replies to a batch of fetches, step by step, and finishes each fetch.
 use super::{
     fetch_batch::{FetchBatch, Stage, fields_expire},
-    pipeline_state::{Body, InFlight, NO_AUTH, Pipeline, Scanned, take},
+    pipeline_state::{Body, NO_AUTH, Pipeline, PipelinedRequest, Scanned, take},
 };
 use crate::{
     buffers::BufferKind,
@@ -34,7 +34,7 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
 
 impl Pipeline {
     pub(super) fn step_batch(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
-        let Some(InFlight::Batch(batch)) = self.in_flight.front_mut() else {
+        let Some(PipelinedRequest::Batch(batch)) = self.in_flight.front_mut() else {
             return Ok(false);
         };
         if let Some(body) = &mut self.body {
@@ -72,7 +72,7 @@ impl Pipeline {
                 Scanned::TooLong(error) => error,
             };
             let reply = self.settings.buffers.count(BufferKind::Fetched, reply);
-            let Some(InFlight::Batch(batch)) = self.in_flight.front_mut() else { return Ok(false) };
+            let Some(PipelinedRequest::Batch(batch)) = self.in_flight.front_mut() else { return Ok(false) };
             match batch.stage {
                 Stage::Value => batch.stage = Stage::ReplyExpiry(reply),
                 Stage::Guard => {
@@ -177,7 +177,7 @@ impl Pipeline {
 
     /// A value of `size` bytes begins (-1: there is none).
     fn begin_value(&mut self, size: i64, input: &mut BytesMut) -> Result<(), Malformed> {
-        let Some(InFlight::Batch(batch)) = self.in_flight.front_mut() else {
+        let Some(PipelinedRequest::Batch(batch)) = self.in_flight.front_mut() else {
             return Err(Malformed);
         };
         if size == -1 {
@@ -210,7 +210,7 @@ impl Pipeline {
         expiry: Result<i64, SourceError>,
         now: Millis,
     ) {
-        let Some(InFlight::Batch(batch)) = self.in_flight.front_mut() else {
+        let Some(PipelinedRequest::Batch(batch)) = self.in_flight.front_mut() else {
             return;
         };
         let answer = match (value, expiry) {
@@ -233,7 +233,8 @@ impl Pipeline {
 
     /// A whole reply and its key's expiry are known.
     fn finish_reply(&mut self, reply: Bytes, left: Result<i64, SourceError>, now: Millis) {
-        let Some(InFlight::Batch(FetchBatch { sent_at, direct, fields_expire, .. })) = self.in_flight.front() else {
+        let Some(PipelinedRequest::Batch(FetchBatch { sent_at, direct, fields_expire, .. })) = self.in_flight.front()
+        else {
             return;
         };
         let (sent_at, direct) = (*sent_at, *direct);
@@ -257,7 +258,7 @@ impl Pipeline {
 
     /// Takes the fetch whose replies are complete, and vouches for it if the scope covers its key.
     fn complete_next(&mut self) -> Option<QueuedFetch> {
-        let Some(InFlight::Batch(batch)) = self.in_flight.front_mut() else {
+        let Some(PipelinedRequest::Batch(batch)) = self.in_flight.front_mut() else {
             return None;
         };
         batch.left -= 1;
@@ -280,7 +281,7 @@ impl Pipeline {
     /// EXEC failed. Fetches whose own commands were refused get that error. The others are sent again, unless no command was refused: then
     /// all of them fail.
     fn abort_transaction(&mut self, error: &SourceError, now: Millis) {
-        let Some(InFlight::Batch(batch)) = self.in_flight.pop_front() else {
+        let Some(PipelinedRequest::Batch(batch)) = self.in_flight.pop_front() else {
             return;
         };
         let mut refused = batch.refused.into_iter().peekable();

@@ -43,7 +43,7 @@ pub(crate) struct Protocol {
 }
 
 /// A request whose replies are still to come.
-pub(super) enum InFlight {
+pub(super) enum PipelinedRequest {
     Batch(FetchBatch),
     Relay { relay: QueuedRelay, replies: BytesMut, ends: Vec<usize> },
 }
@@ -74,7 +74,7 @@ pub(crate) struct Pipeline {
     pub(super) protocol: Protocol,
     /// Push messages for the client, if the connection is dedicated.
     pub(super) pushes: Rc<PushQueue>,
-    pub(super) in_flight: VecDeque<InFlight>,
+    pub(super) in_flight: VecDeque<PipelinedRequest>,
     /// How many of `in_flight` are slow commands.
     pub(super) slow: usize,
     /// Fetches of the batches in `in_flight`, in order.
@@ -135,8 +135,8 @@ impl Pipeline {
     /// behind a long reply would otherwise end the connection, with the requests of all clients on it.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadline = match self.in_flight.front()? {
-            InFlight::Batch(_) => self.sent.front()?.deadline,
-            InFlight::Relay { relay, .. } => relay.deadline,
+            PipelinedRequest::Batch(_) => self.sent.front()?.deadline,
+            PipelinedRequest::Relay { relay, .. } => relay.deadline,
         };
         // A server that reads both commands at once may answer the first only together with the slow one behind it.
         let deadline = self.slow_deadline().map_or(deadline, |slow| slow.max(deadline));
@@ -146,9 +146,9 @@ impl Pipeline {
     }
     /// The deadline of the first slow command in flight.
     fn slow_deadline(&self) -> Option<Instant> {
-        let slow = |in_flight: &InFlight| match in_flight {
-            InFlight::Relay { relay, .. } if relay.is_slow(&self.settings.limits) => Some(relay.deadline),
-            InFlight::Relay { .. } | InFlight::Batch(_) => None,
+        let slow = |in_flight: &PipelinedRequest| match in_flight {
+            PipelinedRequest::Relay { relay, .. } if relay.is_slow(&self.settings.limits) => Some(relay.deadline),
+            PipelinedRequest::Relay { .. } | PipelinedRequest::Batch(_) => None,
         };
         if self.slow == 0 { None } else { self.in_flight.iter().find_map(slow) }
     }
@@ -156,7 +156,7 @@ impl Pipeline {
     pub(crate) fn timeout_reason(&self) -> Arc<str> {
         let limits = &self.settings.limits;
         match self.in_flight.front() {
-            Some(InFlight::Relay { relay, .. }) => timeout_reason(relay.limit, limits),
+            Some(PipelinedRequest::Relay { relay, .. }) => timeout_reason(relay.limit, limits),
             _ => timeout_reason(limits.timeout, limits),
         }
     }
@@ -176,8 +176,8 @@ impl Pipeline {
     /// Bytes of incomplete values and replies.
     pub(crate) fn buffered_bytes(&self) -> usize {
         let replies = match self.in_flight.front() {
-            Some(InFlight::Relay { replies, .. }) => replies.capacity(),
-            Some(InFlight::Batch(_)) | None => 0,
+            Some(PipelinedRequest::Relay { replies, .. }) => replies.capacity(),
+            Some(PipelinedRequest::Batch(_)) | None => 0,
         };
         self.body.as_ref().map_or(0, |body| body.value.len()) + replies
     }
@@ -230,11 +230,11 @@ impl Pipeline {
         let mut gone = Vec::new();
         for in_flight in std::mem::take(&mut self.in_flight) {
             match in_flight {
-                InFlight::Relay { relay, .. } => {
+                PipelinedRequest::Relay { relay, .. } => {
                     let reason = why(relay.deadline, relay.limit);
                     relay.finish(Err(SourceError::Lost(reason)));
                 }
-                InFlight::Batch(batch) => {
+                PipelinedRequest::Batch(batch) => {
                     for mut queued in self.sent.drain(..batch.left.min(self.sent.len())) {
                         if queued.retried || queued.deadline <= now {
                             let error = SourceError::Unavailable(why(queued.deadline, limits.timeout));

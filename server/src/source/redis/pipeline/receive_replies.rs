@@ -1,7 +1,7 @@
 //! Takes replies and push messages out of the input of a connection.
 use super::{
     fetch_batch::Stage,
-    pipeline_state::{InFlight, LINKED, NO_AUTH, Pipeline, Scanned},
+    pipeline_state::{LINKED, NO_AUTH, Pipeline, PipelinedRequest, Scanned},
 };
 use crate::{
     buffers::BufferKind,
@@ -50,9 +50,9 @@ impl Pipeline {
         match self.in_flight.front_mut() {
             None if input.is_empty() => Ok(false),
             None => Err(Malformed),
-            Some(InFlight::Relay { .. }) => {
+            Some(PipelinedRequest::Relay { .. }) => {
                 let scanned = self.scan(input)?;
-                let Some(InFlight::Relay { relay, replies, ends }) = self.in_flight.front_mut() else {
+                let Some(PipelinedRequest::Relay { relay, replies, ends }) = self.in_flight.front_mut() else {
                     return Ok(false);
                 };
                 match scanned {
@@ -81,23 +81,25 @@ impl Pipeline {
                 } else if noauth {
                     self.auth_error = Some(String::from_utf8_lossy(replies[1..].trim_ascii_end()).into());
                 }
-                if over && let Some(InFlight::Relay { relay, replies, ends }) = self.in_flight.pop_front() {
+                if over && let Some(PipelinedRequest::Relay { relay, replies, ends }) = self.in_flight.pop_front() {
                     let bytes = self.settings.buffers.count(BufferKind::Fetched, replies);
                     self.slow -= usize::from(relay.is_slow(&self.settings.limits));
                     relay.finish(Ok(RawReplies { bytes, ends }));
                 }
                 Ok(true)
             }
-            Some(InFlight::Batch(_)) => self.step_batch(input, now),
+            Some(PipelinedRequest::Batch(_)) => self.step_batch(input, now),
         }
     }
 
     /// Whether the next byte starts a reply, or an element of a transaction's reply.
     fn is_between_replies(&self) -> bool {
         match self.in_flight.front() {
-            Some(InFlight::Batch(batch)) => self.body.is_none() && !matches!(batch.stage, Stage::Expiry(_, true)),
+            Some(PipelinedRequest::Batch(batch)) => {
+                self.body.is_none() && !matches!(batch.stage, Stage::Expiry(_, true))
+            }
             // Whole replies only.
-            Some(InFlight::Relay { .. }) | None => true,
+            Some(PipelinedRequest::Relay { .. }) | None => true,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Encodes queued requests into the output of a connection.
 use super::{
     fetch_batch::{FetchBatch, Stage},
-    pipeline_state::{InFlight, LINKED, Pipeline},
+    pipeline_state::{LINKED, Pipeline, PipelinedRequest},
 };
 use crate::source::{
     redis::{
@@ -45,7 +45,7 @@ impl Pipeline {
                     }
                     let ends = Vec::with_capacity(relay.count.min(BATCH));
                     self.slow += usize::from(relay.is_slow(&self.settings.limits));
-                    self.in_flight.push_back(InFlight::Relay { relay, replies: BytesMut::new(), ends });
+                    self.in_flight.push_back(PipelinedRequest::Relay { relay, replies: BytesMut::new(), ends });
                 }
             }
         }
@@ -106,7 +106,7 @@ impl Pipeline {
         if !plain {
             out.put(b"*1\r\n$4\r\nEXEC\r\n");
         }
-        self.in_flight.push_back(InFlight::Batch(FetchBatch {
+        self.in_flight.push_back(PipelinedRequest::Batch(FetchBatch {
             left,
             sent_at: clock::now(),
             stage: if plain { Stage::Value } else { Stage::Multi },

@@ -3,7 +3,7 @@ use crate::{
     buffers::Buffers,
     clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
     config::{Coherence, GroupSettings, Settings, SourceUrl},
-    lifecycle::{RunError, drain::Drain, pause::Pause, throttle::Throttle},
+    lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     read::{Group, PendingWrites, invalidation_scope},
     source::{Policy, SourceLimits, SourceSetup},
     telemetry::{CommandCalls, Counters, Logs, Telemetry},

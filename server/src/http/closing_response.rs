@@ -4,7 +4,7 @@ use super::{
     response_body::ResponseBody,
     response_writer::write_whole,
 };
-use crate::lifecycle::{drain::Drain, linger::linger};
+use crate::lifecycle::{drain_phase::Drain, linger::linger};
 use http::{HeaderValue, Response, header};
 use larder_proto::{http::text::Date, output::Output};
 use larder_store::clock;

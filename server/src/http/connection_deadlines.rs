@@ -2,7 +2,7 @@
 //!
 //! A busy connection only notes how long it may stay silent, in ticks; a task that runs while there are connections
 //! counts the ticks and wakes those whose time is over; they then look at [`ConnectionDeadline::verdict`].
-use crate::{app::App, lifecycle::drain::Phase};
+use crate::{app::App, lifecycle::drain_phase::Phase};
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},

@@ -2,7 +2,7 @@
 //!
 //! Closing a socket with unread input makes the kernel send RST, and a client that receives RST may throw away the error
 //! that we had just sent it. So: end our half, read what still comes for a short while, then close.
-use super::drain::{Drain, Phase};
+use super::drain_phase::{Drain, Phase};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - The drain's phase only moves forward.
 //! - Nothing here knows a protocol or a source.
-pub mod drain;
+pub mod drain_phase;
 pub mod error;
 pub(crate) mod linger;
 pub mod pause;

@@ -15,6 +15,7 @@
 //! - `SIGTERM`: accept no more, answer what was read, close; what is left when `grace` is over is dropped, and the exit code is 0 all the same.
 mod acceptor;
 mod control_thread;
+mod drain_on_signal;
 mod listeners;
 mod open_files_limit;
 mod ready_message;

@@ -8,7 +8,7 @@ use crate::{
     app::{App, Worker, millis},
     clients::{Client, Seat},
     http,
-    lifecycle::{RunError, drain::Phase},
+    lifecycle::{RunError, drain_phase::Phase},
     redis::CommandAccess,
 };
 use larder_store::clock;

@@ -1,6 +1,6 @@
 //! Sizes, times, rates and the drain.
 use super::support::{Path, Server, run};
-use crate::{http::ListenerRole, lifecycle::drain::Phase};
+use crate::{http::ListenerRole, lifecycle::drain_phase::Phase};
 use std::time::{Duration, Instant};
 
 #[test]

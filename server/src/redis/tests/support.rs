@@ -4,7 +4,7 @@ use crate::{
     buffers::Buffers,
     clients::{Clients, Cursors, Listed, PubSub, Tracking, push_inbox::Backlog},
     config::Settings,
-    lifecycle::{drain::Drain, pause::Pause},
+    lifecycle::{drain_phase::Drain, pause::Pause},
     net::redis_connection::ClientConnection,
     read::Group,
     redis::{self, CommandAccess, Flow, Joined, Session},

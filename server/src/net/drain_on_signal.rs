@@ -1,0 +1,90 @@
+//! The end of the process: the signals that ask for it, and the drain that follows within `grace`.
+use crate::{
+    app::App,
+    lifecycle::{RunError, drain_phase::Phase},
+};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    task::AbortHandle,
+    time::sleep_until,
+};
+
+/// Part of `grace` that is kept for dropping what is left, so that the process ends within it.
+const ABORT: Duration = Duration::from_millis(250);
+/// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process and to its group.
+const ONE_WISH: Duration = Duration::from_millis(200);
+
+/// Stops accepting, lets every core finish, and gives up on what is left when `grace` is over.
+pub(super) async fn drain(
+    app: &App,
+    acceptors: Vec<AbortHandle>,
+    ended: &mut mpsc::UnboundedReceiver<usize>,
+    signals: &mut Signals,
+) -> Result<(), RunError> {
+    let start = Instant::now();
+    let grace = app.settings.grace;
+    // The listeners close with their tasks, and with the tasks go the workers' channels.
+    acceptors.iter().for_each(AbortHandle::abort);
+    let finish = grace.saturating_sub(ABORT.min(grace / 2));
+    // Clients are told whole seconds.
+    let moving = Duration::from_secs(finish.as_secs());
+    app.drain.begin(moving);
+    // Who waits is answered like all others.
+    app.pause.end();
+
+    let mut left = app.settings.threads;
+    while left > 0 {
+        let (next, then) = match app.drain.phase() {
+            Phase::Serving | Phase::Draining => (moving, Some(Phase::Closing)),
+            Phase::Closing => (finish, Some(Phase::Aborting)),
+            Phase::Aborting => (grace, None),
+        };
+        tokio::select! {
+            biased;
+            number = signals.next() => if start.elapsed() > ONE_WISH {
+                return Err(RunError::SecondSignal(number));
+            },
+            _ = ended.recv() => left -= 1,
+            () = sleep_until((start + next).into()) => match then {
+                Some(phase) => app.drain.advance(phase),
+                None => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The signals that end the process, and SIGHUP, which must not: supervisors and log rotation send it to mean "reload".
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The number of the next signal that ends the process.
+    pub(super) async fn next(&mut self) -> i32 {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
+                _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
+                _ = self.hangup.recv() => {
+                    tracing::warn!("SIGHUP ignored: Larder does not reload its configuration; restart it to apply changes");
+                }
+            }
+        }
+    }
+}

@@ -12,8 +12,8 @@ use anyhow::{Context, ensure};
 use larder::{
     buffers::Buffers,
     config::SourceUrl,
-    read::{Begun, Group},
-    source::{Limits, Policy, SourceSetup},
+    read::{Group, StartedRead},
+    source::{Policy, SourceLimits, SourceSetup},
 };
 use larder_engine::{Cache, Config};
 use redis::{Value, aio::MultiplexedConnection};
@@ -51,9 +51,9 @@ impl Client {
                 let mut found = 0;
                 for begun in begun {
                     found += match begun {
-                        Begun::Wait(wait) => usize::from(Group::end(wait).await?.is_some()),
-                        Begun::Hit(()) => 1,
-                        Begun::Absent => 0,
+                        StartedRead::Wait(wait) => usize::from(Group::end(wait).await?.is_some()),
+                        StartedRead::Hit(()) => 1,
+                        StartedRead::Absent => 0,
                     };
                 }
                 found
@@ -138,7 +138,7 @@ async fn measure(port: u16) -> anyhow::Result<()> {
     let (store, max_value) = (larder_store::disk::StoreSettings::DEFAULT, 512 << 20);
     let (max_in_flight, max_backlog) = (10_000, 32 << 20);
     let limits =
-        Limits { timeout, slow_timeout: timeout, max_in_flight, connections: 1, max_value, max_backlog, store };
+        SourceLimits { timeout, slow_timeout: timeout, max_in_flight, connections: 1, max_value, max_backlog, store };
     let setup = SourceSetup::new(&url, limits, &Buffers::unbounded()).map_err(anyhow::Error::msg)?;
     let cache = Cache::new(Config { max_keys: Some(1), ..Config::default() });
     let (source, policy) = (setup.open(None, false), Policy::default());

@@ -57,8 +57,8 @@ lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --package larder-engine --features shuttle --all-targets -- -D warnings
 	@# Outside the workspace, and must compile all the same.
-	CARGO_TARGET_DIR=$(CURDIR)/$(TARGET) $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml
-	CARGO_TARGET_DIR=$(CURDIR)/$(TARGET) $(CARGO) check --quiet --manifest-path bench/upstream-client/Cargo.toml
+	CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml
+	CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) check --quiet --manifest-path bench/upstream-client/Cargo.toml
 
 docs:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items

@@ -11,7 +11,7 @@ pub enum Flow {
     /// This command goes to the source with others of its client: let it [`join`](super::begin::join) them, and the session hold this until they
     /// are answered.
     Relay(&'static Command, Outstanding),
-    /// What the session [holds](Session::hold) must be answered first: begin it again then.
+    /// The [outstanding](Outstanding) commands of this client must be answered first. Begin this one again afterwards.
     Behind,
     /// This command must run alone, once everything before it is answered: call [`run`](super::begin::run) with the same arguments.
     Alone(&'static Command),

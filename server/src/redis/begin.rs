@@ -1,4 +1,4 @@
-//! How a command is begun: found, checked, and handed to its function or to the executor of its backend.
+//! How a command begins: it is found, checked, and passed to its function or to the executor of its backend.
 use super::{
     backend::Backend,
     cached_replies,
@@ -28,8 +28,8 @@ use larder_proto::{
 };
 use larder_store::clock;
 
-/// Begins a command, and ends it if it can be answered without waiting: everything without a source, hits with one.
-/// Fetches that it needs are pushed to `batch`.
+/// Begins a command. Ends it too if it need not wait: without a source always, with a source on a hit. Fetches that it
+/// needs are pushed to `batch`.
 #[inline]
 pub fn begin(
     worker: &Worker,
@@ -72,7 +72,7 @@ pub fn begin(
     }
 }
 
-/// Begins a command of the upstream's whose reply may be in the memory tier.
+/// Begins a forwarded command whose reply may be in the reply cache.
 fn cached(
     worker: &Worker,
     session: &mut Session,
@@ -90,12 +90,13 @@ fn cached(
     flow
 }
 
-/// An empty pipeline for commands for which [`begin`] said [`Flow::Relay`]; `behind` says whether those before them are slow.
+/// An empty pipeline for commands that [`begin`] answered with [`Flow::Relay`]. `behind` says whether the commands
+/// before it are slow.
 pub fn pipeline(worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline> {
     executor(session.backend).pipeline(worker, session, behind)
 }
 
-/// Adds such a command to others, if it may go with them.
+/// Adds such a command to a pipeline, if it may join.
 pub fn join(
     worker: &Worker,
     session: &mut Session,
@@ -107,7 +108,7 @@ pub fn join(
     pipeline.join(&CommandContext::new(worker, session, command, *args, now, &mut unused))
 }
 
-/// Runs a command for which [`begin`] said [`Flow::Alone`].
+/// Runs a command that [`begin`] answered with [`Flow::Alone`].
 pub async fn run(
     worker: &Worker,
     session: &mut Session,
@@ -137,7 +138,7 @@ pub async fn run(
     flow
 }
 
-/// Begins a command that may be called now.
+/// Begins a command that may run now.
 #[inline]
 fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
     match call.command.kind {
@@ -155,7 +156,7 @@ fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, 
     }
 }
 
-/// A command that is none, or comes from a client in a state that needs a look.
+/// Begins a command that is unknown, or whose client is in a special state.
 #[cold]
 fn unusual(
     worker: &Worker,
@@ -169,7 +170,7 @@ fn unusual(
     if let Some(foreign) = ForeignProtocol::of(*args) {
         return Flow::ForeignProtocol(foreign.name());
     }
-    // What was posted before the command began stands before its reply.
+    // Pushes that came before the command began go before its reply.
     if session.client.push_inbox.has_messages() {
         session.deliver(out);
     }
@@ -243,9 +244,9 @@ fn unusual(
         session.caching_over(command);
     }
     match flow {
-        // Not over yet.
+        // These are not over yet.
         Flow::Alone(_) | Flow::Behind => return flow,
-        // Whose reply will not be wanted is not worth the company.
+        // A command without a reply runs alone: a pipeline would have to leave its reply out.
         Flow::Relay(command, _) if session.is_silent() => return Flow::Alone(command),
         Flow::Relay(..) => {}
         Flow::Pending(_) if session.is_silent() => {
@@ -260,14 +261,15 @@ fn unusual(
         _ => {}
     }
     session.command_over();
-    // What the command itself caused stands behind it.
+    // Pushes that the command caused go after its reply.
     if matches!(flow, Flow::Done) && session.client.push_inbox.has_messages() {
         session.deliver(out);
     }
     flow
 }
 
-/// Refuses what the client may not call, and what may not go to the source. `ours` is what the table here says, `command` what will be run.
+/// Refuses a command that the client may not call, or that may not go to the source. `ours` is the row of Larder's
+/// table, `command` is the row that will run.
 fn check_access(
     worker: &Worker,
     session: &Session,
@@ -287,7 +289,7 @@ fn check_access(
     }
 }
 
-/// Answers a command that is not even looked at, because its client has sent too many, with `error`.
+/// Answers a command with `error` without beginning it, because the client has sent too many (throttle).
 #[cold]
 pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) {
     let mark = out.mark();
@@ -298,12 +300,12 @@ pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: St
     session.command_over();
 }
 
-/// An error before the command was begun: a transaction that it was to be part of cannot be carried out.
+/// Writes an error for a command that was not begun. An open transaction can then no longer be executed.
 fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault: &CommandError, out: &mut Output) {
     worker.counters.redis_errors.add(1);
     let mut reply = Reply::new(out, session.resp3);
     match found {
-        // An EXEC that is refused ends its transaction.
+        // A refused EXEC ends its transaction.
         FoundCommand::Command(command) if command.kind == Kind::Transaction(TransactionStep::Exec) => {
             transaction::abort(session, fault, &mut reply);
         }

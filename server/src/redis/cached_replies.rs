@@ -1,5 +1,5 @@
-//! Commands whose whole replies the group keeps: answered from the memory tier, or fetched for it. What is not kept is
-//! relayed.
+//! Commands whose whole replies the reply cache may hold: answered from the memory tier, or fetched into it. All others
+//! are forwarded.
 use super::{
     command::{Command, Flags, Kind},
     command_context::CommandContext,
@@ -15,7 +15,7 @@ use crate::{
 };
 use larder_proto::resp::Args;
 
-/// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
+/// How the reply to this command is cached, if it may be.
 pub(super) fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<CacheableReply> {
     let group = &worker.groups[0];
     let keepable = group.source.as_redis()?.keeps_reply(args, resp3)?;
@@ -24,8 +24,8 @@ pub(super) fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<C
     fits.then_some(keepable)
 }
 
-/// May the command be begun while reads of the client wait for the source? Then it will be answered from the tier or wait with them,
-/// as one more read.
+/// Whether the command may begin while reads of the client wait for the source. It may if it is one more cacheable
+/// read.
 pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
     let may_be_read = match command.kind {
         Kind::Forward => true,
@@ -47,7 +47,7 @@ pub(super) fn begin(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Re
     }
 }
 
-/// Begins one whose reply may be kept.
+/// Begins a command whose reply may be cached.
 #[inline]
 pub(super) fn begin_kept(call: &mut CommandContext<'_>, keepable: CacheableReply, batch: &mut Vec<Fetch>) -> Flow {
     let (group, args) = (call.group(), call.args);
@@ -61,7 +61,7 @@ pub(super) fn begin_kept(call: &mut CommandContext<'_>, keepable: CacheableReply
     match begun {
         StartedRead::Hit(()) => Flow::Done,
         StartedRead::Wait(wait) => Flow::Pending(PendingRead::one(wait, resp3, true)),
-        // To be kept when it is asked for again.
+        // The reply is cached when the command is asked again.
         StartedRead::Absent => Flow::Relay(call.command, Outstanding::Reads),
     }
 }

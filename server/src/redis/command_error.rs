@@ -1,16 +1,16 @@
-//! Why a command failed: the error replies, in the words of Redis, because clients parse them.
+//! The error replies of commands. Clients parse them, so the wording is Redis's.
 use crate::source::SourceError;
 use larder_engine::TooLarge;
 use larder_proto::resp::{Args, Reply, parse_i64};
 
-/// An error reply: a code in capitals and words.
+/// An error reply: a code in capitals, then text.
 #[derive(Debug)]
 pub(super) enum CommandError {
     Said(&'static str),
     Told(Vec<u8>),
 }
 
-/// What a command on the tier comes to: its reply is written, or it failed.
+/// The result of a command on the memory tier: the reply is written, or the command failed.
 pub(super) type CommandResult = Result<(), CommandError>;
 
 pub(super) const SYNTAX: CommandError = CommandError::Said("ERR syntax error");
@@ -35,7 +35,7 @@ pub(super) const EXEC_ABORT: CommandError =
     CommandError::Said("EXECABORT Transaction discarded because of previous errors.");
 
 impl CommandError {
-    /// Writes it.
+    /// Writes the error reply.
     #[cold]
     pub(super) fn reply(&self, to: &mut Reply<'_>) {
         match self {
@@ -43,7 +43,7 @@ impl CommandError {
             CommandError::Told(text) => to.error(text),
         }
     }
-    /// Text that quotes what a client sent: cut at a NUL byte as C would, and to at most `limit` bytes.
+    /// An error that quotes what a client sent. The quote ends at a NUL byte, like in C, and has at most `limit` bytes.
     pub(super) fn quoting(before: &str, quoted: &[u8], limit: usize, after: &str) -> CommandError {
         let mut text = [before.as_bytes(), c_str(quoted, limit), after.as_bytes()].concat();
         while text.pop_if(|b| matches!(b, b'\r' | b'\n')).is_some() {}
@@ -51,7 +51,7 @@ impl CommandError {
     }
 }
 
-/// What C would print of a string with `%.*s`.
+/// What C prints for a string with `%.*s`.
 pub(super) fn c_str(bytes: &[u8], limit: usize) -> &[u8] {
     let cut = &bytes[..bytes.len().min(limit)];
     cut.split(|&b| b == 0).next().unwrap_or(cut)
@@ -68,7 +68,7 @@ impl From<TooLarge> for CommandError {
 impl From<SourceError> for CommandError {
     fn from(error: SourceError) -> CommandError {
         let text = match error {
-            // Its own code stands before it.
+            // The text begins with its own error code.
             SourceError::Refused(text) => text.to_string(),
             error => format!("ERR {error}"),
         };
@@ -76,14 +76,14 @@ impl From<SourceError> for CommandError {
     }
 }
 
-/// The wrong number of arguments.
+/// The error for a wrong number of arguments.
 pub(super) fn arity(name: &str) -> CommandError {
     CommandError::Told(format!("ERR wrong number of arguments for '{name}' command").into_bytes())
 }
 
-/// No such command.
+/// The error for an unknown command.
 pub(super) fn unknown(args: &Args<'_>) -> CommandError {
-    /// How much is quoted, of the name and of the arguments.
+    /// Maximum quoted bytes of the name, and of the arguments.
     const QUOTED: usize = 128;
     let mut text = b"ERR unknown command '".to_vec();
     text.extend_from_slice(c_str(&args[0], QUOTED));
@@ -101,17 +101,17 @@ pub(super) fn unknown(args: &Args<'_>) -> CommandError {
     CommandError::Told(text)
 }
 
-/// No such subcommand.
+/// The error for an unknown subcommand.
 pub(super) fn unknown_sub(parent: &str, sub: &[u8]) -> CommandError {
     let after = format!("'. Try {} HELP.", parent.to_uppercase());
     CommandError::quoting("ERR unknown subcommand '", sub, 128, &after)
 }
 
-/// An integer argument.
+/// Parses an integer argument.
 pub(super) fn integer(text: &[u8]) -> Result<i64, CommandError> {
     parse_i64(text).ok_or(NOT_INTEGER)
 }
-/// A C `int` argument (database numbers).
+/// Parses a C `int` argument (database numbers).
 pub(super) fn int(text: &[u8]) -> Result<i32, CommandError> {
     let value = integer(text)?;
     i32::try_from(value).map_err(|_| {

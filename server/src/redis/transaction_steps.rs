@@ -1,4 +1,4 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: what is refused, and which executor has the rest.
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: checks the order of the commands, then calls the executor.
 use super::{
     command::TransactionStep,
     command_context::CommandContext,
@@ -8,7 +8,7 @@ use super::{
     transaction,
 };
 
-/// One of the commands around a transaction.
+/// Runs one of the transaction commands.
 pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Result<Flow, CommandError> {
     let within = call.session.multi.is_some();
     let executor = executor(call.session.backend);

@@ -1,4 +1,4 @@
-//! CLIENT: connections by name, listed and ended.
+//! CLIENT: names, lists and closes connections.
 use crate::{
     clients::{Client, Tracks},
     redis::{
@@ -25,7 +25,7 @@ fn done(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// Checks text that CLIENT LIST shows: it must not break the list.
+/// Checks text that CLIENT LIST will show, so that it cannot break the list.
 pub(super) fn valid_name(name: &[u8]) -> Result<&str, CommandError> {
     printable(name).ok_or(CommandError::Said("ERR Client names cannot contain spaces, newlines or special characters."))
 }
@@ -77,7 +77,8 @@ pub(in crate::redis) fn setinfo(call: &mut CommandContext<'_>) -> Done {
     done(call)
 }
 
-/// CLIENT NO-EVICT, NO-TOUCH on | off: nothing here evicts clients, and reads count for all.
+/// CLIENT NO-EVICT, NO-TOUCH on | off: accepted without effect. Larder evicts no clients, and every read counts for the
+/// policy.
 pub(in crate::redis) fn on_or_off(call: &mut CommandContext<'_>) -> Done {
     let mode = call.arg(2);
     match mode.eq_ignore_ascii_case(b"on") || mode.eq_ignore_ascii_case(b"off") {
@@ -86,7 +87,7 @@ pub(in crate::redis) fn on_or_off(call: &mut CommandContext<'_>) -> Done {
     }
 }
 
-/// CLIENT CAPA: no capability of a client makes a difference here.
+/// CLIENT CAPA: accepted without effect.
 pub(in crate::redis) fn accept(call: &mut CommandContext<'_>) -> Done {
     done(call)
 }
@@ -146,7 +147,7 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>) -> Done {
 enum Type {
     Normal,
     PubSub,
-    /// A replica, a master: nobody is one here.
+    /// A replica or a master. No client here is one.
     Server,
 }
 impl Type {
@@ -217,7 +218,7 @@ impl<'a> Filter<'a> {
                 b"addr" => filter.address = Some(value),
                 b"laddr" => filter.local = Some(value),
                 b"type" => filter.kind = Some(Type::named(value)?),
-                // Which users there are, Redis knows.
+                // Only Redis knows which users exist.
                 b"user" if value == auth::USER || call.group().source.as_redis().is_some() => {
                     filter.user = Some(value);
                 }
@@ -255,7 +256,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The source's table of commands: it knows the names of those that are forwarded.
+/// The source's command table, which has the names of forwarded commands.
 fn known(call: &CommandContext<'_>) -> Option<Arc<UpstreamCommands>> {
     call.group().source.as_redis()?.known_commands()
 }
@@ -270,7 +271,7 @@ fn command_of<'a>(client: &Client, known: Option<&'a UpstreamCommands>) -> Optio
     }
 }
 
-/// A line of CLIENT LIST. Fields that have no meaning here are those that clients are known to read.
+/// A line of CLIENT LIST. Fields without a meaning here are kept if client libraries read them.
 fn describe(text: &mut String, client: &Client, now: Millis, known: Option<&UpstreamCommands>) {
     let about = client.about.lock().clone();
     let command = command_of(client, known).unwrap_or("NULL");

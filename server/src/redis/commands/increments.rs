@@ -1,4 +1,4 @@
-//! Counters: INCR and its relatives.
+//! Counters: INCR and related commands.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandResult, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
@@ -56,7 +56,7 @@ pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Ti
             None => Some(LongDouble::ZERO),
             Some(entry) => LongDouble::parse(entry.value.as_bytes()),
         };
-        // The value is looked at before the argument, as in Redis.
+        // Redis checks the value before the argument.
         let sum = match old.zip(LongDouble::parse(by)) {
             None => Err(NOT_FLOAT),
             Some((old, by)) => old.add(by).ok_or(NOT_FINITE),
@@ -74,7 +74,7 @@ pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Ti
     Ok(())
 }
 
-/// A counter keeps its expiry; a new one gets the group's.
+/// A counter keeps its expiry. A new one gets the group's.
 fn kept(entry: Option<&Entry<'_>>) -> Expiry {
     match entry {
         Some(_) => Expiry::Keep,

@@ -1,11 +1,14 @@
-//! CLIENT TRACKING where Larder itself knows what its clients have read: without a source, and with one that cannot give each
-//! client a connection of its own. What a client holds copies of is in the [table](crate::clients::Tracking); what it is told comes by its inbox.
+//! CLIENT TRACKING done by Larder: without a source, and with a source that cannot give each client a dedicated
+//! connection. The [tracking table](crate::clients::Tracking) has the copies that clients hold. Invalidations go to the
+//! clients' push inboxes.
 //!
 //! Invariants:
-//! - Between a client's read of a key and the next change of it, the client is in the table: both happen under the lock of the
-//!   key's shard.
-//! - Whoever changes a key is answered only when every client that must hear of it has that in its inbox.
-//! - What a client caused itself is told after the reply to its command: the inbox is looked into between commands only.
+//! - Between a client's read of a key and the next change of that key, the client is in the table: both happen under
+//!   the lock of the key's shard.
+//! - A client that changes a key is answered only when the invalidation is in the inbox of every client that must get
+//!   it.
+//! - A client gets the invalidations that it caused after the reply to its command, because the inbox is read between
+//!   commands only.
 use crate::{
     clients::{Client, TrackingMode},
     redis::{
@@ -18,7 +21,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// What CLIENT TRACKING was asked for.
+/// The options of CLIENT TRACKING.
 struct Asked<'a> {
     mode: TrackingMode,
     choice: Choice,
@@ -72,14 +75,14 @@ impl<'a> Asked<'a> {
                     }
                     let source = &call.group().source;
                     match source.as_redis() {
-                        // It tracks itself: this is OFF, from a client that it does not track for.
+                        // The server tracks. This is OFF, from a client for which Larder does not track.
                         Some(server) if server.client_tracking() == ClientTracking::Server => {}
                         Some(_) => {
-                            // On another connection an invalidation may come before the reply that it is about.
+                            // On another connection an invalidation may come before the reply that it concerns.
                             return Err(CommandError::Said("ERR REDIRECT is not available in front of a cluster"));
                         }
                         None if source.reads_through() => {
-                            // Likewise: what is read was on its way when it was noted.
+                            // The same holds here: the value was being loaded when the read was noted.
                             return Err(CommandError::Said(
                                 "ERR REDIRECT is not available with a disk store: use RESP3",
                             ));

@@ -1,4 +1,5 @@
-//! SUBSCRIBE and its relatives, and MONITOR: at an upstream Redis on a connection for nothing else, or among the clients of this process.
+//! SUBSCRIBE, MONITOR and related commands: at an upstream Redis on a second dedicated connection, or among the clients
+//! of this process.
 use crate::{
     clients::SubscriptionKind,
     redis::{
@@ -53,7 +54,7 @@ pub(in crate::redis) fn monitor(call: &mut CommandContext<'_>) -> Done {
     }
 }
 
-/// SUBSCRIBE and its relatives at an upstream Redis.
+/// SUBSCRIBE and related commands at an upstream Redis.
 pub(in crate::redis) fn run<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
         at_upstream(call, false).await?;
@@ -94,7 +95,8 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
         Ok(replies) => {
             let to = if silent { &mut call.session.upstream.aside } else { &mut *out };
             subscribed.take(to, resp3, &call.session.counters);
-            // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
+            // Confirmations come as pushes. Any other reply, except that of the final PING, is an error or MONITOR's
+            // OK.
             for reply in replies.iter().filter(|reply| monitor || !answers_ping(reply)) {
                 if monitor && !is_error(reply) {
                     let clients = &call.worker.app.clients;
@@ -120,7 +122,7 @@ fn locally(call: &mut CommandContext<'_>, change: impl FnOnce(&mut CommandContex
     change(call);
     let session = &mut *call.session;
     if session.is_silent() {
-        // Confirmations are no replies.
+        // Confirmations are pushes, so they are not suppressed.
         session.say_aside(call.reply.output(), mark);
     }
     session.subscriptions = session.subscriptions.take().filter(|subscriptions| !subscriptions.is_empty());
@@ -157,7 +159,7 @@ fn remove(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
         subscriptions.pubsub.unsubscribe(kind, topics.iter().map(|topic| &**topic), subscriptions.client.id);
     }
     if !call.nested {
-        // A message behind the last confirmation would look like a reply to a client of RESP2.
+        // A RESP2 client would take a message after the last confirmation for a reply.
         call.session.deliver_all(call.reply.output());
     }
     for topic in topics {

@@ -1,4 +1,4 @@
-//! A source that is only read from, by GET and MGET.
+//! The executor of a read-only source, which has GET and MGET.
 use super::{contract::Executor, pipeline::ClientPipeline, tier_commands};
 use crate::{
     app::Worker,

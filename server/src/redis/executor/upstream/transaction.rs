@@ -1,4 +1,5 @@
-//! EXEC at an upstream Redis: the queue goes there as one MULTI … EXEC. Commands that are none of its business run here, in their places.
+//! EXEC at an upstream Redis: the queued commands go there as one MULTI … EXEC. Commands that concern only Larder run
+//! here, in their places.
 use super::{
     effects::{Effects, Transacted},
     single::{checked, send},
@@ -36,7 +37,7 @@ pub(super) async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandE
     let (sent, transacted) = answered?;
     match transacted {
         Transacted::Done => reply(call, &queue, &sent?),
-        // The error of EXEC, or nothing because a watched key was written.
+        // EXEC failed, or returned null because a watched key was written.
         Transacted::Not | Transacted::Unknown => {
             call.session.pass_part(sent?, call.reply.output());
             Ok(Flow::Done)
@@ -44,7 +45,7 @@ pub(super) async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandE
     }
 }
 
-/// Sends the commands, and does to the memory tier what follows from the answer.
+/// Sends the commands, and applies the answer to the memory tier.
 async fn send_queue(
     call: &mut CommandContext<'_>,
     queue: &CommandQueue,
@@ -68,12 +69,12 @@ async fn send_queue(
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
     all.apart = all.apart.max(Apart::of_size(encoded.len()));
     let sent = match count == 2 && call.session.dedicated.is_none() {
-        // Nothing in it concerns the upstream.
+        // No queued command concerns the upstream.
         true => Ok(Bytes::from_static(b"*0\r\n")),
         false => {
             let sent = send(call, encoded, count, &all).await;
             if sent.is_ok() && matches!(call.session.watch, Watch::Upstream) {
-                // EXEC has ended the watch, whatever came of it.
+                // EXEC ended the watch, whatever its outcome.
                 call.session.watch = Watch::Nothing;
             }
             call.session.skip_replies(count - 1, call.reply.output());
@@ -94,12 +95,12 @@ async fn send_queue(
     Ok((sent, transacted))
 }
 
-/// Is it carried out by the upstream, within a transaction?
+/// Whether the upstream runs this command within a transaction.
 fn goes_there(command: &Command) -> bool {
     command.is_data() || command.flags.has(Flags::SELECTS)
 }
 
-/// Where SELECTs in a transaction have led to.
+/// Notes the databases that SELECTs in a transaction selected.
 fn note_databases(call: &mut CommandContext<'_>, queue: &CommandQueue, sent: &Result<Bytes, SourceError>) {
     if let Ok(reply) = sent
         && let Ok(View::Array(mut values)) = view(reply)
@@ -113,7 +114,7 @@ fn note_databases(call: &mut CommandContext<'_>, queue: &CommandQueue, sent: &Re
     }
 }
 
-/// Writes the replies: the upstream's, and those of the commands that run here.
+/// Writes the replies: those of the upstream, and those of the commands that run here.
 fn reply(call: &mut CommandContext<'_>, queue: &CommandQueue, reply: &Bytes) -> Result<Flow, CommandError> {
     let Ok(View::Array(mut values)) = view(reply) else { return Err(requests::no_redis().into()) };
     call.reply.array(queue.len());

@@ -63,8 +63,8 @@ pub fn begin(
                 && session.may_call_anything()
                 && !args.is_inline() =>
         {
-            match cached_replies::keepable(worker, *args, session.resp3) {
-                Some(keepable) => cached(worker, session, (args, keepable), now, out, batch),
+            match cached_replies::cacheable(worker, *args, session.resp3) {
+                Some(cacheable) => begin_cacheable(worker, session, (args, cacheable), now, out, batch),
                 None => unusual(worker, session, FoundCommand::Unknown, args, now, out, batch),
             }
         }
@@ -73,17 +73,17 @@ pub fn begin(
 }
 
 /// Begins a forwarded command whose reply may be in the reply cache.
-fn cached(
+fn begin_cacheable(
     worker: &Worker,
     session: &mut Session,
-    (args, keepable): (&Args<'_>, CacheableReply),
+    (args, cacheable): (&Args<'_>, CacheableReply),
     now: Millis,
     out: &mut Output,
     batch: &mut Vec<Fetch>,
 ) -> Flow {
     count(worker, session, &FORWARDED, *args);
     let call = &mut CommandContext::new(worker, session, &FORWARDED, *args, now, out);
-    let flow = cached_replies::begin_kept(call, keepable, batch);
+    let flow = cached_replies::begin_cached(call, cacheable, batch);
     if worker.app.clients.monitors().any() {
         monitored_commands::show(worker, call.session, &FORWARDED, *args, &flow);
     }
@@ -132,7 +132,7 @@ pub async fn run(
     if silent {
         let out = call.reply.output();
         out.truncate(mark);
-        call.session.say_unasked(out);
+        call.session.write_held_pushes(out);
     }
     call.session.command_over();
     flow
@@ -195,7 +195,7 @@ fn unusual(
                 Err(NOT_IN_MULTI)
             }
             flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => {
-                Err(CommandError::Told(format!(
+                Err(CommandError::Owned(format!(
                     "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
                     command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
                 ).into_bytes()))
@@ -221,7 +221,7 @@ fn unusual(
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return transaction::queue(call);
                 }
-                let relayed = call.session.dedicated.is_some() || call.session.holds(Outstanding::Forwarded);
+                let relayed = call.session.dedicated.is_some() || call.session.has_outstanding(Outstanding::Forwarded);
                 if relayed && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
                     return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
@@ -256,7 +256,7 @@ fn unusual(
         }
         _ if session.is_silent() => {
             out.truncate(mark);
-            session.say_unasked(out);
+            session.write_held_pushes(out);
         }
         _ => {}
     }
@@ -293,7 +293,7 @@ fn check_access(
 #[cold]
 pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) {
     let mark = out.mark();
-    fail_early(worker, session, find_for(*args), &CommandError::Told(error.into_bytes()), out);
+    fail_early(worker, session, find_for(*args), &CommandError::Owned(error.into_bytes()), out);
     if session.is_silent() {
         out.truncate(mark);
     }

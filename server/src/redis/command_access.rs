@@ -79,7 +79,7 @@ impl CommandAccess {
 /// The error that Redis gives. Clients know it by its first word.
 fn refusal(name: &str, setting: Option<&str>) -> CommandError {
     let setting = setting.unwrap_or("deny-commands");
-    CommandError::Told(
+    CommandError::Owned(
         format!("NOPERM this listener has no permissions to run the '{name}' command (setting {setting})").into_bytes(),
     )
 }

@@ -156,5 +156,5 @@ impl CommandContext<'_> {
 
 #[cold]
 fn bad_key(max: usize) -> CommandError {
-    CommandError::Told(format!("ERR a key has 1 to {max} bytes (max-key)").into_bytes())
+    CommandError::Owned(format!("ERR a key has 1 to {max} bytes (max-key)").into_bytes())
 }

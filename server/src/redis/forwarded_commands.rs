@@ -36,10 +36,10 @@ pub(super) fn is_forwarded(worker: &Worker, args: &Args<'_>) -> bool {
 /// read) only the command's name decides.
 pub(super) fn check(session: &Session, known: Option<&UpstreamCommands>, args: Args<'_>) -> Result<(), CommandError> {
     let row = known.and_then(|known| known.find(args));
-    match passage(row, args) {
+    match forward_rule(row, args) {
         ForwardRule::Free => {}
         ForwardRule::Admin if session.access.forwards_admin() => {}
-        refused => return Err(CommandError::Told(refused.refusal(args))),
+        refused => return Err(CommandError::Owned(refused.refusal(args))),
     }
     let Some(known) = known else { return Ok(()) };
     session.access.check_forwarded(args, row)?;
@@ -50,7 +50,7 @@ pub(super) fn check(session: &Session, known: Option<&UpstreamCommands>, args: A
     Ok(())
 }
 
-fn passage(row: Option<&UpstreamCommand>, args: Args<'_>) -> ForwardRule {
+fn forward_rule(row: Option<&UpstreamCommand>, args: Args<'_>) -> ForwardRule {
     row.map_or_else(|| ForwardRule::by_name(args), |row| row.forward_rule(args))
 }
 

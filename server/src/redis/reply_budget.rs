@@ -44,7 +44,7 @@ impl<'w> ReplyBudget<'w> {
         if !charge.try_resize(taken + buffers.limit() / MARGIN_SHARE) {
             let limit = show_size(buffers.limit() as u64);
             let text = format!("ERR the reply does not fit into the buffers now, which may hold {limit} (max-buffers)");
-            return Err(CommandError::Told(text.into_bytes()));
+            return Err(CommandError::Owned(text.into_bytes()));
         }
         self.taken = taken;
         Ok(())

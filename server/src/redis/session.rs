@@ -34,7 +34,7 @@ pub struct Session {
     /// Some commands are refused (`deny-commands`, `allow-commands`).
     restricted: bool,
     replies: ReplyMode,
-    held: Outstanding,
+    outstanding: Outstanding,
     /// The transaction that MULTI opened.
     pub(super) multi: Option<OpenTransaction>,
     /// The keys that WATCH named, until the transaction ends.
@@ -100,7 +100,7 @@ impl Session {
             restricted: access.restricts(),
             access,
             replies: ReplyMode::On,
-            held: Outstanding::Nothing,
+            outstanding: Outstanding::Nothing,
             multi: None,
             watch: Watch::default(),
             backend: Backend::of(&*worker.groups[0].source),
@@ -149,18 +149,18 @@ impl Session {
     }
 
     /// Sets what the connection has not yet answered.
-    pub fn hold(&mut self, held: Outstanding) {
-        self.held = held;
+    pub fn set_outstanding(&mut self, outstanding: Outstanding) {
+        self.outstanding = outstanding;
         self.settle();
     }
-    pub(super) fn holds(&self, held: Outstanding) -> bool {
-        self.held == held
+    pub(super) fn has_outstanding(&self, outstanding: Outstanding) -> bool {
+        self.outstanding == outstanding
     }
     /// Whether this command may begin before the outstanding commands are answered. Reads of the memory tier and
     /// forwarded commands use different connections. They must not overtake each other.
     pub(super) fn may_begin(&self, command: &Command) -> bool {
         let reads = matches!(command.kind, Kind::Get | Kind::MultiGet);
-        match self.held {
+        match self.outstanding {
             Outstanding::Nothing => true,
             Outstanding::Reads => reads || !command.is_data(),
             // A command that does not concern the source may still concern the connection to it.
@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Whether the client uses the database whose values the memory tier caches.
-    pub(super) fn is_at_home(&self) -> bool {
+    pub(super) fn in_source_database(&self) -> bool {
         self.upstream.database.is_none()
     }
 
@@ -180,12 +180,12 @@ impl Session {
             || self.replies != ReplyMode::On
             || self.multi.is_some()
             || self.dedicated.is_some()
-            || self.is_attached()
+            || self.has_upstream_state()
             || self.tracker.is_some()
             || self.subscriptions.is_some()
             || !self.may_call(GET);
-        self.unusual = special || self.held != Outstanding::Nothing;
-        self.plain_reads = !special && self.held != Outstanding::Forwarded;
+        self.unusual = special || self.outstanding != Outstanding::Nothing;
+        self.plain_reads = !special && self.outstanding != Outstanding::Forwarded;
     }
 
     pub(super) fn authenticate(&mut self, authenticated: bool) {
@@ -263,10 +263,10 @@ impl Session {
     /// Bytes of memory that the transaction and undelivered pushes occupy.
     #[inline]
     pub fn owned(&self) -> usize {
-        if self.unusual { self.owned_unusually() } else { 0 }
+        if self.unusual { self.owned_by_unusual() } else { 0 }
     }
     #[cold]
-    fn owned_unusually(&self) -> usize {
-        self.multi.as_ref().map_or(0, |multi| multi.queue.owned()) + self.owned_unasked()
+    fn owned_by_unusual(&self) -> usize {
+        self.multi.as_ref().map_or(0, |multi| multi.queue.owned()) + self.push_bytes()
     }
 }

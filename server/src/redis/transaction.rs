@@ -29,7 +29,7 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Result<Flow, CommandError>
     }
     if !fits(multi) {
         multi.spoil();
-        return Err(CommandError::Told(
+        return Err(CommandError::Owned(
             format!("ERR a transaction has at most {limit} bytes (follows from max-value)").into_bytes(),
         ));
     }
@@ -55,8 +55,8 @@ fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
 pub(super) fn abort(session: &mut Session, why: &CommandError, reply: &mut Reply<'_>) {
     session.end_transaction();
     let why = match why {
-        CommandError::Said(text) => text.as_bytes(),
-        CommandError::Told(text) => text,
+        CommandError::Static(text) => text.as_bytes(),
+        CommandError::Owned(text) => text,
     };
     let why = why.strip_prefix(b"ERR ").unwrap_or(why);
     reply.error(&[b"EXECABORT Transaction discarded because of: ", why].concat());

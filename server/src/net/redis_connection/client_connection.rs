@@ -264,7 +264,7 @@ impl ClientConnection {
 
     fn wait_for(&mut self, read: PendingRead) {
         self.queue.push_back(WaitingReply { what: WaitingKind::Read(read), after: Output::default() });
-        self.session.hold(Outstanding::Reads);
+        self.session.set_outstanding(Outstanding::Reads);
     }
 
     /// Adds the command at the front of the input to those that are relayed.
@@ -286,7 +286,7 @@ impl ClientConnection {
             self.held += together.bytes();
             self.queue
                 .push_back(WaitingReply { what: WaitingKind::ClientPipeline(together), after: Output::default() });
-            self.session.hold(held);
+            self.session.set_outstanding(held);
         }
         joined
     }
@@ -329,7 +329,7 @@ impl ClientConnection {
             progress = Poll::Ready(());
         }
         if self.queue.is_empty() && progress.is_ready() {
-            self.session.hold(Outstanding::Nothing);
+            self.session.set_outstanding(Outstanding::Nothing);
             if self.queue.capacity() > KEPT_QUEUE {
                 self.queue.shrink_to(KEPT_QUEUE);
             }
@@ -337,21 +337,21 @@ impl ClientConnection {
         progress
     }
 
-    /// Has the client connections to the source of its own, where something may come unasked?
-    pub fn is_attached(&self) -> bool {
-        self.session.is_attached()
+    /// Has the client connections to the source of its own, where something may come pushes?
+    pub fn has_upstream_state(&self) -> bool {
+        self.session.has_upstream_state()
     }
     /// Moves what came there to [`ClientConnection::out`], unless that is full. Ready if something did.
     ///
     /// # Errors
     /// Such a connection is lost, and the client's must end.
-    pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+    pub fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
         let out = if self.is_full() { None } else { Some(&mut self.out) };
-        self.session.poll_unasked(cx, out)
+        self.session.poll_pushes(cx, out)
     }
     /// Is it lost because the client left too much lying there?
-    pub fn left_too_much(&self) -> bool {
-        self.session.left_too_much()
+    pub fn exceeded_backlog(&self) -> bool {
+        self.session.exceeded_backlog()
     }
 
     /// Says that the process is about to end, in [`ClientConnection::out`].
@@ -363,7 +363,7 @@ impl ClientConnection {
         self.client.push_inbox.has_messages()
     }
     /// Moves it behind all that is due to the client before.
-    pub fn take_mail(&mut self) {
+    pub fn take_pushes(&mut self) {
         match self.queue.back_mut() {
             None => self.session.deliver(&mut self.out),
             Some(last) => {

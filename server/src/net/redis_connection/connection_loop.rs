@@ -240,14 +240,14 @@ impl ConnectionLoop<'_> {
                 return Poll::Ready(Ok(Event::Progress));
             }
         }
-        if self.conn.is_attached() {
+        if self.conn.has_upstream_state() {
             self.borrow_output();
-            let unasked = self.conn.poll_unasked(cx);
+            let pushes = self.conn.poll_pushes(cx);
             self.return_output();
-            match unasked {
+            match pushes {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
                 Poll::Ready(Err(_lost)) => {
-                    if self.conn.left_too_much() {
+                    if self.conn.exceeded_backlog() {
                         self.worker.app.backlog.note_cut_off();
                     }
                     return Poll::Ready(Ok(Event::End(End::Ours)));
@@ -257,7 +257,7 @@ impl ConnectionLoop<'_> {
         }
         if self.conn.has_messages() && !self.conn.is_full() {
             self.borrow_output();
-            self.conn.take_mail();
+            self.conn.take_pushes();
             self.return_output();
             return Poll::Ready(Ok(Event::Progress));
         }

@@ -27,7 +27,8 @@ fn done(call: &mut CommandContext<'_>) -> Done {
 
 /// Checks text that CLIENT LIST will show, so that it cannot break the list.
 pub(super) fn valid_name(name: &[u8]) -> Result<&str, CommandError> {
-    printable(name).ok_or(CommandError::Said("ERR Client names cannot contain spaces, newlines or special characters."))
+    printable(name)
+        .ok_or(CommandError::Static("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 fn printable(text: &[u8]) -> Option<&str> {
     let fine = text.iter().all(u8::is_ascii_graphic);
@@ -127,7 +128,7 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>) -> Done {
             clients.list().into_iter().filter(|client| Type::of(client) == kind).collect()
         }
         Some(option) if call.args.len() > 3 && option.eq_ignore_ascii_case(b"id") => {
-            let id = |text| integer(text).map_err(|_| CommandError::Said("ERR Invalid client ID"));
+            let id = |text| integer(text).map_err(|_| CommandError::Static("ERR Invalid client ID"));
             let ids: Vec<i64> = call.args.from(3).map(id).collect::<Result<_, _>>()?;
             ids.into_iter().filter_map(|id| clients.get(u64::try_from(id).ok()?)).collect()
         }
@@ -183,7 +184,7 @@ pub(in crate::redis) fn kill(call: &mut CommandContext<'_>) -> Done {
         }
     }
     match (old_form, killed) {
-        (true, 0) => return Err(CommandError::Said("ERR No such client")),
+        (true, 0) => return Err(CommandError::Static("ERR No such client")),
         (true, _) => call.reply.ok(),
         (false, _) => call.reply.integer(killed),
     }
@@ -207,7 +208,7 @@ impl<'a> Filter<'a> {
     fn parse(call: &CommandContext<'a>) -> Result<Filter<'a>, CommandError> {
         let positive = |text: &[u8], why| match integer(text) {
             Ok(value) if value > 0 => Ok(Some(value)),
-            _ => Err(CommandError::Said(why)),
+            _ => Err(CommandError::Static(why)),
         };
         let mut filter = Filter { skip_me: true, ..Filter::default() };
         let mut parts = call.args.from(2);

@@ -11,7 +11,7 @@ use larder_proto::resp;
 pub(in crate::redis) fn unblock(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let reason = call.args.get(3).unwrap_or(b"timeout");
     if call.args.len() > 4 || !(reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")) {
-        return Err(CommandError::Said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        return Err(CommandError::Static("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
     if waits_on(call)?.is_some() {
         return call.alone();

@@ -212,5 +212,5 @@ pub(in crate::redis) fn reset(call: &CommandContext<'_>) {
 
 /// CONFIG REWRITE
 pub(in crate::redis) fn rewrite(_call: &mut CommandContext<'_>) -> Done {
-    Err(CommandError::Said("ERR The server is running without a config file"))
+    Err(CommandError::Static("ERR The server is running without a config file"))
 }

@@ -95,7 +95,7 @@ pub(super) fn get(call: &mut CommandContext<'_>) -> Done {
 /// may be set to its current value.
 pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
     if whose(call.args) == Whose::Both {
-        return Err(CommandError::Said(
+        return Err(CommandError::Static(
             "ERR CONFIG SET changes parameters of Redis or of Larder (larder-...): use a command for each",
         ));
     }

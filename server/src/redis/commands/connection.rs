@@ -81,7 +81,7 @@ pub(in crate::redis) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, Comm
     }
     let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
     if login.user.is_none() && !auth::is_required(settings) && !single {
-        return Err(CommandError::Said(
+        return Err(CommandError::Static(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         ));
@@ -114,9 +114,9 @@ impl<'a> Hello<'a> {
             None => None,
             Some(Some(2)) => Some(false),
             Some(Some(3)) => Some(true),
-            Some(Some(_)) => return Err(CommandError::Said("NOPROTO unsupported protocol version")),
+            Some(Some(_)) => return Err(CommandError::Static("NOPROTO unsupported protocol version")),
             Some(None) => {
-                return Err(CommandError::Said("ERR Protocol version is not an integer or out of range"));
+                return Err(CommandError::Static("ERR Protocol version is not an integer or out of range"));
             }
         };
         let mut hello = Hello { resp3, login: None, name: None };
@@ -149,7 +149,7 @@ pub(in crate::redis) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, Com
         None => {}
     }
     if !call.session.authenticated() {
-        return Err(CommandError::Said(
+        return Err(CommandError::Static(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
              protocol version at the same time",

@@ -30,10 +30,10 @@ impl Conditions {
         }
         match conditions {
             Conditions { nx: true, xx, gt, lt } if xx || gt || lt => {
-                Err(CommandError::Said("ERR NX and XX, GT or LT options at the same time are not compatible"))
+                Err(CommandError::Static("ERR NX and XX, GT or LT options at the same time are not compatible"))
             }
             Conditions { gt: true, lt: true, .. } => {
-                Err(CommandError::Said("ERR GT and LT options at the same time are not compatible"))
+                Err(CommandError::Static("ERR GT and LT options at the same time are not compatible"))
             }
             fine => Ok(fine),
         }

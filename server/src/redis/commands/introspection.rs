@@ -120,13 +120,13 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) ->
 pub(in crate::redis) fn getkeys(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
     let args = call.args.skip(2);
     let FoundCommand::Command(command) = find_for(args) else {
-        return Err(CommandError::Said("ERR Invalid command specified"));
+        return Err(CommandError::Static("ERR Invalid command specified"));
     };
     if command.keys.first == 0 {
-        return Err(CommandError::Said("ERR The command has no key arguments"));
+        return Err(CommandError::Static("ERR The command has no key arguments"));
     }
     if !command.takes(args.len()) {
-        return Err(CommandError::Said("ERR Invalid number of arguments specified for command"));
+        return Err(CommandError::Static("ERR Invalid number of arguments specified for command"));
     }
     let keys = command.keys.of(args);
     call.reply.array(keys.len());

@@ -25,7 +25,7 @@ const PAGE: usize = 1 << 20;
 /// Maximum length of the prefix that RANDOMKEY chooses byte by byte.
 const DEPTH: usize = 64;
 
-const CURSOR_LOST: CommandError = CommandError::Said(
+const CURSOR_LOST: CommandError = CommandError::Static(
     "ERR invalid cursor: the server has restarted or too many other walks have begun since; begin anew with 0",
 );
 
@@ -60,7 +60,7 @@ pub(in crate::redis) fn randomkey<'a>(call: &'a mut CommandContext<'_>, _: Optio
 /// FLUSHDB, FLUSHALL. The caller holds all key locks.
 pub(in crate::redis) fn flush<'a>(call: &'a mut CommandContext<'_>, held: Option<&'a Rc<KeyGuard>>) -> Future<'a> {
     Box::pin(async move {
-        let Some(held) = held else { return Err(CommandError::Said("ERR all keys must be held")) };
+        let Some(held) = held else { return Err(CommandError::Static("ERR all keys must be held")) };
         flush_options(call)?;
         call.group().clear_source(held).await?;
         call.reply.ok();

@@ -71,7 +71,7 @@ impl<'a> Asked<'a> {
             match part.to_ascii_lowercase().as_slice() {
                 b"redirect" if parts.len() > 0 => {
                     if asked.redirect.is_some() {
-                        return Err(CommandError::Said("ERR A client can only redirect to a single other client"));
+                        return Err(CommandError::Static("ERR A client can only redirect to a single other client"));
                     }
                     let source = &call.group().source;
                     match source.as_redis() {
@@ -79,11 +79,11 @@ impl<'a> Asked<'a> {
                         Some(server) if server.client_tracking() == ClientTracking::Server => {}
                         Some(_) => {
                             // On another connection an invalidation may come before the reply that it concerns.
-                            return Err(CommandError::Said("ERR REDIRECT is not available in front of a cluster"));
+                            return Err(CommandError::Static("ERR REDIRECT is not available in front of a cluster"));
                         }
                         None if source.reads_through() => {
                             // The same holds here: the value was being loaded when the read was noted.
-                            return Err(CommandError::Said(
+                            return Err(CommandError::Static(
                                 "ERR REDIRECT is not available with a disk store: use RESP3",
                             ));
                         }
@@ -104,24 +104,24 @@ impl<'a> Asked<'a> {
 
     fn check(&self, before: Option<&Tracker>) -> Result<(), CommandError> {
         if !self.mode.bcast && !self.prefixes.is_empty() {
-            return Err(CommandError::Said("ERR PREFIX option requires BCAST mode to be enabled"));
+            return Err(CommandError::Static("ERR PREFIX option requires BCAST mode to be enabled"));
         }
         if before.is_some_and(|before| before.mode.bcast != self.mode.bcast) {
-            return Err(CommandError::Said(
+            return Err(CommandError::Static(
                 "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
             ));
         }
         if self.mode.bcast && self.choice != Choice::All {
-            return Err(CommandError::Said("ERR OPTIN and OPTOUT are not compatible with BCAST"));
+            return Err(CommandError::Static("ERR OPTIN and OPTOUT are not compatible with BCAST"));
         }
         if self.both {
-            return Err(CommandError::Said("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+            return Err(CommandError::Static("ERR You can't specify both OPTIN mode and OPTOUT mode"));
         }
         let turned = |before: &Tracker| {
             self.choice != Choice::All && before.choice != Choice::All && before.choice != self.choice
         };
         if before.is_some_and(turned) {
-            return Err(CommandError::Said(
+            return Err(CommandError::Static(
                 "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
             ));
         }
@@ -142,7 +142,7 @@ impl<'a> Asked<'a> {
 pub(super) fn target(call: &CommandContext<'_>, id: &[u8]) -> Result<Arc<Client>, CommandError> {
     let id = u64::try_from(integer(id)?).ok();
     let client = id.and_then(|id| call.worker.app.clients.get(id));
-    client.ok_or(CommandError::Said("ERR The client ID you want redirect to does not exist"))
+    client.ok_or(CommandError::Static("ERR The client ID you want redirect to does not exist"))
 }
 
 fn overlaps(prefix: &[u8], which: &str, other: &[u8]) -> CommandError {
@@ -155,7 +155,7 @@ fn overlaps(prefix: &[u8], which: &str, other: &[u8]) -> CommandError {
         other,
         b"'. Prefixes for a single client must not overlap.",
     ];
-    CommandError::Told(parts.concat())
+    CommandError::Owned(parts.concat())
 }
 
 fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
@@ -191,7 +191,7 @@ fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
 pub(in crate::redis) fn caching(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let answer = call.arg(2);
     let Some(tracker) = &mut call.session.tracker else {
-        return Err(CommandError::Said(
+        return Err(CommandError::Static(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
         ));
     };
@@ -201,7 +201,7 @@ pub(in crate::redis) fn caching(call: &mut CommandContext<'_>) -> Result<Flow, C
         _ => return Err(SYNTAX),
     };
     if tracker.choice != mode {
-        return Err(CommandError::Said(why));
+        return Err(CommandError::Static(why));
     }
     tracker.exception = true;
     call.reply.ok();

@@ -34,7 +34,7 @@ pub(in crate::redis) fn notifications(call: &mut CommandContext<'_>) -> Result<F
             match call.arg(4).to_ascii_lowercase().as_slice() {
                 b"none" if moves != Moves::Untold => Moves::Back,
                 name if name == b"none" || WITH_ADDRESS.contains(&name) => moves,
-                _ => return Err(CommandError::Said("ERR Invalid moving-endpoint-type")),
+                _ => return Err(CommandError::Static("ERR Invalid moving-endpoint-type")),
             }
         }
         Some(_) => return Err(SYNTAX),

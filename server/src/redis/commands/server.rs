@@ -30,8 +30,8 @@ pub(in crate::redis) fn role(call: &mut CommandContext<'_>) -> Done {
 /// WAIT replicas timeout: there are no replicas.
 pub(in crate::redis) fn wait(call: &mut CommandContext<'_>) -> Done {
     integer(call.arg(1))?;
-    if integer(call.arg(2)).map_err(|_| CommandError::Said("ERR timeout is not an integer or out of range"))? < 0 {
-        return Err(CommandError::Said("ERR timeout is negative"));
+    if integer(call.arg(2)).map_err(|_| CommandError::Static("ERR timeout is not an integer or out of range"))? < 0 {
+        return Err(CommandError::Static("ERR timeout is negative"));
     }
     call.reply.integer(0);
     Ok(Flow::Done)
@@ -46,7 +46,7 @@ pub(in crate::redis) fn nothing_to_do(call: &mut CommandContext<'_>) -> Done {
 /// `SLOWLOG GET [count]`
 pub(in crate::redis) fn slow_log(call: &mut CommandContext<'_>) -> Done {
     if call.args.len() > 2 && !integer(call.arg(2)).is_ok_and(|count| count >= -1) {
-        return Err(CommandError::Said("ERR count should be greater than or equal to -1"));
+        return Err(CommandError::Static("ERR count should be greater than or equal to -1"));
     }
     empty(call)
 }
@@ -70,7 +70,7 @@ pub(in crate::redis) fn cluster(_call: &mut CommandContext<'_>) -> Done {
 
 /// DEBUG …: refused, in Redis's default wording.
 pub(in crate::redis) fn debug(_call: &mut CommandContext<'_>) -> Done {
-    Err(CommandError::Said(
+    Err(CommandError::Static(
         "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you \
          can run it from a local connection, otherwise you need to set this option in the \
          configuration file, and then restart the server.",

@@ -34,7 +34,7 @@ impl Lifetime<'_> {
 }
 
 pub(super) fn invalid_expire(command: &str) -> CommandError {
-    CommandError::Told(format!("ERR invalid expire time in '{command}' command").into_bytes())
+    CommandError::Owned(format!("ERR invalid expire time in '{command}' command").into_bytes())
 }
 
 /// The options of SET and GETEX.

@@ -50,7 +50,7 @@ fn begin(call: &mut CommandContext<'_>, local: impl FnOnce(&mut CommandContext<'
 pub(in crate::redis) fn monitor(call: &mut CommandContext<'_>) -> Done {
     match call.group().source.as_redis() {
         Some(_) => call.alone(),
-        None => Err(CommandError::Said("ERR MONITOR needs a Redis source (setting source)")),
+        None => Err(CommandError::Static("ERR MONITOR needs a Redis source (setting source)")),
     }
 }
 
@@ -93,7 +93,7 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
-            let to = if silent { &mut call.session.upstream.aside } else { &mut *out };
+            let to = if silent { &mut call.session.upstream.held_pushes } else { &mut *out };
             subscribed.take(to, resp3, &call.session.counters);
             // Confirmations come as pushes. Any other reply, except that of the final PING, is an error or MONITOR's
             // OK.
@@ -123,7 +123,7 @@ fn locally(call: &mut CommandContext<'_>, change: impl FnOnce(&mut CommandContex
     let session = &mut *call.session;
     if session.is_silent() {
         // Confirmations are pushes, so they are not suppressed.
-        session.say_aside(call.reply.output(), mark);
+        session.hold_pushes(call.reply.output(), mark);
     }
     session.subscriptions = session.subscriptions.take().filter(|subscriptions| !subscriptions.is_empty());
     session.note_subscriptions();

@@ -40,7 +40,7 @@ fn begin(call: &mut CommandContext<'_>, starts: bool, local: fn(&mut CommandCont
     let waits = match call.group().source.as_redis() {
         Some(server) if server.client_tracking() == ClientTracking::Server => starts || call.session.upstream.tracking,
         Some(server) if starts && server.client_tracking() == ClientTracking::Nobody => {
-            return Err(CommandError::Said(
+            return Err(CommandError::Static(
                 "ERR CLIENT TRACKING in front of a cluster needs all changes announced (tracking-prefixes = *)",
             ));
         }
@@ -158,7 +158,7 @@ async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<Redirect>
     let carrier = requests::server(call)?.open_dedicated(call.args, true).await?;
     let replies = carrier.relay(encode(&[b"CLIENT", b"ID"]).into(), 1, true).await?;
     let Ok(View::Integer(number)) = view(&replies[0]) else {
-        return Err(CommandError::Told(
+        return Err(CommandError::Owned(
             replies[0].strip_prefix(b"-").unwrap_or(b"ERR no CLIENT ID").trim_ascii().to_vec(),
         ));
     };

@@ -12,7 +12,7 @@ use crate::{
     source::Fetch,
 };
 
-const REFUSED: CommandError = CommandError::Said("ERR this source takes no commands but GET and MGET");
+const REFUSED: CommandError = CommandError::Static("ERR this source takes no commands but GET and MGET");
 
 pub(super) struct ReadOnlyExecutor;
 

@@ -22,7 +22,7 @@ pub(in crate::redis) struct UpstreamState {
     /// The number of replies of the dedicated connection that were passed on or skipped.
     pub(in crate::redis) passed: u64,
     /// Pushes that came while a command's reply was suppressed (CLIENT REPLY). Pushes are never suppressed.
-    pub(in crate::redis) aside: Output,
+    pub(in crate::redis) held_pushes: Output,
 }
 
 /// A client's subscriptions or its MONITOR, on a second dedicated connection.

@@ -30,7 +30,7 @@ impl Session {
     }
 
     /// Whether the client has state at the upstream for which pushes may arrive.
-    pub fn is_attached(&self) -> bool {
+    pub fn has_upstream_state(&self) -> bool {
         self.upstream.tracking
             || self.upstream.database.is_some()
             || self.upstream.user.is_some()
@@ -52,7 +52,7 @@ impl Session {
     ///
     /// # Errors
     /// A dedicated connection is lost, or it exceeded `max-backlog`.
-    pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: Option<&mut Output>) -> Poll<Result<(), SourceError>> {
+    pub fn poll_pushes(&mut self, cx: &mut Context<'_>, out: Option<&mut Output>) -> Poll<Result<(), SourceError>> {
         for own in self.own_connections() {
             own.pushes().wait(cx)?;
         }
@@ -65,19 +65,19 @@ impl Session {
                 self.note_subscriptions();
             }
         }
-        came |= self.pass_unasked(out);
-        self.say_unasked(out);
+        came |= self.pass_pushes(out);
+        self.write_held_pushes(out);
         if came { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// Whether a dedicated connection was closed because its unread pushes exceeded `max-backlog`.
-    pub fn left_too_much(&self) -> bool {
+    pub fn exceeded_backlog(&self) -> bool {
         self.own_connections().any(|own| own.pushes().is_too_much())
     }
 
     /// Bytes of memory that undelivered pushes occupy.
-    pub(in crate::redis) fn owned_unasked(&self) -> usize {
-        self.upstream.aside.owned() + self.own_connections().map(|own| own.pushes().bytes()).sum::<usize>()
+    pub(in crate::redis) fn push_bytes(&self) -> usize {
+        self.upstream.held_pushes.owned() + self.own_connections().map(|own| own.pushes().bytes()).sum::<usize>()
     }
 
     fn own_connections(&self) -> impl Iterator<Item = &dyn DedicatedConnection> {
@@ -87,12 +87,12 @@ impl Session {
 
     /// Passes on the pushes that came before the next reply of the dedicated connection. Returns whether there were
     /// any.
-    fn pass_unasked(&mut self, out: &mut Output) -> bool {
+    fn pass_pushes(&mut self, out: &mut Output) -> bool {
         let silent = self.is_silent();
-        let Some(unasked) = self.dedicated.as_ref().map(|dedicated| dedicated.pushes()) else { return false };
-        let out = if silent { &mut self.upstream.aside } else { out };
+        let Some(pushes) = self.dedicated.as_ref().map(|dedicated| dedicated.pushes()) else { return false };
+        let out = if silent { &mut self.upstream.held_pushes } else { out };
         let mut came = false;
-        while let Some(frame) = unasked.next(self.upstream.passed) {
+        while let Some(frame) = pushes.next(self.upstream.passed) {
             out.put(&frame);
             self.counters.tracking_invalidations.add(1);
             came = true;
@@ -101,13 +101,13 @@ impl Session {
     }
 
     /// Holds back what a command wrote after `mark`, because replies are suppressed now.
-    pub(in crate::redis) fn say_aside(&mut self, out: &mut Output, mark: Mark) {
-        self.upstream.aside.append(&mut out.split_off(mark));
+    pub(in crate::redis) fn hold_pushes(&mut self, out: &mut Output, mark: Mark) {
+        self.upstream.held_pushes.append(&mut out.split_off(mark));
     }
 
     /// Writes the pushes that were held back while a reply was suppressed.
-    pub(in crate::redis) fn say_unasked(&mut self, out: &mut Output) {
-        out.append(&mut self.upstream.aside);
+    pub(in crate::redis) fn write_held_pushes(&mut self, out: &mut Output) {
+        out.append(&mut self.upstream.held_pushes);
     }
 
     /// Passes on a reply, or a part of one, that did not come over a dedicated connection.
@@ -130,7 +130,7 @@ impl Session {
             return out.put_bytes(replies.bytes().clone());
         }
         for reply in replies.iter() {
-            self.pass_unasked(out);
+            self.pass_pushes(out);
             out.put(reply);
             self.upstream.passed += 1;
         }
@@ -140,7 +140,7 @@ impl Session {
     /// writes the pushes that came before it.
     pub(in crate::redis) fn skip_replies(&mut self, count: usize, out: &mut Output) {
         self.upstream.passed += count as u64;
-        self.pass_unasked(out);
+        self.pass_pushes(out);
         self.upstream.passed += 1;
     }
     /// Counts a reply of the dedicated connection that is not passed on.

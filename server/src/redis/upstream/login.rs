@@ -54,7 +54,7 @@ impl Login<'_> {
                 let replies = requests::send(call, encode(&command), 1).await?;
                 call.session.skip_replies(0, call.reply.output());
                 if let Some(why) = replies[0].strip_prefix(b"-") {
-                    return Err(CommandError::Told(why.trim_ascii_end().to_vec()));
+                    return Err(CommandError::Owned(why.trim_ascii_end().to_vec()));
                 }
             }
             None => {

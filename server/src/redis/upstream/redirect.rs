@@ -41,9 +41,9 @@ impl Carry {
     async fn run(self) {
         // Runs until the connection ends. Redis then tracks no more, and the client must start again.
         poll_fn(|cx| {
-            let unasked = self.carrier.pushes();
-            let lost = unasked.wait(cx).is_err();
-            while let Some(frame) = unasked.next(u64::MAX) {
+            let pushes = self.carrier.pushes();
+            let lost = pushes.wait(cx).is_err();
+            while let Some(frame) = pushes.next(u64::MAX) {
                 self.pass_on(&frame);
             }
             if lost { Poll::Ready(()) } else { Poll::Pending }

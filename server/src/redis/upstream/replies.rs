@@ -10,7 +10,7 @@ pub(in crate::redis) fn is_error(reply: &[u8]) -> bool {
 }
 /// Whether a failed command has changed nothing. A script may have written before it failed, and in a cluster a command
 /// on several keys may have written some of them.
-pub(in crate::redis) fn is_whole(command: &Command, keys: usize) -> bool {
+pub(in crate::redis) fn fails_whole(command: &Command, keys: usize) -> bool {
     !matches!(command.kind, Kind::Forward) && keys == 1
 }
 /// Whether an error leaves the outcome unknown: a cluster node was lost, or the source of another Larder.

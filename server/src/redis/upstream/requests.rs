@@ -18,11 +18,11 @@ pub(in crate::redis) async fn send(
     count: usize,
 ) -> Result<RawReplies, SourceError> {
     let resp3 = call.session.resp3;
-    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
+    let relay = connection_for(call.worker, call.session).ok_or_else(no_redis)?;
     relay.relay(commands.into(), count, resp3).await
 }
 /// The connection for a client's commands: the dedicated one if there is one, else the shared one.
-pub(in crate::redis) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
+pub(in crate::redis) fn connection_for<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
     match &session.dedicated {
         Some(dedicated) => Some(&**dedicated),
         None => worker.groups[0].source.as_redis().map(|server| server as _),
@@ -50,7 +50,7 @@ pub(in crate::redis) fn no_redis() -> SourceError {
 pub(in crate::redis) async fn ask(call: &mut CommandContext<'_>, command: Vec<u8>) -> Result<RawReplies, CommandError> {
     dedicate(call).await?;
     let sent = send(call, command, 1).await;
-    if sent.is_err() && !call.session.is_attached() && !matches!(call.session.watch, Watch::Upstream) {
+    if sent.is_err() && !call.session.has_upstream_state() && !matches!(call.session.watch, Watch::Upstream) {
         call.session.dedicated = None;
     }
     Ok(sent?)

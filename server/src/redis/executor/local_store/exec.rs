@@ -80,9 +80,9 @@ async fn run_alone(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> 
 async fn on_keyspace(call: &mut CommandContext<'_>, held: Option<&Rc<KeyGuard>>) -> CommandResult {
     match handler(call.command) {
         Handler::Keyspace(_, run) => run(call, held).await,
-        _ => {
-            Err(CommandError::Told(format!("ERR {} is not available with this source", call.command.name).into_bytes()))
-        }
+        _ => Err(CommandError::Owned(
+            format!("ERR {} is not available with this source", call.command.name).into_bytes(),
+        )),
     }
 }
 

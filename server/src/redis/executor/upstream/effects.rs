@@ -18,7 +18,7 @@ use crate::{
         command_context::CommandContext,
         command_handlers::stored,
         forwarded_commands::{self, Reach},
-        upstream::replies::{is_error, is_unknown, is_whole, may_be_done},
+        upstream::replies::{fails_whole, is_error, is_unknown, may_be_done},
     },
     source::{RawReplies, SourceError, UpstreamCommands},
 };
@@ -106,7 +106,7 @@ impl Effects {
             return reach;
         };
         let own = &mut self.touched[touched..];
-        let whole = is_whole(command, own.len());
+        let whole = fails_whole(command, own.len());
         own.iter_mut().for_each(|key| key.whole = whole);
         if group.policy.coherence == Coherence::Ttl && own.iter().any(|key| key.written) {
             for (key, _) in keys_of(&self.keys[keys..], own).filter(|(_, touched)| touched.written) {
@@ -121,7 +121,7 @@ impl Effects {
     /// Notes what the last noted command stores, if it is answered with `+OK`.
     pub(super) fn note_stored(&mut self, call: &CommandContext<'_>) {
         if call.group().policy.coherence == Coherence::Ttl
-            && call.session.is_at_home()
+            && call.session.in_source_database()
             && let Some((value, expiry)) = stored(call)
         {
             self.stored.push((self.count - 1, Bytes::copy_from_slice(value), expiry));

@@ -97,7 +97,7 @@ impl UpstreamPipeline {
 
     /// Sends the commands.
     pub(in crate::redis) fn send(&mut self, worker: &Worker, session: &Session) {
-        if let Some(relay) = requests::way(worker, session) {
+        if let Some(relay) = requests::connection_for(worker, session) {
             let commands = mem::take(&mut self.encoded).into();
             let count = self.effects.count() as usize;
             self.answer = Some(match self.is_slow() {

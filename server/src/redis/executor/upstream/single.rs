@@ -74,7 +74,7 @@ pub(super) async fn send(
             requests::server(call)?.relay_isolated(commands.into(), count, resp3, apart == Apart::Alone).await
         }
         (None, true, _) => {
-            let relay = requests::way(call.worker, call.session).ok_or_else(requests::no_redis)?;
+            let relay = requests::connection_for(call.worker, call.session).ok_or_else(requests::no_redis)?;
             relay.relay_slow(commands.into(), count, resp3).await
         }
     }

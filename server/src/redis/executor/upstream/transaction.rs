@@ -57,7 +57,7 @@ async fn send_queue(
     let mut encoded = Vec::new();
     write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
     let mut count = 2;
-    for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+    for (command, args) in queue.iter().filter(|(command, _)| runs_upstream(command)) {
         write_command(&mut encoded, args.from(0));
         count += 1;
         let known = checked(call, command.kind, args).await?;
@@ -96,7 +96,7 @@ async fn send_queue(
 }
 
 /// Whether the upstream runs this command within a transaction.
-fn goes_there(command: &Command) -> bool {
+fn runs_upstream(command: &Command) -> bool {
     command.is_data() || command.flags.has(Flags::SELECTS)
 }
 
@@ -105,7 +105,7 @@ fn note_databases(call: &mut CommandContext<'_>, queue: &CommandQueue, sent: &Re
     if let Ok(reply) = sent
         && let Ok(View::Array(mut values)) = view(reply)
     {
-        for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+        for (command, args) in queue.iter().filter(|(command, _)| runs_upstream(command)) {
             let Some(reply) = values.next_raw() else { return };
             if command.flags.has(Flags::SELECTS) {
                 select::note_database(call, args, reply);
@@ -121,11 +121,11 @@ fn reply(call: &mut CommandContext<'_>, queue: &CommandQueue, reply: &Bytes) -> 
     let mut replies = TransactionReplies::new(call.worker);
     for (command, args) in queue.iter() {
         match command.kind {
-            Kind::Local if !goes_there(command) => replies.run(call, command, args, transaction::run_local),
+            Kind::Local if !runs_upstream(command) => replies.run(call, command, args, transaction::run_local),
             Kind::Transaction(_) => replies.run(call, command, args, transaction::unwatch),
             _ => match values.next_raw() {
                 Some(raw) => call.session.pass_part(reply.slice_ref(raw), call.reply.output()),
-                None => return Err(CommandError::Said("ERR source unavailable: short reply to EXEC")),
+                None => return Err(CommandError::Static("ERR source unavailable: short reply to EXEC")),
             },
         }
     }

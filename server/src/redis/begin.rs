@@ -221,8 +221,9 @@ fn unusual(
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return transaction::queue(call);
                 }
-                let relayed = call.session.dedicated.is_some() || call.session.has_outstanding(Outstanding::Forwarded);
-                if relayed && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
+                let forwarded =
+                    call.session.dedicated.is_some() || call.session.has_outstanding(Outstanding::Forwarded);
+                if forwarded && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
                     return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
                 }

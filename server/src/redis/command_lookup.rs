@@ -242,7 +242,7 @@ mod tests {
             }
             let has_keys = row.keys.first > 0;
             let keyspace = row.flags.has(Flags::KEYSPACE);
-            // COMMAND and its like are the source's to answer as well, and touch nothing.
+            // COMMAND and its subcommands are data commands only because a source may answer them. They touch no keys.
             if row.is_data() && parent != "command" {
                 assert!(has_keys != keyspace, "{} has keys or touches the keyspace", row.name);
                 let (w, r) = (row.flags.has(Flags::WRITE), row.flags.has(Flags::READONLY));

@@ -7,7 +7,7 @@ use crate::{
         command_context::CommandContext,
         command_error::CommandError,
         flow::{Flow, Later},
-        upstream::{redirect::Redirect, requests},
+        upstream::{requests, tracking_redirect::TrackingRedirect},
     },
     source::ClientTracking,
 };
@@ -72,7 +72,7 @@ pub(in crate::redis) fn run_tracking<'a>(call: &'a mut CommandContext<'_>) -> La
         if replies[0] == *b"+OK\r\n" {
             call.session.client.about.lock().tracking = starts.then(|| Tracks {
                 bcast: is_broadcast(call.args),
-                redirect: redirect.as_ref().map_or(0, Redirect::target),
+                redirect: redirect.as_ref().map_or(0, TrackingRedirect::target),
                 broken: false,
             });
             call.session.upstream.tracking = starts;
@@ -112,7 +112,7 @@ pub(in crate::redis) fn run_info<'a>(call: &'a mut CommandContext<'_>) -> Later<
 pub(in crate::redis) fn run_getredir<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
         let replies = requests::ask(call, requests::encoded(call.args)).await?;
-        match call.session.upstream.redirect.as_ref().map(Redirect::target) {
+        match call.session.upstream.redirect.as_ref().map(TrackingRedirect::target) {
             Some(target) => {
                 call.session.skip_replies(0, call.reply.output());
                 call.reply.integer(target as i64);
@@ -152,7 +152,7 @@ fn is_broadcast(args: Args<'_>) -> bool {
 }
 
 /// Prepares CLIENT TRACKING ON: the command for Redis, and the redirect that begins if Redis accepts it.
-async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<Redirect>), CommandError> {
+async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<TrackingRedirect>), CommandError> {
     let Some(place) = place(call.args) else { return Ok((requests::encoded(call.args), None)) };
     let target = local_tracking::target(call, call.arg(place))?;
     let carrier = requests::server(call)?.open_dedicated(call.args, true).await?;
@@ -166,7 +166,7 @@ async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<Redirect>
     let mut parts: Vec<&[u8]> = call.args.from(0).collect();
     parts[place] = number.as_bytes();
     let (client, backlog) = (call.session.client.clone(), call.worker.app.backlog.clone());
-    Ok((encode(&parts), Some(Redirect::begin(carrier, client, target, backlog))))
+    Ok((encode(&parts), Some(TrackingRedirect::begin(carrier, client, target, backlog))))
 }
 
 /// The command for CLIENT TRACKING OFF. A REDIRECT option is checked and left out.

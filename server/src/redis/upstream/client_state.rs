@@ -1,5 +1,5 @@
 //! The state of one client at an upstream Redis: database, user, tracking, subscriptions.
-use super::{redirect::Redirect, user::UpstreamUser};
+use super::{tracking_redirect::TrackingRedirect, user::UpstreamUser};
 use crate::{clients::Monitoring, source::DedicatedConnection, telemetry::Counters};
 use larder_proto::{
     output::Output,
@@ -16,7 +16,7 @@ pub(in crate::redis) struct UpstreamState {
     /// Whether CLIENT TRACKING is on.
     pub(in crate::redis) tracking: bool,
     /// The redirect of CLIENT TRACKING … REDIRECT.
-    pub(in crate::redis) redirect: Option<Redirect>,
+    pub(in crate::redis) redirect: Option<TrackingRedirect>,
     /// The connection of the client's subscriptions, or of MONITOR.
     pub(in crate::redis) subscribed: Option<UpstreamSubscriptions>,
     /// The number of replies of the dedicated connection that were passed on or skipped.

@@ -4,7 +4,7 @@ pub(in crate::redis) mod blocking;
 pub(in crate::redis) mod client_state;
 mod dedicated;
 pub(in crate::redis) mod login;
-pub(in crate::redis) mod redirect;
 pub(in crate::redis) mod replies;
 pub(in crate::redis) mod requests;
+pub(in crate::redis) mod tracking_redirect;
 mod user;

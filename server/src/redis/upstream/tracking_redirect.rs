@@ -21,11 +21,11 @@ use std::{future::poll_fn, sync::Arc, task::Poll};
 use tokio::task::AbortHandle;
 
 /// A redirect, until it is dropped.
-pub(in crate::redis) struct Redirect {
+pub(in crate::redis) struct TrackingRedirect {
     target: u64,
     task: AbortHandle,
 }
-impl Drop for Redirect {
+impl Drop for TrackingRedirect {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -64,16 +64,16 @@ impl Carry {
     }
 }
 
-impl Redirect {
+impl TrackingRedirect {
     /// Passes the invalidations that arrive on `carrier` on to `target`, on behalf of `client`.
     pub(in crate::redis) fn begin(
         carrier: Box<dyn DedicatedConnection>,
         client: Arc<Client>,
         target: Arc<Client>,
         backlog: Arc<Backlog>,
-    ) -> Redirect {
+    ) -> TrackingRedirect {
         let carry = Carry { carrier, client, backlog, target };
-        Redirect { target: carry.target.id, task: tokio::task::spawn_local(carry.run()).abort_handle() }
+        TrackingRedirect { target: carry.target.id, task: tokio::task::spawn_local(carry.run()).abort_handle() }
     }
     /// The id of the target client.
     pub(in crate::redis) fn target(&self) -> u64 {
@@ -112,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn the_source_s_numbers_are_not_shown() {
         let task = tokio::spawn(async {}).abort_handle();
-        let redirect = Redirect { target: 7, task };
+        let redirect = TrackingRedirect { target: 7, task };
         let info = b"%3\r\n$5\r\nflags\r\n~2\r\n$2\r\non\r\n$6\r\nnoloop\r\n$8\r\nredirect\r\n:123\r\n$8\r\nprefixes\r\n*0\r\n";
         let told = redirect.translated(info, false).expect("a map");
         assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(info).replace(":123", ":7"));

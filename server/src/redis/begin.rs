@@ -290,7 +290,7 @@ fn check_access(
     }
 }
 
-/// Answers a command with `error` without beginning it, because the client has sent too many (throttle).
+/// Answers a command with `error` without beginning it (throttle, no room in the buffers).
 #[cold]
 pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) {
     let mark = out.mark();

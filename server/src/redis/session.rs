@@ -61,7 +61,7 @@ pub(super) enum Watch {
     Nothing,
     /// Keys in the memory tier, with their versions at WATCH (0: absent).
     Versions(Vec<(Box<[u8]>, u64)>),
-    /// The upstream Redis watches the keys of the dedicated connection.
+    /// The upstream Redis watches the keys, on the dedicated connection.
     Upstream,
     /// Keys in a local store.
     Store(WatchedKeys),
@@ -263,10 +263,10 @@ impl Session {
     /// Bytes of memory that the transaction and undelivered pushes occupy.
     #[inline]
     pub fn owned(&self) -> usize {
-        if self.unusual { self.owned_by_unusual() } else { 0 }
+        if self.unusual { self.owned_in_special_state() } else { 0 }
     }
     #[cold]
-    fn owned_by_unusual(&self) -> usize {
+    fn owned_in_special_state(&self) -> usize {
         self.multi.as_ref().map_or(0, |multi| multi.queue.owned()) + self.push_bytes()
     }
 }

@@ -1,12 +1,14 @@
 //! Protocols without I/O: `parse(bytes)` and `write(reply)`.
 //!
 //! ```text
-//! bytes read ─► resp::Parser ─► Args (borrow from the read buffer) ─► dispatch ─► resp::Reply ─► Output ─► bytes written
-//! upstream's bytes ─► resp::Scanner (where does a reply end?) ─► resp::view (what is in it?)
+//! client's bytes ─► resp::Parser ─► Args (borrow from the read buffer) ─► the caller runs the command ─► resp::Reply ─► Output
+//! upstream's bytes ─► resp::Scanner (finds the end of a reply) ─► resp::view (reads it)
 //! ```
 //!
-//! Invariants: nothing here reads a clock or a socket; no length that a peer names is allocated before it was checked
-//! against a limit; nothing here recurses on a peer's nesting.
+//! Invariants:
+//! - Nothing here reads a clock or a socket.
+//! - A length that a peer sends is compared with a limit before memory is allocated for it.
+//! - Nothing here recurses on the nesting of a peer's input.
 pub mod glob;
 pub mod http;
 pub mod output;

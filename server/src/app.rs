@@ -1,4 +1,4 @@
-//! What is built once and passed down: [`App`] for the process, [`Worker`] for each core.
+//! The state that is built once and passed down: [`App`] for the process, [`Worker`] for each core.
 use crate::{
     buffers::Buffers,
     clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
@@ -11,45 +11,45 @@ use crate::{
 use larder_engine::Cache;
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
-/// Shared by all cores; built by `net::run`.
+/// The state that all cores share. `net::run` builds it.
 pub struct App {
     /// The checked configuration, as at start.
     pub settings: Settings,
-    /// The addresses really bound (port 0 resolved).
+    /// The addresses that are really bound (port 0 resolved).
     pub bound: Bound,
-    /// Counters of every worker, log level handle, start time, source health per group.
+    /// The counters of every worker, the log level, the start time, the source health of each group.
     pub telemetry: Telemetry,
-    /// The memory tiers, index 0 is group `default`; same order as `Settings::groups`.
+    /// The memory tiers, in the order of `Settings::groups`. Index 0 is the group `default`.
     pub caches: Vec<Arc<larder_engine::Cache>>,
-    /// What the workers' sources have in common, and how they are doing; same order.
+    /// The shared part of each group's source and its health, in the same order.
     pub sources: Vec<SourceSetup>,
-    /// Writes under way to the groups' sources; same order.
+    /// The pending writes to each group's source, in the same order.
     pub writes: Vec<Arc<PendingWrites>>,
-    /// How often each Redis command was called.
+    /// The number of calls of each Redis command.
     pub calls: CommandCalls,
-    /// Who is connected: CLIENT LIST, CLIENT KILL.
+    /// The registry of clients (CLIENT LIST, CLIENT KILL).
     pub clients: Arc<Clients>,
-    /// What clients may leave lying of what they are told unasked.
+    /// The byte budget for undelivered pushes.
     pub backlog: Arc<Backlog>,
     /// The account of all buffers.
     pub buffers: Arc<Buffers>,
-    /// Where walks through a store go on.
+    /// Open SCAN cursors.
     pub cursors: Cursors,
-    /// Which clients hold copies of what, as far as it is Larder that knows.
+    /// The CLIENT TRACKING table, used when Larder itself does the tracking.
     pub tracking: Arc<Tracking>,
-    /// Who has subscribed to what, without a source.
+    /// The pub/sub registry, used without a Redis source.
     pub pubsub: Arc<PubSub>,
-    /// The limiters, `None` when nothing is limited.
+    /// The rate limiters. `None` if there is no limit.
     pub throttle: Option<Throttle>,
-    /// CLIENT PAUSE.
+    /// The state of CLIENT PAUSE.
     pub pause: Pause,
-    /// Whether the process is on its way out.
+    /// The state of the drain.
     pub drain: Drain,
-    /// Drawn at random at the start: tells this life of the server from all others (entity tags).
+    /// A random number drawn at start. It distinguishes this run of the server from all others (entity tags).
     pub instance: u64,
 }
 
-/// Addresses that the process listens on.
+/// The addresses on which the process listens.
 #[derive(Debug, Clone, Default)]
 pub struct Bound {
     /// HTTP listeners.
@@ -60,21 +60,21 @@ pub struct Bound {
     pub admin: Option<SocketAddr>,
 }
 
-/// One core's view: not `Send`, never locked.
+/// The state of one core. It is not `Send` and needs no lock.
 pub struct Worker {
-    /// Its number, from 0.
+    /// The core's number, from 0.
     pub id: usize,
-    /// The process.
+    /// The state of the process.
     pub app: Arc<App>,
-    /// This core's handle on every group, index 0 is `default`.
+    /// This core's handle of every group. Index 0 is `default`.
     pub groups: Vec<Rc<Group>>,
-    /// This core's counters (single writer).
+    /// This core's counters. Only this core writes to them.
     pub counters: Arc<Counters>,
 }
 
 impl App {
-    /// Builds what the cores share. Nothing connects or runs yet. `bound` is where the process listens, at most `connections`
-    /// clients are served at a time, and calls of so many `commands` are counted.
+    /// Builds the state that the cores share. Nothing connects or runs yet. `bound` has the addresses, `connections` is
+    /// the maximum number of clients, `commands` is the number of commands whose calls are counted.
     ///
     /// # Errors
     /// [`RunError::Source`]: a source names a file or host that cannot be used.
@@ -90,7 +90,7 @@ impl App {
         let buffers = Buffers::new(settings.max_buffers, settings.threads, lent);
         let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
-        // The Redis protocol serves the first group only.
+        // The Redis protocol serves only the first group.
         if let Some(cache) = caches.first() {
             cache.set_listener(tracking.clone());
         }
@@ -132,11 +132,11 @@ fn policy(group: &GroupSettings) -> Policy {
         ttl: group.ttl.map(millis),
         negative_ttl: group.negative_ttl.map(millis),
         coherence: match group.source {
-            // Nothing behind the tier that could change.
+            // Without a source nothing outside can change.
             SourceUrl::None => Coherence::Ttl,
-            // The map is as fast as the tier: nothing is kept twice.
+            // The memory map is as fast as the memory tier, so nothing is stored twice.
             SourceUrl::Table(_) => Coherence::Off,
-            // Every change goes through us, and what is written is a copy as good as what is read.
+            // Every change goes through Larder, so a written value is as fresh a copy as a read one.
             SourceUrl::Disk(_) => Coherence::Ttl,
             SourceUrl::Redis(_) => group.coherence,
         },
@@ -162,7 +162,7 @@ fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetu
 }
 
 impl Worker {
-    /// Builds what belongs to core `id`, on that core's runtime: its sources begin to connect.
+    /// Builds the state of core `id`, on that core's runtime. Its sources begin to connect.
     pub fn new(id: usize, app: Arc<App>) -> Worker {
         let groups = (app.settings.groups.iter().enumerate())
             .map(|(index, settings)| {
@@ -184,7 +184,7 @@ impl Worker {
     }
 }
 
-/// A setting's duration as the engine counts it.
+/// A setting's duration in the engine's unit.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -24,7 +24,7 @@ impl Group {
     pub fn begin_reply<R>(
         &self,
         command: Args<'_>,
-        keepable: CacheableReply,
+        cacheable: CacheableReply,
         resp3: bool,
         now: Millis,
         batch: &mut Vec<Fetch>,
@@ -39,9 +39,9 @@ impl Group {
                 &mut long[..]
             }
         };
-        let how = if resp3 { RESP3 } else { 0 } | if keepable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
+        let how = if resp3 { RESP3 } else { 0 } | if cacheable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
         write_name(command, how, name);
-        let (key, name) = (self.cache.key(command.get(keepable.key).unwrap_or_default()), self.cache.key(name));
+        let (key, name) = (self.cache.key(command.get(cacheable.key).unwrap_or_default()), self.cache.key(name));
         self.start_read(self.cache.lookup_derived(key, name, now, read), batch)
     }
 }

@@ -5,19 +5,19 @@ use subtle::ConstantTimeEq as _;
 
 /// The only user.
 pub(super) const USER_NAME: &str = "default";
-/// The same, as clients send it.
+/// The same name, as clients send it.
 pub(super) const USER: &[u8] = USER_NAME.as_bytes();
 
-/// Must a client say a password?
+/// Whether clients must authenticate.
 pub(super) fn is_required(settings: &Settings) -> bool {
     settings.password.is_some()
 }
 
-/// Checks a user's password; without one set, any will do, as for Redis's `nopass` user.
+/// Checks a user and a password. If no password is set, any password is right, like for Redis's `nopass` user.
 pub(super) fn check(settings: &Settings, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
     let right = match &settings.password {
         None => true,
-        // The time that this takes tells the length alone.
+        // The time of the comparison reveals only the length.
         Some(expected) => expected.as_bytes().ct_eq(password).into(),
     };
     match user == USER && right {

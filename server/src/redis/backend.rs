@@ -1,20 +1,20 @@
-//! What carries out commands on data: it follows from the source of the group.
+//! The kind of backend that runs commands on data. It follows from the group's source.
 use crate::source::Source;
 
 /// A kind of backend. Each has an [`Executor`](super::executor::contract::Executor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
-    /// The memory tier, which has all there is.
+    /// The memory tier has all entries.
     Memory,
-    /// A Redis server, of which the memory tier has copies.
+    /// A Redis server has the entries. The memory tier has copies.
     Upstream,
-    /// A store on this machine, of which the memory tier has copies.
+    /// A store on this machine has the entries. The memory tier has copies.
     LocalStore,
-    /// A source that is only read from: GET and MGET.
+    /// The source is read-only: GET and MGET.
     ReadOnly,
 }
 impl Backend {
-    /// That of a group with this source.
+    /// The backend of a group with this source.
     pub(super) fn of(source: &dyn Source) -> Backend {
         match source {
             source if source.as_redis().is_some() => Backend::Upstream,

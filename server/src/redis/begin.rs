@@ -1,4 +1,4 @@
-//! How a command is begun: found, checked, and handed to its function or to the executor of its backend.
+//! How a command begins: it is found, checked, and passed to its function or to the executor of its backend.
 use super::{
     backend::Backend,
     cached_replies,
@@ -28,8 +28,8 @@ use larder_proto::{
 };
 use larder_store::clock;
 
-/// Begins a command, and ends it if it can be answered without waiting: everything without a source, hits with one.
-/// Fetches that it needs are pushed to `batch`.
+/// Begins a command. Ends it too if it need not wait: without a source always, with a source on a hit. Fetches that it
+/// needs are pushed to `batch`.
 #[inline]
 pub fn begin(
     worker: &Worker,
@@ -63,8 +63,8 @@ pub fn begin(
                 && session.may_call_anything()
                 && !args.is_inline() =>
         {
-            match cached_replies::keepable(worker, *args, session.resp3) {
-                Some(keepable) => cached(worker, session, (args, keepable), now, out, batch),
+            match cached_replies::cacheable(worker, *args, session.resp3) {
+                Some(cacheable) => begin_cacheable(worker, session, (args, cacheable), now, out, batch),
                 None => unusual(worker, session, FoundCommand::Unknown, args, now, out, batch),
             }
         }
@@ -72,30 +72,31 @@ pub fn begin(
     }
 }
 
-/// Begins a command of the upstream's whose reply may be in the memory tier.
-fn cached(
+/// Begins a forwarded command whose reply may be in the reply cache.
+fn begin_cacheable(
     worker: &Worker,
     session: &mut Session,
-    (args, keepable): (&Args<'_>, CacheableReply),
+    (args, cacheable): (&Args<'_>, CacheableReply),
     now: Millis,
     out: &mut Output,
     batch: &mut Vec<Fetch>,
 ) -> Flow {
     count(worker, session, &FORWARDED, *args);
     let call = &mut CommandContext::new(worker, session, &FORWARDED, *args, now, out);
-    let flow = cached_replies::begin_kept(call, keepable, batch);
+    let flow = cached_replies::begin_cached(call, cacheable, batch);
     if worker.app.clients.monitors().any() {
         monitored_commands::show(worker, call.session, &FORWARDED, *args, &flow);
     }
     flow
 }
 
-/// An empty pipeline for commands for which [`begin`] said [`Flow::Relay`]; `behind` says whether those before them are slow.
+/// An empty pipeline for commands that [`begin`] answered with [`Flow::Relay`]. `behind` says whether the commands
+/// before it are slow.
 pub fn pipeline(worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline> {
     executor(session.backend).pipeline(worker, session, behind)
 }
 
-/// Adds such a command to others, if it may go with them.
+/// Adds such a command to a pipeline, if it may join.
 pub fn join(
     worker: &Worker,
     session: &mut Session,
@@ -107,7 +108,7 @@ pub fn join(
     pipeline.join(&CommandContext::new(worker, session, command, *args, now, &mut unused))
 }
 
-/// Runs a command for which [`begin`] said [`Flow::Alone`].
+/// Runs a command that [`begin`] answered with [`Flow::Alone`].
 pub async fn run(
     worker: &Worker,
     session: &mut Session,
@@ -131,13 +132,13 @@ pub async fn run(
     if silent {
         let out = call.reply.output();
         out.truncate(mark);
-        call.session.say_unasked(out);
+        call.session.write_held_pushes(out);
     }
     call.session.command_over();
     flow
 }
 
-/// Begins a command that may be called now.
+/// Begins a command that may run now.
 #[inline]
 fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
     match call.command.kind {
@@ -155,7 +156,7 @@ fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, 
     }
 }
 
-/// A command that is none, or comes from a client in a state that needs a look.
+/// Begins a command that is unknown, or whose client is in a special state.
 #[cold]
 fn unusual(
     worker: &Worker,
@@ -169,7 +170,7 @@ fn unusual(
     if let Some(foreign) = ForeignProtocol::of(*args) {
         return Flow::ForeignProtocol(foreign.name());
     }
-    // What was posted before the command began stands before its reply.
+    // Pushes that came before the command began go before its reply.
     if session.client.push_inbox.has_messages() {
         session.deliver(out);
     }
@@ -194,7 +195,7 @@ fn unusual(
                 Err(NOT_IN_MULTI)
             }
             flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => {
-                Err(CommandError::Told(format!(
+                Err(CommandError::Owned(format!(
                     "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
                     command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
                 ).into_bytes()))
@@ -220,8 +221,9 @@ fn unusual(
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return transaction::queue(call);
                 }
-                let relayed = call.session.dedicated.is_some() || call.session.holds(Outstanding::Forwarded);
-                if relayed && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
+                let forwarded =
+                    call.session.dedicated.is_some() || call.session.has_outstanding(Outstanding::Forwarded);
+                if forwarded && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
                     return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
                 }
@@ -243,9 +245,9 @@ fn unusual(
         session.caching_over(command);
     }
     match flow {
-        // Not over yet.
+        // These are not over yet.
         Flow::Alone(_) | Flow::Behind => return flow,
-        // Whose reply will not be wanted is not worth the company.
+        // A command without a reply runs alone: a pipeline would have to leave its reply out.
         Flow::Relay(command, _) if session.is_silent() => return Flow::Alone(command),
         Flow::Relay(..) => {}
         Flow::Pending(_) if session.is_silent() => {
@@ -255,19 +257,20 @@ fn unusual(
         }
         _ if session.is_silent() => {
             out.truncate(mark);
-            session.say_unasked(out);
+            session.write_held_pushes(out);
         }
         _ => {}
     }
     session.command_over();
-    // What the command itself caused stands behind it.
+    // Pushes that the command caused go after its reply.
     if matches!(flow, Flow::Done) && session.client.push_inbox.has_messages() {
         session.deliver(out);
     }
     flow
 }
 
-/// Refuses what the client may not call, and what may not go to the source. `ours` is what the table here says, `command` what will be run.
+/// Refuses a command that the client may not call, or that may not go to the source. `ours` is the row of Larder's
+/// table, `command` is the row that will run.
 fn check_access(
     worker: &Worker,
     session: &Session,
@@ -287,23 +290,23 @@ fn check_access(
     }
 }
 
-/// Answers a command that is not even looked at, because its client has sent too many, with `error`.
+/// Answers a command with `error` without beginning it (throttle, no room in the buffers).
 #[cold]
 pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) {
     let mark = out.mark();
-    fail_early(worker, session, find_for(*args), &CommandError::Told(error.into_bytes()), out);
+    fail_early(worker, session, find_for(*args), &CommandError::Owned(error.into_bytes()), out);
     if session.is_silent() {
         out.truncate(mark);
     }
     session.command_over();
 }
 
-/// An error before the command was begun: a transaction that it was to be part of cannot be carried out.
+/// Writes an error for a command that was not begun. An open transaction can then no longer be executed.
 fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault: &CommandError, out: &mut Output) {
     worker.counters.redis_errors.add(1);
     let mut reply = Reply::new(out, session.resp3);
     match found {
-        // An EXEC that is refused ends its transaction.
+        // A refused EXEC ends its transaction.
         FoundCommand::Command(command) if command.kind == Kind::Transaction(TransactionStep::Exec) => {
             transaction::abort(session, fault, &mut reply);
         }

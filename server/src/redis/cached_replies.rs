@@ -1,5 +1,5 @@
-//! Commands whose whole replies the group keeps: answered from the memory tier, or fetched for it. What is not kept is
-//! relayed.
+//! Commands whose whole replies the reply cache may hold: answered from the memory tier, or fetched into it. All others
+//! are forwarded.
 use super::{
     command::{Command, Flags, Kind},
     command_context::CommandContext,
@@ -15,17 +15,17 @@ use crate::{
 };
 use larder_proto::resp::Args;
 
-/// What is to be known to keep the reply to a command that goes to a Redis source, if it is kept.
-pub(super) fn keepable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<CacheableReply> {
+/// How the reply to this command is cached, if it may be.
+pub(super) fn cacheable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<CacheableReply> {
     let group = &worker.groups[0];
-    let keepable = group.source.as_redis()?.keeps_reply(args, resp3)?;
-    let key = args.get(keepable.key)?;
+    let cacheable = group.source.as_redis()?.keeps_reply(args, resp3)?;
+    let key = args.get(cacheable.key)?;
     let fits = (1..=worker.app.settings.max_key).contains(&key.len()) && group.keeps_reply_to(args);
-    fits.then_some(keepable)
+    fits.then_some(cacheable)
 }
 
-/// May the command be begun while reads of the client wait for the source? Then it will be answered from the tier or wait with them,
-/// as one more read.
+/// Whether the command may begin while reads of the client wait for the source. It may if it is one more cacheable
+/// read.
 pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
     let may_be_read = match command.kind {
         Kind::Forward => true,
@@ -33,35 +33,35 @@ pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command,
         _ => false,
     };
     may_be_read
-        && session.holds(Outstanding::Reads)
+        && session.has_outstanding(Outstanding::Reads)
         && session.dedicated.is_none()
         && session.multi.is_none()
-        && keepable(worker, args, session.resp3).is_some()
+        && cacheable(worker, args, session.resp3).is_some()
 }
 
 /// Begins a command that goes to a Redis source.
 pub(super) fn begin(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
-    match keepable(call.worker, call.args, call.reply.is_resp3()) {
-        Some(keepable) => Ok(begin_kept(call, keepable, batch)),
+    match cacheable(call.worker, call.args, call.reply.is_resp3()) {
+        Some(cacheable) => Ok(begin_cached(call, cacheable, batch)),
         None => Ok(Flow::Relay(call.command, Outstanding::Forwarded)),
     }
 }
 
-/// Begins one whose reply may be kept.
+/// Begins a command whose reply may be cached.
 #[inline]
-pub(super) fn begin_kept(call: &mut CommandContext<'_>, keepable: CacheableReply, batch: &mut Vec<Fetch>) -> Flow {
+pub(super) fn begin_cached(call: &mut CommandContext<'_>, cacheable: CacheableReply, batch: &mut Vec<Fetch>) -> Flow {
     let (group, args) = (call.group(), call.args);
     let resp3 = call.reply.is_resp3();
     call.show_forwarded();
     let out = call.reply.output();
-    let begun = group.begin_reply(args, keepable, resp3, call.now, batch, |reply| match reply.share() {
+    let begun = group.begin_reply(args, cacheable, resp3, call.now, batch, |reply| match reply.share() {
         Some(large) => out.put_shared(large),
         None => out.put(reply.as_bytes()),
     });
     match begun {
         StartedRead::Hit(()) => Flow::Done,
         StartedRead::Wait(wait) => Flow::Pending(PendingRead::one(wait, resp3, true)),
-        // To be kept when it is asked for again.
+        // The reply is cached when the command is asked again.
         StartedRead::Absent => Flow::Relay(call.command, Outstanding::Reads),
     }
 }

@@ -1,52 +1,53 @@
-//! What a command is: its name, arity, flags and keys. The functions are in [`command_handlers`](super::command_handlers).
+//! A row of the command table: name, arity, flags and keys. The functions are in
+//! [`command_handlers`](super::command_handlers).
 use larder_proto::resp::Args;
 
-/// One row of the table.
+/// One command.
 #[derive(Debug)]
 pub struct Command {
-    /// In lower case; a subcommand has its parent's name and `|` before its own.
+    /// The name in lower case. A subcommand is `parent|name`.
     pub name: &'static str,
-    /// Number of parts, the name included; negative: at least as many.
+    /// The number of parts, the name included. A negative number is a minimum.
     pub arity: i16,
-    /// What it does, and how it must be run.
+    /// What the command does and how it must run.
     pub flags: Flags,
-    /// Where its keys are.
+    /// The positions of its keys.
     pub keys: Keys,
-    /// First version of Redis that had it.
+    /// The first version of Redis that had it.
     pub since: &'static str,
-    /// Redis's name for its kind.
+    /// Redis's group of commands.
     pub group: &'static str,
-    /// What it does, in our words.
+    /// One phrase for the reference.
     pub summary: &'static str,
     pub(super) kind: Kind,
-    /// Its position in the table.
+    /// The position in the table.
     pub(super) index: u16,
-    /// Is it a subcommand?
+    /// Whether this is a subcommand.
     pub(super) is_sub: bool,
-    /// Has it subcommands?
+    /// Whether this has subcommands.
     pub(super) is_parent: bool,
 }
 
-/// How a command is run.
+/// How a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Concerns the connection or the server, not entries.
+    /// It concerns the connection or the server, not entries.
     Local,
-    /// Works on entries, under the locks of the memory tier.
+    /// It works on entries, under the locks of the memory tier.
     Tier,
     /// GET.
     Get,
     /// MGET.
     MultiGet,
-    /// One of the commands around a transaction.
+    /// MULTI, EXEC, DISCARD, WATCH or UNWATCH.
     Transaction(TransactionStep),
-    /// Larder does not know it; an upstream Redis may.
+    /// Larder does not have it. An upstream Redis may.
     Forward,
-    /// Has subcommands only.
+    /// It has subcommands only.
     Container,
 }
 
-/// Commands around a transaction.
+/// The commands of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransactionStep {
     Multi,
@@ -75,41 +76,41 @@ impl Flags {
     pub const ALLOW_BUSY: Flags = Flags(1 << 10);
     /// Runs at once within MULTI instead of being queued.
     pub const NOT_QUEUED: Flags = Flags(1 << 16);
-    /// Works on the keyspace as a whole: a transaction with it locks all of it.
+    /// Works on the whole keyspace. A transaction with such a command locks everything.
     pub const KEYSPACE: Flags = Flags(1 << 17);
-    /// Takes the engine's locks by itself (counters, bounds): a transaction lets go of its own before.
+    /// Takes the engine's locks itself (counters, bounds). A transaction releases its own locks before.
     pub const UNLOCKED: Flags = Flags(1 << 18);
-    /// Reads one string: with a source, a copy in the tier answers it.
+    /// Reads one string. With a source, a copy in the memory tier answers it.
     pub const COPY_WILL_DO: Flags = Flags(1 << 19);
     /// Empties the keyspace.
     pub const FLUSH: Flags = Flags(1 << 20);
     /// Keeps a Redis busy for long.
     pub const SLOW: Flags = Flags(1 << 26);
-    /// Chooses the database: an upstream Redis carries it out, in a transaction too.
+    /// Selects the database. An upstream Redis runs it, in a transaction too.
     pub const SELECTS: Flags = Flags(1 << 27);
-    /// Removes its keys, as far as who records operations is concerned.
+    /// Deletes its keys, as far as the recorder is concerned.
     pub const DELETES: Flags = Flags(1 << 28);
-    /// CLIENT CACHING stays in force for the command behind this one.
+    /// CLIENT CACHING stays in force for the command after this one.
     pub const KEEPS_CACHING: Flags = Flags(1 << 29);
     /// May set the password of an upstream Redis.
     pub const SETS_PASSWORD: Flags = Flags(1 << 30);
-    /// With a Redis source it is Redis's to answer, as if it were unknown here.
+    /// With a Redis source, Redis answers it, as if Larder did not have it.
     pub const AT_SOURCE: Flags = Flags(1 << 22);
-    /// With a Redis source its reply is Redis's and Larder's together; within MULTI it is Redis's to answer.
+    /// With a Redis source, the reply merges Redis's and Larder's. Within MULTI, Redis answers it.
     pub const MERGED: Flags = Flags(1 << 25);
-    /// May be said by a client of RESP2 that has subscribed to something.
+    /// A RESP2 client with subscriptions may call it.
     pub const SUBSCRIBER: Flags = Flags(1 << 21);
     pub const PUBSUB: Flags = Flags(1 << 11);
-    /// Unless its options say otherwise, it does not look at what its keys had.
+    /// Does not read what its keys held, unless its options say otherwise.
     pub const OVERWRITES: Flags = Flags(1 << 23);
-    /// It looks only whether its keys exist.
+    /// Reads only whether its keys exist.
     pub const EXISTENCE: Flags = Flags(1 << 24);
 
-    /// Both.
+    /// The union of both sets.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
-    /// Is any of `other` in it?
+    /// Whether any flag of `other` is set.
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -134,7 +135,8 @@ impl Flags {
     }
 }
 
-/// Positions of a command's keys: every `step`-th part from `first` to `last` (negative: from the end). `first` 0: none.
+/// The positions of a command's keys: every `step`-th part from `first` to `last`. A negative `last` counts from the
+/// end. `first` 0 means no keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs)]
 pub struct Keys {
@@ -143,7 +145,7 @@ pub struct Keys {
     pub step: u8,
 }
 impl Keys {
-    /// The keys of `args`, in order.
+    /// The keys in `args`, in order.
     #[inline]
     pub fn of<'a>(self, args: Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let end = match self {
@@ -156,7 +158,7 @@ impl Keys {
 }
 
 impl Command {
-    /// Does it take `parts` parts?
+    /// Whether the arity allows `parts` parts.
     #[inline]
     pub fn takes(&self, parts: usize) -> bool {
         match self.arity {
@@ -164,11 +166,11 @@ impl Command {
             at_least => parts >= usize::from(at_least.unsigned_abs()),
         }
     }
-    /// Works on the keyspace as a whole.
+    /// Whether the command works on the whole keyspace.
     pub(super) fn is_keyspace(&self) -> bool {
         self.flags.has(Flags::KEYSPACE)
     }
-    /// Touches keys, or the keyspace.
+    /// Whether the command touches keys or the keyspace.
     #[inline]
     pub(super) fn is_data(&self) -> bool {
         matches!(self.kind, Kind::Tier | Kind::Get | Kind::MultiGet | Kind::Forward)

@@ -1,4 +1,4 @@
-//! Which commands the clients of a listener may call: `deny-commands` and `allow-commands`.
+//! Which commands the clients of a listener may call (`deny-commands`, `allow-commands`).
 use super::{
     command::{Command, Flags},
     command_error::CommandError,
@@ -11,18 +11,18 @@ use crate::{
 use larder_proto::resp::Args;
 use std::{borrow::Cow, sync::Arc};
 
-/// The rules of one listener, worked out for each row of the table.
+/// The rules of one listener, computed for each row of the table.
 #[derive(Debug)]
 pub struct CommandAccess {
     settings: AccessSettings,
-    /// Any command is refused.
+    /// Whether any command is refused.
     restricts: bool,
-    /// By the command's index.
+    /// Indexed by [`Command::index`].
     passes: Box<[bool]>,
 }
 
 impl CommandAccess {
-    /// Of the top level's listeners, then of each named one.
+    /// The rules of the top level's listeners, then those of each named listener.
     pub fn of_listeners(settings: &Settings) -> Vec<Arc<CommandAccess>> {
         let named = settings.listeners.iter().map(|listener| &listener.access);
         [&settings.access].into_iter().chain(named).map(|access| Arc::new(CommandAccess::new(access))).collect()
@@ -37,27 +37,27 @@ impl CommandAccess {
             settings: settings.clone(),
         }
     }
-    /// May it refuse any command?
+    /// Whether any command is refused.
     pub(super) fn restricts(&self) -> bool {
         self.restricts
     }
-    /// May a command of ours be called?
+    /// Whether a command of Larder's table may be called.
     #[inline]
     pub(super) fn passes(&self, command: &Command) -> bool {
         self.passes[usize::from(command.index)]
     }
-    /// `forward-admin`.
+    /// The setting `forward-admin`.
     pub(super) fn forwards_admin(&self) -> bool {
         self.settings.forward_admin
     }
-    /// Refuses a command of ours that may not be called.
+    /// Refuses a command of Larder's table that may not be called.
     pub(super) fn check(&self, command: &Command) -> Result<(), CommandError> {
         match self.passes(command) {
             true => Ok(()),
             false => Err(refusal(command.name, self.settings.refuses(command.name, Some(command.categories())))),
         }
     }
-    /// The same for a command that only the source knows, by its row of the source's table.
+    /// Refuses a forwarded command that may not be called. `row` is its row in the source's table.
     pub(super) fn check_forwarded(&self, args: Args<'_>, row: Option<&UpstreamCommand>) -> Result<(), CommandError> {
         if !self.restricts {
             return Ok(());
@@ -65,7 +65,7 @@ impl CommandAccess {
         let lower = |part: &[u8]| String::from_utf8_lossy(part).to_ascii_lowercase();
         let name: Cow<'_, str> = match (row, args.get(1)) {
             (Some(row), _) => Cow::Borrowed(&row.name),
-            // What follows may be a subcommand's name.
+            // The second part may be the name of a subcommand.
             (None, Some(sub)) => format!("{}|{}", lower(&args[0]), lower(sub)).into(),
             (None, None) => lower(&args[0]).into(),
         };
@@ -76,15 +76,15 @@ impl CommandAccess {
     }
 }
 
-/// In the words of Redis, which clients know by their first.
+/// The error that Redis gives. Clients know it by its first word.
 fn refusal(name: &str, setting: Option<&str>) -> CommandError {
     let setting = setting.unwrap_or("deny-commands");
-    CommandError::Told(
+    CommandError::Owned(
         format!("NOPERM this listener has no permissions to run the '{name}' command (setting {setting})").into_bytes(),
     )
 }
 
-/// Redis's categories that belong to a group of commands.
+/// Redis's categories for each group of commands.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("string", &["string"]),
     ("generic", &["keyspace"]),
@@ -94,7 +94,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("scripting", &["scripting"]),
     ("cluster", &[]),
 ];
-/// What Redis's table says beyond what follows from group and flags.
+/// Categories in Redis's table that do not follow from group and flags.
 const MORE: [(&str, &[&str]); 17] = [
     ("keys", &["dangerous"]),
     ("flushall", &["keyspace", "dangerous"]),

@@ -1,4 +1,4 @@
-//! What a command has at hand while it runs.
+//! The context of a running command.
 use super::{
     command::{Command, Kind},
     command_counts::count,
@@ -21,13 +21,13 @@ pub(super) struct CommandContext<'c> {
     pub(super) command: &'static Command,
     pub(super) args: Args<'c>,
     pub(super) now: Millis,
-    /// Within EXEC.
+    /// Whether the command runs within EXEC.
     pub(super) nested: bool,
     pub(super) reply: Reply<'c>,
 }
 
 impl<'c> CommandContext<'c> {
-    /// A command of this client, which answers to `out`.
+    /// The context of a command of this client. The reply goes to `out`.
     #[inline]
     pub(super) fn new(
         worker: &'c Worker,
@@ -46,12 +46,12 @@ impl<'c> CommandContext<'c> {
     pub(super) fn group(&self) -> &'c Rc<Group> {
         &self.worker.groups[0]
     }
-    /// Its memory tier.
+    /// The memory tier of the group.
     #[inline]
     pub(super) fn cache(&self) -> &'c Cache {
         &self.group().cache
     }
-    /// An argument that the command's arity says is there.
+    /// An argument that the arity guarantees.
     #[inline]
     pub(super) fn arg(&self, index: usize) -> &'c [u8] {
         self.args.get(index).expect("the arity was checked")
@@ -62,8 +62,8 @@ impl<'c> CommandContext<'c> {
         self.cache().key(self.arg(index))
     }
 
-    /// Shows others a forwarded command as its client's last one (CLIENT LIST). One that blocks is shown once Redis has it: who sees it may
-    /// unblock it.
+    /// Makes a forwarded command the client's last command in CLIENT LIST. A blocking command is shown only when Redis
+    /// has it, because a client that sees it may unblock it.
     pub(super) fn show_forwarded(&self) {
         if self.command.kind == Kind::Forward {
             let client = &self.session.client;
@@ -72,7 +72,7 @@ impl<'c> CommandContext<'c> {
         }
     }
 
-    /// Refuses keys that no entry can have.
+    /// Refuses keys whose length is not allowed.
     #[inline]
     pub(super) fn check_keys(&self) -> Result<(), CommandError> {
         let max = self.worker.app.settings.max_key;
@@ -90,7 +90,7 @@ impl<'c> CommandContext<'c> {
         }
     }
 
-    /// The tier, locked as this command needs it: what concerns several keys is atomic.
+    /// Locks the memory tier for this command. A command on several keys holds the locks of all of them.
     pub(super) fn lock(&self) -> Tier<'c> {
         let keys = self.command.keys.of(self.args);
         match keys.len() {
@@ -101,7 +101,7 @@ impl<'c> CommandContext<'c> {
 }
 
 impl CommandContext<'_> {
-    /// Runs `run`; if it fails, the error is all that is answered.
+    /// Runs `run`. If it fails, the output has the error and nothing else of the command.
     #[inline]
     pub(super) fn answering(&mut self, run: impl FnOnce(&mut Self) -> Result<Flow, CommandError>) -> Flow {
         let mark = self.reply.output().mark();
@@ -114,7 +114,7 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Answers with an error.
+    /// Writes an error reply.
     #[cold]
     pub(super) fn fail(&mut self, fault: &CommandError) -> Flow {
         self.worker.counters.redis_errors.add(1);
@@ -122,7 +122,7 @@ impl CommandContext<'_> {
         Flow::Done
     }
 
-    /// The command runs alone, which it cannot do within a transaction.
+    /// Says that the command must run alone. Within a transaction that is an error.
     pub(super) fn alone(&self) -> Result<Flow, CommandError> {
         match self.nested {
             true => Err(NOT_IN_MULTI),
@@ -130,12 +130,12 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Passes on what an upstream Redis has replied.
+    /// Passes the replies of an upstream Redis on to the client.
     pub(super) fn pass_on(&mut self, replies: &RawReplies) {
         self.session.pass_on(replies, self.reply.output());
     }
 
-    /// Runs a queued command: its reply is written where this one's is.
+    /// Runs a queued command. Its reply is written where this command's reply is.
     pub(super) fn nested(
         &mut self,
         command: &'static Command,
@@ -145,7 +145,7 @@ impl CommandContext<'_> {
         self.within(command, args).answering(run)
     }
 
-    /// A queued command: its reply goes where this one's does.
+    /// The context of a queued command. Its reply goes where this command's reply goes.
     pub(super) fn within<'a>(&'a mut self, command: &'static Command, args: Args<'a>) -> CommandContext<'a> {
         count(self.worker, self.session, command, args);
         let context =
@@ -156,5 +156,5 @@ impl CommandContext<'_> {
 
 #[cold]
 fn bad_key(max: usize) -> CommandError {
-    CommandError::Told(format!("ERR a key has 1 to {max} bytes (max-key)").into_bytes())
+    CommandError::Owned(format!("ERR a key has 1 to {max} bytes (max-key)").into_bytes())
 }

@@ -1,4 +1,4 @@
-//! Counts of commands, and the recorder's notes of what they read and write.
+//! Counts commands, and notes their operations for the recorder.
 use super::{
     command::{Command, Flags, Kind},
     session::Session,
@@ -7,29 +7,29 @@ use crate::{app::Worker, telemetry::RecordedOperation};
 use larder_proto::resp::Args;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Notes a command that is carried out.
+/// Counts a command that runs.
 #[inline]
 pub(super) fn count(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) {
-    // What a transaction queues is noted when it runs.
+    // A queued command is noted when it runs.
     if worker.app.telemetry.recorder.is_on() && session.multi.is_none() {
         note(worker, command, args);
     }
     count_calls(worker, session, command, 1);
 }
 
-/// Notes so many commands of one kind, except for who records operations.
+/// Counts this many calls of one command. The recorder does not see them.
 #[inline]
 pub(super) fn count_calls(worker: &Worker, session: &Session, command: &Command, calls: u64) {
     worker.counters.redis_commands.add(calls);
-    // Those that are forwarded are the source's to count.
+    // The source counts forwarded commands.
     if !matches!(command.kind, Kind::Forward) {
         worker.app.calls.count(worker.id, command.index, calls);
         session.client.command.store(command.index, Relaxed);
     }
 }
 
-/// Shows a command to who records operations: what reads a key is a get, what removes it a del, what else writes it a set of as many bytes
-/// as its longest argument behind the keys has.
+/// Notes the operation for the recorder. A command that reads a key is a get, one that deletes it is a del. Any other
+/// write is a set with the size of the longest argument after the keys.
 #[cold]
 fn note(worker: &Worker, command: &Command, args: Args<'_>) {
     let keys = command.keys.of(args);

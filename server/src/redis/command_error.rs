@@ -1,57 +1,57 @@
-//! Why a command failed: the error replies, in the words of Redis, because clients parse them.
+//! The error replies of commands. Clients parse them, so the wording is Redis's.
 use crate::source::SourceError;
 use larder_engine::TooLarge;
 use larder_proto::resp::{Args, Reply, parse_i64};
 
-/// An error reply: a code in capitals and words.
+/// An error reply: a code in capitals, then text.
 #[derive(Debug)]
 pub(super) enum CommandError {
-    Said(&'static str),
-    Told(Vec<u8>),
+    Static(&'static str),
+    Owned(Vec<u8>),
 }
 
-/// What a command on the tier comes to: its reply is written, or it failed.
+/// The result of a command on the memory tier: the reply is written, or the command failed.
 pub(super) type CommandResult = Result<(), CommandError>;
 
-pub(super) const SYNTAX: CommandError = CommandError::Said("ERR syntax error");
-pub(super) const NOT_INTEGER: CommandError = CommandError::Said("ERR value is not an integer or out of range");
-pub(super) const NOT_FLOAT: CommandError = CommandError::Said("ERR value is not a valid float");
-pub(super) const OVERFLOW: CommandError = CommandError::Said("ERR increment or decrement would overflow");
-pub(super) const DECREMENT_OVERFLOW: CommandError = CommandError::Said("ERR decrement would overflow");
-pub(super) const NOT_FINITE: CommandError = CommandError::Said("ERR increment would produce NaN or Infinity");
-pub(super) const OFFSET: CommandError = CommandError::Said("ERR offset is out of range");
+pub(super) const SYNTAX: CommandError = CommandError::Static("ERR syntax error");
+pub(super) const NOT_INTEGER: CommandError = CommandError::Static("ERR value is not an integer or out of range");
+pub(super) const NOT_FLOAT: CommandError = CommandError::Static("ERR value is not a valid float");
+pub(super) const OVERFLOW: CommandError = CommandError::Static("ERR increment or decrement would overflow");
+pub(super) const DECREMENT_OVERFLOW: CommandError = CommandError::Static("ERR decrement would overflow");
+pub(super) const NOT_FINITE: CommandError = CommandError::Static("ERR increment would produce NaN or Infinity");
+pub(super) const OFFSET: CommandError = CommandError::Static("ERR offset is out of range");
 pub(super) const TOO_LONG: CommandError =
-    CommandError::Said("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
-pub(super) const NO_SUCH_KEY: CommandError = CommandError::Said("ERR no such key");
-pub(super) const SAME_OBJECT: CommandError = CommandError::Said("ERR source and destination objects are the same");
-pub(super) const DB_INDEX: CommandError = CommandError::Said("ERR DB index is out of range");
-pub(super) const CURSOR: CommandError = CommandError::Said("ERR invalid cursor");
-pub(super) const NO_AUTH: CommandError = CommandError::Said("NOAUTH Authentication required.");
+    CommandError::Static("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+pub(super) const NO_SUCH_KEY: CommandError = CommandError::Static("ERR no such key");
+pub(super) const SAME_OBJECT: CommandError = CommandError::Static("ERR source and destination objects are the same");
+pub(super) const DB_INDEX: CommandError = CommandError::Static("ERR DB index is out of range");
+pub(super) const CURSOR: CommandError = CommandError::Static("ERR invalid cursor");
+pub(super) const NO_AUTH: CommandError = CommandError::Static("NOAUTH Authentication required.");
 pub(super) const WRONG_PASS: CommandError =
-    CommandError::Said("WRONGPASS invalid username-password pair or user is disabled.");
-pub(super) const NOT_IN_MULTI: CommandError = CommandError::Said("ERR Command not allowed inside a transaction");
-pub(super) const NO_CLUSTER: CommandError = CommandError::Said("ERR This instance has cluster support disabled");
+    CommandError::Static("WRONGPASS invalid username-password pair or user is disabled.");
+pub(super) const NOT_IN_MULTI: CommandError = CommandError::Static("ERR Command not allowed inside a transaction");
+pub(super) const NO_CLUSTER: CommandError = CommandError::Static("ERR This instance has cluster support disabled");
 pub(super) const EXEC_ABORT: CommandError =
-    CommandError::Said("EXECABORT Transaction discarded because of previous errors.");
+    CommandError::Static("EXECABORT Transaction discarded because of previous errors.");
 
 impl CommandError {
-    /// Writes it.
+    /// Writes the error reply.
     #[cold]
     pub(super) fn reply(&self, to: &mut Reply<'_>) {
         match self {
-            CommandError::Said(text) => to.error(text.as_bytes()),
-            CommandError::Told(text) => to.error(text),
+            CommandError::Static(text) => to.error(text.as_bytes()),
+            CommandError::Owned(text) => to.error(text),
         }
     }
-    /// Text that quotes what a client sent: cut at a NUL byte as C would, and to at most `limit` bytes.
+    /// An error that quotes what a client sent. The quote ends at a NUL byte, like in C, and has at most `limit` bytes.
     pub(super) fn quoting(before: &str, quoted: &[u8], limit: usize, after: &str) -> CommandError {
         let mut text = [before.as_bytes(), c_str(quoted, limit), after.as_bytes()].concat();
         while text.pop_if(|b| matches!(b, b'\r' | b'\n')).is_some() {}
-        CommandError::Told(text)
+        CommandError::Owned(text)
     }
 }
 
-/// What C would print of a string with `%.*s`.
+/// What C prints for a string with `%.*s`.
 pub(super) fn c_str(bytes: &[u8], limit: usize) -> &[u8] {
     let cut = &bytes[..bytes.len().min(limit)];
     cut.split(|&b| b == 0).next().unwrap_or(cut)
@@ -60,7 +60,7 @@ pub(super) fn c_str(bytes: &[u8], limit: usize) -> &[u8] {
 impl From<TooLarge> for CommandError {
     fn from(error: TooLarge) -> CommandError {
         let TooLarge { needed, max_memory } = error;
-        CommandError::Told(
+        CommandError::Owned(
             format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows").into_bytes(),
         )
     }
@@ -68,22 +68,22 @@ impl From<TooLarge> for CommandError {
 impl From<SourceError> for CommandError {
     fn from(error: SourceError) -> CommandError {
         let text = match error {
-            // Its own code stands before it.
+            // The text begins with its own error code.
             SourceError::Refused(text) => text.to_string(),
             error => format!("ERR {error}"),
         };
-        CommandError::Told(text.into_bytes())
+        CommandError::Owned(text.into_bytes())
     }
 }
 
-/// The wrong number of arguments.
+/// The error for a wrong number of arguments.
 pub(super) fn arity(name: &str) -> CommandError {
-    CommandError::Told(format!("ERR wrong number of arguments for '{name}' command").into_bytes())
+    CommandError::Owned(format!("ERR wrong number of arguments for '{name}' command").into_bytes())
 }
 
-/// No such command.
+/// The error for an unknown command.
 pub(super) fn unknown(args: &Args<'_>) -> CommandError {
-    /// How much is quoted, of the name and of the arguments.
+    /// Maximum quoted bytes of the name, and of the arguments.
     const QUOTED: usize = 128;
     let mut text = b"ERR unknown command '".to_vec();
     text.extend_from_slice(c_str(&args[0], QUOTED));
@@ -98,24 +98,24 @@ pub(super) fn unknown(args: &Args<'_>) -> CommandError {
         text.extend_from_slice(c_str(arg, QUOTED - used));
         text.extend_from_slice(b"' ");
     }
-    CommandError::Told(text)
+    CommandError::Owned(text)
 }
 
-/// No such subcommand.
+/// The error for an unknown subcommand.
 pub(super) fn unknown_sub(parent: &str, sub: &[u8]) -> CommandError {
     let after = format!("'. Try {} HELP.", parent.to_uppercase());
     CommandError::quoting("ERR unknown subcommand '", sub, 128, &after)
 }
 
-/// An integer argument.
+/// Parses an integer argument.
 pub(super) fn integer(text: &[u8]) -> Result<i64, CommandError> {
     parse_i64(text).ok_or(NOT_INTEGER)
 }
-/// A C `int` argument (database numbers).
+/// Parses a C `int` argument (database numbers).
 pub(super) fn int(text: &[u8]) -> Result<i32, CommandError> {
     let value = integer(text)?;
     i32::try_from(value).map_err(|_| {
-        CommandError::Told(
+        CommandError::Owned(
             format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX).into_bytes(),
         )
     })

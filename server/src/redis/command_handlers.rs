@@ -20,13 +20,14 @@ use std::rc::Rc;
 
 /// Begins a command, and mostly ends it.
 pub(super) type LocalFn = fn(&mut CommandContext<'_>) -> Result<Flow, CommandError>;
-/// Runs a command that has to wait, once all before it are answered.
+/// Runs a command that has to wait, after all commands before it are answered.
 pub(super) type LaterFn = for<'a> fn(&'a mut CommandContext<'_>) -> Later<'a>;
-/// Carries out a command on entries, under the locks of the memory tier.
+/// Runs a command on entries, under the locks of the memory tier.
 pub(super) type TierFn = fn(&mut CommandContext<'_>, &mut Tier<'_>) -> CommandResult;
-/// For a command that a source has taken with `+OK`: the value that its key now has and when that expires, if the command says.
+/// For a command that the source answered with `+OK`: the new value of its key and its expiry, if the command says
+/// them.
 pub(super) type StoredFn = for<'a> fn(&CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)>;
-/// Carries out a command on the keyspace of a store on this machine; the guard holds all keys, for what deletes them.
+/// Runs a command on the keyspace of a local store. Commands that delete keys get the guard that locks all keys.
 pub(super) type KeyspaceFn =
     for<'a> fn(&'a mut CommandContext<'_>, Option<&'a Rc<KeyGuard>>) -> LocalFuture<'a, CommandResult>;
 
@@ -35,17 +36,17 @@ pub(super) type KeyspaceFn =
 pub(super) enum Handler {
     /// Concerns the connection or the server.
     Local(LocalFn),
-    /// The same; in front of a Redis it may have to wait.
+    /// Like `Local`. With a Redis source it may have to wait.
     LocalThen(LocalFn, LaterFn),
-    /// The same; in front of a Redis its arguments say whose it is.
+    /// Like `Local`. With a Redis source its arguments decide whether Larder or Redis answers.
     Shared(LocalFn, fn(Args<'_>) -> Whose),
-    /// Both.
+    /// Both of the above.
     SharedThen(LocalFn, LaterFn, fn(Args<'_>) -> Whose),
     /// Works on entries.
     Tier(TierFn),
-    /// The same, and says what it has stored.
+    /// Works on entries, and says what it stored.
     Store(TierFn, StoredFn),
-    /// Works on the keyspace, which a store has whole.
+    /// Works on the keyspace. With a local store, the second function runs on the whole store.
     Keyspace(TierFn, KeyspaceFn),
     /// Has no function of its own.
     None,
@@ -73,14 +74,14 @@ macro_rules! handler {
 
 static HANDLERS: [Handler; COUNT] = for_all_commands!(handlers);
 
-/// The functions of a command; [`Handler::None`] for one that Larder does not know.
+/// The functions of a command. [`Handler::None`] for a command that Larder does not have.
 #[inline]
 pub(super) fn handler(command: &Command) -> &'static Handler {
     HANDLERS.get(usize::from(command.index)).unwrap_or(&Handler::None)
 }
 
 impl Handler {
-    /// The function on the memory tier.
+    /// The function that runs on the memory tier.
     #[inline]
     pub(super) fn on_tier(&self) -> Option<TierFn> {
         match self {
@@ -108,7 +109,7 @@ impl Handler {
     }
 }
 
-/// What a command has stored that the source has taken with `+OK`.
+/// What a command stored, if the source answered it with `+OK`.
 pub(super) fn stored<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
     match handler(call.command) {
         Handler::Store(_, stored) => stored(call),
@@ -116,7 +117,7 @@ pub(super) fn stored<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<
     }
 }
 
-/// Is a command an upstream Redis's to answer, if there is one?
+/// Whether an upstream Redis, if there is one, answers this command.
 pub(super) fn at_source(command: &Command, args: Args<'_>) -> bool {
     match handler(command) {
         Handler::Shared(_, whose) | Handler::SharedThen(_, _, whose) => whose(args) == Whose::Redis,
@@ -124,7 +125,7 @@ pub(super) fn at_source(command: &Command, args: Args<'_>) -> bool {
     }
 }
 
-/// Within MULTI: is it the upstream's to answer there?
+/// Whether the upstream answers this command within MULTI.
 pub(super) fn at_source_in_multi(command: &Command, args: Args<'_>) -> bool {
     command.flags.has(Flags::MERGED)
         && match handler(command) {

@@ -9,7 +9,7 @@ macro_rules! kind {
     (Transaction($step:ident)) => {
         Kind::Transaction(TransactionStep::$step)
     };
-    // These have more than one function; they are of the plain kinds.
+    // These kinds have more than one function. The row's kind is the plain one.
     (LocalThen $functions:tt) => {
         Kind::Local
     };
@@ -52,13 +52,13 @@ macro_rules! rows {
     };
 }
 
-/// How many there are, subcommands included.
+/// The number of commands, subcommands included.
 pub(super) const COUNT: usize = 137;
 
 /// Every command. Subcommands follow their parent.
 pub static COMMANDS: [Command; COUNT] = numbered(for_all_commands!(rows));
 
-/// Finds them.
+/// The index of names.
 static INDEX: Index = Index::of(&COMMANDS);
 
 /// The row of GET.
@@ -80,13 +80,14 @@ fn parent_of(name: &str) -> &str {
     name.split_once('|').map_or(name, |(parent, _)| parent)
 }
 
-/// Longest name that is looked up.
+/// Maximum length of a name that is looked up.
 const MAX_NAME: usize = 32;
-/// Slots of the index: a power of two, and several times the rows, so that most names are found at the first look.
+/// Slots of the index: a power of two, and several times the number of rows, so that most names are found at the first
+/// probe.
 const SLOTS: usize = 1024;
 const EMPTY: u8 = u8::MAX;
 
-/// Finds names in a table of rows without a loop over them: open addressing, computed when compiled.
+/// A hash index of the names, computed at compile time (open addressing).
 #[derive(Debug)]
 struct Index([u8; SLOTS]);
 impl Index {
@@ -122,7 +123,7 @@ impl Index {
     }
 }
 
-/// Where a name's probe begins, whatever its case.
+/// The first slot of a name. Upper and lower case give the same slot.
 #[inline]
 const fn slot(name: &[u8]) -> usize {
     let mut hash = name.len() as u64;
@@ -134,20 +135,20 @@ const fn slot(name: &[u8]) -> usize {
     (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SLOTS.trailing_zeros())) as usize
 }
 
-/// The command with this name, in any case. Subcommands are found by [`find_for`].
+/// The command with this name, in upper or lower case. [`find_for`] finds subcommands.
 #[inline]
 pub fn find(name: &[u8]) -> Option<&'static Command> {
     INDEX.find(name).filter(|row| !row.is_sub)
 }
 
-/// What a client asks for.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy)]
 pub enum FoundCommand {
     /// This command or subcommand.
     Command(&'static Command),
-    /// A subcommand that there is not, of this command.
+    /// An unknown subcommand of this command.
     UnknownSub(&'static Command),
-    /// A command that there is not.
+    /// An unknown command.
     Unknown,
 }
 
@@ -175,7 +176,7 @@ pub fn find_for(args: Args<'_>) -> FoundCommand {
     }
 }
 
-/// Numbers the rows and notes which are parents and subcommands.
+/// Numbers the rows, and marks parents and subcommands.
 const fn numbered<const N: usize>(mut rows: [Command; N]) -> [Command; N] {
     let mut row = 0;
     let mut parent = 0;
@@ -241,7 +242,7 @@ mod tests {
             }
             let has_keys = row.keys.first > 0;
             let keyspace = row.flags.has(Flags::KEYSPACE);
-            // COMMAND and its like are the source's to answer as well, and touch nothing.
+            // COMMAND and its subcommands are data commands only because a source may answer them. They touch no keys.
             if row.is_data() && parent != "command" {
                 assert!(has_keys != keyspace, "{} has keys or touches the keyspace", row.name);
                 let (w, r) = (row.flags.has(Flags::WRITE), row.flags.has(Flags::READONLY));

@@ -1,20 +1,20 @@
-//! Commands that MULTI, or a pipeline to a store, collects to run later.
+//! Commands that MULTI or a pipeline collects to run later.
 use super::command::Command;
 use larder_proto::resp::Args;
 use std::ops::Range;
 
-/// A transaction that is being put together.
+/// A transaction that is being queued.
 #[derive(Debug, Default)]
 pub(super) struct OpenTransaction {
     pub(super) queue: CommandQueue,
-    /// A command could not be queued: EXEC will refuse.
+    /// A command could not be queued, so EXEC will refuse.
     pub(super) spoiled: bool,
 }
 impl OpenTransaction {
-    /// A command could not be queued: EXEC will refuse.
+    /// Marks the transaction: a command could not be queued, so EXEC will refuse.
     pub(super) fn spoil(&mut self) {
         self.spoiled = true;
-        // Nothing of it will run.
+        // None of the commands will run.
         self.queue = CommandQueue::default();
     }
 }
@@ -30,11 +30,11 @@ impl CommandQueue {
     pub(super) fn len(&self) -> usize {
         self.commands.len()
     }
-    /// Bytes that the arguments occupy.
+    /// Bytes of the arguments.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.parts.len() * size_of::<Range<u32>>()
     }
-    /// Bytes of memory that it occupies.
+    /// Bytes of memory that the queue occupies.
     pub(super) fn owned(&self) -> usize {
         self.bytes.capacity()
             + self.parts.capacity() * size_of::<Range<u32>>()

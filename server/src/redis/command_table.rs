@@ -1,9 +1,10 @@
-//! The table of commands: one row for each.
+//! The table of commands: one row for each command.
 //!
-//! A row is `"name" arity [FLAGS] (first last step) "since" Kind(functions), "summary";` in the block of its group. Subcommands follow
-//! their parent. The first function begins the command; what the others are for, [`Handler`](super::command_handlers::Handler) says.
+//! A row is `"name" arity [FLAGS] (first last step) "since" Kind(functions), "summary";` in the block of its group.
+//! Subcommands follow their parent. The first function begins the command.
+//! [`Handler`](super::command_handlers::Handler) says what the other functions do.
 
-/// Hands all rows to the macro that is named.
+/// Passes all rows to the macro `$with`.
 macro_rules! for_all_commands {
     ($with:ident) => {
         $with! {

@@ -1,38 +1,39 @@
-//! How the connection goes on after a command.
+//! What the connection does after a command.
 use super::{command::Command, command_error::CommandError, pending_read::PendingRead, session::Outstanding};
 use crate::source::LocalFuture;
 
-/// What came of a command.
+/// The outcome of a command.
 pub enum Flow {
-    /// Its reply is in the output.
+    /// The reply is in the output.
     Done,
-    /// A read that waits for flights; its reply comes when [`PendingRead::poll`] says so.
+    /// A read waits for flights. [`PendingRead::poll`] says when its reply is ready.
     Pending(PendingRead),
-    /// This command goes to the source with others of its client: let it [`join`](super::begin::join) them, and the session hold this until they
-    /// are answered.
+    /// The command goes to the source together with other commands of its client: [`join`](super::begin::join) it to
+    /// them. Until they are answered, the session's outstanding commands are these.
     Relay(&'static Command, Outstanding),
-    /// What the session [holds](Session::hold) must be answered first: begin it again then.
+    /// The client's [outstanding](Outstanding) commands must be answered first. Begin this one again afterwards.
     Behind,
-    /// This command must run alone, once everything before it is answered: call [`run`](super::begin::run) with the same arguments.
+    /// The command must run alone, after every command before it is answered. Call [`run`](super::begin::run) with the
+    /// same arguments.
     Alone(&'static Command),
-    /// Its reply is in the output, and from now on commands may have to wait (CLIENT PAUSE).
+    /// The reply is in the output. From now on commands may have to wait (CLIENT PAUSE).
     Paused,
-    /// Its reply is in the output; close after sending it.
+    /// The reply is in the output. Close the connection after sending it.
     Close,
-    /// It is of another protocol, which is named: close without a word.
+    /// The request is of another protocol, which is named. Close the connection without a reply.
     ForeignProtocol(&'static str),
 }
 
-/// What comes of a command that had to wait.
+/// The outcome of a command that had to wait.
 pub(super) type Later<'a> = LocalFuture<'a, Result<Flow, CommandError>>;
 
-/// May a command go to the source with others?
+/// Whether a command goes to the source together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Joined {
-    /// It does.
+    /// The command has joined.
     Yes,
-    /// Not with these, which are answered first: slow commands travel apart from others.
+    /// The command has not joined: the others must be answered first. Slow commands travel apart from fast ones.
     Not,
-    /// With none.
+    /// The command must run alone.
     Alone,
 }

@@ -1,8 +1,9 @@
-//! Requests of other protocols that reach the Redis port: from a browser that a web page has sent here, or a client that speaks TLS.
-//! Larder hangs up on them, as Redis does, before it looks at anything else: a body may hold lines that read as commands.
+//! Requests of other protocols on the Redis port: from a browser that a web page has misled, or from a client that
+//! speaks TLS. Like Redis, Larder closes such a connection before it reads further, because a request's body may have
+//! lines that read as commands.
 use larder_proto::resp::Args;
 
-/// What a request of another protocol is.
+/// The other protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForeignProtocol {
     Http,
@@ -15,7 +16,7 @@ impl ForeignProtocol {
             ForeignProtocol::Tls => "TLS",
         }
     }
-    /// `args` has at least one part.
+    /// The other protocol of a request, if it is not a Redis command. `args` has at least one part.
     pub(super) fn of(args: Args<'_>) -> Option<ForeignProtocol> {
         let name = &args[0];
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
@@ -24,7 +25,7 @@ impl ForeignProtocol {
         if !args.is_inline() {
             return None;
         }
-        // A handshake record of TLS 1.0 to 1.3 begins so. What follows may have been chosen by whoever the client was sent by.
+        // A handshake record of TLS 1.0 to 1.3 begins like this. An attacker may have chosen the bytes after it.
         if name.starts_with(&[0x16, 0x03]) {
             return Some(ForeignProtocol::Tls);
         }
@@ -33,7 +34,7 @@ impl ForeignProtocol {
     }
 }
 
-/// The end of an HTTP request's first line: `HTTP/1.1`.
+/// Whether this is the end of an HTTP request line: `HTTP/1.1`.
 fn is_http_version(word: &[u8]) -> bool {
     let version = word.split_at_checked(5).filter(|(name, _)| name.eq_ignore_ascii_case(b"http/"));
     matches!(version, Some((_, [major, b'.', minor])) if major.is_ascii_digit() && minor.is_ascii_digit())

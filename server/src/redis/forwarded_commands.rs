@@ -1,5 +1,5 @@
-//! Commands that Larder does not know: a Redis source may. They are sent on as they came; which keys they touch, the source's own
-//! table of commands says.
+//! Forwarded commands: commands that Larder does not have and sends to a Redis source unchanged. The source's own
+//! command table says which keys they touch.
 use super::{
     command::{Command, Flags, Keys, Kind},
     command_error::{CommandError, NOT_IN_MULTI, arity, unknown, unknown_sub},
@@ -11,7 +11,7 @@ use crate::{
 };
 use larder_proto::resp::Args;
 
-/// Stands for each of them.
+/// The row that stands for every forwarded command.
 pub(super) static FORWARDED: Command = Command {
     name: "forwarded",
     arity: -1,
@@ -26,34 +26,35 @@ pub(super) static FORWARDED: Command = Command {
     is_parent: false,
 };
 
-/// Is this command, which Larder does not know, the source's to answer? What is said of a connection concerns the client's, which is ours.
+/// Whether the source answers this command, which Larder does not have. CLIENT commands stay here: they concern
+/// Larder's own connection with the client.
 pub(super) fn is_forwarded(worker: &Worker, args: &Args<'_>) -> bool {
     worker.groups[0].source.as_redis().is_some() && !args[0].eq_ignore_ascii_case(b"client")
 }
 
-/// Refuses a command that may not go to the source, by the source's table of commands; as far as that can be said if the table is not known
-/// (`None`).
+/// Refuses a command that may not go to the source, by the source's command table. With `known` at `None` (not yet
+/// read) only the command's name decides.
 pub(super) fn check(session: &Session, known: Option<&UpstreamCommands>, args: Args<'_>) -> Result<(), CommandError> {
     let row = known.and_then(|known| known.find(args));
-    match passage(row, args) {
+    match forward_rule(row, args) {
         ForwardRule::Free => {}
         ForwardRule::Admin if session.access.forwards_admin() => {}
-        refused => return Err(CommandError::Told(refused.refusal(args))),
+        refused => return Err(CommandError::Owned(refused.refusal(args))),
     }
     let Some(known) = known else { return Ok(()) };
     session.access.check_forwarded(args, row)?;
-    // A line of words may be anything: what a browser was made to send, another protocol, a slip of the hand.
+    // An inline command may be anything: a request that a browser was tricked into, another protocol, a typing error.
     if args.is_inline() {
         check_whole(known, args)?;
     }
     Ok(())
 }
 
-fn passage(row: Option<&UpstreamCommand>, args: Args<'_>) -> ForwardRule {
+fn forward_rule(row: Option<&UpstreamCommand>, args: Args<'_>) -> ForwardRule {
     row.map_or_else(|| ForwardRule::by_name(args), |row| row.forward_rule(args))
 }
 
-/// Refuses what the source would not begin to run.
+/// Refuses a command that the source would refuse before running it.
 fn check_whole<'k>(known: &'k UpstreamCommands, args: Args<'_>) -> Result<&'k UpstreamCommand, CommandError> {
     match known.find(args) {
         None => Err(unknown(&args)),
@@ -63,7 +64,7 @@ fn check_whole<'k>(known: &'k UpstreamCommands, args: Args<'_>) -> Result<&'k Up
     }
 }
 
-/// Refuses what the source would not queue in a transaction.
+/// Refuses a command that the source would not queue in a transaction.
 pub(super) fn check_queued(known: &UpstreamCommands, args: Args<'_>) -> Result<(), CommandError> {
     match check_whole(known, args)?.no_multi {
         true => Err(NOT_IN_MULTI),
@@ -71,12 +72,12 @@ pub(super) fn check_queued(known: &UpstreamCommands, args: Args<'_>) -> Result<(
     }
 }
 
-/// What a command does at the source besides touching keys.
+/// What a command does at the source besides touching its keys.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Reach {
     /// It may write any key.
     pub(super) everything: bool,
-    /// It may wait for something to happen.
+    /// It may block until something happens.
     pub(super) blocks: bool,
     /// It may keep the source busy for long.
     pub(super) slow: bool,
@@ -84,31 +85,32 @@ pub(super) struct Reach {
     pub(super) apart: Option<Apart>,
 }
 
-/// Why a command goes on a connection of its own.
+/// Why a command gets a connection for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Apart {
-    /// It is large or may wait: on its way it would keep others waiting, and a server that takes less hangs up. Afterwards the connection
-    /// is as new.
+    /// It is large or may wait. On a shared connection it would delay other clients, and a server with lower limits
+    /// would close that connection. Afterwards the connection can be used again.
     Alone,
-    /// It is an administrator's, or unknown: it may leave the connection in any state.
+    /// It is an administrator's command, or unknown. It may leave the connection in any state.
     Unsafe,
 }
 impl Apart {
-    /// So many bytes of arguments.
+    /// The reason for a command with this many bytes of arguments, if they are one.
     pub(super) fn of_size(bytes: usize) -> Option<Apart> {
         (bytes > LARGE).then_some(Apart::Alone)
     }
 }
 
-/// Bytes of a command as it is sent, roughly.
+/// The approximate size of the encoded command in bytes.
 fn size(args: Args<'_>) -> usize {
     /// `$LENGTH` and two line ends.
     const HEADER: usize = 8;
     args.from(0).map(|part| part.len() + HEADER).sum()
 }
 
-/// Gives each key that a command touches to `each`, and whether it may write it: by our table, or for one that is forwarded by the source's
-/// (`None`: not known, nor then what it does). One that is not in there changes nothing: the source refuses it.
+/// Calls `each` for each key that a command touches, and says whether the command may write it. A forwarded command is
+/// looked up in the source's table. `None` means that the table is not known, and so neither is the command's reach. A
+/// command that is missing from that table changes nothing, because the source refuses it.
 pub(super) fn touched<'a>(
     command: &Command,
     known: Option<&UpstreamCommands>,
@@ -124,7 +126,7 @@ pub(super) fn touched<'a>(
     let known = known?;
     let Some(command) = known.find(args) else {
         let everything = known.is_empty();
-        // Where the server shows no table, it is likely one of those that everybody uses, and may wait for something.
+        // A server that shows no table is likely asked for a common command, and that command may block.
         let apart = Some(if everything { Apart::Alone } else { Apart::Unsafe });
         return Some(Reach { everything, apart, ..Reach::default() });
     };

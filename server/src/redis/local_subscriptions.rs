@@ -1,14 +1,14 @@
-//! What a client has subscribed to where there is no upstream: messages go among the clients of this process, on all its cores.
+//! A client's subscriptions where there is no upstream. Messages go to the clients of this process, on all its cores.
 //!
 //! Invariants:
-//! - A confirmation stands where its command stands. Messages come by the inbox, behind it; what was published before an
-//!   UNSUBSCRIBE stands before its confirmation.
+//! - The confirmation of a command is written in the command's place among the replies. Messages come from the inbox,
+//!   after it. Messages published before an UNSUBSCRIBE are written before its confirmation.
 //! - A subscription ends with its client.
 use crate::clients::{Client, PubSub, SubscriptionKind};
 use indexmap::IndexSet;
 use std::sync::Arc;
 
-/// What a client has subscribed to, until it is dropped.
+/// The subscriptions of one client, until they are dropped.
 pub(super) struct LocalSubscriptions {
     pub(super) pubsub: Arc<PubSub>,
     pub(super) client: Arc<Client>,
@@ -16,12 +16,12 @@ pub(super) struct LocalSubscriptions {
 }
 
 impl LocalSubscriptions {
-    /// As confirmations count: shard channels by themselves.
+    /// The number that a confirmation shows. Shard channels are counted separately.
     pub(super) fn count(&self, kind: SubscriptionKind) -> usize {
         let [channels, patterns, shards] = &self.topics;
         if kind == SubscriptionKind::Shard { shards.len() } else { channels.len() + patterns.len() }
     }
-    /// Channels, patterns, shard channels.
+    /// The numbers of channels, patterns and shard channels.
     pub(super) fn counts(&self) -> [usize; 3] {
         self.topics.each_ref().map(IndexSet::len)
     }

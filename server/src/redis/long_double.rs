@@ -4,7 +4,7 @@
 //! Hexadecimal notation, which `strtold` also takes, is not a number here.
 use std::cmp::Ordering;
 
-/// Longest text that is read (`MAX_LONG_DOUBLE_CHARS` in Redis).
+/// Maximum length of a text that is parsed (`MAX_LONG_DOUBLE_CHARS` in Redis).
 const MAX_TEXT: usize = 5 * 1024;
 /// Exponent of the largest finite value: (2^64 - 1) · 2^MAX_EXPONENT.
 const MAX_EXPONENT: i32 = 16384 - 64;
@@ -25,7 +25,8 @@ pub(super) struct LongDouble {
 impl LongDouble {
     pub(super) const ZERO: LongDouble = LongDouble { negative: false, significand: 0, exponent: 0, infinite: false };
 
-    /// Reads a decimal number (or `inf`), rounding to nearest, ties to even. `None`: it is none, overflows or underflows to zero.
+    /// Parses a decimal number (or `inf`), rounding to nearest, ties to even. `None`: not a number, overflow, or
+    /// underflow to zero.
     pub(super) fn parse(text: &[u8]) -> Option<LongDouble> {
         if text.len() >= MAX_TEXT {
             return None;
@@ -41,7 +42,7 @@ impl LongDouble {
         let (digits, exponent) = decimal(text)?;
         let is_zero = digits.is_zero();
         let value = LongDouble::rounded(negative, digits, exponent);
-        // What strtold reports as ERANGE, Redis refuses.
+        // Redis refuses what strtold reports as ERANGE.
         let in_range = !value.infinite && (is_zero || value.significand != 0);
         in_range.then_some(value)
     }
@@ -49,7 +50,7 @@ impl LongDouble {
     /// digits · 10^exponent, rounded.
     fn rounded(negative: bool, mut numerator: Big, exponent: i64) -> LongDouble {
         let signed = |value| LongDouble { negative, ..value };
-        // Far out of range either way is decided first, so that the power below stays small.
+        // A number far out of range is decided first, so that the power below stays small.
         let magnitude = numerator.bits() as i64 * 3 / 10 + exponent;
         if numerator.is_zero() || magnitude < -5500 {
             return signed(LongDouble::ZERO);
@@ -82,7 +83,8 @@ impl LongDouble {
         signed(LongDouble::nearest(quotient << 1 | rest, -shift as i32 - 1))
     }
 
-    /// The nearest to value · 2^exponent, where the lowest bit of `value` may stand for a remainder of any size above zero.
+    /// The nearest number to value · 2^exponent. The lowest bit of `value` may stand for a remainder of any size above
+    /// zero.
     fn nearest(value: u128, exponent: i32) -> LongDouble {
         if value == 0 {
             return LongDouble::ZERO;
@@ -93,7 +95,7 @@ impl LongDouble {
             128.. => (0, MIN_EXPONENT),
             1.. => (half_even(value, drop as u32), exponent + drop),
             _ => {
-                // Normalised, as far as the smallest exponent lets it.
+                // Normalise, as far as the smallest exponent allows.
                 let up = (64 - bits).min(exponent - MIN_EXPONENT);
                 (value << up, exponent - up)
             }
@@ -119,7 +121,7 @@ impl LongDouble {
             true => (self, other),
             false => (other, self),
         };
-        // 62 bits below the larger one's lowest are exact; beyond, one bit says that there is more.
+        // 62 bits below the lowest bit of the larger number are exact. One more bit says whether anything lies beyond.
         const BELOW: i32 = 62;
         let apart = large.exponent - small.exponent;
         let base = large.exponent - BELOW;
@@ -141,7 +143,7 @@ impl LongDouble {
         (!sum.infinite).then_some(LongDouble { negative: negative && sum.significand != 0, ..sum })
     }
 
-    /// As `%.17Lf` prints it, without trailing zeros.
+    /// Formats like `%.17Lf`, without trailing zeros.
     pub(super) fn print(self) -> String {
         const PLACES: u32 = 17;
         let mut digits = if self.exponent >= 0 {

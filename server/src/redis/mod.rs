@@ -1,18 +1,18 @@
-//! The Redis protocol's commands: one table of them (name, arity, flags, key positions, functions), and how one is run.
+//! The Redis commands: the table (name, arity, flags, key positions, functions), and how one command runs.
 //!
 //! ```text
-//! Args ─► begin: find, arity, access, MULTI? ─► its function, by kind ─┬─ connection and server: at once
+//! Args ─► begin: find, arity, access, MULTI? ─► its function, by kind ─┬─ connection and server: answered at once
 //!                                                                      ├─ GET, MGET: through the group; misses ─► PendingRead
 //!                                                                      └─ entries: the executor of the backend
-//!                                                                            ├─ answered under the tier's locks, or by a copy
-//!                                                                            ├─ Flow::Relay ─► ClientPipeline, with those before and behind it
+//!                                                                            ├─ answered under the tier's locks, or from a copy
+//!                                                                            ├─ Flow::Relay ─► ClientPipeline, with the client's other commands
 //!                                                                            └─ Flow::Alone ─► run
 //! ```
 //!
 //! Invariants:
 //! - A command that answers with an error has changed nothing and written nothing else.
-//! - Commands of one client take effect in the order in which it sent them.
-//! - What is special about a command is said in its row (flags, functions); no code compares names.
+//! - The commands of one client take effect in the order in which the client sent them.
+//! - The table says what is special about a command (flags, functions). No code compares names.
 //!
 //! To add a command, add a row to [`command_table`] and a function to one of the files of `commands`.
 mod auth;

@@ -1,4 +1,5 @@
-//! MONITOR in front of a Redis: Redis shows what it is sent, and Larder adds what it answers itself, in the same form.
+//! MONITOR in front of a Redis. Redis shows the commands that it gets. Larder adds the commands that it answers itself,
+//! in the same form.
 use super::{
     command::{Command, Flags, Kind},
     flow::Flow,
@@ -11,7 +12,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Shows a command that was begun, unless Redis sees it, or would not show it.
+/// Shows a command that Larder answered, unless Redis would hide it.
 #[cold]
 pub(super) fn show(worker: &Worker, session: &Session, command: &Command, args: Args<'_>, flow: &Flow) {
     let answered = matches!(flow, Flow::Done | Flow::Close | Flow::Paused);
@@ -35,7 +36,7 @@ fn line(session: &Session, args: Args<'_>) -> String {
     line
 }
 
-/// As Redis quotes (`sdscatrepr`).
+/// Quotes a byte like Redis (`sdscatrepr`).
 fn quote(to: &mut String, byte: u8) {
     match byte {
         b'\\' | b'"' => to.extend(['\\', char::from(byte)]),

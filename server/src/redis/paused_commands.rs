@@ -1,4 +1,4 @@
-//! Which commands wait for the end of a pause (CLIENT PAUSE).
+//! Which commands wait for the end of CLIENT PAUSE.
 use super::{
     command::{Command, Flags, Kind, TransactionStep},
     command_handlers::at_source,
@@ -9,7 +9,7 @@ use super::{
 use crate::{app::Worker, lifecycle::pause::Paused};
 use larder_proto::resp::Args;
 
-/// Must this command wait? One that is refused at once need not.
+/// Whether this command must wait. A command that will be refused need not.
 pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, paused: Paused) -> bool {
     let found = match find_for(*args) {
         FoundCommand::Command(command) if !at_source(command, *args) => Some(command),
@@ -29,13 +29,13 @@ pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, paused: Paused
     }
 }
 
-/// Does it write, or may it?
+/// Whether the command writes or may write.
 fn writes(worker: &Worker, command: Option<&Command>, args: Args<'_>) -> bool {
     match command {
         Some(command) if !matches!(command.kind, Kind::Forward) => command.flags.has(Flags::WRITE),
         _ => {
             let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
-            // Of what is not known the worst is believed.
+            // A command that is not known counts as a write.
             known.is_none_or(|known| known.is_empty() || known.find(args).is_some_and(|row| row.may_write))
         }
     }

@@ -12,15 +12,15 @@ use std::{
 /// A read that waits for flights.
 pub struct PendingRead {
     resp3: bool,
-    /// The value is a whole reply.
+    /// The value is a whole reply, from the reply cache.
     whole: bool,
-    /// MGET: the array's head and the values before the first that must be waited for.
+    /// MGET: the array's head and the values before the first one that has to be awaited.
     head: Option<Box<Output>>,
-    /// The values from there on, in order.
+    /// The other values, in order.
     slots: Vec<Slot>,
-    /// The slots before this one are known.
+    /// All slots before this one are known.
     next: usize,
-    /// Bytes of known values that this read alone has.
+    /// Bytes of known values that only this read holds.
     known: usize,
 }
 
@@ -31,23 +31,23 @@ pub(super) enum Slot {
 }
 
 impl PendingRead {
-    /// A read of one value, or of one whole reply.
+    /// A read of one value, or of one cached reply.
     pub(super) fn one(wait: Wait, resp3: bool, whole: bool) -> PendingRead {
         PendingRead { resp3, whole, head: None, slots: vec![Slot::Wait(wait)], next: 0, known: 0 }
     }
 
-    /// A read of several values: `head` is the array's head with the values before the first that must be waited for, `slots` are those from
-    /// there on, of which `known` bytes are in memory.
+    /// A read of several values. `head` has the array's head and the values before the first one that has to be
+    /// awaited. `slots` has the others, of which `known` bytes are in memory.
     pub(super) fn many(head: Output, slots: Vec<Slot>, known: usize, resp3: bool) -> PendingRead {
         PendingRead { resp3, whole: false, head: Some(Box::new(head)), slots, next: 0, known }
     }
 
-    /// Bytes of memory that it occupies. Fetched values are on the account by themselves if they are long.
+    /// Bytes of memory that the read occupies. Long fetched values are accounted for elsewhere.
     pub fn owned(&self) -> usize {
         self.head.as_ref().map_or(0, |head| head.owned()) + self.slots.capacity() * size_of::<Slot>() + self.known
     }
 
-    /// Ready once every value is known; the flights go on by themselves.
+    /// Ready when every value is known. The flights proceed by themselves.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(slot) = self.slots.get_mut(self.next) {
             if let Slot::Wait(wait) = slot {
@@ -61,7 +61,8 @@ impl PendingRead {
         Poll::Ready(())
     }
 
-    /// Writes the reply, once [`poll`](PendingRead::poll) was ready. One value that could not be had makes it an error.
+    /// Writes the reply after [`poll`](PendingRead::poll) was ready. If one value could not be fetched, the reply is an
+    /// error.
     pub fn reply(self, session: &mut Session, out: &mut Output) {
         let mut reply = Reply::new(out, self.resp3);
         let mark = reply.output().mark();
@@ -78,7 +79,7 @@ impl PendingRead {
                 Ok(Some(value)) if self.whole => session.pass_part(value, reply.output()),
                 Ok(Some(value)) => reply.shared(value),
                 Ok(None) => reply.null(),
-                // MGET takes what is no string for nothing.
+                // MGET answers null for a key that is not a string.
                 Err(SourceError::Refused(why)) if of_many && why.starts_with("WRONGTYPE ") => reply.null(),
                 Err(error) => {
                     reply.output().truncate(mark);

@@ -1,6 +1,6 @@
-//! Plain `GET key`s in a row, which is what a cache is sent most: recognised at a glance, their memory fetched together, and begun without
-//! the way through parser and table, which costs a hit as much as the rest of it. Whatever is not plain is left to [`begin`](super::begin::begin),
-//! which does the same for one.
+//! Runs of plain `GET key` commands, the most common input of a cache. They skip the parser and the command table,
+//! which would cost as much as the rest of a hit, and their memory is prefetched together. All other input goes to
+//! [`begin`](super::begin::begin), which begins one command.
 use super::{command_counts::count_calls, command_lookup::GET, pending_read::PendingRead, session::Session};
 use crate::{
     app::Worker,
@@ -14,21 +14,21 @@ use larder_proto::{
 };
 use smallvec::SmallVec;
 
-/// Reads whose memory is fetched together: about as many as a core can have under way.
+/// Reads that are prefetched together: about as many cache misses as a core can have in progress.
 const AHEAD: usize = 16;
 
-/// What was begun of a row.
+/// How far a run was begun.
 #[derive(Default)]
 pub struct GetRun {
-    /// Commands.
+    /// The number of commands.
     pub commands: usize,
     /// Their bytes in the input.
     pub consumed: usize,
-    /// The last of them waits for its flight; the replies to the others are in the output.
+    /// The last command waits for its flight. The replies to the others are in the output.
     pub pending: Option<PendingRead>,
 }
 
-/// The key of the plain GET that `input` begins with, if reads look at the memory tier first.
+/// The key of the plain GET at the start of `input`, if reads look at the memory tier first.
 #[inline]
 pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
     let group = &*worker.groups[0];
@@ -38,8 +38,9 @@ pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
     }
 }
 
-/// Begins the GETs that `input` begins with, until one has to wait or `out` has `enough` bytes; none if they are not plain: they would be
-/// throttled, recorded, shown, or are of a client in a state that needs a look. Fetches that are needed are pushed to `batch`.
+/// Begins the GETs at the start of `input`, until one has to wait or `out` has `enough` bytes. Begins none if they need
+/// more than a lookup: throttle, recorder, MONITOR, or a client in a special state. Fetches that they need are pushed
+/// to `batch`.
 pub fn begin(
     worker: &Worker,
     session: &Session,

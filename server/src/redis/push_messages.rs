@@ -1,13 +1,13 @@
-//! What comes unasked is written between the replies, in the words of the client's protocol.
+//! Writes pushes between the replies, in the client's protocol version.
 use super::session::Session;
 use crate::clients::push_inbox::PushMessage;
 use larder_proto::output::Output;
 
-/// Bytes due to a client beyond which its messages stay where they are: they are counted there.
+/// Bytes of unsent output above which pushes stay in the inbox, where they are counted.
 const ENOUGH: usize = 1 << 20;
 
 impl Session {
-    /// Writes what has come, as much as the client may be due.
+    /// Writes pushes from the inbox while there is room in the output.
     pub fn deliver(&self, out: &mut Output) {
         while out.len() < ENOUGH
             && let Some(message) = self.client.push_inbox.take()
@@ -15,14 +15,14 @@ impl Session {
             self.write(message, out);
         }
     }
-    /// Writes all of it.
+    /// Writes all pushes from the inbox.
     pub(super) fn deliver_all(&self, out: &mut Output) {
         while let Some(message) = self.client.push_inbox.take() {
             self.write(message, out);
         }
     }
 
-    /// To a client of RESP2 only what it can tell from a reply is written: it has subscribed to something.
+    /// Writes one push. A RESP2 client gets only what it can tell from a reply: it must have subscriptions.
     fn write(&self, message: PushMessage, out: &mut Output) {
         let subscriber = self.has_subscriptions();
         match message {
@@ -46,7 +46,7 @@ impl Session {
             PushMessage::RedirectionBroken(_) => {}
             PushMessage::Published(frame) if self.resp3 || subscriber => {
                 self.counters.pubsub_messages.add(1);
-                // To RESP2 a push is an array.
+                // In RESP2 a push is an array.
                 match self.resp3 {
                     true => out.put_bytes(frame),
                     false => {

@@ -1,4 +1,4 @@
-//! Room for the reply of a single command, which may be longer than all buffers together.
+//! Bounds the reply of a single command, which could be longer than all buffers together.
 use super::command_error::CommandError;
 use crate::{
     app::Worker,
@@ -6,16 +6,16 @@ use crate::{
 };
 use larder_units::show_size;
 
-/// Replies up to here need not be looked at while they are written: the connection's turn ends soon enough.
+/// Replies up to this length are not checked while they are written: the connection's turn ends soon enough.
 const UNSEEN: usize = 1 << 20;
 
-/// This part of the bound is left free.
+/// One in this many parts of the bound stays free.
 const MARGIN_SHARE: usize = 8;
 
-/// What a reply that is being written takes. The connection accounts for it when the command is over.
+/// The memory that a reply takes while it is written. When the command is over, the connection accounts for it.
 pub(super) struct ReplyBudget<'w> {
     worker: &'w Worker,
-    /// Up to here it is taken.
+    /// Memory is reserved up to this length.
     taken: usize,
     charge: Option<BufferCharge>,
 }
@@ -25,10 +25,10 @@ impl<'w> ReplyBudget<'w> {
         ReplyBudget { worker, taken: UNSEEN, charge: None }
     }
 
-    /// The output has come to so many bytes.
+    /// Reserves memory for an output of this many bytes.
     ///
     /// # Errors
-    /// There is no room for more.
+    /// The buffers have no room for more.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), CommandError> {
         if bytes <= self.taken { Ok(()) } else { self.take_more(bytes) }
@@ -37,14 +37,14 @@ impl<'w> ReplyBudget<'w> {
     #[cold]
     fn take_more(&mut self, bytes: usize) -> Result<(), CommandError> {
         let buffers = &self.worker.app.buffers;
-        // In steps, so that a long reply looks at the account now and then only. Some is left free, so that its connection is not cut
-        // for it in the end.
+        // Memory is reserved in steps, so that a long reply seldom touches the account. Some of the bound stays free,
+        // so that the connection is not closed for this reply in the end.
         let taken = bytes + UNSEEN;
         let charge = self.charge.get_or_insert_with(|| buffers.charge(BufferKind::RedisOutput));
         if !charge.try_resize(taken + buffers.limit() / MARGIN_SHARE) {
             let limit = show_size(buffers.limit() as u64);
             let text = format!("ERR the reply does not fit into the buffers now, which may hold {limit} (max-buffers)");
-            return Err(CommandError::Told(text.into_bytes()));
+            return Err(CommandError::Owned(text.into_bytes()));
         }
         self.taken = taken;
         Ok(())

@@ -1,4 +1,4 @@
-//! The state of one connection of the Redis protocol.
+//! The state of one client connection of the Redis protocol.
 use super::{
     auth,
     backend::Backend,
@@ -20,77 +20,77 @@ use crate::{
 use bytes::Bytes;
 use std::{mem, sync::Arc};
 
-/// What a connection has said so far: protocol, password, transaction, reply mode.
+/// One client's protocol version, login, transaction, reply mode, and its connections to an upstream.
 pub struct Session {
-    /// Where others see this connection: CLIENT LIST.
+    /// The client as CLIENT LIST and other commands see it.
     pub(super) client: Arc<Client>,
-    /// Its worker's.
+    /// The counters of the connection's worker.
     pub(super) counters: Arc<Counters>,
-    /// RESP3 rather than RESP2.
+    /// True for RESP3, false for RESP2.
     pub(super) resp3: bool,
     authenticated: bool,
-    /// Which commands it may call.
+    /// The commands that this client may call.
     pub(super) access: Arc<CommandAccess>,
-    /// Not all.
+    /// Some commands are refused (`deny-commands`, `allow-commands`).
     restricted: bool,
     replies: ReplyMode,
-    held: Outstanding,
-    /// Commands queued by MULTI.
+    outstanding: Outstanding,
+    /// The transaction that MULTI opened.
     pub(super) multi: Option<OpenTransaction>,
-    /// WATCH, until the transaction is over.
+    /// The keys that WATCH named, until the transaction ends.
     pub(super) watch: Watch,
-    /// What its commands on data are carried out by.
+    /// The kind of backend that runs the client's commands on data.
     pub(super) backend: Backend,
-    /// To an upstream Redis: while there is one, every command on data goes over it.
+    /// The dedicated connection to an upstream Redis. While it exists, every command on data goes over it.
     pub(super) dedicated: Option<Box<dyn DedicatedConnection>>,
-    /// What an upstream Redis keeps for the client.
+    /// The state that an upstream Redis keeps for this client.
     pub(super) upstream: UpstreamState,
-    /// CLIENT TRACKING, if it is Larder that tracks.
+    /// CLIENT TRACKING, where Larder does the tracking.
     pub(super) tracker: Option<Box<Tracker>>,
-    /// Where there is no upstream Redis.
+    /// The client's subscriptions, where there is no upstream Redis.
     pub(super) subscriptions: Option<Box<LocalSubscriptions>>,
     unusual: bool,
     plain_reads: bool,
 }
 
-/// WATCH: which keys must not change before EXEC.
+/// The keys that must not change before EXEC (WATCH).
 #[derive(Default)]
 pub(super) enum Watch {
-    /// None.
+    /// No key.
     #[default]
     Nothing,
-    /// These in the memory tier, with the versions that they had (0: absent).
+    /// Keys in the memory tier, with their versions at WATCH (0: absent).
     Versions(Vec<(Box<[u8]>, u64)>),
-    /// An upstream Redis knows them, by the dedicated connection.
+    /// The upstream Redis watches the keys, on the dedicated connection.
     Upstream,
-    /// These in a store on this machine.
+    /// Keys in a local store.
     Store(WatchedKeys),
 }
 
-/// What a connection has begun that is not answered yet.
+/// What the connection has begun and not yet answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outstanding {
     /// Nothing.
     Nothing,
-    /// Reads that wait for flights, or were relayed as reads whose replies may be kept.
+    /// Reads that wait for flights, and forwarded reads whose replies may be cached.
     Reads,
-    /// Commands that were relayed to the source.
+    /// Commands that were sent to the source.
     Forwarded,
 }
 
-/// CLIENT REPLY.
+/// The mode that CLIENT REPLY sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplyMode {
     On,
     Off,
-    /// The next command is not answered.
+    /// The next command gets no reply.
     SkipNext,
-    /// This one is not.
+    /// The running command gets no reply.
     Skip,
 }
 
 impl Session {
-    /// A connection that has just been accepted; its listener says what it may do.
+    /// The session of a newly accepted connection. `access` comes from its listener.
     pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> Session {
         let mut session = Session {
             client,
@@ -100,7 +100,7 @@ impl Session {
             restricted: access.restricts(),
             access,
             replies: ReplyMode::On,
-            held: Outstanding::Nothing,
+            outstanding: Outstanding::Nothing,
             multi: None,
             watch: Watch::default(),
             backend: Backend::of(&*worker.groups[0].source),
@@ -116,74 +116,76 @@ impl Session {
         session
     }
 
-    /// May it call this command of ours?
+    /// Whether the client may call this command of Larder's table.
     #[inline]
     pub(super) fn may_call(&self, command: &Command) -> bool {
         !self.restricted || self.access.passes(command)
     }
 
-    /// Are all commands allowed to it?
+    /// Whether the client may call every command.
     #[inline]
     pub(super) fn may_call_anything(&self) -> bool {
         !self.restricted
     }
 
-    /// Has the client said the password (or need not it)?
+    /// Whether the client has authenticated, or need not.
     #[inline]
     pub fn authenticated(&self) -> bool {
         self.authenticated
     }
 
-    /// Anything that takes a command off the short way: no password yet, a transaction, replies off, a dedicated connection.
+    /// Whether a command must leave the short path: not authenticated, in a transaction, replies off, a dedicated
+    /// connection.
     #[inline]
     pub(super) fn is_unusual(&self) -> bool {
         self.unusual
     }
 
-    /// May GETs be begun by [`pipelined_gets::begin`](super::pipelined_gets::begin)? Nothing takes them off the short way, but perhaps reads that wait.
+    /// Whether [`pipelined_gets::begin`](super::pipelined_gets::begin) may begin this client's GETs. Only waiting reads
+    /// may be outstanding.
     #[inline]
     pub(super) fn reads_plainly(&self) -> bool {
         self.plain_reads
     }
 
-    /// Says what the connection holds from now on.
-    pub fn hold(&mut self, held: Outstanding) {
-        self.held = held;
+    /// Sets what the connection has not yet answered.
+    pub fn set_outstanding(&mut self, outstanding: Outstanding) {
+        self.outstanding = outstanding;
         self.settle();
     }
-    pub(super) fn holds(&self, held: Outstanding) -> bool {
-        self.held == held
+    pub(super) fn has_outstanding(&self, outstanding: Outstanding) -> bool {
+        self.outstanding == outstanding
     }
-    /// May this command be begun before what is held is answered? Reads of the tier and relayed commands travel on different
-    /// connections and must not overtake each other.
+    /// Whether this command may begin before the outstanding commands are answered. Reads of the memory tier and
+    /// forwarded commands use different connections. They must not overtake each other.
     pub(super) fn may_begin(&self, command: &Command) -> bool {
         let reads = matches!(command.kind, Kind::Get | Kind::MultiGet);
-        match self.held {
+        match self.outstanding {
             Outstanding::Nothing => true,
             Outstanding::Reads => reads || !command.is_data(),
-            // Even what does not concern the source may concern the connection to it.
+            // A command that does not concern the source may still concern the connection to it.
             Outstanding::Forwarded if self.multi.is_some() || self.is_silent() => false,
             Outstanding::Forwarded => command.is_data() && (self.dedicated.is_some() || !reads),
         }
     }
 
-    /// In the database that the memory tier has copies of?
-    pub(super) fn is_at_home(&self) -> bool {
+    /// Whether the client uses the database whose values the memory tier caches.
+    pub(super) fn in_source_database(&self) -> bool {
         self.upstream.database.is_none()
     }
 
-    /// To be called after any change of the fields that others may write.
+    /// Computes the cached flags again. Call this after each change of a field that other files may write.
     pub(super) fn settle(&mut self) {
         let special = !self.authenticated
             || self.replies != ReplyMode::On
             || self.multi.is_some()
             || self.dedicated.is_some()
-            || self.is_attached()
+            || self.has_upstream_state()
             || self.tracker.is_some()
             || self.subscriptions.is_some()
             || !self.may_call(GET);
-        self.unusual = special || self.held != Outstanding::Nothing;
-        self.plain_reads = !special && self.held != Outstanding::Forwarded;
+        self.unusual = special || self.outstanding != Outstanding::Nothing;
+        self.plain_reads = !special && self.outstanding != Outstanding::Forwarded;
     }
 
     pub(super) fn authenticate(&mut self, authenticated: bool) {
@@ -196,7 +198,7 @@ impl Session {
         self.client.about.lock().protocol = if resp3 { 3 } else { 2 };
     }
 
-    /// CLIENT REPLY.
+    /// Sets the mode of CLIENT REPLY.
     pub(super) fn set_replies(&mut self, replies: ReplyMode) {
         // SKIP does not end OFF.
         if !(self.replies == ReplyMode::Off && replies == ReplyMode::SkipNext) {
@@ -205,12 +207,12 @@ impl Session {
         self.settle();
     }
 
-    /// Is the command that is running not to be answered?
+    /// Whether the running command gets no reply.
     pub(super) fn is_silent(&self) -> bool {
         matches!(self.replies, ReplyMode::Off | ReplyMode::Skip)
     }
 
-    /// A command is over: SKIP counts commands.
+    /// Ends a command. SKIP counts commands.
     pub(super) fn command_over(&mut self) {
         self.replies = match self.replies {
             ReplyMode::Skip => ReplyMode::On,
@@ -220,7 +222,7 @@ impl Session {
         self.settle();
     }
 
-    /// Ends a transaction, if there is one, and forgets what was watched.
+    /// Ends the transaction, if one is open, and the watch.
     pub(super) fn end_transaction(&mut self) {
         self.multi = None;
         self.unwatch();
@@ -232,16 +234,16 @@ impl Session {
         if matches!(watched, Watch::Upstream)
             && let Some(dedicated) = &self.dedicated
         {
-            // Sent when this returns; nobody waits for the reply.
+            // The command is sent here. Its reply is not needed.
             drop(dedicated.relay(Bytes::from_static(b"*1\r\n$7\r\nUNWATCH\r\n"), 1, self.resp3));
             self.skip_reply();
         }
         self.release_dedicated();
     }
 
-    /// As if newly connected (RESET).
+    /// Returns the session to the state of a new connection (RESET).
     pub(super) fn reset(&mut self, worker: &Worker) {
-        // Not given back, for it is not as new.
+        // The connection is dropped, not released: it still has the client's state.
         self.dedicated = None;
         self.upstream = UpstreamState::default();
         self.tracker = None;
@@ -258,13 +260,13 @@ impl Session {
         self.authenticate(!auth::is_required(&worker.app.settings));
     }
 
-    /// Bytes of memory that a transaction and what came unasked occupy.
+    /// Bytes of memory that the transaction and undelivered pushes occupy.
     #[inline]
     pub fn owned(&self) -> usize {
-        if self.unusual { self.owned_unusually() } else { 0 }
+        if self.unusual { self.owned_in_special_state() } else { 0 }
     }
     #[cold]
-    fn owned_unusually(&self) -> usize {
-        self.multi.as_ref().map_or(0, |multi| multi.queue.owned()) + self.owned_unasked()
+    fn owned_in_special_state(&self) -> usize {
+        self.multi.as_ref().map_or(0, |multi| multi.queue.owned()) + self.push_bytes()
     }
 }

@@ -1,4 +1,4 @@
-//! Reads of clients that track: noted before anybody can change what was read.
+//! Reads of clients that track. They are noted before another client can change the keys.
 use super::{
     command::{Command, Flags, Kind, TransactionStep},
     command_context::CommandContext,
@@ -9,7 +9,8 @@ use crate::source::RedisServer;
 use larder_engine::Tier;
 use larder_proto::resp::Args;
 
-/// Before a command whose reply comes from a source: what it will read is noted. What comes of that meanwhile is delivered behind the reply.
+/// Notes what a command will read, before the source answers it. Invalidations that arrive meanwhile are delivered
+/// after the reply.
 pub(super) fn note_first(call: &CommandContext<'_>) {
     let session = &call.session;
     match (&session.multi, call.command.kind) {
@@ -35,17 +36,17 @@ fn note(call: &CommandContext<'_>, command: &Command, args: Args<'_>) {
 }
 
 impl Session {
-    /// Whose the changes are that it makes, as NOLOOP must know; 0: it does not matter.
+    /// The client id that its changes carry, for NOLOOP. 0 means that no id is needed.
     pub(super) fn actor(&self) -> u64 {
         if self.tracker.is_some() { self.client.id } else { 0 }
     }
 
-    /// Changes made through `tier` are this client's.
+    /// Marks changes made through `tier` as this client's.
     pub(super) fn act(&self, tier: &mut Tier<'_>) {
         tier.act_as(self.actor());
     }
 
-    /// If the client tracks: it holds copies of what this command read.
+    /// If the client tracks, notes that it holds copies of what this command read.
     pub(super) fn note_read(&self, command: &Command, args: Args<'_>) {
         let Some(tracker) = self.tracker.as_ref().filter(|tracker| tracker.notes()) else { return };
         let keys = command.keys.of(args);
@@ -54,7 +55,7 @@ impl Session {
         }
     }
 
-    /// A command is over: CLIENT CACHING is for one command, or for one transaction.
+    /// Ends the effect of CLIENT CACHING, which lasts for one command or one transaction.
     pub(super) fn caching_over(&mut self, command: &Command) {
         if let Some(tracker) = &mut self.tracker
             && self.multi.is_none()

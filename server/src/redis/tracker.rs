@@ -1,18 +1,19 @@
-//! A client for which Larder tracks (CLIENT TRACKING): which of its reads are noted, and who is told of changes.
+//! CLIENT TRACKING done by Larder: which reads of a client go into the tracking table, and which client gets the
+//! invalidations.
 use crate::clients::{Client, Tracking, TrackingMode};
 use larder_engine::Listening;
 use std::sync::Arc;
 
-/// A client that tracks, until it is dropped.
+/// The tracking of one client, until it is dropped.
 pub(super) struct Tracker {
     pub(super) tracking: Arc<Tracking>,
     pub(super) client: Arc<Client>,
     pub(super) mode: TrackingMode,
     pub(super) choice: Choice,
     pub(super) redirect: u64,
-    /// BCAST.
+    /// The prefixes of BCAST.
     pub(super) prefixes: Vec<Box<[u8]>>,
-    /// CLIENT CACHING: the next command is the exception.
+    /// CLIENT CACHING was called: the next command is the exception to OPTIN or OPTOUT.
     pub(super) exception: bool,
     pub(super) _listening: Listening,
 }
@@ -32,7 +33,7 @@ impl Drop for Tracker {
 }
 
 impl Tracker {
-    /// Is what the next command reads noted?
+    /// Whether the next command's reads are tracked.
     pub(super) fn notes(&self) -> bool {
         match self.choice {
             Choice::All => !self.mode.bcast,

@@ -1,4 +1,4 @@
-//! A transaction's life, which is the same with every backend: begun, filled, ended.
+//! The parts of a transaction that are the same with every backend: begin, queue, end.
 use super::{
     command::Kind,
     command_context::CommandContext,
@@ -12,7 +12,7 @@ use super::{
 use larder_proto::resp::Reply;
 use std::mem;
 
-/// Bytes of queued commands of one client, beyond a value of `max-value`.
+/// Maximum bytes of one client's queued commands, in addition to one value of `max-value`.
 const MAX_QUEUED: usize = 64 * 1024 * 1024;
 
 /// Queues a command.
@@ -29,7 +29,7 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Result<Flow, CommandError>
     }
     if !fits(multi) {
         multi.spoil();
-        return Err(CommandError::Told(
+        return Err(CommandError::Owned(
             format!("ERR a transaction has at most {limit} bytes (follows from max-value)").into_bytes(),
         ));
     }
@@ -41,7 +41,7 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Result<Flow, CommandError>
     Ok(Flow::Done)
 }
 
-/// Refuses what the source would not queue, by its table of commands, which MULTI has seen to.
+/// Refuses a command that the source would not queue. MULTI has made sure that the source's command table is known.
 fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
     if call.command.kind != Kind::Forward {
         return Ok(());
@@ -51,12 +51,12 @@ fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
     forwarded_commands::check_queued(&known, call.args)
 }
 
-/// EXEC was refused before it began.
+/// Answers an EXEC that was refused before it began.
 pub(super) fn abort(session: &mut Session, why: &CommandError, reply: &mut Reply<'_>) {
     session.end_transaction();
     let why = match why {
-        CommandError::Said(text) => text.as_bytes(),
-        CommandError::Told(text) => text,
+        CommandError::Static(text) => text.as_bytes(),
+        CommandError::Owned(text) => text,
     };
     let why = why.strip_prefix(b"ERR ").unwrap_or(why);
     reply.error(&[b"EXECABORT Transaction discarded because of: ", why].concat());
@@ -72,7 +72,7 @@ pub(super) fn begin(call: &mut CommandContext<'_>) -> Flow {
     Flow::Done
 }
 
-/// Ends the transaction: its commands, and what was watched.
+/// Ends the transaction. Returns its commands and its watch.
 pub(super) fn end(call: &mut CommandContext<'_>) -> (CommandQueue, Watch) {
     let queue = call.session.multi.take().unwrap_or_default().queue;
     let watch = mem::take(&mut call.session.watch);
@@ -80,7 +80,7 @@ pub(super) fn end(call: &mut CommandContext<'_>) -> (CommandQueue, Watch) {
     (queue, watch)
 }
 
-/// UNWATCH, the only one of the commands around a transaction that can be queued.
+/// UNWATCH, the only transaction command that can be queued.
 pub(super) fn unwatch(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     call.session.unwatch();
     call.reply.ok();

@@ -1,4 +1,4 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: what is refused, and which executor has the rest.
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: checks the order of the commands, then calls the executor.
 use super::{
     command::TransactionStep,
     command_context::CommandContext,
@@ -8,20 +8,20 @@ use super::{
     transaction,
 };
 
-/// One of the commands around a transaction.
+/// Runs one of the transaction commands.
 pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Result<Flow, CommandError> {
     let within = call.session.multi.is_some();
     let executor = executor(call.session.backend);
     match step {
-        TransactionStep::Multi if within => Err(CommandError::Said("ERR MULTI calls can not be nested")),
+        TransactionStep::Multi if within => Err(CommandError::Static("ERR MULTI calls can not be nested")),
         TransactionStep::Multi => executor.multi(call),
-        TransactionStep::Discard if !within => Err(CommandError::Said("ERR DISCARD without MULTI")),
+        TransactionStep::Discard if !within => Err(CommandError::Static("ERR DISCARD without MULTI")),
         TransactionStep::Discard => {
             call.session.end_transaction();
             call.reply.ok();
             Ok(Flow::Done)
         }
-        TransactionStep::Watch if within => Err(CommandError::Said("ERR WATCH inside MULTI is not allowed")),
+        TransactionStep::Watch if within => Err(CommandError::Static("ERR WATCH inside MULTI is not allowed")),
         TransactionStep::Watch => {
             call.check_keys()?;
             executor.watch(call)
@@ -33,7 +33,7 @@ pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Resu
 
 fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, CommandError> {
     match &call.session.multi {
-        None => Err(CommandError::Said("ERR EXEC without MULTI")),
+        None => Err(CommandError::Static("ERR EXEC without MULTI")),
         Some(multi) if multi.spoiled => {
             call.session.end_transaction();
             Err(EXEC_ABORT)

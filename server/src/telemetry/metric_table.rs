@@ -137,13 +137,13 @@ pub const METRICS: &[MetricFamily] = &[
         name: "larder_tracking_clients",
         kind: Gauge,
         help: "Redis clients that track what they read (CLIENT TRACKING).",
-        read: |s, to| to.number(&[], s.unasked.tracking_clients),
+        read: |s, to| to.number(&[], s.pushes.tracking_clients),
     },
     MetricFamily {
         name: "larder_tracking_keys",
         kind: Gauge,
         help: "Keys that Larder remembers for clients that track. With a Redis source it is Redis that remembers them.",
-        read: |s, to| to.number(&[], s.unasked.tracked_keys),
+        read: |s, to| to.number(&[], s.pushes.tracked_keys),
     },
     sum!("larder_tracking_invalidations_total", tracking_invalidations, "Invalidations told to clients that track."),
     MetricFamily {
@@ -151,7 +151,7 @@ pub const METRICS: &[MetricFamily] = &[
         kind: Gauge,
         help: "Channels, patterns and shard channels with subscribers, of a Larder without a source.",
         read: |s, to| {
-            for (kind, n) in ["channel", "pattern", "shard"].iter().zip(s.unasked.subscribed) {
+            for (kind, n) in ["channel", "pattern", "shard"].iter().zip(s.pushes.subscribed) {
                 to.number(&[("kind", kind)], n);
             }
         },
@@ -161,7 +161,7 @@ pub const METRICS: &[MetricFamily] = &[
         name: "larder_backlog_cutoffs_total",
         kind: Counter,
         help: "Redis clients cut off because they left more than max-backlog unread.",
-        read: |s, to| to.number(&[], s.unasked.cut_off),
+        read: |s, to| to.number(&[], s.pushes.cut_off),
     },
     MetricFamily {
         name: "larder_buffers_max_bytes",
@@ -316,7 +316,7 @@ pub const METRICS: &[MetricFamily] = &[
     group!("larder_source_up", Gauge, source.up, "1 if the source can be reached."),
     group!("larder_source_fetches_total", Counter, source.fetches, "Keys asked of the source."),
     group!("larder_source_errors_total", Counter, source.errors, "Fetches that ended in an error."),
-    group!("larder_source_reconnects_total", Counter, source.reconnects, "Connections to the source made anew."),
+    group!("larder_source_reconnects_total", Counter, source.reconnects, "Reconnections to the source."),
     group!(
         "larder_source_tracking_connections",
         Gauge,

@@ -17,7 +17,7 @@ pub struct Snapshot {
     pub worker_connections: Vec<u64>,
     pub http_seconds: Distribution,
     pub groups: Vec<GroupSnapshot>,
-    pub unasked: PushSnapshot,
+    pub pushes: PushSnapshot,
     pub buffers: BuffersSnapshot,
 }
 

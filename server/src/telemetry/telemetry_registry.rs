@@ -88,7 +88,7 @@ impl Telemetry {
         self.started.elapsed()
     }
     /// Everything at this moment. `groups` in the order of the configuration.
-    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, unasked: PushSnapshot, buffers: BuffersSnapshot) -> Snapshot {
+    pub fn snapshot(&self, groups: Vec<GroupSnapshot>, pushes: PushSnapshot, buffers: BuffersSnapshot) -> Snapshot {
         let mut http_seconds = Distribution::default();
         self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
         Snapshot {
@@ -100,7 +100,7 @@ impl Telemetry {
             worker_connections: self.worker_connections().collect(),
             http_seconds,
             groups,
-            unasked,
+            pushes,
             buffers,
         }
     }

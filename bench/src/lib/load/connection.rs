@@ -332,7 +332,7 @@ impl Connection {
         Ok(at)
     }
 
-    /// Gives the connection up: the oldest request in flight failed in one way, those behind it in another. Connects anew.
+    /// Gives the connection up: the oldest request in flight failed in one way, those behind it in another. Connects again.
     fn lose(&mut self, first: ErrorKind, others: ErrorKind, shared: &mut ThreadState) {
         let now = shared.clock.now();
         shared.up -= usize::from(self.is_up());

@@ -1,17 +1,17 @@
-//! Buffers that a worker lends to the connection that it serves, so that idle connections hold none.
+//! Buffers that a worker lends to the connection that it is serving, so that idle connections have none.
 use crate::source::Fetch;
 use larder_proto::output::Output;
 use std::{cell::RefCell, mem};
 
-/// Capacity of the lent input buffer: what one read takes at most from a client that sends small commands.
+/// Capacity of the lent input buffer: the most that one read takes from a client that sends small commands.
 pub(super) const READ: usize = 64 * 1024;
 
-/// One worker's spare buffers. A buffer that is lent is missing here; a connection that finds none makes another.
+/// The spare buffers of one worker. If none is left, a connection makes another.
 #[derive(Debug, Default)]
 pub struct BufferPool {
     input: RefCell<Vec<u8>>,
     output: RefCell<Output>,
-    /// The misses of the connection that is being served; empty between two of them.
+    /// The misses of the connection that is being served. Empty between two connections.
     pub(super) batch: RefCell<Vec<Fetch>>,
 }
 
@@ -23,7 +23,7 @@ impl BufferPool {
         buffer
     }
 
-    /// Takes a buffer back; one that grew for a large command is freed instead.
+    /// Takes a buffer back. A buffer that grew for a large command is freed instead.
     pub(super) fn put_input(&self, mut buffer: Vec<u8>) {
         if buffer.capacity() <= 2 * READ {
             buffer.clear();
@@ -36,7 +36,7 @@ impl BufferPool {
         mem::take(&mut *self.output.borrow_mut())
     }
 
-    /// Takes an emptied output back (it bounds its own capacity).
+    /// Takes an emptied output back. It bounds its own capacity.
     pub(super) fn put_output(&self, output: Output) {
         *self.output.borrow_mut() = output;
     }

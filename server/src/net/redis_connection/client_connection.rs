@@ -1,11 +1,11 @@
-//! One client's connection without its socket: commands in, replies out, in order. The whole pipeline rule is here.
+//! One client's connection without its socket: commands in, replies out, in order. The rules for pipelines are here.
 //!
 //! ```text
 //! input ─► plain GETs in a row ─► hit: reply, miss: waiting read
 //! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
 //!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
 //!                          │        its fetches ─────► batch ─ end of `process` ─► source
-//!                          ├─ relay ────────────────► queue, with others: sent at the end of `process` ─► source,
+//!                          ├─ forward ──────────────► queue, with others: sent at the end of `process` ─► source,
 //!                          │                                or begun at the front of the queue ─► store
 //!                          └─ alone, behind ─► stops here until everything before it is answered
 //! ```
@@ -34,60 +34,60 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Commands processed before the other connections of the worker get their turn.
+/// Commands processed before the worker's other connections get their turn.
 const TURN: usize = 1024;
-/// Bytes due to the client beyond which no more of its commands are processed. One reply may pass it; large values are
-/// linked, not copied, so it adds only references.
+/// Unsent bytes above which no more commands of the client are processed (backpressure). One reply may exceed it. Large
+/// values are referenced, not copied, so they add only references.
 const MAX_DUE: usize = 1 << 20;
-/// Waiting reads whose room is kept from one batch to the next.
+/// Capacity for waiting replies that is kept between batches.
 const KEPT_QUEUE: usize = 64;
 
 /// Why [`ClientConnection::process`] stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The input is used up but for a part of a command that lacks at least `more` bytes.
+    /// The input is used up, except for a partial command that lacks at least `more` bytes.
     Input {
         /// At least 1.
         more: usize,
     },
-    /// There is more to process, but it is the others' turn.
+    /// There is more to process, but other connections get their turn first.
     Turn,
     /// The next command waits until a pause is over (CLIENT PAUSE).
     Paused,
-    /// Too much is due to the client, or too many reads wait: go on when that has become less.
+    /// Too many bytes are unsent, or too many reads wait. Continue when there are fewer.
     Full,
-    /// The next command is begun again once everything before it is answered.
+    /// The next command begins again when every command before it is answered.
     Behind,
-    /// The next command runs by itself once everything before it is answered: [`ClientConnection::run_alone`].
+    /// The next command runs alone, when every command before it is answered: [`ClientConnection::run_alone`].
     Alone,
-    /// Send what is due, then close.
+    /// Send the output, then close.
     Close,
 }
 
 /// One client's connection, without the socket.
 pub struct ClientConnection {
-    /// The client, as others see it.
+    /// The client as other clients see it.
     pub client: Arc<Client>,
-    /// What it has sent.
+    /// The bytes that the client has sent.
     pub input: CommandInput,
-    /// What is to be sent to it now.
+    /// The bytes to send to the client.
     pub out: Output,
     session: Session,
     parser: Parser,
     limits: Limits,
     queue: VecDeque<WaitingReply>,
-    /// Bytes in the queue's `after`s.
+    /// Bytes in the `after` outputs of the queue.
     held: usize,
-    /// The command that `run_alone` is to run, and its length, still at the front of the input.
+    /// The command that `run_alone` will run, and its length. It is still at the front of the input.
     alone: Option<(&'static Command, usize)>,
     max_pipeline: usize,
-    /// [`MAX_DUE`], or less where buffers are short.
+    /// [`MAX_DUE`], or less when buffers are short.
     max_due: usize,
     peer: IpAddr,
 }
 
 impl ClientConnection {
-    /// A connection that has just been accepted.
+    /// The state of a newly accepted connection.
     pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> ClientConnection {
         let settings = &worker.app.settings;
         ClientConnection {
@@ -112,14 +112,14 @@ impl ClientConnection {
         if self.parser.is_fresh() { redis::pipelined_gets::first_key(worker, self.input.unread()) } else { None }
     }
 
-    /// Processes commands until the input is used up or something else stops it, then hands the misses over to the source as
-    /// one batch. Does not wait and does not write: what is to be sent is in [`ClientConnection::out`].
+    /// Processes commands until the input is used up or a step stops it. Then passes the misses to the source as one
+    /// batch. Does not wait and does not write: the replies are in [`ClientConnection::out`].
     pub fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Step {
         let batch = &mut *pool.batch.borrow_mut();
         self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
         let already = self.queue.len();
         let step = self.begin_all(worker, now, batch);
-        self.send_relayed(worker, already);
+        self.send_forwarded(worker, already);
         if !batch.is_empty() {
             worker.groups[0].source.fetch(batch);
         }
@@ -189,7 +189,7 @@ impl ClientConnection {
                     self.input.consume(consumed);
                     self.wait_for(read);
                 }
-                Flow::Relay(command, held) => match self.relay(worker, now, command, held) {
+                Flow::Relay(command, held) => match self.forward(worker, now, command, held) {
                     Joined::Yes => self.input.consume(consumed),
                     Joined::Not => return Step::Behind,
                     Joined::Alone => {
@@ -219,7 +219,7 @@ impl ClientConnection {
         Step::Turn
     }
 
-    /// Begins the plain GETs at the front of the input, if there are any; their number.
+    /// Begins the plain GETs at the front of the input. Returns their number.
     #[inline]
     fn begin_gets(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> usize {
         if !self.parser.is_fresh() {
@@ -243,8 +243,8 @@ impl ClientConnection {
         gets.commands
     }
 
-    /// Runs the command that [`process`](ClientConnection::process) stopped at, to its end: a client that goes away meanwhile does not
-    /// interrupt a write between the source and the memory tier. The queue must be empty.
+    /// Runs the command at which [`process`](ClientConnection::process) stopped. A client that disconnects meanwhile
+    /// does not interrupt a write between the source and the memory tier. The queue must be empty.
     pub async fn run_alone(&mut self, worker: &Worker) -> Step {
         debug_assert!(self.queue.is_empty());
         let Some((command, len)) = self.alone.take() else { return Step::Turn };
@@ -264,11 +264,11 @@ impl ClientConnection {
 
     fn wait_for(&mut self, read: PendingRead) {
         self.queue.push_back(WaitingReply { what: WaitingKind::Read(read), after: Output::default() });
-        self.session.hold(Outstanding::Reads);
+        self.session.set_outstanding(Outstanding::Reads);
     }
 
-    /// Adds the command at the front of the input to those that are relayed.
-    fn relay(&mut self, worker: &Worker, now: Millis, command: &'static Command, held: Outstanding) -> Joined {
+    /// Adds the command at the front of the input to the pipeline to the source.
+    fn forward(&mut self, worker: &Worker, now: Millis, command: &'static Command, held: Outstanding) -> Joined {
         let args = self.parser.args(self.input.unread());
         let mut before = None;
         if let Some(WaitingReply { what: WaitingKind::ClientPipeline(together), after }) = self.queue.back_mut() {
@@ -286,13 +286,13 @@ impl ClientConnection {
             self.held += together.bytes();
             self.queue
                 .push_back(WaitingReply { what: WaitingKind::ClientPipeline(together), after: Output::default() });
-            self.session.hold(held);
+            self.session.set_outstanding(held);
         }
         joined
     }
 
-    /// Sends the commands that this turn has relayed: they are behind what waited before it.
-    fn send_relayed(&mut self, worker: &Worker, already: usize) {
+    /// Sends the commands that this turn has added. They come after all replies that were waiting before.
+    fn send_forwarded(&mut self, worker: &Worker, already: usize) {
         for waiting in self.queue.range_mut(already..) {
             if let WaitingKind::ClientPipeline(together) = &mut waiting.what {
                 together.send(worker, &self.session);
@@ -300,12 +300,13 @@ impl ClientConnection {
         }
     }
 
-    /// Does any read wait for its flight?
+    /// Whether a reply waits for the source.
     pub fn is_waiting(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Moves the replies of the reads that have ended, and what comes behind them, to [`ClientConnection::out`]. Ready if there were any.
+    /// Moves the replies that are ready, and the output after them, to [`ClientConnection::out`]. Ready if there were
+    /// any.
     pub fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
         let mut progress = Poll::Pending;
         while let Some(front) = self.queue.front_mut() {
@@ -329,7 +330,7 @@ impl ClientConnection {
             progress = Poll::Ready(());
         }
         if self.queue.is_empty() && progress.is_ready() {
-            self.session.hold(Outstanding::Nothing);
+            self.session.set_outstanding(Outstanding::Nothing);
             if self.queue.capacity() > KEPT_QUEUE {
                 self.queue.shrink_to(KEPT_QUEUE);
             }
@@ -337,33 +338,33 @@ impl ClientConnection {
         progress
     }
 
-    /// Has the client connections to the source of its own, where something may come unasked?
-    pub fn is_attached(&self) -> bool {
-        self.session.is_attached()
+    /// Whether the client has state at the upstream for which pushes may arrive.
+    pub fn has_upstream_state(&self) -> bool {
+        self.session.has_upstream_state()
     }
-    /// Moves what came there to [`ClientConnection::out`], unless that is full. Ready if something did.
+    /// Moves those pushes to [`ClientConnection::out`], unless that is full. Ready if there were any.
     ///
     /// # Errors
-    /// Such a connection is lost, and the client's must end.
-    pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+    /// A dedicated connection is lost, so the client's connection must end.
+    pub fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
         let out = if self.is_full() { None } else { Some(&mut self.out) };
-        self.session.poll_unasked(cx, out)
+        self.session.poll_pushes(cx, out)
     }
-    /// Is it lost because the client left too much lying there?
-    pub fn left_too_much(&self) -> bool {
-        self.session.left_too_much()
+    /// Whether the dedicated connection is lost because its unread pushes exceeded `max-backlog`.
+    pub fn exceeded_backlog(&self) -> bool {
+        self.session.exceeded_backlog()
     }
 
-    /// Says that the process is about to end, in [`ClientConnection::out`].
+    /// Writes the push that asks the client to move, because the process will end.
     pub fn tell_to_move(&mut self, worker: &Worker) {
         self.session.tell_to_move(worker, &mut self.out);
     }
-    /// Has something been posted for the client?
+    /// Whether pushes wait in the client's inbox.
     pub fn has_messages(&self) -> bool {
         self.client.push_inbox.has_messages()
     }
-    /// Moves it behind all that is due to the client before.
-    pub fn take_mail(&mut self) {
+    /// Moves the pushes from the inbox to the end of the client's output.
+    pub fn take_pushes(&mut self) {
         match self.queue.back_mut() {
             None => self.session.deliver(&mut self.out),
             Some(last) => {
@@ -374,7 +375,7 @@ impl ClientConnection {
         }
     }
 
-    /// What the connection occupies between two turns.
+    /// The memory that the connection occupies between two turns.
     #[inline]
     pub fn holding(&self) -> HeldBytes {
         let mut holding = HeldBytes {
@@ -389,12 +390,12 @@ impl ClientConnection {
         holding
     }
 
-    /// Is nothing due to the client, so that an error can be said?
+    /// Whether all replies are sent, so that an error may be written now.
     pub fn owes_nothing(&self) -> bool {
         self.out.is_empty() && self.queue.is_empty()
     }
 
-    /// Is too much due to the client, or do too many reads wait?
+    /// Whether too many bytes are unsent or too many reads wait.
     pub fn is_full(&self) -> bool {
         self.out.len() + self.held >= self.max_due || self.queue.len() >= self.max_pipeline
     }

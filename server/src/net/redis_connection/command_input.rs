@@ -1,4 +1,4 @@
-//! Input of a client that is not parsed yet.
+//! Unparsed input of a client.
 use super::buffer_pool::{BufferPool, READ};
 use crate::buffers::GrowingBuffer;
 use std::{
@@ -9,19 +9,19 @@ use tokio::io::AsyncRead;
 
 /// A partial command up to this length is moved out of the lent buffer while the connection waits for the rest.
 const HELD: usize = 4096;
-/// Room for partial commands that a connection keeps; a pipeline longer than one read needs it again and again.
+/// Capacity for partial commands that a connection keeps, because a pipeline longer than one read needs it repeatedly.
 const KEPT: usize = 512;
-/// With less room than this, make room before reading.
+/// With less room than this, more room is made before a read.
 const LEAST_READ: usize = 4096;
 
-/// Input of one connection. While the connection waits for its client, all it holds is a partial command.
+/// The input of one connection. While the connection waits for its client, this has a partial command at most.
 #[derive(Debug, Default)]
 pub struct CommandInput {
-    /// Lent by the worker, or our own once a large command made it grow.
+    /// Lent by the worker, or the connection's own after a large command made it grow.
     data: GrowingBuffer,
-    /// The bytes before are parsed.
+    /// The bytes before this position are parsed.
     start: usize,
-    /// A short partial command between two reads (then `data` is given back).
+    /// A short partial command between two reads. `data` is then given back.
     held: Vec<u8>,
 }
 
@@ -32,15 +32,15 @@ impl CommandInput {
         &self.data[self.start..]
     }
 
-    /// The first `bytes` of [`unread`](CommandInput::unread) are done with.
+    /// Marks the first `bytes` of [`unread`](CommandInput::unread) as processed.
     #[inline]
     pub fn consume(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.data.len() - self.start);
         self.start += bytes;
     }
 
-    /// Reads once. `more` is how many bytes the command at the front still lacks, as far as is known: the buffer grows
-    /// towards it as bytes arrive, so that a length that is only claimed costs nothing.
+    /// Reads once. `more` is the known number of bytes that the command at the front still lacks. The buffer grows
+    /// towards it as bytes arrive, so a claimed length alone costs nothing.
     pub fn poll_read(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
@@ -49,7 +49,7 @@ impl CommandInput {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         self.prepare(more, pool);
-        // Room left over tells the runtime that the socket is drained: it then waits without asking the kernel again.
+        // Remaining room tells the runtime that the socket is drained. It then waits without asking the kernel again.
         self.data.poll_read(from, cx)
     }
 
@@ -71,7 +71,7 @@ impl CommandInput {
         }
     }
 
-    /// Gives the lent buffer back if what is left in it is short. Call it before waiting for the client.
+    /// Gives the lent buffer back if little input is left in it. Call this before waiting for the client.
     pub fn rest(&mut self, pool: &BufferPool) {
         let left = self.data.len() - self.start;
         if self.data.capacity() == 0 || left > HELD {
@@ -87,20 +87,20 @@ impl CommandInput {
         }
     }
 
-    /// Bytes of memory that it occupies and that are not the worker's.
+    /// Bytes of memory that the input occupies and that are not the worker's.
     #[inline]
     pub fn owned(&self) -> usize {
         let lent_and_empty = self.start == self.data.len() && self.data.capacity() <= 2 * READ;
         self.held.capacity() + if lent_and_empty { 0 } else { self.data.occupied() }
     }
 
-    /// Is a command arriving that no lent buffer holds?
+    /// Whether a command is arriving that is too large for a lent buffer.
     #[inline]
     pub fn is_large(&self) -> bool {
         self.data.capacity() > 2 * READ
     }
 
-    /// Takes in bytes that came in another way than from a socket (tests).
+    /// Adds bytes that did not come from a socket (tests).
     pub fn feed(&mut self, bytes: &[u8], pool: &BufferPool) {
         self.prepare(1, pool);
         self.data.extend(bytes, 0);

@@ -25,12 +25,12 @@ use std::{
 };
 use tokio::{io::Interest, net::TcpStream};
 
-/// How long the client of a connection that Larder ends may take to end its half.
+/// How long a client may take to close its side after Larder has closed the connection.
 const LINGER: Duration = Duration::from_secs(1);
-/// The same when it was cut: it may be sending a great deal.
+/// The same for a connection that was cut because buffers were short: the client may be sending much.
 const LINGER_CUT: Duration = Duration::from_millis(250);
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(crate) async fn serve(
     worker: Rc<Worker>,
     pool: Rc<BufferPool>,
@@ -68,14 +68,15 @@ pub(crate) async fn serve(
     if cut {
         holder.note_cut(peer);
     }
-    // Before a client that may take its time to go: what it held has been given back.
+    // The connection's memory is released before waiting for a client that may be slow to close.
     drop(holder);
     match end {
-        // Its own connections to the source end before its client sees the end: what waited there (BLPOP) takes nothing afterwards.
+        // The dedicated connections to the source end before the client sees the end, so that a blocking command
+        // (BLPOP) takes nothing afterwards.
         End::Gone | End::Cut { told: false } => tokio::task::yield_now().await,
         End::Cut { told: true } => {
             let limit = show_size(worker.app.buffers.limit() as u64);
-            // A socket without room for this belongs to a client that does not listen.
+            // If the socket has no room for this, the client is not reading.
             let _ = stream.try_write(format!("-ERR connection closed: it held the most when all buffers together reached {limit} (max-buffers)\r\n").as_bytes());
             linger(&mut stream, &worker.app.drain, LINGER_CUT).await;
         }
@@ -83,11 +84,11 @@ pub(crate) async fn serve(
     }
 }
 
-/// Who ended the connection.
+/// How the connection ends.
 enum End {
-    /// The client, or somebody who wants it gone: just close.
+    /// The client closed it, or CLIENT KILL did: just close.
     Gone,
-    /// We do, and it should hear our last reply.
+    /// Larder closes it, after its last reply is sent.
     Ours,
     /// We do, because it held too much; it can be told why if nothing else was due to it.
     Cut { told: bool },
@@ -100,13 +101,13 @@ pub(super) enum ConnectionStep {
     Processing,
     /// Wait for input; at least `more` bytes are missing.
     Reading { more: usize },
-    /// Wait until less is due, then process on.
+    /// Wait until less is unsent, then continue.
     Full,
     /// Wait until a pause is over, then process on.
     Paused,
-    /// Wait until everything before it is answered, then process on.
+    /// Wait until every command before it is answered, then continue.
     Behind,
-    /// Wait until everything before it is answered, then run the next command.
+    /// Wait until every command before it is answered, then run the next command.
     Alone,
     /// Wait until everything is sent, then close.
     Closing,
@@ -121,7 +122,7 @@ pub(super) struct ConnectionLoop<'c> {
     pub(super) state: ConnectionStep,
     /// `conn.out` is lent by `pool`.
     pub(super) lent: bool,
-    /// Nothing more will be read: the client ended its half, or we are to end.
+    /// No more input will be read: the client closed its side, or Larder is closing.
     pub(super) input_ended: bool,
     pub(super) told_to_move: bool,
     /// The end of a pause.
@@ -143,7 +144,7 @@ impl ConnectionLoop<'_> {
         }
     }
 
-    /// Does what can be done without waiting for the client or for a flight.
+    /// Does what needs no waiting for the client or for a flight.
     async fn act(&mut self) -> io::Result<()> {
         loop {
             match self.state {
@@ -166,7 +167,7 @@ impl ConnectionLoop<'_> {
         }
     }
 
-    /// Runs the next command to its end. One that waits for something to happen ends with its client.
+    /// Runs the next command. A blocking command ends when its client disconnects.
     async fn run_alone(&mut self) -> io::Result<Step> {
         let (client, stream) = (self.conn.client.clone(), &*self.stream);
         let mut run = pin!(self.conn.run_alone(self.worker));
@@ -184,14 +185,14 @@ impl ConnectionLoop<'_> {
         .await
     }
 
-    /// Processes what has been read, up to a turn's worth.
+    /// Processes the input that was read, for one turn at most.
     fn process(&mut self) {
         self.borrow_output();
-        // What the first key's look-up waits for, its bucket and then its record, comes from memory while other things are done.
+        // Prefetches the bucket and the record of the first key while other work is done.
         let cache = &self.worker.groups[0].cache;
         let first = self.conn.first_key(self.worker);
         first.inspect(|key| cache.prefetch_bucket(*key));
-        // One reading of the clock for all the commands of the turn.
+        // All commands of the turn share one reading of the clock.
         let now = clock::now();
         first.inspect(|key| cache.prefetch_record(*key));
         self.conn.client.touch(now);
@@ -211,7 +212,7 @@ impl ConnectionLoop<'_> {
         };
     }
 
-    /// Waits for whatever comes first of: a request to end, a flight's end, room in the socket, input.
+    /// Waits for the first of these: the end, a flight, room in the socket, input.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
         if self.holder.is_cut() {
             return Poll::Ready(Ok(Event::End(End::Cut { told: self.conn.owes_nothing() })));
@@ -240,14 +241,14 @@ impl ConnectionLoop<'_> {
                 return Poll::Ready(Ok(Event::Progress));
             }
         }
-        if self.conn.is_attached() {
+        if self.conn.has_upstream_state() {
             self.borrow_output();
-            let unasked = self.conn.poll_unasked(cx);
+            let pushes = self.conn.poll_pushes(cx);
             self.return_output();
-            match unasked {
+            match pushes {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
                 Poll::Ready(Err(_lost)) => {
-                    if self.conn.left_too_much() {
+                    if self.conn.exceeded_backlog() {
                         self.worker.app.backlog.note_cut_off();
                     }
                     return Poll::Ready(Ok(Event::End(End::Ours)));
@@ -257,7 +258,7 @@ impl ConnectionLoop<'_> {
         }
         if self.conn.has_messages() && !self.conn.is_full() {
             self.borrow_output();
-            self.conn.take_mail();
+            self.conn.take_pushes();
             self.return_output();
             return Poll::Ready(Ok(Event::Progress));
         }
@@ -296,7 +297,7 @@ impl ConnectionLoop<'_> {
         Poll::Pending
     }
 
-    /// Tells the client to move, once. Where it stands among the replies is all the same.
+    /// Writes the push that asks the client to move, once. Any place among the replies is right.
     fn tell_to_move(&mut self) {
         if !self.told_to_move {
             self.told_to_move = true;
@@ -306,8 +307,8 @@ impl ConnectionLoop<'_> {
     }
 }
 
-/// Ends when the client has ended the connection, even if there is input to read before that. Interest in input would hear of the input first;
-/// this interest hears of nothing else, because no urgent data is asked for.
+/// Ends when the client has closed the connection, even if there is unread input before that. Interest in input would
+/// report the input first. This interest reports nothing else, because no urgent data is requested.
 async fn gone(stream: &TcpStream) {
     match stream.ready(Interest::PRIORITY).await {
         Ok(ready) if !ready.is_read_closed() => pending().await,
@@ -315,12 +316,12 @@ async fn gone(stream: &TcpStream) {
     }
 }
 
-/// What woke the connection.
+/// The event that woke the connection.
 enum Event {
     /// Input was read.
     Input,
-    /// Replies became ready, or output was taken.
+    /// Replies became ready, or output was sent.
     Progress,
-    /// It is over.
+    /// The connection ends.
     End(End),
 }

@@ -1,4 +1,4 @@
-//! Commands that are refused before they begin: over the rate, without room, or of another protocol.
+//! Refuses commands before they begin: over the rate limit, no room in the buffers, or another protocol.
 use crate::{
     app::Worker,
     lifecycle::throttle::{Scope, Throttled},
@@ -9,16 +9,16 @@ use std::{
     time::Instant,
 };
 
-/// Commands from this length on are compared with the room that is left before they are copied for a source.
+/// Commands of at least this length are compared with the free room before they are copied for a source.
 const COPIED: usize = 64 * 1024;
-/// The throttle's refusal, if there is a throttle and it refuses.
+/// The throttle's refusal, if there is one.
 #[inline]
 pub(super) fn throttled(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
     let throttle = worker.app.throttle.as_ref()?;
     throttle.check(Scope::Data, peer).err()
 }
 
-/// Counts and logs a request that is not of the Redis protocol: a browser may have been lured here, or a port is wrong.
+/// Counts and logs a request that is not in the Redis protocol. A browser may have been tricked, or a port is wrong.
 #[cold]
 pub(super) fn note_foreign_protocol(worker: &Worker, foreign: &'static str, peer: SocketAddr) {
     match foreign {
@@ -34,7 +34,7 @@ pub(super) fn note_foreign_protocol(worker: &Worker, foreign: &'static str, peer
     }
 }
 
-/// Is there room for a command of this length? It is copied on its way to a source.
+/// Whether the buffers have room for a command of this length. It is copied on its way to a source.
 #[inline]
 pub(super) fn has_room(worker: &Worker, command: usize) -> bool {
     command < COPIED || !worker.groups[0].source.reads_through() || worker.app.buffers.fits(command)

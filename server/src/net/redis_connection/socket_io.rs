@@ -1,4 +1,4 @@
-//! Reads from and writes to the socket of a connection, and the buffers that the worker lends it meanwhile.
+//! Reads from and writes to a connection's socket, with buffers that the worker lends.
 use super::connection_loop::ConnectionLoop;
 use larder_store::clock;
 use std::{
@@ -9,15 +9,15 @@ use std::{
 };
 use tokio::io::AsyncWrite;
 
-/// Pieces of output that leave in one write.
+/// Maximum pieces of output in one write.
 const PIECES: usize = 64;
-/// Writes to one client in a row before the others get their turn.
+/// Maximum consecutive writes to one client before other connections get their turn.
 const WRITES: usize = 8;
 impl ConnectionLoop<'_> {
-    /// Reads once; ready if something came. When we are to end (`last`), this is the last look at what the client has sent.
+    /// Reads once. Ready if something arrived. With `last`, Larder is closing, and this is the last read.
     pub(super) fn poll_read(&mut self, more: usize, last: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.conn.input.is_large() {
-            // What it grew for may have been carried out.
+            // The command for which the buffer grew may be done.
             self.conn.input.rest(self.pool);
             self.holder.set(self.conn.holding());
         }
@@ -43,7 +43,7 @@ impl ConnectionLoop<'_> {
         }
     }
 
-    /// Writes when the socket has room again; ready if something was taken.
+    /// Writes when the socket has room again. Ready if something was sent.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut pieces = [IoSlice::new(&[]); PIECES];
         let used = self.conn.out.io_slices(&mut pieces);
@@ -53,12 +53,12 @@ impl ConnectionLoop<'_> {
         };
         self.sent(written);
         self.return_output();
-        // A client that takes a large reply slowly is not idle.
+        // A client that reads a large reply slowly is not idle.
         self.conn.client.touch(clock::now());
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what is due, as far as the socket takes it.
+    /// Writes as much output as the socket takes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         for _ in 0..WRITES {
             if self.conn.out.is_empty() {
@@ -91,7 +91,7 @@ impl ConnectionLoop<'_> {
         self.worker.counters.redis_bytes_out.add(bytes as u64);
     }
 
-    /// Before replies are written: an output that holds nothing is exchanged for the worker's, which has room.
+    /// Replaces an empty output by one of the worker's, which has capacity. Call this before writing replies.
     pub(super) fn borrow_output(&mut self) {
         if !self.lent && self.conn.out.is_empty() {
             self.conn.out = self.pool.take_output();
@@ -99,7 +99,7 @@ impl ConnectionLoop<'_> {
         }
     }
 
-    /// Once everything is sent.
+    /// Gives the output back, when everything is sent.
     pub(super) fn return_output(&mut self) {
         if self.lent && self.conn.out.is_empty() {
             self.pool.put_output(mem::take(&mut self.conn.out));

@@ -1,8 +1,8 @@
-//! Replies that wait for the source or a store, in the order of their commands.
+//! Replies that wait for the source, in the order of their commands.
 use crate::redis::{ClientPipeline, PendingRead};
 use larder_proto::output::Output;
 
-/// A reply that is waited for, and the output between it and the next one.
+/// A reply that is not ready, and the output between it and the next one.
 pub(super) struct WaitingReply {
     pub(super) what: WaitingKind,
     pub(super) after: Output,
@@ -20,7 +20,7 @@ impl WaitingReply {
                 WaitingKind::ClientPipeline(together) => together.owned(),
             }
     }
-    /// Bytes that it refers to. Forwarded commands are on the account by themselves.
+    /// Bytes that it refers to. Forwarded commands are accounted for elsewhere.
     pub(super) fn referred(&self) -> usize {
         self.after.referred()
             + match &self.what {

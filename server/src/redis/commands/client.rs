@@ -1,4 +1,4 @@
-//! CLIENT: connections by name, listed and ended.
+//! CLIENT: names, lists and closes connections.
 use crate::{
     clients::{Client, Tracks},
     redis::{
@@ -25,9 +25,10 @@ fn done(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// Checks text that CLIENT LIST shows: it must not break the list.
+/// Checks text that CLIENT LIST will show, so that it cannot break the list.
 pub(super) fn valid_name(name: &[u8]) -> Result<&str, CommandError> {
-    printable(name).ok_or(CommandError::Said("ERR Client names cannot contain spaces, newlines or special characters."))
+    printable(name)
+        .ok_or(CommandError::Static("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 fn printable(text: &[u8]) -> Option<&str> {
     let fine = text.iter().all(u8::is_ascii_graphic);
@@ -77,7 +78,8 @@ pub(in crate::redis) fn setinfo(call: &mut CommandContext<'_>) -> Done {
     done(call)
 }
 
-/// CLIENT NO-EVICT, NO-TOUCH on | off: nothing here evicts clients, and reads count for all.
+/// CLIENT NO-EVICT, NO-TOUCH on | off: accepted without effect. Larder evicts no clients, and every read counts for the
+/// policy.
 pub(in crate::redis) fn on_or_off(call: &mut CommandContext<'_>) -> Done {
     let mode = call.arg(2);
     match mode.eq_ignore_ascii_case(b"on") || mode.eq_ignore_ascii_case(b"off") {
@@ -86,7 +88,7 @@ pub(in crate::redis) fn on_or_off(call: &mut CommandContext<'_>) -> Done {
     }
 }
 
-/// CLIENT CAPA: no capability of a client makes a difference here.
+/// CLIENT CAPA: accepted without effect.
 pub(in crate::redis) fn accept(call: &mut CommandContext<'_>) -> Done {
     done(call)
 }
@@ -126,7 +128,7 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>) -> Done {
             clients.list().into_iter().filter(|client| Type::of(client) == kind).collect()
         }
         Some(option) if call.args.len() > 3 && option.eq_ignore_ascii_case(b"id") => {
-            let id = |text| integer(text).map_err(|_| CommandError::Said("ERR Invalid client ID"));
+            let id = |text| integer(text).map_err(|_| CommandError::Static("ERR Invalid client ID"));
             let ids: Vec<i64> = call.args.from(3).map(id).collect::<Result<_, _>>()?;
             ids.into_iter().filter_map(|id| clients.get(u64::try_from(id).ok()?)).collect()
         }
@@ -146,7 +148,7 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>) -> Done {
 enum Type {
     Normal,
     PubSub,
-    /// A replica, a master: nobody is one here.
+    /// A replica or a master. No client here is one.
     Server,
 }
 impl Type {
@@ -182,7 +184,7 @@ pub(in crate::redis) fn kill(call: &mut CommandContext<'_>) -> Done {
         }
     }
     match (old_form, killed) {
-        (true, 0) => return Err(CommandError::Said("ERR No such client")),
+        (true, 0) => return Err(CommandError::Static("ERR No such client")),
         (true, _) => call.reply.ok(),
         (false, _) => call.reply.integer(killed),
     }
@@ -206,7 +208,7 @@ impl<'a> Filter<'a> {
     fn parse(call: &CommandContext<'a>) -> Result<Filter<'a>, CommandError> {
         let positive = |text: &[u8], why| match integer(text) {
             Ok(value) if value > 0 => Ok(Some(value)),
-            _ => Err(CommandError::Said(why)),
+            _ => Err(CommandError::Static(why)),
         };
         let mut filter = Filter { skip_me: true, ..Filter::default() };
         let mut parts = call.args.from(2);
@@ -217,7 +219,7 @@ impl<'a> Filter<'a> {
                 b"addr" => filter.address = Some(value),
                 b"laddr" => filter.local = Some(value),
                 b"type" => filter.kind = Some(Type::named(value)?),
-                // Which users there are, Redis knows.
+                // Only Redis knows which users exist.
                 b"user" if value == auth::USER || call.group().source.as_redis().is_some() => {
                     filter.user = Some(value);
                 }
@@ -255,7 +257,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The source's table of commands: it knows the names of those that are forwarded.
+/// The source's command table, which has the names of forwarded commands.
 fn known(call: &CommandContext<'_>) -> Option<Arc<UpstreamCommands>> {
     call.group().source.as_redis()?.known_commands()
 }
@@ -270,7 +272,7 @@ fn command_of<'a>(client: &Client, known: Option<&'a UpstreamCommands>) -> Optio
     }
 }
 
-/// A line of CLIENT LIST. Fields that have no meaning here are those that clients are known to read.
+/// A line of CLIENT LIST. Fields without a meaning here are kept if client libraries read them.
 fn describe(text: &mut String, client: &Client, now: Millis, known: Option<&UpstreamCommands>) {
     let about = client.about.lock().clone();
     let command = command_of(client, known).unwrap_or("NULL");

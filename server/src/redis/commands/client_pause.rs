@@ -21,10 +21,11 @@ pub(in crate::redis) fn pause(call: &mut CommandContext<'_>) -> Result<Flow, Com
         }
         None | Some(b"all") => Paused::All,
         Some(b"write") => Paused::Writes,
-        Some(_) => return Err(CommandError::Said("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        Some(_) => return Err(CommandError::Static("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    let time = integer(call.arg(2)).map_err(|_| CommandError::Said("ERR timeout is not an integer or out of range"))?;
-    let time = u64::try_from(time).map_err(|_| CommandError::Said("ERR timeout is negative"))?;
+    let time =
+        integer(call.arg(2)).map_err(|_| CommandError::Static("ERR timeout is not an integer or out of range"))?;
+    let time = u64::try_from(time).map_err(|_| CommandError::Static("ERR timeout is negative"))?;
     call.worker.app.pause.begin(call.now.saturating_add(time), what);
     call.reply.ok();
     Ok(Flow::Paused)

@@ -1,4 +1,4 @@
-//! CLIENT UNBLOCK, which ends the wait of another client.
+//! CLIENT UNBLOCK, which ends another client's blocking command.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, integer},
@@ -11,7 +11,7 @@ use larder_proto::resp;
 pub(in crate::redis) fn unblock(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let reason = call.args.get(3).unwrap_or(b"timeout");
     if call.args.len() > 4 || !(reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")) {
-        return Err(CommandError::Said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        return Err(CommandError::Static("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
     if waits_on(call)?.is_some() {
         return call.alone();
@@ -20,7 +20,7 @@ pub(in crate::redis) fn unblock(call: &mut CommandContext<'_>) -> Result<Flow, C
     Ok(Flow::Done)
 }
 
-/// The connection that the named client waits on.
+/// The upstream connection on which the named client waits.
 fn waits_on(call: &CommandContext<'_>) -> Result<Option<i64>, CommandError> {
     let id = integer(call.arg(2))?;
     let client = u64::try_from(id).ok().and_then(|id| call.worker.app.clients.get(id));
@@ -32,14 +32,14 @@ fn waits_on(call: &CommandContext<'_>) -> Result<Option<i64>, CommandError> {
     }))
 }
 
-/// Has the upstream end the wait.
+/// Asks the upstream to end the wait.
 pub(in crate::redis) fn unblocked<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(at_upstream(call))
 }
 
 async fn at_upstream(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let Some(connection) = waits_on(call)? else {
-        // It has been answered meanwhile.
+        // The blocking command was answered meanwhile.
         call.reply.integer(0);
         return Ok(Flow::Done);
     };

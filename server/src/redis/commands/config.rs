@@ -1,5 +1,5 @@
-//! CONFIG: Larder's settings under the names that Redis has for them, for clients and tools that ask. In front of a Redis these names are
-//! Redis's to give and to change, and Larder's settings are `larder-` and their own name.
+//! CONFIG: Larder's settings under Redis's names, for clients and tools. In front of a Redis these names belong to
+//! Redis, and Larder's settings are called `larder-NAME`.
 use super::config_larder;
 use crate::{
     config::LogLevel,
@@ -13,12 +13,12 @@ use larder_proto::glob;
 
 type Done = Result<Flow, CommandError>;
 
-/// The eviction policy by the nearest of Redis's names: S3-FIFO goes by how often a key was read.
+/// The nearest of Redis's names for the eviction policy: S3-FIFO counts how often a key is read.
 pub(super) const POLICY: &str = "allkeys-lfu";
-/// Smallest memory tier.
+/// Minimum size of the memory tier.
 pub(super) const MIN_MEMORY: usize = 1 << 20;
 
-/// A parameter and its value now.
+/// A parameter and its current value.
 struct Parameter {
     name: &'static str,
     get: fn(&CommandContext<'_>) -> String,
@@ -57,7 +57,7 @@ const MAX_MEMORY: &str = "maxmemory";
 const LOG_LEVEL: &str = "loglevel";
 pub(super) const TRACKED_KEYS: &str = "tracking-table-max-keys";
 
-/// Log levels by Redis's names; `verbose` and `notice` are one here.
+/// Log levels by Redis's names. `verbose` and `notice` are the same here.
 const LEVELS: &[(&str, LogLevel)] = &[
     ("debug", LogLevel::Debug),
     ("notice", LogLevel::Info),
@@ -102,8 +102,8 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// CONFIG SET parameter value [parameter value …]: all of it or nothing. A parameter that cannot be changed may be set to
-/// what it is, as tools do.
+/// CONFIG SET parameter value [parameter value …]: changes all parameters or none. A parameter that cannot be changed
+/// may be set to its current value, as tools do.
 pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
     if !call.args.len().is_multiple_of(2) {
         return Err(SYNTAX);
@@ -144,7 +144,7 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// What CONFIG SET changes, once all of it is known to be right.
+/// The changes of a CONFIG SET, applied when all of them are valid.
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) max_memory: Option<usize>,
@@ -178,7 +178,7 @@ pub(super) fn failed(name: &[u8], why: &str) -> CommandError {
     )
 }
 
-/// A number of bytes as Redis reads it: `1k` is 1000, `1kb` is 1024.
+/// Parses a number of bytes like Redis: `1k` is 1000, `1kb` is 1024.
 fn memory(text: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -204,7 +204,7 @@ pub(in crate::redis) fn resetstat(call: &mut CommandContext<'_>) -> Done {
     call.reply.ok();
     Ok(Flow::Done)
 }
-/// Sets this process's counters to zero.
+/// Resets the counters of this process.
 pub(in crate::redis) fn reset(call: &CommandContext<'_>) {
     call.worker.app.caches.iter().for_each(|cache| cache.reset_stats());
     call.worker.app.telemetry.reset();
@@ -212,5 +212,5 @@ pub(in crate::redis) fn reset(call: &CommandContext<'_>) {
 
 /// CONFIG REWRITE
 pub(in crate::redis) fn rewrite(_call: &mut CommandContext<'_>) -> Done {
-    Err(CommandError::Said("ERR The server is running without a config file"))
+    Err(CommandError::Static("ERR The server is running without a config file"))
 }

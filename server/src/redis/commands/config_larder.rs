@@ -1,4 +1,5 @@
-//! Larder's settings as parameters of CONFIG in front of a Redis: `larder-` and the setting's name. All other names are Redis's.
+//! Larder's settings as CONFIG parameters in front of a Redis: `larder-` and the setting's name. All other names belong
+//! to Redis.
 use super::config::{Changes, MIN_MEMORY, TRACKED_KEYS, failed, unknown};
 use crate::{
     config::{LogLevel, TABLE},
@@ -13,7 +14,7 @@ const PREFIX: &str = "larder-";
 const MAX_MEMORY: &str = "max-memory";
 const LOG_LEVEL: &str = "log-level";
 
-/// Whose answer CONFIG GET or SET wants.
+/// The servers that a CONFIG GET, CONFIG SET or INFO asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Whose {
     Redis,
@@ -21,7 +22,7 @@ pub(in crate::redis) enum Whose {
     Both,
 }
 
-/// By the names that are given. A pattern of CONFIG GET may match parameters of both.
+/// Decided by the names in the command. A pattern of CONFIG GET may match parameters of both.
 pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
     let sets = args.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"set"));
     let (mut ours, mut theirs) = (false, false);
@@ -41,7 +42,7 @@ pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
     }
 }
 
-/// The part of a name that is a setting's.
+/// The setting's part of a parameter name.
 fn setting(name: &[u8]) -> Option<&[u8]> {
     let (prefix, setting) = name.split_at_checked(PREFIX.len())?;
     prefix.eq_ignore_ascii_case(PREFIX.as_bytes()).then_some(setting)
@@ -53,7 +54,7 @@ fn matches(pattern: &[u8], setting: &str) -> bool {
     glob::matches(pattern, [PREFIX, setting].concat().as_bytes(), true)
 }
 
-/// The value of a setting now; `at_start` as it was.
+/// The current value of a setting. `at_start` is its value at start.
 fn now(call: &CommandContext<'_>, name: &str, at_start: &str) -> String {
     let app = &call.worker.app;
     match name {
@@ -64,7 +65,7 @@ fn now(call: &CommandContext<'_>, name: &str, at_start: &str) -> String {
     }
 }
 
-/// The parameters that CONFIG GET asks for, with their values now.
+/// The parameters that CONFIG GET asks for, with their current values.
 pub(in crate::redis) fn asked(call: &CommandContext<'_>) -> Vec<(String, String)> {
     let is_asked = |name: &str| call.args.from(2).any(|pattern| matches(pattern, name));
     let shown = call.worker.app.settings.shown.iter().filter(|(name, _)| is_asked(name));
@@ -79,7 +80,7 @@ pub(in crate::redis) fn put(call: &mut CommandContext<'_>, found: &[(String, Str
     }
 }
 
-/// CONFIG GET, unless it asks for Redis's alone.
+/// CONFIG GET, unless it asks only Redis.
 pub(super) fn get(call: &mut CommandContext<'_>) -> Done {
     if whose(call.args) == Whose::Both {
         return call.alone();
@@ -90,10 +91,11 @@ pub(super) fn get(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// CONFIG SET, unless it sets Redis's alone: all of it or nothing. A setting that only a start can change may be set to what it is.
+/// CONFIG SET, unless it sets only Redis's parameters. It changes all settings or none. A setting that needs a restart
+/// may be set to its current value.
 pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
     if whose(call.args) == Whose::Both {
-        return Err(CommandError::Said(
+        return Err(CommandError::Static(
             "ERR CONFIG SET changes parameters of Redis or of Larder (larder-...): use a command for each",
         ));
     }

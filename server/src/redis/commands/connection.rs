@@ -1,4 +1,4 @@
-//! The handshake and what concerns the connection itself.
+//! The handshake, and commands on the connection itself.
 use super::client::valid_name;
 use crate::{
     redis::{
@@ -12,7 +12,8 @@ use crate::{
 };
 use larder_proto::resp::parse_i64;
 
-/// The version of Redis whose commands and replies these are; clients choose features by it. In front of a Redis it is that one's.
+/// The version of Redis whose commands and replies Larder has. Clients choose features by it. In front of a Redis, that
+/// Redis's version is shown instead.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
 
 /// `PING [message]`
@@ -50,7 +51,8 @@ pub(in crate::redis) fn reset(call: &mut CommandContext<'_>) -> Result<Flow, Com
     Ok(Flow::Done)
 }
 
-/// READONLY, READWRITE: they make no difference here, and clients of a cluster send them. A Redis that is no cluster refuses them.
+/// READONLY, READWRITE: accepted without effect, because cluster clients send them. A Redis that is not a cluster
+/// refuses them.
 pub(in crate::redis) fn accept(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     match call.group().source.as_redis().is_some_and(RedisServer::is_single) {
         true => Err(NO_CLUSTER),
@@ -61,7 +63,7 @@ pub(in crate::redis) fn accept(call: &mut CommandContext<'_>) -> Result<Flow, Co
     }
 }
 
-/// What `AUTH [user] password` says.
+/// The credentials in `AUTH [user] password`.
 pub(in crate::redis) fn login<'a>(call: &CommandContext<'a>) -> Result<Login<'a>, CommandError> {
     match call.args.len() {
         2 => Ok(Login { user: None, password: call.arg(1) }),
@@ -79,7 +81,7 @@ pub(in crate::redis) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, Comm
     }
     let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
     if login.user.is_none() && !auth::is_required(settings) && !single {
-        return Err(CommandError::Said(
+        return Err(CommandError::Static(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         ));
@@ -92,7 +94,7 @@ pub(in crate::redis) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, Comm
 fn check(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<(), CommandError> {
     let settings = &call.worker.app.settings;
     let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
-    // Of a Redis: it says what Larder itself says there.
+    // In front of a Redis, these are the credentials that Larder itself uses there.
     if auth::is_required(settings) || !single {
         auth::check(settings, login.user.unwrap_or(auth::USER), login.password)?;
     }
@@ -100,7 +102,7 @@ fn check(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<(), CommandE
     Ok(())
 }
 
-/// What HELLO says.
+/// The arguments of HELLO.
 pub(in crate::redis) struct Hello<'a> {
     pub(in crate::redis) resp3: Option<bool>,
     pub(in crate::redis) login: Option<Login<'a>>,
@@ -112,9 +114,9 @@ impl<'a> Hello<'a> {
             None => None,
             Some(Some(2)) => Some(false),
             Some(Some(3)) => Some(true),
-            Some(Some(_)) => return Err(CommandError::Said("NOPROTO unsupported protocol version")),
+            Some(Some(_)) => return Err(CommandError::Static("NOPROTO unsupported protocol version")),
             Some(None) => {
-                return Err(CommandError::Said("ERR Protocol version is not an integer or out of range"));
+                return Err(CommandError::Static("ERR Protocol version is not an integer or out of range"));
             }
         };
         let mut hello = Hello { resp3, login: None, name: None };
@@ -147,7 +149,7 @@ pub(in crate::redis) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, Com
         None => {}
     }
     if !call.session.authenticated() {
-        return Err(CommandError::Said(
+        return Err(CommandError::Static(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
              protocol version at the same time",
@@ -155,9 +157,9 @@ pub(in crate::redis) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, Com
     }
     hello.set_name(call);
     match hello.resp3.filter(|resp3| *resp3 != call.session.resp3) {
-        // Its own connection is to speak the same.
+        // The dedicated connection must change its protocol too.
         Some(_) if call.session.dedicated.is_some() => call.alone(),
-        // Which Redis it is, its first connection will tell.
+        // The first connection to Redis will tell which Redis it is.
         _ if !call.nested && call.group().source.as_redis().is_some_and(|server| server.identity().is_none()) => {
             call.alone()
         }
@@ -168,14 +170,14 @@ pub(in crate::redis) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, Com
     }
 }
 
-/// From here on the client is answered in this protocol, the reply to HELLO included.
+/// Changes the client's protocol, the reply to HELLO included.
 pub(in crate::redis) fn welcome(call: &mut CommandContext<'_>, resp3: bool) {
     call.session.set_resp3(resp3);
     call.reply.set_resp3(resp3);
     let identity = call.group().source.as_redis().map(|server| server.identity().unwrap_or_default());
     let (server, version, role) = match &identity {
         Some(redis) => (&*redis.server, &*redis.version, &*redis.role),
-        // Clients compare the name.
+        // Clients compare this name.
         None => ("redis", REDIS_VERSION, "master"),
     };
     let reply = &mut call.reply;
@@ -189,7 +191,7 @@ pub(in crate::redis) fn welcome(call: &mut CommandContext<'_>, resp3: bool) {
     reply.bulk(b"id");
     reply.integer(call.session.client.id as i64);
     reply.bulk(b"mode");
-    // A cluster behind Larder is one server to its clients.
+    // A cluster behind Larder looks like one server to its clients.
     reply.bulk(b"standalone");
     reply.bulk(b"role");
     reply.bulk(role.as_bytes());

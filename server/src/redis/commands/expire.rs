@@ -1,4 +1,4 @@
-//! Lifetimes: EXPIRE and its relatives, TTL and its relatives, PERSIST.
+//! Lifetimes: EXPIRE, TTL and related commands, PERSIST.
 use super::strings::invalid_expire;
 use crate::redis::{
     command_context::CommandContext,
@@ -30,15 +30,15 @@ impl Conditions {
         }
         match conditions {
             Conditions { nx: true, xx, gt, lt } if xx || gt || lt => {
-                Err(CommandError::Said("ERR NX and XX, GT or LT options at the same time are not compatible"))
+                Err(CommandError::Static("ERR NX and XX, GT or LT options at the same time are not compatible"))
             }
             Conditions { gt: true, lt: true, .. } => {
-                Err(CommandError::Said("ERR GT and LT options at the same time are not compatible"))
+                Err(CommandError::Static("ERR GT and LT options at the same time are not compatible"))
             }
             fine => Ok(fine),
         }
     }
-    /// Do they allow `new` where the entry has `old`? Without an expiry it counts as never ending.
+    /// Whether the conditions allow `new` when the entry has `old`. An entry without expiry counts as never ending.
     fn allow(&self, old: Option<Millis>, new: i64) -> bool {
         let old = old.map(|old| i64::try_from(old).unwrap_or(i64::MAX));
         !(self.nx && old.is_some()
@@ -70,7 +70,7 @@ pub(in crate::redis) fn pexpireat(call: &mut CommandContext<'_>, tier: &mut Tier
     change(call, tier, 1, 0)
 }
 
-/// The argument counts in `unit` milliseconds from `base` on.
+/// Sets an expiry. The argument counts in units of `unit` milliseconds from `base`.
 fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: Millis) -> CommandResult {
     let conditions = Conditions::parse(call)?;
     let at = integer(call.arg(2))?
@@ -121,7 +121,7 @@ pub(in crate::redis) fn pexpiretime(call: &mut CommandContext<'_>, tier: &mut Ti
     show(call, tier, |at| at)
 }
 
-/// Answers with what `view` makes of the entry's expiry; -1 if it has none, -2 if there is no entry.
+/// Replies with the entry's expiry as `view` shows it, -1 if it has none, -2 if there is no entry.
 fn show(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, view: impl FnOnce(Millis) -> Millis) -> CommandResult {
     let expiry = tier.peek(call.key(1), call.now, |entry| entry.expiry());
     call.reply.integer(match expiry {
@@ -132,7 +132,7 @@ fn show(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, view: impl FnOnce(Mi
     Ok(())
 }
 
-/// Rounded, as Redis does.
+/// Rounds like Redis.
 fn seconds(millis: Millis) -> Millis {
     millis.saturating_add(500) / 1000
 }

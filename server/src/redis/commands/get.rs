@@ -28,7 +28,7 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch
     }
 }
 
-/// GET on the tier alone.
+/// GET on the memory tier alone.
 pub(in crate::redis) fn get_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
     let key = call.key(1);
     value_in(call, tier, key);
@@ -43,9 +43,10 @@ pub(in crate::redis) fn mget(call: &mut CommandContext<'_>, batch: &mut Vec<Fetc
         mget_in(call, &mut call.lock())?;
         return Ok(Flow::Done);
     }
-    // Nobody writes to a table.
+    // A table has no writers.
     if source.as_local().is_some() && !matches!(source.reads(), Reads::Table(_)) {
-        // What is written together is seen together: all from the tier at once, or else with the keys held.
+        // MGET must see values that were written together. It reads all of them from the memory tier at once, or else
+        // holds the key locks.
         let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
         let mut keys = call.command.keys.of(call.args);
         if keys.all(|key| tier.peek(cache.key(key), now, |_| ()).is_some()) {
@@ -73,7 +74,7 @@ pub(in crate::redis) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec
         room.take(reply.output().owned() + known)?;
         let key = group.cache.key(key);
         if slots.is_empty() {
-            // Nothing to wait for so far: values go where they belong.
+            // No value has to be awaited so far, so values go straight into the output.
             match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
                 StartedRead::Hit(()) => {}
                 StartedRead::Absent => reply.null(),
@@ -98,7 +99,7 @@ pub(in crate::redis) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec
     Ok(Flow::Pending(PendingRead::many(reply.output().split_off(mark), slots, known, resp3)))
 }
 
-/// MGET on the tier alone.
+/// MGET on the memory tier alone.
 pub(in crate::redis) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());

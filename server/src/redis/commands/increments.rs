@@ -1,4 +1,4 @@
-//! Counters: INCR and its relatives.
+//! Counters: INCR and related commands.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandResult, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
@@ -40,7 +40,7 @@ fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> CommandRe
             Err(fault) => (Change::Keep, Err(fault)),
             Ok(sum) => {
                 scratch.extend_from_slice(itoa::Buffer::new().format(sum).as_bytes());
-                (Change::Put(kept(entry)), Ok(sum))
+                (Change::Put(counter_expiry(entry)), Ok(sum))
             }
         }
     })??;
@@ -56,7 +56,7 @@ pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Ti
             None => Some(LongDouble::ZERO),
             Some(entry) => LongDouble::parse(entry.value.as_bytes()),
         };
-        // The value is looked at before the argument, as in Redis.
+        // Redis checks the value before the argument.
         let sum = match old.zip(LongDouble::parse(by)) {
             None => Err(NOT_FLOAT),
             Some((old, by)) => old.add(by).ok_or(NOT_FINITE),
@@ -66,7 +66,7 @@ pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Ti
             Ok(sum) => {
                 let text = sum.print();
                 scratch.extend_from_slice(text.as_bytes());
-                (Change::Put(kept(entry)), Ok(text))
+                (Change::Put(counter_expiry(entry)), Ok(text))
             }
         }
     })??;
@@ -74,8 +74,8 @@ pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Ti
     Ok(())
 }
 
-/// A counter keeps its expiry; a new one gets the group's.
-fn kept(entry: Option<&Entry<'_>>) -> Expiry {
+/// A counter keeps its expiry. A new one gets the group's.
+fn counter_expiry(entry: Option<&Entry<'_>>) -> Expiry {
     match entry {
         Some(_) => Expiry::Keep,
         None => Expiry::Default,

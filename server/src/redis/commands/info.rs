@@ -1,4 +1,5 @@
-//! INFO: the state of the server in the sections and names that tools read. With a Redis source they are Redis's, but for the section `Larder`.
+//! INFO: the server's state, in the sections and names that tools read. With a Redis source they are Redis's, except
+//! for the section `Larder`.
 use super::{config::POLICY, config_larder::Whose, connection::REDIS_VERSION, info_larder::larder};
 use crate::{
     redis::{command_context::CommandContext, command_error::CommandError, command_lookup::COMMANDS, flow::Flow},
@@ -8,10 +9,10 @@ use larder_engine::Stats;
 use larder_proto::resp::Args;
 use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 
-/// Writes a section's lines.
+/// Writes the lines of a section.
 type Section = fn(&mut Info<'_, '_>);
 
-/// In the order in which they are shown; `false`: only when asked for.
+/// The sections in the order in which they are shown. `false`: shown only when asked for by name.
 const SECTIONS: &[(&str, bool, Section)] = &[
     ("Server", true, server),
     ("Clients", true, clients),
@@ -28,10 +29,10 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("Keyspace", true, keyspace),
 ];
 
-/// The section of this process's own, which is there by name with every source.
+/// The section with the facts of this process. It can be asked for by name with every source.
 const LARDER: &str = "Larder";
 
-/// What is written so far.
+/// The text written so far.
 pub(super) struct Info<'i, 'c> {
     pub(super) call: &'i CommandContext<'c>,
     pub(super) tier: Stats,
@@ -91,14 +92,14 @@ fn is_asked(args: Args<'_>, name: &str, by_default: bool) -> bool {
 pub(in crate::redis) fn is_larder(section: &[u8]) -> bool {
     section.eq_ignore_ascii_case(LARDER.as_bytes())
 }
-/// Whose the sections are that are asked for.
+/// Which server has the sections that are asked for.
 pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
     match args.len() > 1 && args.from(1).all(is_larder) {
         true => Whose::Larder,
         false => Whose::Both,
     }
 }
-/// Is the section asked for, in front of a Redis?
+/// Whether the section `Larder` is asked for, in front of a Redis.
 pub(in crate::redis) fn wants_larder(args: Args<'_>) -> bool {
     is_asked(args, LARDER, true)
 }
@@ -108,7 +109,7 @@ pub(in crate::redis) fn larder_section(call: &CommandContext<'_>) -> String {
     info.text
 }
 
-/// What a Redis says of itself, but that it may be a node of a cluster: clients see one server, which knows no CLUSTER commands.
+/// Redis's INFO, without the marks of a cluster node: clients see one server without CLUSTER commands.
 pub(in crate::redis) fn of_one_server(text: &[u8]) -> Vec<u8> {
     let mut of_one = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -121,14 +122,15 @@ pub(in crate::redis) fn of_one_server(text: &[u8]) -> Vec<u8> {
     of_one
 }
 
-/// For a Redis that cannot be asked: what it last said it is, and what clients look for before they call a server ready.
+/// The reply when Redis does not answer: what it last said about itself, and the fields that clients check before they
+/// call a server ready.
 pub(in crate::redis) fn last_known(call: &CommandContext<'_>) -> Vec<u8> {
     let identity = call.group().source.as_redis().and_then(|server| server.identity()).unwrap_or_default();
     let server = match &*identity.about {
         "" => format!("# Server\r\nredis_version:{}\r\nredis_mode:standalone", identity.version),
         about => about.to_owned(),
     };
-    // INFO calls a replica by its old name.
+    // INFO uses the old name of a replica.
     let role = if &*identity.role == "replica" { "slave" } else { &identity.role };
     let sections = [
         ("Server", server),
@@ -145,7 +147,7 @@ fn server(info: &mut Info<'_, '_>) {
     let app = &info.call.worker.app;
     let uptime = app.telemetry.uptime().as_secs();
     info.line("redis_version", REDIS_VERSION);
-    // What Redis says of itself where it was not built from a checkout: tools print it.
+    // Redis shows this value if it was not built from a checkout. Tools print it.
     info.line("redis_git_sha1", "00000000");
     info.line("redis_git_dirty", 0);
     info.line("larder_version", env!("CARGO_PKG_VERSION"));
@@ -239,7 +241,7 @@ fn commandstats(info: &mut Info<'_, '_>) {
     let app = &info.call.worker.app;
     let called = COMMANDS.iter().map(|command| (command, app.calls.sum(command.index)));
     for (command, calls) in called.filter(|(_, calls)| *calls > 0) {
-        // Commands are counted, not timed.
+        // Commands are counted but not timed.
         info.line(
             &format!("cmdstat_{}", command.name),
             format_args!("calls={calls},usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0"),
@@ -254,13 +256,13 @@ fn keyspace(info: &mut Info<'_, '_>) {
     }
 }
 
-/// 40 hexadecimal digits that no other life of a server has.
+/// 40 hexadecimal digits that differ in each run of a server.
 fn run_id(call: &CommandContext<'_>) -> String {
     let (instance, pid) = (call.worker.app.instance, std::process::id());
     format!("{instance:016x}{:016x}{pid:08x}", instance.rotate_left(32))
 }
 
-/// Bytes as people read them, in Redis's way.
+/// Formats bytes for people, like Redis.
 fn human(bytes: u64) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
     match UNITS.iter().find(|(shift, _)| bytes >> shift > 0) {

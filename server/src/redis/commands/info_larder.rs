@@ -1,4 +1,5 @@
-//! INFO's section `Larder`: the facts of this process, under names that no Redis has. In front of a Redis all other sections are Redis's.
+//! INFO's section `Larder`: the facts of this process, under names that no Redis uses. In front of a Redis all other
+//! sections are Redis's.
 use super::info::Info;
 use crate::{config::SourceUrl, source::SourceHealth, telemetry::ProcessStats};
 use std::sync::atomic::Ordering::Relaxed;
@@ -70,7 +71,7 @@ fn source(info: &mut Info<'_, '_>, health: &SourceHealth) {
         () => "connecting",
     };
     info.line("larder_source_state", state);
-    // A reason is one line here.
+    // The reason must fit on one line.
     let error = health.last_error().map(|error| error.replace(['\r', '\n'], " ")).unwrap_or_default();
     info.line("larder_source_last_error", error);
     info.line("larder_source_fetches", health.fetches());

@@ -1,5 +1,5 @@
-//! COMMAND: the table of commands as clients and people read it; a Redis source has its own, which has more. And HELP of every command
-//! that has subcommands.
+//! COMMAND: the command table for clients and people. A Redis source has its own table, which has more. Also HELP of
+//! every command that has subcommands.
 use crate::redis::{
     command::Command,
     command_context::CommandContext,
@@ -104,7 +104,7 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) ->
     let pattern = match call.args.len() {
         2 => Some(&b"*"[..]),
         5 if is(2, "filterby") && is(3, "pattern") => call.args.get(4),
-        // There are neither modules nor categories.
+        // There are no modules and no categories.
         5 if is(2, "filterby") && (is(3, "module") || is(3, "aclcat")) => None,
         _ => return Err(SYNTAX),
     };
@@ -120,13 +120,13 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) ->
 pub(in crate::redis) fn getkeys(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
     let args = call.args.skip(2);
     let FoundCommand::Command(command) = find_for(args) else {
-        return Err(CommandError::Said("ERR Invalid command specified"));
+        return Err(CommandError::Static("ERR Invalid command specified"));
     };
     if command.keys.first == 0 {
-        return Err(CommandError::Said("ERR The command has no key arguments"));
+        return Err(CommandError::Static("ERR The command has no key arguments"));
     }
     if !command.takes(args.len()) {
-        return Err(CommandError::Said("ERR Invalid number of arguments specified for command"));
+        return Err(CommandError::Static("ERR Invalid number of arguments specified for command"));
     }
     let keys = command.keys.of(args);
     call.reply.array(keys.len());

@@ -1,11 +1,11 @@
-//! Keys: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, and emptying the keyspace.
+//! Keys: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, and flushing the keyspace.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandResult, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
 };
 use larder_engine::{Condition, Expiry, Key, Stored, Tier, Write};
 
-/// Answers with the number of keys of which `holds` says so.
+/// Replies with the number of keys for which `holds` returns true.
 fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> CommandResult {
     let cache = call.cache();
     let keys = call.command.keys.of(call.args);
@@ -14,7 +14,7 @@ fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) 
     Ok(())
 }
 
-/// DEL key [key …]; UNLINK does the same, since deleting is cheap
+/// DEL key [key …]. UNLINK does the same, because deleting is cheap.
 pub(in crate::redis) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     count(call, |key| tier.delete(key, now))
@@ -58,7 +58,7 @@ pub(in crate::redis) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_
 
 /// RENAMENX key new-key
 pub(in crate::redis) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    // A key that is renamed to itself is in its own way.
+    // A key that is renamed to itself already exists.
     let stored = duplicate(call, tier, Condition::IfAbsent)?.ok_or(NO_SUCH_KEY)?;
     let moved = stored != Stored::Unmet;
     if moved {
@@ -94,7 +94,7 @@ pub(in crate::redis) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     Ok(())
 }
 
-/// Stores under the second key what the first has, its expiry included; `None` if that has nothing.
+/// Stores the first key's value and expiry under the second key. `None` if the first key does not exist.
 fn duplicate(
     call: &CommandContext<'_>,
     tier: &mut Tier<'_>,
@@ -114,7 +114,7 @@ pub(in crate::redis) fn dbsize(call: &mut CommandContext<'_>, tier: &mut Tier<'_
     Ok(())
 }
 
-/// FLUSHALL [ASYNC | SYNC]; FLUSHDB does the same to the one database there is
+/// FLUSHALL [ASYNC | SYNC]. FLUSHDB does the same, because there is one database.
 pub(in crate::redis) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     flush_options(call)?;
     tier.clear();
@@ -122,7 +122,7 @@ pub(in crate::redis) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>
     Ok(())
 }
 
-/// Checks what else FLUSHALL was told.
+/// Checks the options of FLUSHALL.
 pub(in crate::redis) fn flush_options(call: &CommandContext<'_>) -> CommandResult {
     let mut options = call.args.from(1);
     let fine = |option: &[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");

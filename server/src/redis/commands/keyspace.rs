@@ -1,4 +1,4 @@
-//! SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHDB and FLUSHALL on the store itself: the memory tier has only a part of it.
+//! SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHDB and FLUSHALL on a local store. The memory tier has only a part of its keys.
 use super::{
     keys::flush_options,
     scan::{Walk, WalkPage},
@@ -18,14 +18,14 @@ use std::{
     rc::Rc,
 };
 
-/// Keys read at a time by what reads them all.
+/// Maximum keys of one page.
 const STRIDE: usize = 4096;
-/// Bytes of keys read at a time.
+/// Maximum bytes of keys of one page.
 const PAGE: usize = 1 << 20;
-/// Longest part of a key that RANDOMKEY chooses by bytes.
+/// Maximum length of the prefix that RANDOMKEY chooses byte by byte.
 const DEPTH: usize = 64;
 
-const CURSOR_LOST: CommandError = CommandError::Said(
+const CURSOR_LOST: CommandError = CommandError::Static(
     "ERR invalid cursor: the server has restarted or too many other walks have begun since; begin anew with 0",
 );
 
@@ -57,10 +57,10 @@ pub(in crate::redis) fn randomkey<'a>(call: &'a mut CommandContext<'_>, _: Optio
         Ok(())
     })
 }
-/// FLUSHDB, FLUSHALL, with all keys held.
+/// FLUSHDB, FLUSHALL. The caller holds all key locks.
 pub(in crate::redis) fn flush<'a>(call: &'a mut CommandContext<'_>, held: Option<&'a Rc<KeyGuard>>) -> Future<'a> {
     Box::pin(async move {
-        let Some(held) = held else { return Err(CommandError::Said("ERR all keys must be held")) };
+        let Some(held) = held else { return Err(CommandError::Static("ERR all keys must be held")) };
         flush_options(call)?;
         call.group().clear_source(held).await?;
         call.reply.ok();
@@ -68,7 +68,7 @@ pub(in crate::redis) fn flush<'a>(call: &'a mut CommandContext<'_>, held: Option
     })
 }
 
-/// Keys of a range, in order.
+/// A page of the keys of a range, in order.
 async fn page(
     store: &dyn LocalStore,
     start: Bound<Bytes>,
@@ -113,8 +113,8 @@ async fn write_keys(call: &mut CommandContext<'_>) -> CommandResult {
     Ok(())
 }
 
-/// A key at random: byte by byte, each from those that lie between the first and the last key with the bytes chosen so far. Keys with few
-/// others beside them come oftener than those in a crowd.
+/// A random key. Its bytes are chosen one by one, each between the bytes of the first and the last key with the prefix
+/// so far. Keys with few neighbours are chosen more often than keys with many.
 async fn random(store: &dyn LocalStore) -> Result<Option<Bytes>, SourceError> {
     if let Some(picked) = store.pick(fastrand::u64(..)) {
         return picked.await;
@@ -123,7 +123,7 @@ async fn random(store: &dyn LocalStore) -> Result<Option<Bytes>, SourceError> {
     loop {
         let (start, end) = (Included(Bytes::copy_from_slice(&prefix)), glob::behind(&prefix));
         let Some(mut first) = edge(store, start, end.clone(), false).await? else {
-            // Its last key was deleted meanwhile.
+            // The last key with this prefix was deleted meanwhile.
             return edge(store, Unbounded, Unbounded, false).await;
         };
         let last = edge(store, Included(first.clone()), end.clone(), true).await?.unwrap_or_else(|| first.clone());
@@ -132,13 +132,13 @@ async fn random(store: &dyn LocalStore) -> Result<Option<Bytes>, SourceError> {
             return Ok(Some(first));
         }
         if common == first.len() {
-            // All others are longer.
+            // All other keys are longer.
             first = edge(store, Excluded(first), end, false).await?.unwrap_or_else(|| last.clone());
         }
         let (Some(&low), Some(&high)) = (first.get(common), last.get(common)) else { return Ok(Some(first)) };
         let chosen = fastrand::u8(low..=high.max(low));
         prefix = [&first[..common], &[chosen]].concat();
-        // Nothing may begin so: then what comes behind it, which there is.
+        // If no key begins with these bytes, the next key is taken. There is one.
         let start = Included(Bytes::copy_from_slice(&prefix));
         if let Some(key) = edge(store, start, Unbounded, false).await? {
             prefix.clear();
@@ -146,7 +146,7 @@ async fn random(store: &dyn LocalStore) -> Result<Option<Bytes>, SourceError> {
         }
     }
 }
-/// The first key of a range, or the last.
+/// The first or the last key of a range.
 async fn edge(
     store: &dyn LocalStore,
     mut start: Bound<Bytes>,
@@ -159,7 +159,7 @@ async fn edge(
         if let Some((key, _)) = page.entries.into_iter().next() {
             return Ok(Some(key));
         }
-        // What was seen so far has expired.
+        // The keys seen so far have expired.
         (start, end) = match page.next {
             None => return Ok(None),
             Some(last) if reverse => (scan.start, Excluded(last)),

@@ -1,11 +1,14 @@
-//! CLIENT TRACKING where Larder itself knows what its clients have read: without a source, and with one that cannot give each
-//! client a connection of its own. What a client holds copies of is in the [table](crate::clients::Tracking); what it is told comes by its inbox.
+//! CLIENT TRACKING done by Larder: without a source, and with a source that cannot give each client a dedicated
+//! connection. The [tracking table](crate::clients::Tracking) has the copies that clients hold. Invalidations go to the
+//! clients' push inboxes.
 //!
 //! Invariants:
-//! - Between a client's read of a key and the next change of it, the client is in the table: both happen under the lock of the
-//!   key's shard.
-//! - Whoever changes a key is answered only when every client that must hear of it has that in its inbox.
-//! - What a client caused itself is told after the reply to its command: the inbox is looked into between commands only.
+//! - Between a client's read of a key and the next change of that key, the client is in the table: both happen under
+//!   the lock of the key's shard.
+//! - A client that changes a key is answered only when the invalidation is in the inbox of every client that must get
+//!   it.
+//! - A client gets the invalidations that it caused after the reply to its command, because the inbox is read between
+//!   commands only.
 use crate::{
     clients::{Client, TrackingMode},
     redis::{
@@ -18,7 +21,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// What CLIENT TRACKING was asked for.
+/// The options of CLIENT TRACKING.
 struct Asked<'a> {
     mode: TrackingMode,
     choice: Choice,
@@ -68,19 +71,19 @@ impl<'a> Asked<'a> {
             match part.to_ascii_lowercase().as_slice() {
                 b"redirect" if parts.len() > 0 => {
                     if asked.redirect.is_some() {
-                        return Err(CommandError::Said("ERR A client can only redirect to a single other client"));
+                        return Err(CommandError::Static("ERR A client can only redirect to a single other client"));
                     }
                     let source = &call.group().source;
                     match source.as_redis() {
-                        // It tracks itself: this is OFF, from a client that it does not track for.
+                        // The server tracks. This is OFF, from a client for which Larder does not track.
                         Some(server) if server.client_tracking() == ClientTracking::Server => {}
                         Some(_) => {
-                            // On another connection an invalidation may come before the reply that it is about.
-                            return Err(CommandError::Said("ERR REDIRECT is not available in front of a cluster"));
+                            // On another connection an invalidation may come before the reply that it concerns.
+                            return Err(CommandError::Static("ERR REDIRECT is not available in front of a cluster"));
                         }
                         None if source.reads_through() => {
-                            // Likewise: what is read was on its way when it was noted.
-                            return Err(CommandError::Said(
+                            // The same holds here: the value was being loaded when the read was noted.
+                            return Err(CommandError::Static(
                                 "ERR REDIRECT is not available with a disk store: use RESP3",
                             ));
                         }
@@ -101,24 +104,24 @@ impl<'a> Asked<'a> {
 
     fn check(&self, before: Option<&Tracker>) -> Result<(), CommandError> {
         if !self.mode.bcast && !self.prefixes.is_empty() {
-            return Err(CommandError::Said("ERR PREFIX option requires BCAST mode to be enabled"));
+            return Err(CommandError::Static("ERR PREFIX option requires BCAST mode to be enabled"));
         }
         if before.is_some_and(|before| before.mode.bcast != self.mode.bcast) {
-            return Err(CommandError::Said(
+            return Err(CommandError::Static(
                 "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
             ));
         }
         if self.mode.bcast && self.choice != Choice::All {
-            return Err(CommandError::Said("ERR OPTIN and OPTOUT are not compatible with BCAST"));
+            return Err(CommandError::Static("ERR OPTIN and OPTOUT are not compatible with BCAST"));
         }
         if self.both {
-            return Err(CommandError::Said("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+            return Err(CommandError::Static("ERR You can't specify both OPTIN mode and OPTOUT mode"));
         }
         let turned = |before: &Tracker| {
             self.choice != Choice::All && before.choice != Choice::All && before.choice != self.choice
         };
         if before.is_some_and(turned) {
-            return Err(CommandError::Said(
+            return Err(CommandError::Static(
                 "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
             ));
         }
@@ -139,7 +142,7 @@ impl<'a> Asked<'a> {
 pub(super) fn target(call: &CommandContext<'_>, id: &[u8]) -> Result<Arc<Client>, CommandError> {
     let id = u64::try_from(integer(id)?).ok();
     let client = id.and_then(|id| call.worker.app.clients.get(id));
-    client.ok_or(CommandError::Said("ERR The client ID you want redirect to does not exist"))
+    client.ok_or(CommandError::Static("ERR The client ID you want redirect to does not exist"))
 }
 
 fn overlaps(prefix: &[u8], which: &str, other: &[u8]) -> CommandError {
@@ -152,7 +155,7 @@ fn overlaps(prefix: &[u8], which: &str, other: &[u8]) -> CommandError {
         other,
         b"'. Prefixes for a single client must not overlap.",
     ];
-    CommandError::Told(parts.concat())
+    CommandError::Owned(parts.concat())
 }
 
 fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
@@ -188,7 +191,7 @@ fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
 pub(in crate::redis) fn caching(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let answer = call.arg(2);
     let Some(tracker) = &mut call.session.tracker else {
-        return Err(CommandError::Said(
+        return Err(CommandError::Static(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
         ));
     };
@@ -198,7 +201,7 @@ pub(in crate::redis) fn caching(call: &mut CommandContext<'_>) -> Result<Flow, C
         _ => return Err(SYNTAX),
     };
     if tracker.choice != mode {
-        return Err(CommandError::Said(why));
+        return Err(CommandError::Static(why));
     }
     tracker.exception = true;
     call.reply.ok();

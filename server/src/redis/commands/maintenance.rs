@@ -1,9 +1,10 @@
-//! CLIENT MAINT_NOTIFICATIONS, and what clients that have asked for it are told when the process drains: `MOVING`, as Redis Enterprise
-//! tells it and redis-py, go-redis, node-redis and Lettuce read it.
+//! CLIENT MAINT_NOTIFICATIONS, and the push that these clients get when the process drains: `MOVING`, in the form of
+//! Redis Enterprise, which redis-py, go-redis, node-redis and Lettuce understand.
 //!
-//! `moving-endpoint-type none` asks for a push without an address: the client connects again, half-way through the time that it is told, to the
-//! address that it has. Any other type asks for an address, which only the setting `moving-endpoint` knows: without it such a client is told
-//! nothing (node-redis ends its process at a push without an address that it did not ask for).
+//! With `moving-endpoint-type none` the push has no address. The client then connects again to the same address after
+//! half of the time in the push. Any other type asks for an address, which the setting `moving-endpoint` gives. Without
+//! that setting such a client gets no push, because node-redis exits when it gets a push without an address that it did
+//! not ask for.
 use crate::{
     app::{App, Worker},
     clients::{Client, Moves},
@@ -17,7 +18,7 @@ use crate::{
 use larder_proto::{output::Output, resp::Reply};
 use larder_store::clock;
 
-/// The types that ask for an address. Which it is, is the operator's to say.
+/// The types that ask for an address. The operator chooses the address.
 const WITH_ADDRESS: [&[u8]; 4] = [b"internal-ip", b"internal-fqdn", b"external-ip", b"external-fqdn"];
 
 /// `CLIENT MAINT_NOTIFICATIONS ON | OFF [moving-endpoint-type type]`
@@ -33,7 +34,7 @@ pub(in crate::redis) fn notifications(call: &mut CommandContext<'_>) -> Result<F
             match call.arg(4).to_ascii_lowercase().as_slice() {
                 b"none" if moves != Moves::Untold => Moves::Back,
                 name if name == b"none" || WITH_ADDRESS.contains(&name) => moves,
-                _ => return Err(CommandError::Said("ERR Invalid moving-endpoint-type")),
+                _ => return Err(CommandError::Static("ERR Invalid moving-endpoint-type")),
             }
         }
         Some(_) => return Err(SYNTAX),
@@ -44,7 +45,7 @@ pub(in crate::redis) fn notifications(call: &mut CommandContext<'_>) -> Result<F
 }
 
 impl App {
-    /// Is this client to be told that it has to move, now that the drain has begun?
+    /// Whether the drain has begun and this client gets the push.
     pub(crate) fn tells_to_move(&self, client: &Client) -> bool {
         let about = client.about.lock();
         let known = match about.moves {
@@ -52,13 +53,13 @@ impl App {
             Moves::Elsewhere => self.settings.moving_endpoint.is_some(),
             Moves::Back => true,
         };
-        // A push is RESP3's.
+        // Only RESP3 has pushes.
         known && about.protocol == 3 && self.drain.moving().is_some_and(|moving| moving.until > moving.sequence)
     }
 }
 
 impl Session {
-    /// Tells the client to move.
+    /// Writes the push that asks the client to move.
     pub fn tell_to_move(&self, worker: &Worker, out: &mut Output) {
         let Some(moving) = worker.app.drain.moving() else { return };
         let endpoint = worker.app.settings.moving_endpoint.as_deref();
@@ -67,7 +68,7 @@ impl Session {
         push.push(4);
         push.bulk(b"MOVING");
         push.integer(moving.sequence as i64);
-        // Rounded up: a client that was busy meanwhile has no whole second less.
+        // Rounded up, so that a client that was busy meanwhile does not lose a whole second.
         push.integer(moving.until.saturating_sub(clock::now()).div_ceil(1000) as i64);
         match endpoint.filter(|_| !back) {
             Some(endpoint) => push.bulk(endpoint.as_bytes()),

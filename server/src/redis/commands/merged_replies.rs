@@ -1,7 +1,7 @@
-//! Commands in front of a Redis whose answer is Redis's and Larder's together: INFO, CONFIG GET and CONFIG RESETSTAT.
+//! Commands whose replies merge Redis's and Larder's: INFO, CONFIG GET and CONFIG RESETSTAT.
 //!
-//! What is said about the data is that Redis's, byte for byte. Larder's own facts carry its name: the section `Larder`, and parameters that
-//! begin with `larder-`. Within MULTI these commands are Redis's alone.
+//! Facts about the data are Redis's, byte for byte. Larder's own facts have its name: the section `Larder`, and
+//! parameters that begin with `larder-`. Within MULTI only Redis answers these commands.
 use super::{config, config_larder, info};
 use crate::{
     redis::{
@@ -31,7 +31,7 @@ pub(in crate::redis) fn resetstat<'a>(call: &'a mut CommandContext<'_>) -> Later
     Box::pin(async move { reset_both(call).await.map(|()| Flow::Done) })
 }
 
-/// Sends a command, and returns the reply, which is then the caller's to pass on.
+/// Sends a command and returns the reply. The caller passes it on.
 async fn ask(call: &mut CommandContext<'_>, command: Vec<u8>) -> Result<Bytes, SourceError> {
     let replies = requests::send(call, command, 1).await?;
     call.session.skip_replies(0, call.reply.output());
@@ -43,7 +43,7 @@ async fn write_info(call: &mut CommandContext<'_>) {
     let reply = ask(call, encode(&parts)).await;
     let mut text = match reply.as_deref().map(view) {
         Ok(Ok(View::Bulk(text))) => info::of_one_server(text),
-        // A user of the client's own is not to see more than Redis shows it.
+        // A client with its own user must not see more than Redis shows that user.
         Ok(Ok(View::Error(why))) if why.starts_with(b"NOPERM") && call.session.dedicated.is_none() => {
             info::last_known(call)
         }
@@ -76,7 +76,7 @@ async fn write_config(call: &mut CommandContext<'_>) -> Result<(), CommandError>
     Ok(())
 }
 
-/// The counters of both.
+/// Resets the counters of both.
 async fn reset_both(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
     let reply = ask(call, requests::encoded(call.args)).await?;
     if !is_error(&reply) {

@@ -1,5 +1,5 @@
-//! What the commands do. A function on the tier sees it under locks that cover all its keys; it writes its reply last, or
-//! returns why there is none.
+//! The functions of the commands, by family. A function on the memory tier holds locks that cover all its keys. It
+//! writes its reply last, or returns an error.
 pub(super) mod client;
 pub(super) mod client_pause;
 pub(super) mod client_unblock;

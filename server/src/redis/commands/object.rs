@@ -1,4 +1,4 @@
-//! What an entry is made of: OBJECT, MEMORY USAGE.
+//! The representation of an entry: OBJECT, MEMORY USAGE.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandResult, SYNTAX, integer},
@@ -9,7 +9,8 @@ use larder_proto::resp::parse_i64;
 /// Redis keeps strings up to this length in one allocation with their header.
 const EMBEDDED: usize = 44;
 
-/// OBJECT ENCODING key: what Redis would call it. Values that were appended to are `raw` there whatever their length.
+/// OBJECT ENCODING key: Redis's name for the encoding. Redis shows `raw` for values that were appended to, whatever
+/// their length.
 pub(in crate::redis) fn encoding(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let encoding = tier.peek(call.key(2), call.now, |entry| {
         let value = entry.value.as_bytes();
@@ -33,7 +34,7 @@ pub(in crate::redis) fn refcount(call: &mut CommandContext<'_>, tier: &mut Tier<
     Ok(())
 }
 
-/// OBJECT IDLETIME key: reads leave no time behind, so this counts from the last write.
+/// OBJECT IDLETIME key: counts from the last write, because reads leave no timestamp.
 pub(in crate::redis) fn idletime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
     let idle = tier.peek(call.key(2), now, |entry| now.saturating_sub(entry.stored()) / 1000);

@@ -1,4 +1,4 @@
-//! PUBLISH and PUBSUB without an upstream: among the clients of this process.
+//! PUBLISH and PUBSUB without an upstream, among the clients of this process.
 use crate::{
     clients::SubscriptionKind,
     redis::{

@@ -1,4 +1,4 @@
-//! Walking through the keyspace: SCAN, KEYS, RANDOMKEY.
+//! Iterating over the keyspace: SCAN, KEYS, RANDOMKEY.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CURSOR, CommandError, CommandResult, SYNTAX, integer},
@@ -6,22 +6,22 @@ use crate::redis::{
 use larder_engine::Tier;
 use larder_proto::{glob, output::Output, resp::Reply};
 
-/// Entries that SCAN visits unless told otherwise.
+/// Entries that SCAN visits without the option COUNT.
 const COUNT: usize = 10;
-/// Most entries that one SCAN visits; COUNT is a hint.
+/// Maximum entries that one SCAN visits. COUNT is a hint.
 const MAX_COUNT: usize = 1 << 20;
-/// Entries that KEYS visits under one lock.
+/// Entries that KEYS visits while it holds one lock.
 const STRIDE: usize = 4096;
 
-/// What SCAN was asked for.
+/// The options of SCAN.
 #[derive(Debug)]
 pub(in crate::redis) struct Walk<'a> {
-    /// Where to go on; 0: from the begin.
+    /// Where the scan continues. 0: at the start.
     pub(in crate::redis) cursor: u64,
-    /// How many keys to look at.
+    /// The number of keys to visit.
     pub(in crate::redis) count: usize,
     pub(in crate::redis) pattern: Option<&'a [u8]>,
-    /// Are strings wanted, which is all there are?
+    /// Whether TYPE asks for strings. There are no other types.
     typed: bool,
 }
 impl<'a> Walk<'a> {
@@ -47,7 +47,7 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Is this key one of those that are wanted?
+    /// Whether this key matches the options.
     pub(in crate::redis) fn takes(&self, key: &[u8]) -> bool {
         self.typed && self.pattern.is_none_or(|pattern| glob::matches(pattern, key, false))
     }
@@ -68,7 +68,7 @@ pub(in crate::redis) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     Ok(())
 }
 
-/// As `strtoul` reads it: a sign and leading zeros are fine.
+/// Parses like `strtoul`: a sign and leading zeros are allowed.
 fn cursor(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     match text.strip_prefix('-') {
@@ -109,7 +109,7 @@ pub(in crate::redis) fn randomkey(call: &mut CommandContext<'_>, tier: &mut Tier
     Ok(())
 }
 
-/// Keys found, of which the number is only known at the end.
+/// Found keys. Their number is known only at the end.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct WalkPage {
     keys: Output,
@@ -117,7 +117,7 @@ pub(in crate::redis) struct WalkPage {
 }
 impl WalkPage {
     pub(in crate::redis) fn push(&mut self, key: &[u8]) {
-        // Bulk strings are the same in both protocols.
+        // Bulk strings are the same in RESP2 and RESP3.
         Reply::new(&mut self.keys, false).bulk(key);
         self.count += 1;
     }

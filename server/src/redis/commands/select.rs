@@ -24,7 +24,7 @@ pub(in crate::redis) fn select(call: &mut CommandContext<'_>) -> Result<Flow, Co
     Ok(Flow::Done)
 }
 
-/// SELECT of another database: on the client's dedicated connection.
+/// SELECT of another database, on the client's dedicated connection.
 pub(in crate::redis) fn at_upstream<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
         let replies = requests::ask(call, requests::encoded(call.args)).await?;
@@ -35,7 +35,7 @@ pub(in crate::redis) fn at_upstream<'a>(call: &'a mut CommandContext<'_>) -> Lat
     })
 }
 
-/// After `SELECT index`, alone or in a transaction.
+/// Notes the database after `SELECT index`, alone or in a transaction.
 pub(in crate::redis) fn note_database(call: &mut CommandContext<'_>, args: Args<'_>, reply: &[u8]) {
     if reply == b"+OK\r\n" {
         let home = call.group().source.as_redis().map(RedisServer::database);

@@ -1,4 +1,4 @@
-//! What concerns the server as a whole, and answers that say that there is nothing of the kind.
+//! Commands on the server as a whole, and fixed replies for features that Larder does not have.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, NO_CLUSTER, integer},
@@ -10,7 +10,7 @@ type Done = Result<Flow, CommandError>;
 
 /// TIME
 pub(in crate::redis) fn time(call: &mut CommandContext<'_>) -> Done {
-    // More precise than the time that the rest of the batch goes by.
+    // The time of the batch is less precise.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     call.reply.array(2);
     call.reply.bulk_unsigned(now.as_secs());
@@ -27,17 +27,17 @@ pub(in crate::redis) fn role(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// WAIT replicas timeout: there are none.
+/// WAIT replicas timeout: there are no replicas.
 pub(in crate::redis) fn wait(call: &mut CommandContext<'_>) -> Done {
     integer(call.arg(1))?;
-    if integer(call.arg(2)).map_err(|_| CommandError::Said("ERR timeout is not an integer or out of range"))? < 0 {
-        return Err(CommandError::Said("ERR timeout is negative"));
+    if integer(call.arg(2)).map_err(|_| CommandError::Static("ERR timeout is not an integer or out of range"))? < 0 {
+        return Err(CommandError::Static("ERR timeout is negative"));
     }
     call.reply.integer(0);
     Ok(Flow::Done)
 }
 
-/// FUNCTION FLUSH, SLOWLOG RESET, MEMORY PURGE …: there is nothing to do.
+/// FUNCTION FLUSH, SLOWLOG RESET, MEMORY PURGE …: nothing to do.
 pub(in crate::redis) fn nothing_to_do(call: &mut CommandContext<'_>) -> Done {
     call.reply.ok();
     Ok(Flow::Done)
@@ -46,7 +46,7 @@ pub(in crate::redis) fn nothing_to_do(call: &mut CommandContext<'_>) -> Done {
 /// `SLOWLOG GET [count]`
 pub(in crate::redis) fn slow_log(call: &mut CommandContext<'_>) -> Done {
     if call.args.len() > 2 && !integer(call.arg(2)).is_ok_and(|count| count >= -1) {
-        return Err(CommandError::Said("ERR count should be greater than or equal to -1"));
+        return Err(CommandError::Static("ERR count should be greater than or equal to -1"));
     }
     empty(call)
 }
@@ -68,9 +68,9 @@ pub(in crate::redis) fn cluster(_call: &mut CommandContext<'_>) -> Done {
     Err(NO_CLUSTER)
 }
 
-/// DEBUG …: refused, in the words with which Redis refuses it by default.
+/// DEBUG …: refused, in Redis's default wording.
 pub(in crate::redis) fn debug(_call: &mut CommandContext<'_>) -> Done {
-    Err(CommandError::Said(
+    Err(CommandError::Static(
         "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you \
          can run it from a local connection, otherwise you need to set this option in the \
          configuration file, and then restart the server.",

@@ -1,4 +1,4 @@
-//! Values: SET and its relatives, GETEX, GETDEL, APPEND, ranges, MSET.
+//! Strings: SET and related commands, GETEX, GETDEL, APPEND, ranges, MSET.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
@@ -6,16 +6,16 @@ use crate::redis::{
 use larder_engine::{Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
 use larder_proto::resp::Args;
 
-/// How a time argument is to be read.
+/// How a time argument is read.
 #[derive(Debug, Clone, Copy)]
 struct Lifetime<'a> {
     text: &'a [u8],
     seconds: bool,
-    /// From now on, rather than since the epoch.
+    /// Relative to now, instead of to the epoch.
     relative: bool,
 }
 impl Lifetime<'_> {
-    /// The moment it means. `command` is named in the error.
+    /// The absolute time. `command` is named in the error.
     fn at(self, now: Millis, command: &str) -> Result<Millis, CommandError> {
         let invalid = || invalid_expire(command);
         let time = integer(self.text)?;
@@ -34,7 +34,7 @@ impl Lifetime<'_> {
 }
 
 pub(super) fn invalid_expire(command: &str) -> CommandError {
-    CommandError::Told(format!("ERR invalid expire time in '{command}' command").into_bytes())
+    CommandError::Owned(format!("ERR invalid expire time in '{command}' command").into_bytes())
 }
 
 /// The options of SET and GETEX.
@@ -47,14 +47,14 @@ struct Options<'a> {
     lifetime: Option<Lifetime<'a>>,
 }
 impl<'a> Options<'a> {
-    /// Reads the options from part `first` on; `set` says whose they are.
+    /// Parses the options from part `first` on. `set` says that the command is SET, not GETEX.
     fn parse(call: &CommandContext<'a>, first: usize, set: bool) -> Result<Options<'a>, CommandError> {
         let mut options = Options::default();
         let mut parts = call.args.from(first);
         while let Some(part) = parts.next() {
             let is = |name: &str| part.eq_ignore_ascii_case(name.as_bytes());
             let o = &mut options;
-            // The same unit may be given again (Redis takes the last), another one may not.
+            // The same unit may be repeated (Redis takes the last), but two units may not be mixed.
             let timed = |seconds, relative| {
                 let same = |old: Lifetime<'_>| old.seconds == seconds && old.relative == relative;
                 !o.keep_ttl && !o.persist && o.lifetime.is_none_or(same)
@@ -165,7 +165,7 @@ fn store(
     Ok(tier.set(key, write, call.now)?)
 }
 
-/// Stores a value and answers with the old one.
+/// Stores a value and replies with the old one.
 fn exchange(
     call: &mut CommandContext<'_>,
     tier: &mut Tier<'_>,
@@ -201,7 +201,7 @@ pub(in crate::redis) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>
             reply.null();
             return (Change::Keep, Ok(()));
         };
-        // A bad time is only an error if there is something to expire.
+        // An invalid time is an error only if the key exists.
         let change = match options.lifetime.map(|lifetime| lifetime.at(now, name)) {
             Some(Err(fault)) => return (Change::Keep, Err(fault)),
             Some(Ok(at)) => Change::Expire(Expiry::At(at)),
@@ -254,7 +254,7 @@ pub(in crate::redis) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<
     Ok(())
 }
 
-/// From `start` to `end`, both included; negative ones count from the end.
+/// The bytes from `start` to `end`, both included. Negative positions count from the end.
 fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
     if start < 0 && end < 0 && start > end {
         return b"";
@@ -337,17 +337,17 @@ fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult 
     Ok(())
 }
 
-/// Does this SET, MSET, SETEX or PSETEX leave nothing of what was there, and not ask for it?
+/// Whether this SET, MSET, SETEX or PSETEX replaces the whole entry and does not return the old value.
 pub(in crate::redis) fn overwrites(args: Args<'_>) -> bool {
     let timed =
         |option: &[u8]| ["ex", "px", "exat", "pxat"].iter().any(|unit| option.eq_ignore_ascii_case(unit.as_bytes()));
     !args[0].eq_ignore_ascii_case(b"set") || args.len() == 3 || args.len() == 5 && timed(&args[3])
 }
 
-/// What a SET that the source has taken has stored; `None` if its options leave that open.
+/// What a SET stored that the source has taken. `None` if its options leave that open.
 pub(in crate::redis) fn stored_by_set<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
     let options = Options::parse(call, 3, true).ok()?;
-    // GET answers with the old value, which may read as anything.
+    // With GET the reply is the old value, which may look like any reply.
     if options.keep_ttl || options.get {
         return None;
     }
@@ -356,11 +356,11 @@ pub(in crate::redis) fn stored_by_set<'a>(call: &CommandContext<'a>) -> Option<(
         None => Some((call.arg(2), None)),
     }
 }
-/// The same for SETEX.
+/// What a SETEX stored.
 pub(in crate::redis) fn stored_by_setex<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
     stored_for(call, true)
 }
-/// The same for PSETEX.
+/// What a PSETEX stored.
 pub(in crate::redis) fn stored_by_psetex<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
     stored_for(call, false)
 }

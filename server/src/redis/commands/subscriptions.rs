@@ -1,4 +1,5 @@
-//! SUBSCRIBE and its relatives, and MONITOR: at an upstream Redis on a connection for nothing else, or among the clients of this process.
+//! SUBSCRIBE, MONITOR and related commands: at an upstream Redis on a second dedicated connection, or among the clients
+//! of this process.
 use crate::{
     clients::SubscriptionKind,
     redis::{
@@ -49,11 +50,11 @@ fn begin(call: &mut CommandContext<'_>, local: impl FnOnce(&mut CommandContext<'
 pub(in crate::redis) fn monitor(call: &mut CommandContext<'_>) -> Done {
     match call.group().source.as_redis() {
         Some(_) => call.alone(),
-        None => Err(CommandError::Said("ERR MONITOR needs a Redis source (setting source)")),
+        None => Err(CommandError::Static("ERR MONITOR needs a Redis source (setting source)")),
     }
 }
 
-/// SUBSCRIBE and its relatives at an upstream Redis.
+/// SUBSCRIBE and related commands at an upstream Redis.
 pub(in crate::redis) fn run<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
         at_upstream(call, false).await?;
@@ -92,9 +93,10 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
-            let to = if silent { &mut call.session.upstream.aside } else { &mut *out };
+            let to = if silent { &mut call.session.upstream.held_pushes } else { &mut *out };
             subscribed.take(to, resp3, &call.session.counters);
-            // Confirmations come unasked; what is left but the end's mark is an error, or MONITOR's OK.
+            // Confirmations come as pushes. Any other reply, except that of the final PING, is an error or MONITOR's
+            // OK.
             for reply in replies.iter().filter(|reply| monitor || !answers_ping(reply)) {
                 if monitor && !is_error(reply) {
                     let clients = &call.worker.app.clients;
@@ -120,8 +122,8 @@ fn locally(call: &mut CommandContext<'_>, change: impl FnOnce(&mut CommandContex
     change(call);
     let session = &mut *call.session;
     if session.is_silent() {
-        // Confirmations are no replies.
-        session.say_aside(call.reply.output(), mark);
+        // Confirmations are pushes, so they are not suppressed.
+        session.hold_pushes(call.reply.output(), mark);
     }
     session.subscriptions = session.subscriptions.take().filter(|subscriptions| !subscriptions.is_empty());
     session.note_subscriptions();
@@ -157,7 +159,7 @@ fn remove(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
         subscriptions.pubsub.unsubscribe(kind, topics.iter().map(|topic| &**topic), subscriptions.client.id);
     }
     if !call.nested {
-        // A message behind the last confirmation would look like a reply to a client of RESP2.
+        // A RESP2 client would take a message after the last confirmation for a reply.
         call.session.deliver_all(call.reply.output());
     }
     for topic in topics {

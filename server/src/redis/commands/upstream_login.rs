@@ -1,4 +1,5 @@
-//! HELLO and AUTH that wait for an upstream Redis: it says who it is, lets a user in, or changes the protocol of a dedicated connection.
+//! HELLO and AUTH that wait for an upstream Redis: to learn its identity, to log a user in, or to change the protocol
+//! of a dedicated connection.
 use super::connection::{self, Hello};
 use crate::redis::{
     command_context::CommandContext,

@@ -1,5 +1,5 @@
-//! CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR: an upstream Redis tracks what a client reads on the client's dedicated connection;
-//! without one, Larder tracks ([`local_tracking`]).
+//! CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR. An upstream Redis tracks a client's reads on the client's
+//! dedicated connection. Without an upstream, Larder tracks ([`local_tracking`]).
 use super::local_tracking;
 use crate::{
     clients::Tracks,
@@ -7,7 +7,7 @@ use crate::{
         command_context::CommandContext,
         command_error::CommandError,
         flow::{Flow, Later},
-        upstream::{redirect::Redirect, requests},
+        upstream::{requests, tracking_redirect::TrackingRedirect},
     },
     source::ClientTracking,
 };
@@ -40,17 +40,17 @@ fn begin(call: &mut CommandContext<'_>, starts: bool, local: fn(&mut CommandCont
     let waits = match call.group().source.as_redis() {
         Some(server) if server.client_tracking() == ClientTracking::Server => starts || call.session.upstream.tracking,
         Some(server) if starts && server.client_tracking() == ClientTracking::Nobody => {
-            return Err(CommandError::Said(
+            return Err(CommandError::Static(
                 "ERR CLIENT TRACKING in front of a cluster needs all changes announced (tracking-prefixes = *)",
             ));
         }
-        // What forwarded commands read must be known from the first on.
+        // The keys that forwarded commands read must be known from the first command on.
         Some(server) => starts && server.known_commands().is_none(),
         None => false,
     };
     match waits {
         true => call.alone(),
-        // The client does not track, or not there: then the answers are the same everywhere.
+        // The client does not track, or Larder tracks for it. The local answer is right.
         false => local(call),
     }
 }
@@ -72,7 +72,7 @@ pub(in crate::redis) fn run_tracking<'a>(call: &'a mut CommandContext<'_>) -> La
         if replies[0] == *b"+OK\r\n" {
             call.session.client.about.lock().tracking = starts.then(|| Tracks {
                 bcast: is_broadcast(call.args),
-                redirect: redirect.as_ref().map_or(0, Redirect::target),
+                redirect: redirect.as_ref().map_or(0, TrackingRedirect::target),
                 broken: false,
             });
             call.session.upstream.tracking = starts;
@@ -92,7 +92,7 @@ pub(in crate::redis) fn run_caching<'a>(call: &'a mut CommandContext<'_>) -> Lat
     })
 }
 
-/// CLIENT TRACKINGINFO at an upstream Redis, which knows Larder's connections and not Larder's clients.
+/// CLIENT TRACKINGINFO at an upstream Redis. Redis knows Larder's connections, not Larder's clients.
 pub(in crate::redis) fn run_info<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
         let replies = requests::ask(call, requests::encoded(call.args)).await?;
@@ -112,7 +112,7 @@ pub(in crate::redis) fn run_info<'a>(call: &'a mut CommandContext<'_>) -> Later<
 pub(in crate::redis) fn run_getredir<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
         let replies = requests::ask(call, requests::encoded(call.args)).await?;
-        match call.session.upstream.redirect.as_ref().map(Redirect::target) {
+        match call.session.upstream.redirect.as_ref().map(TrackingRedirect::target) {
             Some(target) => {
                 call.session.skip_replies(0, call.reply.output());
                 call.reply.integer(target as i64);
@@ -129,7 +129,7 @@ fn finish(call: &mut CommandContext<'_>) -> Flow {
     Flow::Done
 }
 
-/// The options of CLIENT TRACKING with their places, without what is said behind them.
+/// The options of CLIENT TRACKING with their positions, without the options' values.
 fn options(args: Args<'_>) -> impl Iterator<Item = (usize, &[u8])> {
     let mut next = 3;
     std::iter::from_fn(move || {
@@ -140,26 +140,25 @@ fn options(args: Args<'_>) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-/// Where among the parts of CLIENT TRACKING the client is named that it redirects to; the last, if there are several, of which Redis
-/// will complain.
+/// The position of the client id after REDIRECT. If there are several, the last one; Redis then refuses the command.
 fn place(args: Args<'_>) -> Option<usize> {
     let redirects = options(args).filter(|(_, option)| option.eq_ignore_ascii_case(b"redirect"));
     redirects.map(|(at, _)| at + 1).filter(|at| *at < args.len()).last()
 }
 
-/// Is CLIENT TRACKING told to broadcast?
+/// Whether BCAST is given.
 fn is_broadcast(args: Args<'_>) -> bool {
     options(args).any(|(_, option)| option.eq_ignore_ascii_case(b"bcast"))
 }
 
-/// Prepares CLIENT TRACKING ON: what is to be sent to Redis, and the redirection that it begins, if it is taken.
-async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<Redirect>), CommandError> {
+/// Prepares CLIENT TRACKING ON: the command for Redis, and the redirect that begins if Redis accepts it.
+async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<TrackingRedirect>), CommandError> {
     let Some(place) = place(call.args) else { return Ok((requests::encoded(call.args), None)) };
     let target = local_tracking::target(call, call.arg(place))?;
     let carrier = requests::server(call)?.open_dedicated(call.args, true).await?;
     let replies = carrier.relay(encode(&[b"CLIENT", b"ID"]).into(), 1, true).await?;
     let Ok(View::Integer(number)) = view(&replies[0]) else {
-        return Err(CommandError::Told(
+        return Err(CommandError::Owned(
             replies[0].strip_prefix(b"-").unwrap_or(b"ERR no CLIENT ID").trim_ascii().to_vec(),
         ));
     };
@@ -167,10 +166,10 @@ async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<Redirect>
     let mut parts: Vec<&[u8]> = call.args.from(0).collect();
     parts[place] = number.as_bytes();
     let (client, backlog) = (call.session.client.clone(), call.worker.app.backlog.clone());
-    Ok((encode(&parts), Some(Redirect::begin(carrier, client, target, backlog))))
+    Ok((encode(&parts), Some(TrackingRedirect::begin(carrier, client, target, backlog))))
 }
 
-/// What is to be sent for CLIENT TRACKING OFF, where REDIRECT has only to name a client that there is.
+/// The command for CLIENT TRACKING OFF. A REDIRECT option is checked and left out.
 fn without_redirect(call: &CommandContext<'_>) -> Result<Vec<u8>, CommandError> {
     let Some(place) = place(call.args) else { return Ok(requests::encoded(call.args)) };
     local_tracking::target(call, call.arg(place))?;

@@ -1,4 +1,4 @@
-//! The line for each backend.
+//! Chooses the executor: one line for each backend.
 use super::{
     contract::Executor, local_store::exec::LocalStoreExecutor, memory::MemoryExecutor, read_only::ReadOnlyExecutor,
     upstream::executor::UpstreamExecutor,

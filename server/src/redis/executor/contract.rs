@@ -1,4 +1,4 @@
-//! What every executor does.
+//! The interface of every executor.
 use super::pipeline::ClientPipeline;
 use crate::{
     app::Worker,
@@ -11,17 +11,18 @@ use crate::{
     source::Fetch,
 };
 
-/// Carries out commands on data. GET and MGET begin elsewhere: they read through the group, whatever is behind it.
+/// Runs commands on data. GET and MGET do not begin here: they read through the group, with any backend.
 pub(in crate::redis) trait Executor {
     /// Begins a command on entries, and ends it if it need not wait. Fetches that it needs are pushed to `batch`.
     fn begin(&self, call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError>;
 
-    /// The same for any command on data of a client for which Larder tracks; `None` if nothing is to be done for that here.
+    /// Begins any command on data of a client for which Larder tracks. `None` if the backend needs no special step for
+    /// tracking.
     fn begin_tracked(&self, _call: &mut CommandContext<'_>) -> Option<Result<Flow, CommandError>> {
         None
     }
 
-    /// MULTI; the rest of it is the same everywhere.
+    /// MULTI. Queueing is the same with every backend.
     fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError>;
 
     /// WATCH, outside of MULTI.
@@ -29,14 +30,15 @@ pub(in crate::redis) trait Executor {
         Ok(Flow::Alone(call.command))
     }
 
-    /// EXEC of a transaction whose commands are all queued.
+    /// EXEC, when all commands are queued.
     fn exec(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
         Ok(Flow::Alone(call.command))
     }
 
-    /// Runs a command on data, EXEC, WATCH or MULTI for which the above has said [`Flow::Alone`].
+    /// Runs a command on data, EXEC, WATCH or MULTI for which a function above returned [`Flow::Alone`].
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a>;
 
-    /// An empty pipeline for commands for which `begin` has said [`Flow::Relay`]; `behind` says whether those before them are slow.
+    /// An empty pipeline for commands that `begin` answered with [`Flow::Relay`]. `behind` says whether the commands
+    /// before it are slow.
     fn pipeline(&self, worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline>;
 }

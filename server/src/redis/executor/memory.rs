@@ -1,6 +1,7 @@
-//! Commands on the memory tier, which has all there is.
+//! Commands on the memory tier when it has all entries.
 //!
-//! A transaction locks everything that its commands and the watched keys touch, and runs its commands as they would run alone.
+//! A transaction locks everything that its commands and the watched keys touch. Each of its commands then runs as it
+//! would run alone.
 use super::{
     contract::Executor,
     pipeline::ClientPipeline,
@@ -33,7 +34,7 @@ impl Executor for MemoryExecutor {
         Ok(Flow::Done)
     }
 
-    /// What the command reads is noted before anybody can change it.
+    /// Notes the command's reads before another client can change the keys.
     fn begin_tracked(&self, call: &mut CommandContext<'_>) -> Option<Result<Flow, CommandError>> {
         Some(run_tracked(call))
     }
@@ -82,13 +83,13 @@ impl Executor for MemoryExecutor {
         for (command, args) in queue.iter() {
             replies.run(call, command, args, |call| {
                 if command.kind == Kind::Local && command.flags.has(Flags::UNLOCKED) {
-                    // It takes the engine's locks itself: what comes after it is atomic again.
+                    // The command takes the engine's locks itself. The commands after it are atomic again.
                     tier = None;
                     return run(call, None);
                 }
                 run(call, Some(tier.get_or_insert_with(lock)))
             });
-            // Still under the locks.
+            // The locks are still held.
             call.session.note_read(command, args);
         }
         Ok(replies.flow())
@@ -126,12 +127,12 @@ fn run_tracked(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     answer
 }
 
-/// Of the entry; 0 if there is none.
+/// The version of the entry, or 0 if there is none.
 fn version(tier: &mut Tier<'_>, key: Key<'_>, now: u64) -> u64 {
     tier.peek(key, now, |entry| entry.version()).unwrap_or(0)
 }
 
-/// Everything that the commands and watched keys touch, locked.
+/// Locks everything that the commands and the watched keys touch.
 fn lock<'c>(cache: &'c Cache, queue: &CommandQueue, watched: &[(Box<[u8]>, u64)]) -> Tier<'c> {
     let whole = |(command, _): (&Command, _)| command.flags.has(Flags::KEYSPACE);
     if queue.iter().any(whole) {

@@ -1,19 +1,19 @@
-//! Who carries out commands on data: one executor for each kind of backend, all of one shape ([`contract::Executor`]).
+//! The executors: one for each kind of backend, all with the same interface ([`contract::Executor`]).
 //!
 //! ```text
 //!               begin                       pipeline                          EXEC, WATCH
 //! memory        under the tier's locks      none: everything is answered      under the locks of all keys
 //! upstream      a copy in the tier, else    commands of one client in one     sent as one MULTI … EXEC; WATCH on the
-//!               a relayed command           write, their replies in one read  dedicated connection
-//! local_store   a copy in the tier, else    run on a scratch tier; what they  the same, in parts around commands on
-//!               a stored command            changed is one write of the store the keyspace
+//!               a forwarded command         write, their replies in one read  dedicated connection
+//! local_store   a copy in the tier, else    run on a scratch tier; their      the same, in parts around commands on
+//!               a command on the store      changes are one store write       the keyspace
 //! read_only     a copy in the tier          none                              refused
 //! ```
 //!
 //! Invariants:
-//! - A command's function sees a tier under locks that cover all its keys, and never takes locks itself.
-//! - With a source, whatever writes goes there first; the memory tier holds copies only.
-//! - What an answer does to the memory tier is said in one place: `upstream/effects.rs` for an upstream Redis, `Group::commit` for a store.
+//! - A command's function gets a tier under locks that cover all its keys, and never takes locks itself.
+//! - With a source, every write goes to the source first. The memory tier has copies only.
+//! - One place decides what an answer does to the memory tier: `upstream/effects.rs` for an upstream Redis, `Group::commit` for a store.
 mod choice;
 pub(super) mod contract;
 mod local_store;

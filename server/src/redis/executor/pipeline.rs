@@ -1,4 +1,4 @@
-//! Commands of one client that are carried out together, in their order.
+//! Commands of one client that run together, in the order in which the client sent them.
 use super::{local_store::pipeline::StorePipeline, upstream::pipeline::UpstreamPipeline};
 use crate::{
     app::Worker,
@@ -7,37 +7,37 @@ use crate::{
 use larder_proto::output::Output;
 use std::task::{Context, Poll};
 
-/// The commands, first put together, then on their way.
+/// A pipeline that is filled first and then sent.
 pub enum ClientPipeline {
-    /// To a Redis source.
+    /// For a Redis source.
     Upstream(UpstreamPipeline),
-    /// To the store.
+    /// For a local store.
     Store(StorePipeline),
 }
 
 impl ClientPipeline {
-    /// May more join?
+    /// Whether more commands may join.
     pub fn is_open(&self) -> bool {
         match self {
             ClientPipeline::Upstream(pipeline) => pipeline.is_open(),
             ClientPipeline::Store(pipeline) => pipeline.is_open(),
         }
     }
-    /// May they keep the source busy for long?
+    /// Whether the commands may keep the source busy for long.
     pub fn is_slow(&self) -> bool {
         match self {
             ClientPipeline::Upstream(pipeline) => pipeline.is_slow(),
             ClientPipeline::Store(_) => false,
         }
     }
-    /// Bytes of commands that have joined.
+    /// Bytes of the commands that have joined.
     pub fn bytes(&self) -> usize {
         match self {
             ClientPipeline::Upstream(pipeline) => pipeline.bytes(),
             ClientPipeline::Store(pipeline) => pipeline.bytes(),
         }
     }
-    /// Bytes of memory that they occupy and nobody else counts.
+    /// Bytes of memory that the pipeline occupies and that are not accounted for elsewhere.
     pub fn owned(&self) -> usize {
         match self {
             ClientPipeline::Upstream(pipeline) => pipeline.owned(),
@@ -51,20 +51,21 @@ impl ClientPipeline {
             ClientPipeline::Store(pipeline) => pipeline.join(call),
         }
     }
-    /// The turn in which they came is over: what travels sets out. A store's wait to be polled, and more may join until then.
+    /// Ends the turn in which the commands came. Commands to a Redis source are sent now. Commands to a local store
+    /// start when polled, and more may join until then.
     pub fn send(&mut self, worker: &Worker, session: &Session) {
         if let ClientPipeline::Upstream(pipeline) = self {
             pipeline.send(worker, session);
         }
     }
-    /// Ready once they are answered. Begins those that go to the store.
+    /// Ready when the commands are answered. Starts commands to a local store.
     pub fn poll(&mut self, worker: &Worker, session: &mut Session, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             ClientPipeline::Upstream(pipeline) => pipeline.poll(cx),
             ClientPipeline::Store(pipeline) => pipeline.poll(worker, session, cx),
         }
     }
-    /// Writes the replies, once [`poll`](ClientPipeline::poll) was ready.
+    /// Writes the replies, after [`poll`](ClientPipeline::poll) was ready.
     pub fn reply(self, session: &mut Session, out: &mut Output) {
         match self {
             ClientPipeline::Upstream(pipeline) => pipeline.reply(session, out),

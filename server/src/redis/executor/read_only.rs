@@ -1,4 +1,4 @@
-//! A source that is only read from, by GET and MGET.
+//! The executor of a read-only source, which has GET and MGET.
 use super::{contract::Executor, pipeline::ClientPipeline, tier_commands};
 use crate::{
     app::Worker,
@@ -12,7 +12,7 @@ use crate::{
     source::Fetch,
 };
 
-const REFUSED: CommandError = CommandError::Said("ERR this source takes no commands but GET and MGET");
+const REFUSED: CommandError = CommandError::Static("ERR this source takes no commands but GET and MGET");
 
 pub(super) struct ReadOnlyExecutor;
 

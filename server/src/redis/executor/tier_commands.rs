@@ -1,4 +1,4 @@
-//! Commands on a tier: all of them where the tier has all there is, and those that a copy answers as well as the source does.
+//! Runs commands on a memory tier: all commands where the tier has all entries, else those that a copy can answer.
 use crate::redis::{
     command::{Flags, Kind},
     command_context::CommandContext,
@@ -9,12 +9,12 @@ use crate::redis::{
 };
 use larder_engine::Tier;
 
-/// The function of this command on the tier.
+/// The command's function on the memory tier.
 pub(super) fn on_tier(call: &CommandContext<'_>) -> Result<TierFn, CommandError> {
     handler(call.command).on_tier().ok_or_else(|| arity(call.command.name))
 }
 
-/// Runs a command on entries under locks that are held.
+/// Runs a command on entries. The caller holds the locks.
 pub(super) fn run_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<Flow, CommandError> {
     match (call.command.kind, handler(call.command).on_tier()) {
         (Kind::Get, _) => get::get_in(call, tier)?,
@@ -25,7 +25,7 @@ pub(super) fn run_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Resu
     Ok(Flow::Done)
 }
 
-/// Answers from the tier if the command reads one string and the tier has a copy of it. True if it did.
+/// Answers from the memory tier, if the command reads one string and the tier has a copy. Returns whether it did.
 pub(super) fn answer(call: &mut CommandContext<'_>) -> Result<bool, CommandError> {
     if !call.command.flags.has(Flags::COPY_WILL_DO) {
         return Ok(false);
@@ -40,7 +40,7 @@ pub(super) fn answer(call: &mut CommandContext<'_>) -> Result<bool, CommandError
     Ok(there)
 }
 
-/// Answers what concerns no entry (COMMAND). True if it did.
+/// Answers a command that concerns no entry (COMMAND). Returns whether it did.
 pub(super) fn answer_without_entries(call: &mut CommandContext<'_>) -> Result<bool, CommandError> {
     let concerns_none = !call.command.flags.has(Flags::KEYSPACE) && call.command.keys.first == 0;
     if concerns_none {

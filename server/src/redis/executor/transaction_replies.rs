@@ -1,4 +1,4 @@
-//! The replies of a transaction's commands, each in its place.
+//! Writes the replies of a transaction's commands in order.
 use crate::{
     app::Worker,
     redis::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use larder_proto::resp::Args;
 
-/// What has come of the commands so far.
+/// The state between the commands.
 pub(super) struct TransactionReplies<'w> {
     budget: ReplyBudget<'w>,
     closes: bool,
@@ -18,7 +18,7 @@ impl<'w> TransactionReplies<'w> {
         TransactionReplies { budget: ReplyBudget::new(worker), closes: false }
     }
 
-    /// Runs one command, unless there is no room for its reply.
+    /// Runs one command. If there is no room for its reply, the reply is an error.
     pub(super) fn run(
         &mut self,
         call: &mut CommandContext<'_>,
@@ -31,7 +31,7 @@ impl<'w> TransactionReplies<'w> {
         self.closes |= matches!(flow, Flow::Close);
     }
 
-    /// How the connection goes on.
+    /// What the connection does after the transaction.
     pub(super) fn flow(self) -> Flow {
         if self.closes { Flow::Close } else { Flow::Done }
     }

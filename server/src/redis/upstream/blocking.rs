@@ -1,7 +1,8 @@
-//! Commands that wait for something to happen at an upstream Redis (BLPOP).
+//! Commands that block until something happens at an upstream Redis (BLPOP).
 //!
-//! Each waits on a connection of its own. The first reply there is the connection's number: it says that Redis has the command, which came with
-//! the question, and it is what Redis knows the waiting client by, as Larder's clients do not know.
+//! Each one waits on a dedicated connection. `CLIENT ID` goes before it in the same write. Its reply proves that Redis
+//! has the blocking command too, and it is the id by which Redis knows the waiting client. Redis does not know Larder's
+//! own client ids.
 use super::requests;
 use crate::{
     clients::{Client, Waits},
@@ -11,7 +12,7 @@ use crate::{
 use larder_proto::resp;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// While it lives, others see that the client waits.
+/// While it lives, other clients see that this client waits.
 struct Blocked<'c>(&'c Client);
 impl<'c> Blocked<'c> {
     fn on(client: &'c Client, connection: Option<i64>) -> Blocked<'c> {
@@ -19,7 +20,7 @@ impl<'c> Blocked<'c> {
         client.blocked.store(true, Relaxed);
         Blocked(client)
     }
-    /// Has somebody asked Redis to end the wait?
+    /// Whether CLIENT UNBLOCK was sent to Redis for this client.
     fn is_unblocked(&self) -> bool {
         self.0.about.lock().waits.is_some_and(|waits| waits.unblocked)
     }
@@ -31,7 +32,7 @@ impl Drop for Blocked<'_> {
     }
 }
 
-/// Sends a command that may wait, and waits with it.
+/// Sends a command that may block, and waits for its reply.
 pub(in crate::redis) async fn block(
     call: &mut CommandContext<'_>,
     command: Vec<u8>,
@@ -53,14 +54,14 @@ pub(in crate::redis) async fn block(
         answer = &mut answer => return answer,
     }?;
     let client = call.session.client.clone();
-    // Redis may not want to tell it.
+    // Redis may refuse to tell the id.
     let number =
         number[0].strip_prefix(b":").filter(|_| has_numbers).and_then(|text| resp::parse_i64(text.trim_ascii_end()));
     let until_it_ends = Blocked::on(&client, number);
     call.show_forwarded();
     let answer = answer.await;
     match own {
-        // Whoever has it next is not to be unblocked in this client's place.
+        // A late CLIENT UNBLOCK must not reach the next user of the connection.
         Some(own) if answer.is_ok() && !until_it_ends.is_unblocked() => DedicatedConnection::release(own),
         Some(_) => {}
         None => call.session.skip_reply(),

@@ -1,41 +1,41 @@
-//! What an upstream Redis keeps for one client on connections of the client's own: database, user, tracking, subscriptions.
-use super::{redirect::Redirect, user::UpstreamUser};
+//! The state of one client at an upstream Redis: database, user, tracking, subscriptions.
+use super::{tracking_redirect::TrackingRedirect, user::UpstreamUser};
 use crate::{clients::Monitoring, source::DedicatedConnection, telemetry::Counters};
 use larder_proto::{
     output::Output,
     resp::{View, view},
 };
 
-/// What an upstream Redis keeps for a client on its dedicated connections.
+/// The state that an upstream Redis keeps on the client's dedicated connections.
 #[derive(Default)]
 pub(in crate::redis) struct UpstreamState {
-    /// The database that it has selected, if it is not the source's own.
+    /// The selected database, if it is not the source's own.
     pub(in crate::redis) database: Option<u32>,
-    /// The user that it has logged in as, if that is not the one that Larder is.
+    /// The user of the client, if it is not Larder's own user.
     pub(in crate::redis) user: Option<UpstreamUser>,
-    /// CLIENT TRACKING ON.
+    /// Whether CLIENT TRACKING is on.
     pub(in crate::redis) tracking: bool,
-    /// … REDIRECT.
-    pub(in crate::redis) redirect: Option<Redirect>,
-    /// The connection of its subscriptions, or of MONITOR.
+    /// The redirect of CLIENT TRACKING … REDIRECT.
+    pub(in crate::redis) redirect: Option<TrackingRedirect>,
+    /// The connection of the client's subscriptions, or of MONITOR.
     pub(in crate::redis) subscribed: Option<UpstreamSubscriptions>,
-    /// Replies that came over the dedicated connection and were passed on.
+    /// The number of replies of the dedicated connection that were passed on or skipped.
     pub(in crate::redis) passed: u64,
-    /// What was said unasked while the reply of a command is not wanted (CLIENT REPLY): that is said all the same.
-    pub(in crate::redis) aside: Output,
+    /// Pushes that came while a command's reply was suppressed (CLIENT REPLY). Pushes are never suppressed.
+    pub(in crate::redis) held_pushes: Output,
 }
 
-/// A client's subscriptions, or its MONITOR, on a connection of their own.
+/// A client's subscriptions or its MONITOR, on a second dedicated connection.
 pub(in crate::redis) struct UpstreamSubscriptions {
     pub(in crate::redis) relay: Box<dyn DedicatedConnection>,
-    /// Channels, patterns, shard channels.
+    /// The numbers of channels, patterns and shard channels.
     pub(in crate::redis) counts: [usize; 3],
-    /// MONITOR.
+    /// The registration of MONITOR.
     pub(in crate::redis) monitor: Option<Monitoring>,
 }
 
 impl UpstreamSubscriptions {
-    /// Moves what came to `out`. True if something did.
+    /// Moves received pushes to `out`. Returns whether there were any.
     pub(in crate::redis) fn take(&mut self, out: &mut Output, resp3: bool, counters: &Counters) -> bool {
         let mut came = false;
         while let Some(frame) = self.relay.pushes().next(u64::MAX) {
@@ -48,7 +48,7 @@ impl UpstreamSubscriptions {
                 out.put(&frame);
                 continue;
             }
-            // To RESP2 a push is an array. The channel of an UNSUBSCRIBE from nothing is null.
+            // In RESP2 a push is an array. The channel of an UNSUBSCRIBE without subscriptions is null.
             out.put(b"*");
             match frame.windows(3).position(|part| part == b"_\r\n").filter(|_| confirmed(&frame).is_some()) {
                 Some(at) => {
@@ -62,10 +62,10 @@ impl UpstreamSubscriptions {
         came
     }
 
-    /// Takes in what a confirmation says; false if it is none.
+    /// Reads a confirmation. Returns false if the frame is none.
     fn note(&mut self, frame: &[u8]) -> bool {
         let [channels, patterns, shards] = &mut self.counts;
-        // Channels and patterns are counted together.
+        // A confirmation counts channels and patterns together.
         match confirmed(frame) {
             Some((b"subscribe" | b"unsubscribe", count)) => *channels = count.saturating_sub(*patterns),
             Some((b"psubscribe" | b"punsubscribe", count)) => *patterns = count.saturating_sub(*channels),
@@ -76,7 +76,7 @@ impl UpstreamSubscriptions {
     }
 }
 
-/// Of a confirmation: what it confirms, and how many subscriptions of the kind there are now.
+/// The command that a confirmation confirms, and the number of subscriptions that it shows.
 fn confirmed(frame: &[u8]) -> Option<(&[u8], usize)> {
     let Ok(View::Push(mut parts)) = view(frame) else { return None };
     let (Some(View::Bulk(kind)), Some(_), Some(View::Integer(count))) = (parts.next(), parts.next(), parts.next())

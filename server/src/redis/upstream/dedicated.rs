@@ -1,9 +1,11 @@
-//! A client's dedicated connections to an upstream Redis: taken, given back, and what the server pushes over them.
+//! A client's dedicated connections to an upstream Redis: opening, releasing, and the pushes that arrive on them.
 //!
-//! A client needs one for what lasts: SELECT of another database, another user, WATCH, CLIENT TRACKING; subscriptions have a second one, which speaks
-//! RESP3 whatever the client does. While it has one, all its commands on data go over it, past the copies in the memory tier. A push is passed
-//! on in its place among the replies. If the connection is lost, so is its state: the client's own is closed, as by a Redis that goes away,
-//! and clients subscribe or select anew.
+//! A client needs a dedicated connection for state that lasts: SELECT of another database, another user, WATCH, CLIENT
+//! TRACKING. While it has one, all its commands on data go over it, past the copies in the memory tier. Subscriptions
+//! have a second one, which always speaks RESP3. A push is passed on in its place among the replies.
+//!
+//! If a dedicated connection is lost, its state is lost too. Larder then closes the client's connection, as a
+//! restarting Redis would, and the client subscribes or selects again.
 use super::replies::is_error;
 use crate::{
     redis::session::{Session, Watch},
@@ -17,7 +19,7 @@ use std::{
 };
 
 impl Session {
-    /// Lets others see what messages it waits for.
+    /// Updates what other clients see of the subscriptions (CLIENT LIST).
     pub(in crate::redis) fn note_subscriptions(&self) {
         self.client.subscribed.store(self.has_subscriptions(), Relaxed);
         self.client.about.lock().subscriptions = match (&self.subscriptions, &self.upstream.subscribed) {
@@ -27,30 +29,30 @@ impl Session {
         };
     }
 
-    /// Has the client connections of its own on which the server may speak unasked?
-    pub fn is_attached(&self) -> bool {
+    /// Whether the client has state at the upstream for which pushes may arrive.
+    pub fn has_upstream_state(&self) -> bool {
         self.upstream.tracking
             || self.upstream.database.is_some()
             || self.upstream.user.is_some()
             || self.upstream.subscribed.is_some()
     }
 
-    /// Only what concerns subscriptions, in RESP2.
+    /// Whether only subscription commands are allowed: RESP2 with subscriptions.
     pub(in crate::redis) fn is_subscriber(&self) -> bool {
         !self.resp3 && self.has_subscriptions()
     }
 
-    /// To anything but MONITOR.
+    /// Whether the client has subscriptions. MONITOR is none.
     pub(in crate::redis) fn has_subscriptions(&self) -> bool {
         self.subscriptions.is_some()
             || self.upstream.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitor.is_none())
     }
 
-    /// Passes on what the server has said unasked, unless there is no room for it.
+    /// Passes on the received pushes, if there is an output to write to.
     ///
     /// # Errors
-    /// A connection of the client's own is lost, or too much was left lying there.
-    pub fn poll_unasked(&mut self, cx: &mut Context<'_>, out: Option<&mut Output>) -> Poll<Result<(), SourceError>> {
+    /// A dedicated connection is lost, or it exceeded `max-backlog`.
+    pub fn poll_pushes(&mut self, cx: &mut Context<'_>, out: Option<&mut Output>) -> Poll<Result<(), SourceError>> {
         for own in self.own_connections() {
             own.pushes().wait(cx)?;
         }
@@ -63,19 +65,19 @@ impl Session {
                 self.note_subscriptions();
             }
         }
-        came |= self.pass_unasked(out);
-        self.say_unasked(out);
+        came |= self.pass_pushes(out);
+        self.write_held_pushes(out);
         if came { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Was a connection of the client's own given up because it left more than `max-backlog` lying there?
-    pub fn left_too_much(&self) -> bool {
+    /// Whether a dedicated connection was closed because its unread pushes exceeded `max-backlog`.
+    pub fn exceeded_backlog(&self) -> bool {
         self.own_connections().any(|own| own.pushes().is_too_much())
     }
 
-    /// Bytes of memory that what came unasked occupies.
-    pub(in crate::redis) fn owned_unasked(&self) -> usize {
-        self.upstream.aside.owned() + self.own_connections().map(|own| own.pushes().bytes()).sum::<usize>()
+    /// Bytes of memory that undelivered pushes occupy.
+    pub(in crate::redis) fn push_bytes(&self) -> usize {
+        self.upstream.held_pushes.owned() + self.own_connections().map(|own| own.pushes().bytes()).sum::<usize>()
     }
 
     fn own_connections(&self) -> impl Iterator<Item = &dyn DedicatedConnection> {
@@ -83,13 +85,14 @@ impl Session {
         subscribed.into_iter().chain(self.dedicated.as_deref())
     }
 
-    /// What was said before the next reply of the dedicated connection. True if there was something.
-    fn pass_unasked(&mut self, out: &mut Output) -> bool {
+    /// Passes on the pushes that came before the next reply of the dedicated connection. Returns whether there were
+    /// any.
+    fn pass_pushes(&mut self, out: &mut Output) -> bool {
         let silent = self.is_silent();
-        let Some(unasked) = self.dedicated.as_ref().map(|dedicated| dedicated.pushes()) else { return false };
-        let out = if silent { &mut self.upstream.aside } else { out };
+        let Some(pushes) = self.dedicated.as_ref().map(|dedicated| dedicated.pushes()) else { return false };
+        let out = if silent { &mut self.upstream.held_pushes } else { out };
         let mut came = false;
-        while let Some(frame) = unasked.next(self.upstream.passed) {
+        while let Some(frame) = pushes.next(self.upstream.passed) {
             out.put(&frame);
             self.counters.tracking_invalidations.add(1);
             came = true;
@@ -97,49 +100,50 @@ impl Session {
         came
     }
 
-    /// Keeps what a command has said since `mark` though its reply is not wanted.
-    pub(in crate::redis) fn say_aside(&mut self, out: &mut Output, mark: Mark) {
-        self.upstream.aside.append(&mut out.split_off(mark));
+    /// Holds back what a command wrote after `mark`, because replies are suppressed now.
+    pub(in crate::redis) fn hold_pushes(&mut self, out: &mut Output, mark: Mark) {
+        self.upstream.held_pushes.append(&mut out.split_off(mark));
     }
 
-    /// Says what was kept while a command's reply was not wanted.
-    pub(in crate::redis) fn say_unasked(&mut self, out: &mut Output) {
-        out.append(&mut self.upstream.aside);
+    /// Writes the pushes that were held back while a reply was suppressed.
+    pub(in crate::redis) fn write_held_pushes(&mut self, out: &mut Output) {
+        out.append(&mut self.upstream.held_pushes);
     }
 
-    /// Passes on a reply, or a part of one, that is no connection's own.
+    /// Passes on a reply, or a part of one, that did not come over a dedicated connection.
     pub(in crate::redis) fn pass_part(&self, reply: Bytes, out: &mut Output) {
         self.counters.redis_errors.add(u64::from(is_error(&reply)));
         out.put_bytes(reply);
     }
 
-    /// Passes replies on, with what was said between them, and counts errors.
+    /// Passes on replies with the pushes between them, and counts errors.
     pub(in crate::redis) fn pass_on(&mut self, replies: &RawReplies, out: &mut Output) {
         let errors = replies.iter().filter(|reply| is_error(reply)).count();
         self.counters.redis_errors.add(errors as u64);
         self.pass_replies(replies, out);
     }
 
-    /// Passes replies on, with what was said between them.
+    /// Passes on replies with the pushes between them.
     fn pass_replies(&mut self, replies: &RawReplies, out: &mut Output) {
         if self.dedicated.is_none() || !self.upstream.tracking {
             self.upstream.passed += replies.iter().len() as u64;
             return out.put_bytes(replies.bytes().clone());
         }
         for reply in replies.iter() {
-            self.pass_unasked(out);
+            self.pass_pushes(out);
             out.put(reply);
             self.upstream.passed += 1;
         }
     }
 
-    /// The last reply of a transaction is about to be passed on, those before it are not: what was said before it is.
+    /// Counts the replies of a transaction's commands and of EXEC. The caller then passes on EXEC's reply only, so this
+    /// writes the pushes that came before it.
     pub(in crate::redis) fn skip_replies(&mut self, count: usize, out: &mut Output) {
         self.upstream.passed += count as u64;
-        self.pass_unasked(out);
+        self.pass_pushes(out);
         self.upstream.passed += 1;
     }
-    /// A reply of the dedicated connection that nobody gets to see.
+    /// Counts a reply of the dedicated connection that is not passed on.
     pub(in crate::redis) fn skip_reply(&mut self) {
         self.upstream.passed += 1;
     }
@@ -150,7 +154,7 @@ impl Session {
         self.dedicated = Some(dedicated);
         self.settle();
     }
-    /// Gives the dedicated connection back if nothing needs it any more: it is as new then.
+    /// Releases the dedicated connection if no state needs it any more. It can then serve another client.
     pub(in crate::redis) fn release_dedicated(&mut self) {
         let state = &self.upstream;
         if !matches!(self.watch, Watch::Upstream) && !state.tracking && state.database.is_none() && state.user.is_none()

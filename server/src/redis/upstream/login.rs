@@ -1,7 +1,7 @@
-//! AUTH in front of a Redis, where Larder has no password of its own (setting `password`): Redis knows the users.
+//! AUTH in front of a Redis when Larder has no password of its own (setting `password`). Redis knows the users.
 //!
-//! The user that Larder itself is there goes on as before. Any other user has a connection to Redis of its own, logged in as that user, and all
-//! its commands on data go over it, past the copies: what the user may do, Redis decides.
+//! Larder's own user keeps the normal path. Any other user gets a dedicated connection that is logged in as that user.
+//! All its commands on data go over it, past the copies, so Redis enforces the user's rights.
 use super::{requests, user::UpstreamUser};
 use crate::{
     redis::{
@@ -15,7 +15,7 @@ use crate::{
 use larder_proto::resp::encode;
 use subtle::ConstantTimeEq as _;
 
-/// What a client says: a password, with a user or alone.
+/// The credentials that a client sends: a password, with or without a user.
 #[derive(Clone, Copy)]
 pub(in crate::redis) struct Login<'a> {
     pub(in crate::redis) user: Option<&'a [u8]>,
@@ -27,13 +27,13 @@ impl Login<'_> {
         self.user.unwrap_or(auth::USER)
     }
 
-    /// Is it for Redis to say who it is?
+    /// Whether Redis must check the credentials.
     pub(in crate::redis) fn is_for_redis(self, call: &CommandContext<'_>) -> bool {
         let settings = &call.worker.app.settings;
         let server = call.group().source.as_redis().filter(|_| !auth::is_required(settings));
         server.is_some_and(|server| server.is_single() && !self.is_larder(server, call.session))
     }
-    /// Says it what Larder itself says there?
+    /// Whether these are the credentials that Larder itself uses.
     fn is_larder(self, server: &dyn RedisServer, session: &Session) -> bool {
         let (name, password) = server.credentials();
         session.upstream.user.is_none()
@@ -41,20 +41,20 @@ impl Login<'_> {
             && password.is_some_and(|password| password.as_bytes().ct_eq(self.password).into())
     }
 
-    /// Has Redis decide, and gives the client its connection.
+    /// Lets Redis check the credentials, and gives the client its dedicated connection.
     pub(in crate::redis) async fn log_in(self, call: &mut CommandContext<'_>, resp3: bool) -> Result<(), CommandError> {
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| WRONG_PASS);
         let (name, password) = (text(self.name())?, text(self.password)?);
         let server = requests::server(call)?;
         let is_other = name != server.credentials().0;
         match call.session.dedicated {
-            // What else it is for stays as it is.
+            // The connection keeps its other state.
             Some(_) => {
                 let command: Vec<&[u8]> = [&b"AUTH"[..]].into_iter().chain(self.user).chain([self.password]).collect();
                 let replies = requests::send(call, encode(&command), 1).await?;
                 call.session.skip_replies(0, call.reply.output());
                 if let Some(why) = replies[0].strip_prefix(b"-") {
-                    return Err(CommandError::Told(why.trim_ascii_end().to_vec()));
+                    return Err(CommandError::Owned(why.trim_ascii_end().to_vec()));
                 }
             }
             None => {

@@ -1,4 +1,5 @@
-//! How commands of a client are sent to an upstream Redis: over its dedicated connection if it has one, else over its worker's.
+//! Sends a client's commands to an upstream Redis: over its dedicated connection if it has one, else over its worker's
+//! shared connection.
 use crate::{
     app::Worker,
     redis::{
@@ -10,25 +11,25 @@ use crate::{
 };
 use larder_proto::resp::{Args, encode};
 
-/// Sends encoded commands over the dedicated connection if there is one, else over the worker's.
+/// Sends encoded commands over the dedicated connection if there is one, else over the shared connection.
 pub(in crate::redis) async fn send(
     call: &CommandContext<'_>,
     commands: Vec<u8>,
     count: usize,
 ) -> Result<RawReplies, SourceError> {
     let resp3 = call.session.resp3;
-    let relay = way(call.worker, call.session).ok_or_else(no_redis)?;
+    let relay = connection_for(call.worker, call.session).ok_or_else(no_redis)?;
     relay.relay(commands.into(), count, resp3).await
 }
-/// The connection for a client's commands: its own, if it has one, else its worker's.
-pub(in crate::redis) fn way<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
+/// The connection for a client's commands: the dedicated one if there is one, else the shared one.
+pub(in crate::redis) fn connection_for<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
     match &session.dedicated {
         Some(dedicated) => Some(&**dedicated),
         None => worker.groups[0].source.as_redis().map(|server| server as _),
     }
 }
 
-/// Gives the client a connection of its own, unless it has one.
+/// Gives the client a dedicated connection, unless it has one.
 pub(in crate::redis) async fn dedicate(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
     if call.session.dedicated.is_none() {
         let dedicated = server(call)?.open_dedicated(call.args, call.session.resp3).await?;
@@ -45,17 +46,17 @@ pub(in crate::redis) fn no_redis() -> SourceError {
     SourceError::Unavailable("it is no Redis".into())
 }
 
-/// Sends a command over the client's own connection.
+/// Sends a command over the client's dedicated connection.
 pub(in crate::redis) async fn ask(call: &mut CommandContext<'_>, command: Vec<u8>) -> Result<RawReplies, CommandError> {
     dedicate(call).await?;
     let sent = send(call, command, 1).await;
-    if sent.is_err() && !call.session.is_attached() && !matches!(call.session.watch, Watch::Upstream) {
+    if sent.is_err() && !call.session.has_upstream_state() && !matches!(call.session.watch, Watch::Upstream) {
         call.session.dedicated = None;
     }
     Ok(sent?)
 }
 
-/// The command as it goes over the wire.
+/// The encoded command.
 pub(in crate::redis) fn encoded(args: Args<'_>) -> Vec<u8> {
     encode(&args.from(0).collect::<Vec<_>>())
 }

@@ -1,17 +1,17 @@
-//! The user that a client has logged in as at an upstream Redis.
+//! The user of a client at an upstream Redis.
 use crate::{
     config::Secret,
     source::{DedicatedConnection, LocalFuture, RedisServer, SourceError},
 };
 
-/// Another user than Larder.
+/// A user other than Larder's own.
 pub(in crate::redis) struct UpstreamUser {
     pub(super) name: Box<str>,
-    /// For a further connection.
+    /// Needed for a second connection.
     pub(super) password: Secret,
 }
 impl UpstreamUser {
-    /// One more connection.
+    /// Opens one more connection as this user.
     pub(in crate::redis) fn connect<'a>(
         &'a self,
         server: &'a dyn RedisServer,

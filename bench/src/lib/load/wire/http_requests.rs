@@ -154,7 +154,7 @@ impl HttpRequests {
         };
         match end {
             Ok(end) if bytes.len() < end => ReplyScan::More(end),
-            // 100 Continue and its like announce the answer.
+            // 100 Continue and other 1xx responses announce the answer.
             Ok(end) if (100..200).contains(&status) => match self.scan(expect, &bytes[end..]) {
                 ReplyScan::More(least) => ReplyScan::More(end + least),
                 ReplyScan::Done(reply) => ReplyScan::Done(ScannedReply { len: end + reply.len, ..reply }),

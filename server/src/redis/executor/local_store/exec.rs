@@ -1,4 +1,4 @@
-//! The executor of a store on this machine: commands that go alone, EXEC and WATCH.
+//! The executor of a local store: commands that run alone, EXEC and WATCH.
 use super::{
     pipeline::StorePipeline,
     scratch::{Scratch, wanted},
@@ -50,7 +50,7 @@ impl Executor for LocalStoreExecutor {
     }
 }
 
-/// Runs a command that goes alone: what concerns the keyspace, EXEC, WATCH, and what is not answered.
+/// Runs a command alone: on the keyspace, EXEC, WATCH, or one whose reply is suppressed.
 async fn run_alone(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     match call.command.kind {
         Kind::Transaction(TransactionStep::Exec) => return exec(call).await,
@@ -76,17 +76,17 @@ async fn run_alone(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> 
     Ok(Flow::Done)
 }
 
-/// Carries out a command on the keyspace.
+/// Runs a command on the keyspace.
 async fn on_keyspace(call: &mut CommandContext<'_>, held: Option<&Rc<KeyGuard>>) -> CommandResult {
     match handler(call.command) {
         Handler::Keyspace(_, run) => run(call, held).await,
-        _ => {
-            Err(CommandError::Told(format!("ERR {} is not available with this source", call.command.name).into_bytes()))
-        }
+        _ => Err(CommandError::Owned(
+            format!("ERR {} is not available with this source", call.command.name).into_bytes(),
+        )),
     }
 }
 
-/// Holds the keys of all commands and these.
+/// Locks the keys of all commands, and the others.
 async fn hold(group: &Group, queue: &CommandQueue, others: &[Box<[u8]>]) -> Result<Rc<KeyGuard>, SourceError> {
     if queue.iter().any(|(command, _)| command.is_keyspace()) {
         return group.hold_all().await;
@@ -111,7 +111,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let mut commands = queue.iter().peekable();
     while commands.len() > 0 {
         let (before, mark) = (commands.len(), call.reply.output().mark());
-        // Those between two that concern the keyspace change the store together.
+        // The commands between two keyspace commands change the store together.
         let keyed: Vec<(&'static Command, Args<'_>)> =
             std::iter::from_fn(|| commands.next_if(|(command, _)| !command.is_keyspace())).collect();
         match run_keyed(call, &held, &keyed, &mut replies).await {
@@ -137,7 +137,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     Ok(replies.flow())
 }
 
-/// Runs commands of a transaction, and has the store take what they change.
+/// Runs commands of a transaction, and writes their changes to the store.
 async fn run_keyed(
     call: &mut CommandContext<'_>,
     held: &Rc<KeyGuard>,
@@ -156,7 +156,7 @@ async fn run_keyed(
     group.commit(held, scratch.changes(), call.session.actor()).await
 }
 
-/// MGET, of which the tier has not all: nobody writes meanwhile.
+/// MGET when the tier lacks some of the keys. The key locks keep writers out meanwhile.
 async fn mget(call: &mut CommandContext<'_>) -> CommandResult {
     let group = call.group();
     let _held = group.hold(call.command.keys.of(call.args)).await?;
@@ -172,7 +172,7 @@ async fn mget(call: &mut CommandContext<'_>) -> CommandResult {
     Ok(())
 }
 
-/// WATCH
+/// WATCH.
 async fn watch(call: &mut CommandContext<'_>) -> CommandResult {
     let group = call.group();
     let keys: Vec<bytes::Bytes> = call.command.keys.of(call.args).map(bytes::Bytes::copy_from_slice).collect();

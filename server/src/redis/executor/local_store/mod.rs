@@ -1,19 +1,19 @@
-//! Commands on a source that keeps its entries on this machine.
+//! Commands on a local store.
 //!
 //! ```text
-//! commands ─► hold their keys ─► load what they look at ─► run on a scratch tier ─► what changed ─► store, all or nothing ─► memory tier ─► let go, reply
-//!             (read::KeyGuard)       (copies, else the store)  (the table's functions)                  (LocalStore::apply)
+//! commands ─► lock their keys ─► load their entries ─► run on a scratch tier ─► changes ─► store, all or nothing ─► memory tier ─► unlock, reply
+//!             (read::KeyGuard)   (copies, else store)  (the table's functions)             (LocalStore::apply)
 //! ```
 //!
-//! So a command's function is the same with and without a source. The commands of one client that come in one pipeline, or
-//! while those before them are under way, and those of a transaction, go this way together: one change of the store for all of them. SCAN and its like (`commands/keyspace.rs`) ask the
-//! store itself.
+//! A command's function is therefore the same with and without a source. Commands of one client run together and make one change of the
+//! store if they come in one pipeline, arrive while earlier ones are still running, or belong to one transaction. SCAN and the other
+//! keyspace commands (`commands/keyspace.rs`) read the store itself.
 //!
 //! Invariants:
-//! - Nothing is answered before the store has taken it, as durably as it promises.
-//! - If the store refuses, none of the commands that went together has changed anything, and all of them answer the error. EXEC
-//!   goes in parts if commands on the keyspace are in it: what was answered before the part that fails stands, and what comes
-//!   after it is not begun and answers the same error.
+//! - No command is answered before the store has taken its change, as durably as the store promises.
+//! - If the store refuses, none of the commands that ran together has changed anything, and all of them answer the error.
+//! - EXEC runs in parts if it has commands on the keyspace. The replies before a failed part stand. The commands after it do not run and
+//!   answer the same error.
 pub(super) mod exec;
 pub(super) mod pipeline;
 mod scratch;

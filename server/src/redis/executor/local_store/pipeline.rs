@@ -1,4 +1,4 @@
-//! Keyed commands of one client that change the store together.
+//! Commands on keys of one client that change the local store together.
 use super::scratch::{Scratch, wanted};
 use crate::{
     app::Worker,
@@ -15,12 +15,12 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Commands of one pipeline that go together, at most: what they look at is in memory at once.
+/// Maximum commands in one pipeline. All their entries are in memory at the same time.
 const MOST: usize = 256;
-/// Bytes of such commands, of which one may be longer.
+/// Maximum bytes of these commands. A single command may be longer.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Commands of one client that are carried out together.
+/// Commands of one client that run together.
 pub struct StorePipeline {
     group: Rc<Group>,
     queue: CommandQueue,
@@ -28,7 +28,7 @@ pub struct StorePipeline {
     replies: Output,
 }
 enum State {
-    /// More may join, up to a limit.
+    /// More commands may join, up to the maximum.
     Open,
     Loading(LocalFuture<'static, Result<(Rc<KeyGuard>, Scratch), SourceError>>),
     Storing(LocalFuture<'static, Result<(), SourceError>>),
@@ -36,7 +36,7 @@ enum State {
 }
 
 impl StorePipeline {
-    /// None yet.
+    /// An empty pipeline.
     pub(in crate::redis) fn new(group: &Rc<Group>) -> StorePipeline {
         StorePipeline {
             group: group.clone(),
@@ -61,7 +61,7 @@ impl StorePipeline {
         Joined::Yes
     }
 
-    /// Nobody else may join from now on.
+    /// Closes the pipeline for more commands and starts loading.
     fn begin(&mut self) -> State {
         let group = self.group.clone();
         let wanted = wanted(self.queue.iter());
@@ -72,8 +72,8 @@ impl StorePipeline {
         }))
     }
 
-    /// Begins with what has joined, and is ready once the store has taken what they changed. Those of one client are carried out one after the
-    /// other, each with all that came while the one before it was under way.
+    /// Starts the pipeline. Ready when the store has taken the changes. The pipelines of one client run one after the
+    /// other, each with all commands that came while the one before was running.
     pub(in crate::redis) fn poll(&mut self, worker: &Worker, session: &mut Session, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.state = match &mut self.state {
@@ -102,7 +102,7 @@ impl StorePipeline {
         State::Storing(Box::pin(self.group.commit(held, scratch.changes(), session.actor())))
     }
 
-    /// Writes the replies, once [`poll`](StorePipeline::poll) was ready.
+    /// Writes the replies, after [`poll`](StorePipeline::poll) was ready.
     pub(in crate::redis) fn reply(mut self, session: &mut Session, out: &mut Output) {
         match self.state {
             State::Over(Ok(())) => out.append(&mut self.replies),

@@ -1,4 +1,5 @@
-//! Where commands on a store run: a tier with the entries of their keys and nothing else, between what was and what is to be.
+//! The scratch tier: a temporary memory tier on which commands on a local store run. It has the entries of their keys
+//! and nothing else.
 use crate::{
     read::{Changes, Group},
     redis::{
@@ -17,7 +18,7 @@ use larder_proto::resp::Args;
 use larder_store::clock;
 use std::sync::Arc;
 
-/// Keys of which it is only asked whether they exist, looked up at a time: their values are in memory meanwhile.
+/// Keys whose existence is looked up at a time. Their values are in memory meanwhile.
 const EXISTENCES: usize = 64;
 
 /// A key that commands touch.
@@ -25,17 +26,17 @@ pub(super) struct WantedKey {
     pub(super) key: Bytes,
     look: Look,
 }
-/// What commands look at of what a key had.
+/// What commands read of a key's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Look {
-    /// Nothing: it is only overwritten.
+    /// Nothing, because they overwrite it.
     Away,
-    /// Whether there was something.
+    /// Whether it exists.
     Existence,
     Entry,
 }
 
-/// The keys of commands, each once.
+/// The keys of commands, without duplicates.
 pub(super) fn wanted<'a>(commands: impl Iterator<Item = (&'static Command, Args<'a>)>) -> Vec<WantedKey> {
     let mut keys: Vec<WantedKey> = commands
         .flat_map(|(command, args)| {
@@ -58,11 +59,11 @@ pub(super) fn wanted<'a>(commands: impl Iterator<Item = (&'static Command, Args<
     keys
 }
 
-/// Where commands run: a tier with the entries of their keys and nothing else. The keys are held.
+/// A scratch tier. The caller holds the key locks.
 pub(super) struct Scratch {
     cache: Arc<Cache>,
     keys: Vec<WantedKey>,
-    /// Version and expiry of each, as loaded. What is only overwritten begins as something that nobody looks at.
+    /// The version and expiry of each entry as loaded. A key that is only overwritten begins with a placeholder.
     before: Vec<Option<(u64, Option<Millis>)>>,
     pub(super) now: Millis,
 }
@@ -112,7 +113,7 @@ impl Scratch {
         run_on(call, tier)
     }
 
-    /// What is not as it was.
+    /// The entries that have changed.
     pub(super) fn changes(&self) -> Changes {
         let mut tier = self.cache.tier();
         let keys = self.keys.iter().zip(&self.before);

@@ -1,16 +1,15 @@
-//! What commands do to the memory tier once an upstream Redis has answered: the only place that says so.
+//! What an answer of an upstream Redis does to the memory tier. This is the only place that decides it.
 //!
-//! What writes is registered with the group before it is sent, so that neither a fetch nor another write that overlaps it leaves an older value
-//! in the tier. The answer ends the registration:
+//! A write is registered with the group before it is sent, so that no fetch and no overlapping write leaves an older value in the tier. The
+//! answer ends the registration:
 //!
-//! | answer                                  | written keys                                                     | read keys          |
-//! |-----------------------------------------|------------------------------------------------------------------|--------------------|
-//! | `+OK` to a SET whose value is known     | the tier keeps the value, if only lifetimes bound its age        |                    |
-//! | any other reply that is no error        | forgotten                                                        | forgotten (`seen`) |
-//! | an error, where one key cannot be       | nothing has changed                                              | forgotten (`seen`) |
-//! | written by halves                       |                                                                  |                    |
-//! | another error, or the connection lost   | forgotten: it may have been done                                 |                    |
-//! | not sent                                | nothing has changed                                              |                    |
+//! | answer                                   | written keys                                              | read keys            |
+//! |------------------------------------------|-----------------------------------------------------------|----------------------|
+//! | `+OK` to a SET whose value is known      | stored, if only lifetimes bound the age of copies         |                      |
+//! | any other reply that is not an error     | forgotten                                                 | forgotten (`seen`)   |
+//! | an error, and the command is all or none | unchanged                                                 | forgotten (`seen`)   |
+//! | another error, or the connection lost    | forgotten, because the write may have happened            |                      |
+//! | not sent                                 | unchanged                                                 |                      |
 use crate::{
     config::Coherence,
     read::{Group, PendingWrite},
@@ -19,7 +18,7 @@ use crate::{
         command_context::CommandContext,
         command_handlers::stored,
         forwarded_commands::{self, Reach},
-        upstream::replies::{is_error, is_unknown, is_whole, may_be_done},
+        upstream::replies::{fails_whole, is_error, is_unknown, may_be_done},
     },
     source::{RawReplies, SourceError, UpstreamCommands},
 };
@@ -29,19 +28,19 @@ use larder_proto::resp::Args;
 use larder_store::clock;
 use std::rc::Rc;
 
-/// What the upstream has answered to all commands.
+/// The upstream's answer to all commands.
 pub(super) type Answered = Result<RawReplies, SourceError>;
 
-/// The keys that commands touch. Dropped without an answer, they may have been carried out.
+/// The keys that commands touch. If this is dropped without an answer, the commands count as possibly done.
 #[derive(Default)]
 pub(super) struct Effects {
     group: Option<Rc<Group>>,
-    /// Commands.
+    /// The number of commands.
     count: u32,
-    /// The bytes of the keys, one behind the other.
+    /// The bytes of the keys, concatenated.
     keys: Vec<u8>,
     touched: Vec<Touched>,
-    /// What a command has stored, if it says `+OK`.
+    /// What a command stores, if it is answered with `+OK`.
     stored: Vec<(u32, Bytes, Option<Millis>)>,
 }
 #[derive(Clone, Copy)]
@@ -49,33 +48,33 @@ struct Touched {
     command: u32,
     len: u32,
     written: bool,
-    /// If the reply is an error, nothing was done: see [`is_whole`].
+    /// If the reply is an error, the command changed nothing: see [`fails_whole`].
     whole: bool,
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transacted {
-    /// Its commands were carried out.
+    /// Its commands ran.
     Done,
-    /// None was.
+    /// None of its commands ran.
     Not,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// What became of one write.
+/// The outcome of one write.
 enum Written<'v> {
-    /// The key has this value now, until this moment.
+    /// The key has this value now, until this time.
     Value(&'v [u8], Option<Millis>),
-    /// It may have changed.
+    /// The key may have changed.
     Changed,
-    /// It has not.
+    /// The key has not changed.
     Unchanged,
 }
 
 impl Effects {
-    /// Commands that were noted.
+    /// The number of noted commands.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
@@ -86,8 +85,8 @@ impl Effects {
         self.keys.capacity() + self.touched.capacity() * size_of::<Touched>() + values
     }
 
-    /// Notes the keys of a command and registers its writes, if it may be sent with the others (`admits`). `known` is the upstream's table,
-    /// for commands that Larder does not know; `None` if that is needed and missing.
+    /// Notes the keys of a command and registers its writes, if `admits` lets it join the others. `known` is the
+    /// upstream's table, for forwarded commands. Returns `None` if that table is needed and missing.
     pub(super) fn note(
         &mut self,
         call: &CommandContext<'_>,
@@ -107,7 +106,7 @@ impl Effects {
             return reach;
         };
         let own = &mut self.touched[touched..];
-        let whole = is_whole(command, own.len());
+        let whole = fails_whole(command, own.len());
         own.iter_mut().for_each(|key| key.whole = whole);
         if group.policy.coherence == Coherence::Ttl && own.iter().any(|key| key.written) {
             for (key, _) in keys_of(&self.keys[keys..], own).filter(|(_, touched)| touched.written) {
@@ -119,17 +118,17 @@ impl Effects {
         Some(reach)
     }
 
-    /// Notes what the command that was noted last stores, if it says `+OK`.
+    /// Notes what the last noted command stores, if it is answered with `+OK`.
     pub(super) fn note_stored(&mut self, call: &CommandContext<'_>) {
         if call.group().policy.coherence == Coherence::Ttl
-            && call.session.is_at_home()
+            && call.session.in_source_database()
             && let Some((value, expiry)) = stored(call)
         {
             self.stored.push((self.count - 1, Bytes::copy_from_slice(value), expiry));
         }
     }
 
-    /// Each command has its own reply.
+    /// Applies the answers. Each command has its own reply.
     pub(super) fn settle(&mut self, answered: &Answered) {
         let Some(group) = self.group.take() else { return };
         let mut replies = answered.as_ref().map(|replies| replies.iter().enumerate()).ok();
@@ -161,7 +160,7 @@ impl Effects {
         }
     }
 
-    /// The commands went as a transaction.
+    /// Applies the outcome of a transaction.
     pub(super) fn settle_transaction(&mut self, transacted: Transacted) {
         let Some(group) = self.group.take() else { return };
         for (key, touched) in keys_of(&self.keys, &self.touched) {
@@ -181,7 +180,7 @@ impl Drop for Effects {
     }
 }
 
-/// The keys, which lie one behind the other.
+/// Splits the concatenated keys.
 fn keys_of<'k>(mut keys: &'k [u8], touched: &'k [Touched]) -> impl Iterator<Item = (&'k [u8], &'k Touched)> {
     touched.iter().map(move |touched| {
         let (key, rest) = keys.split_at(touched.len as usize);
@@ -190,7 +189,7 @@ fn keys_of<'k>(mut keys: &'k [u8], touched: &'k [Touched]) -> impl Iterator<Item
     })
 }
 
-/// What the tier has of the key from now on.
+/// Ends a write in the memory tier.
 fn end_write(write: PendingWrite<'_>, written: Written<'_>) {
     match written {
         Written::Value(value, expiry) => {

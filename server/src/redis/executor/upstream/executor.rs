@@ -1,4 +1,4 @@
-//! The upstream executor.
+//! The executor of an upstream Redis.
 use super::{pipeline::UpstreamPipeline, single, transaction::exec};
 use crate::{
     app::Worker,
@@ -34,7 +34,7 @@ impl Executor for UpstreamExecutor {
         }
     }
 
-    /// Which commands cannot be queued, the upstream's table says.
+    /// The upstream's table must be known, because it says which commands cannot be queued.
     fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
         match call.group().source.as_redis().is_some_and(|server| server.known_commands().is_none()) {
             true => Ok(Flow::Alone(call.command)),
@@ -47,7 +47,7 @@ impl Executor for UpstreamExecutor {
             match call.command.kind {
                 Kind::Transaction(TransactionStep::Exec) => exec(call).await,
                 Kind::Transaction(TransactionStep::Multi) => {
-                    // An upstream that cannot tell now says so when its table is needed.
+                    // If the upstream cannot answer now, the error appears when its table is needed.
                     let _ = requests::server(call)?.commands().await;
                     Ok(transaction::begin(call))
                 }

@@ -1,4 +1,4 @@
-//! Commands on an upstream Redis: sent as they came, the reply passed on as it came.
+//! Commands on an upstream Redis: sent unchanged, the reply passed on unchanged.
 mod effects;
 pub(super) mod executor;
 pub(super) mod pipeline;

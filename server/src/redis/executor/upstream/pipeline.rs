@@ -1,7 +1,8 @@
-//! Commands of one client that go to an upstream Redis together: in one write, their replies in one piece.
+//! Commands of one client that go to an upstream Redis in one write, and whose replies come back in one piece.
 //!
-//! Nothing of the client's that is not of this kind is begun before they are answered, and they are not begun while its reads wait for
-//! the source: so its commands take effect in the order in which it sent them, though they travel on several connections.
+//! No other command of the client begins before they are answered, and they do not begin while reads of the client wait
+//! for the source. So the client's commands take effect in the order in which it sent them, although they use several
+//! connections.
 use super::effects::{Answered, Effects};
 use crate::{
     app::Worker,
@@ -20,24 +21,25 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Room for the commands of a pipeline, so that it need not grow often.
+/// Initial capacity for encoded commands, so that the buffer seldom grows.
 const ROOM: usize = 1024;
 
-/// The commands, first put together, then on their way.
+/// The commands, encoded first, then sent.
 pub struct UpstreamPipeline {
     effects: Effects,
     encoded: Vec<u8>,
     len: usize,
     resp3: bool,
-    /// They may keep the upstream busy for long, all of them or none; `None`: there are none yet.
+    /// Whether the commands may keep the upstream busy for long: all of them, or none. `None` while the pipeline is
+    /// empty.
     slow: Option<bool>,
-    /// Once they are sent.
+    /// The answer to come, after they are sent.
     answer: Option<LocalFuture<'static, Answered>>,
     answered: Option<Answered>,
 }
 
 impl UpstreamPipeline {
-    /// None yet, from this client, `behind` others that are slow or are not.
+    /// An empty pipeline of this client. `behind` says whether the pipeline before it is slow.
     pub(in crate::redis) fn new(session: &Session, behind: Option<bool>) -> UpstreamPipeline {
         UpstreamPipeline {
             effects: Effects::default(),
@@ -50,22 +52,22 @@ impl UpstreamPipeline {
         }
     }
 
-    /// May more join?
+    /// Whether more commands may join.
     pub(in crate::redis) fn is_open(&self) -> bool {
         self.answer.is_none()
     }
 
-    /// May they keep the upstream busy for long?
+    /// Whether the commands may keep the upstream busy for long.
     pub(in crate::redis) fn is_slow(&self) -> bool {
         self.slow == Some(true)
     }
 
-    /// Bytes of commands that have joined.
+    /// Bytes of the commands that have joined.
     pub(in crate::redis) fn bytes(&self) -> usize {
         self.len
     }
 
-    /// Bytes of memory that they occupy. What is sent is on the account by itself if it is long.
+    /// Bytes of memory that the pipeline occupies. Long sent commands are accounted for elsewhere.
     pub(in crate::redis) fn owned(&self) -> usize {
         self.encoded.capacity() + self.effects.owned()
     }
@@ -93,9 +95,9 @@ impl UpstreamPipeline {
         joined
     }
 
-    /// Sends them.
+    /// Sends the commands.
     pub(in crate::redis) fn send(&mut self, worker: &Worker, session: &Session) {
-        if let Some(relay) = requests::way(worker, session) {
+        if let Some(relay) = requests::connection_for(worker, session) {
             let commands = mem::take(&mut self.encoded).into();
             let count = self.effects.count() as usize;
             self.answer = Some(match self.is_slow() {
@@ -105,7 +107,7 @@ impl UpstreamPipeline {
         }
     }
 
-    /// Ready once they are answered.
+    /// Ready when the commands are answered.
     pub(in crate::redis) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(answer) = &mut self.answer else { return Poll::Ready(()) };
         match answer.as_mut().poll(cx) {
@@ -118,7 +120,7 @@ impl UpstreamPipeline {
         }
     }
 
-    /// Writes the replies, once [`poll`](UpstreamPipeline::poll) was ready.
+    /// Writes the replies, after [`poll`](UpstreamPipeline::poll) was ready.
     pub(in crate::redis) fn reply(mut self, session: &mut Session, out: &mut Output) {
         let mut effects = mem::take(&mut self.effects);
         let answered = self.answered.take();
@@ -136,7 +138,8 @@ impl UpstreamPipeline {
 }
 
 impl Drop for UpstreamPipeline {
-    /// A client that goes away does not end the writes that it has sent: they are seen to their end.
+    /// Waits for the answers in the background, because a client that disconnects does not end the writes that it has
+    /// sent.
     fn drop(&mut self) {
         let mut effects = mem::take(&mut self.effects);
         if effects.count() == 0 {
@@ -144,7 +147,7 @@ impl Drop for UpstreamPipeline {
         }
         match self.answer.take() {
             Some(answer) => drop(tokio::task::spawn_local(async move { effects.settle(&answer.await) })),
-            // Never sent, or answered and not passed on.
+            // The commands were never sent, or their replies were not passed on.
             None => effects.settle(&self.answered.take().unwrap_or(Err(SourceError::Unavailable("not sent".into())))),
         }
     }

@@ -19,7 +19,7 @@ use crate::{
 use larder_proto::resp::Args;
 use std::sync::Arc;
 
-/// Runs it.
+/// Runs the command.
 pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let known = checked(call, call.command.kind, call.args).await?;
     let mut effects = Effects::default();
@@ -45,7 +45,7 @@ pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandEr
     Ok(Flow::Done)
 }
 
-/// The upstream's table, if it is needed for this command, which may go there by it.
+/// Checks that a command may go to the upstream. Returns the upstream's table if the command needs it.
 pub(super) async fn checked(
     call: &CommandContext<'_>,
     kind: Kind,
@@ -59,7 +59,7 @@ pub(super) async fn checked(
     Ok(Some(known))
 }
 
-/// Sends commands that may be slow, or may not share a connection.
+/// Sends commands that may be slow, or that may not share a connection.
 pub(super) async fn send(
     call: &CommandContext<'_>,
     commands: Vec<u8>,
@@ -74,13 +74,14 @@ pub(super) async fn send(
             requests::server(call)?.relay_isolated(commands.into(), count, resp3, apart == Apart::Alone).await
         }
         (None, true, _) => {
-            let relay = requests::way(call.worker, call.session).ok_or_else(requests::no_redis)?;
+            let relay = requests::connection_for(call.worker, call.session).ok_or_else(requests::no_redis)?;
             relay.relay_slow(commands.into(), count, resp3).await
         }
     }
 }
 
-/// With `forward-admin` a client may set the upstream's password: Larder's own next connection must say the new one.
+/// Notes a changed password of the upstream. With `forward-admin` a client may change it, and Larder's next connection
+/// must use the new one.
 fn note_password(call: &CommandContext<'_>) {
     let sets = matches!(find_for(call.args), FoundCommand::Command(row) if row.flags.has(Flags::SETS_PASSWORD));
     let Some(server) = call.group().source.as_redis().filter(|_| sets) else { return };

@@ -1,4 +1,5 @@
-//! EXEC at an upstream Redis: the queue goes there as one MULTI … EXEC. Commands that are none of its business run here, in their places.
+//! EXEC at an upstream Redis: the queued commands go there as one MULTI … EXEC. Commands that concern only Larder run
+//! here, in their places.
 use super::{
     effects::{Effects, Transacted},
     single::{checked, send},
@@ -36,7 +37,7 @@ pub(super) async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandE
     let (sent, transacted) = answered?;
     match transacted {
         Transacted::Done => reply(call, &queue, &sent?),
-        // The error of EXEC, or nothing because a watched key was written.
+        // EXEC failed, or returned null because a watched key was written.
         Transacted::Not | Transacted::Unknown => {
             call.session.pass_part(sent?, call.reply.output());
             Ok(Flow::Done)
@@ -44,7 +45,7 @@ pub(super) async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandE
     }
 }
 
-/// Sends the commands, and does to the memory tier what follows from the answer.
+/// Sends the commands, and applies the answer to the memory tier.
 async fn send_queue(
     call: &mut CommandContext<'_>,
     queue: &CommandQueue,
@@ -56,7 +57,7 @@ async fn send_queue(
     let mut encoded = Vec::new();
     write_command(&mut encoded, [&b"MULTI"[..]].into_iter());
     let mut count = 2;
-    for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+    for (command, args) in queue.iter().filter(|(command, _)| runs_upstream(command)) {
         write_command(&mut encoded, args.from(0));
         count += 1;
         let known = checked(call, command.kind, args).await?;
@@ -68,12 +69,12 @@ async fn send_queue(
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
     all.apart = all.apart.max(Apart::of_size(encoded.len()));
     let sent = match count == 2 && call.session.dedicated.is_none() {
-        // Nothing in it concerns the upstream.
+        // No queued command concerns the upstream.
         true => Ok(Bytes::from_static(b"*0\r\n")),
         false => {
             let sent = send(call, encoded, count, &all).await;
             if sent.is_ok() && matches!(call.session.watch, Watch::Upstream) {
-                // EXEC has ended the watch, whatever came of it.
+                // EXEC ended the watch, whatever its outcome.
                 call.session.watch = Watch::Nothing;
             }
             call.session.skip_replies(count - 1, call.reply.output());
@@ -94,17 +95,17 @@ async fn send_queue(
     Ok((sent, transacted))
 }
 
-/// Is it carried out by the upstream, within a transaction?
-fn goes_there(command: &Command) -> bool {
+/// Whether the upstream runs this command within a transaction.
+fn runs_upstream(command: &Command) -> bool {
     command.is_data() || command.flags.has(Flags::SELECTS)
 }
 
-/// Where SELECTs in a transaction have led to.
+/// Notes the databases that SELECTs in a transaction selected.
 fn note_databases(call: &mut CommandContext<'_>, queue: &CommandQueue, sent: &Result<Bytes, SourceError>) {
     if let Ok(reply) = sent
         && let Ok(View::Array(mut values)) = view(reply)
     {
-        for (command, args) in queue.iter().filter(|(command, _)| goes_there(command)) {
+        for (command, args) in queue.iter().filter(|(command, _)| runs_upstream(command)) {
             let Some(reply) = values.next_raw() else { return };
             if command.flags.has(Flags::SELECTS) {
                 select::note_database(call, args, reply);
@@ -113,18 +114,18 @@ fn note_databases(call: &mut CommandContext<'_>, queue: &CommandQueue, sent: &Re
     }
 }
 
-/// Writes the replies: the upstream's, and those of the commands that run here.
+/// Writes the replies: those of the upstream, and those of the commands that run here.
 fn reply(call: &mut CommandContext<'_>, queue: &CommandQueue, reply: &Bytes) -> Result<Flow, CommandError> {
     let Ok(View::Array(mut values)) = view(reply) else { return Err(requests::no_redis().into()) };
     call.reply.array(queue.len());
     let mut replies = TransactionReplies::new(call.worker);
     for (command, args) in queue.iter() {
         match command.kind {
-            Kind::Local if !goes_there(command) => replies.run(call, command, args, transaction::run_local),
+            Kind::Local if !runs_upstream(command) => replies.run(call, command, args, transaction::run_local),
             Kind::Transaction(_) => replies.run(call, command, args, transaction::unwatch),
             _ => match values.next_raw() {
                 Some(raw) => call.session.pass_part(reply.slice_ref(raw), call.reply.output()),
-                None => return Err(CommandError::Said("ERR source unavailable: short reply to EXEC")),
+                None => return Err(CommandError::Static("ERR source unavailable: short reply to EXEC")),
             },
         }
     }

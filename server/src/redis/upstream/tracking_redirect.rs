@@ -1,13 +1,13 @@
-//! CLIENT TRACKING … REDIRECT in front of a Redis that tracks for its clients.
+//! CLIENT TRACKING … REDIRECT in front of a Redis that does the tracking.
 //!
-//! A client knows the others by the numbers that Larder gives; Redis knows only Larder's connections. So Redis is asked to redirect to a
-//! connection that is there for nothing else, and what comes over it goes on to the client that was meant:
+//! A client names the target by the id that Larder gave it, but Redis knows only Larder's connections. So Larder opens one more
+//! connection, asks Redis to redirect to it, and passes its invalidations on to the target:
 //!
 //! ```text
-//! tracking client ─► its own connection ── CLIENT TRACKING ON REDIRECT n ─► Redis ─► connection n (RESP3) ─► inbox of the target
+//! tracking client ─► dedicated connection ── CLIENT TRACKING ON REDIRECT n ─► Redis ─► connection n (RESP3) ─► inbox of the target
 //! ```
 //!
-//! As with Redis itself, the invalidation and the reply of what it concerns travel on two connections: a client must expect either first.
+//! As with Redis itself, an invalidation and the reply that it concerns travel on two connections. The client must expect either first.
 use crate::{
     clients::{
         Client,
@@ -20,12 +20,12 @@ use larder_proto::resp::{View, view};
 use std::{future::poll_fn, sync::Arc, task::Poll};
 use tokio::task::AbortHandle;
 
-/// A redirection, until it is dropped.
-pub(in crate::redis) struct Redirect {
+/// A redirect, until it is dropped.
+pub(in crate::redis) struct TrackingRedirect {
     target: u64,
     task: AbortHandle,
 }
-impl Drop for Redirect {
+impl Drop for TrackingRedirect {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -39,11 +39,11 @@ struct Carry {
 }
 impl Carry {
     async fn run(self) {
-        // Without an end but that of the connection: Redis tracks no more then, and the client begins anew.
+        // Runs until the connection ends. Redis then tracks no more, and the client must start again.
         poll_fn(|cx| {
-            let unasked = self.carrier.pushes();
-            let lost = unasked.wait(cx).is_err();
-            while let Some(frame) = unasked.next(u64::MAX) {
+            let pushes = self.carrier.pushes();
+            let lost = pushes.wait(cx).is_err();
+            while let Some(frame) = pushes.next(u64::MAX) {
                 self.pass_on(&frame);
             }
             if lost { Poll::Ready(()) } else { Poll::Pending }
@@ -64,23 +64,24 @@ impl Carry {
     }
 }
 
-impl Redirect {
-    /// Passes what comes over `carrier` on to `target`, for `client`.
+impl TrackingRedirect {
+    /// Passes the invalidations that arrive on `carrier` on to `target`, on behalf of `client`.
     pub(in crate::redis) fn begin(
         carrier: Box<dyn DedicatedConnection>,
         client: Arc<Client>,
         target: Arc<Client>,
         backlog: Arc<Backlog>,
-    ) -> Redirect {
+    ) -> TrackingRedirect {
         let carry = Carry { carrier, client, backlog, target };
-        Redirect { target: carry.target.id, task: tokio::task::spawn_local(carry.run()).abort_handle() }
+        TrackingRedirect { target: carry.target.id, task: tokio::task::spawn_local(carry.run()).abort_handle() }
     }
-    /// The client that is told.
+    /// The id of the target client.
     pub(in crate::redis) fn target(&self) -> u64 {
         self.target
     }
 
-    /// The reply to CLIENT TRACKINGINFO, in the client's terms; `None` if it is none.
+    /// Replaces the connection's id in the reply to CLIENT TRACKINGINFO by the target's id. `None` if the reply has
+    /// another shape.
     pub(in crate::redis) fn translated(&self, info: &[u8], broken: bool) -> Option<Vec<u8>> {
         let Ok(View::Map(mut parts) | View::Array(mut parts)) = view(info) else { return None };
         let [flags_name, flags, redirect, _, prefixes_name, prefixes] = std::array::from_fn(|_| parts.next_raw());
@@ -111,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn the_source_s_numbers_are_not_shown() {
         let task = tokio::spawn(async {}).abort_handle();
-        let redirect = Redirect { target: 7, task };
+        let redirect = TrackingRedirect { target: 7, task };
         let info = b"%3\r\n$5\r\nflags\r\n~2\r\n$2\r\non\r\n$6\r\nnoloop\r\n$8\r\nredirect\r\n:123\r\n$8\r\nprefixes\r\n*0\r\n";
         let told = redirect.translated(info, false).expect("a map");
         assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(info).replace(":123", ":7"));

@@ -4,7 +4,7 @@ use super::{
     command::{Command, Flags, Kind},
     command_context::CommandContext,
     command_error::CommandError,
-    flow::Flow,
+    command_flow::Flow,
     pending_read::PendingRead,
     session::{Outstanding, Session},
 };

@@ -3,7 +3,7 @@ use super::{
     command::{Command, Kind},
     command_counts::count,
     command_error::{CommandError, NOT_IN_MULTI, TOO_LONG},
-    flow::Flow,
+    command_flow::Flow,
     session::Session,
 };
 use crate::{app::Worker, read::Group, source::RawReplies};

@@ -3,15 +3,15 @@ use super::{
     command::{Command, Flags},
     command_context::CommandContext,
     command_error::{CommandError, CommandResult},
+    command_flow::{Flow, Later},
     command_lookup::COUNT,
     command_table::for_all_commands,
     commands::{
         client, client_pause, client_unblock, config,
         config_larder::{self, Whose},
         connection, expire, increments, info, introspection, keys, keyspace, maintenance, merged_replies, object,
-        pubsub, scan, select, server, strings, subscriptions, upstream_login, upstream_tracking,
+        pubsub, scan, select, server, strings, subscriptions, upstream_hello_auth, upstream_tracking,
     },
-    flow::{Flow, Later},
 };
 use crate::{read::KeyGuard, source::LocalFuture};
 use larder_engine::{Millis, Tier};

@@ -68,7 +68,7 @@ macro_rules! for_all_commands {
     "watch" -2 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (1 -1 1) "2.2.0" Transaction(Watch), "Calls a transaction off if keys change before it";
 }
 "connection" {
-    "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "1.0.0" LocalThen(connection::auth, upstream_login::auth), "Says the password";
+    "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "1.0.0" LocalThen(connection::auth, upstream_hello_auth::auth), "Says the password";
     "client" -2 [KEEPS_CACHING] (0 0 0) "2.4.0" Container, "Connections";
     "client|capa" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "8.0.0" Local(client::accept), "Says what the client is capable of";
     "client|getname" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "2.6.9" Local(client::getname), "Returns the name of this connection";
@@ -91,7 +91,7 @@ macro_rules! for_all_commands {
     "client|setinfo" 4 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "7.2.0" Local(client::setinfo), "Says which library the client uses";
     "client|setname" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "2.6.9" Local(client::setname), "Names this connection";
     "echo" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(connection::echo), "Returns what it is given";
-    "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "6.0.0" LocalThen(connection::hello, upstream_login::hello), "Chooses the protocol";
+    "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "6.0.0" LocalThen(connection::hello, upstream_hello_auth::hello), "Chooses the protocol";
     "ping" -1 [SUBSCRIBER FAST] (0 0 0) "1.0.0" Local(connection::ping), "Answers PONG";
     "quit" -1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.0.0" Local(connection::quit), "Closes the connection";
     "reset" 1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "6.2.0" Local(connection::reset), "Makes the connection as if new";

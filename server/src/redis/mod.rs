@@ -16,46 +16,46 @@
 //!
 //! To add a command, add a row to [`command_table`] and a function to one of the files of `commands`.
 mod auth;
-mod backend;
-mod begin;
+mod backend_kind;
+mod begin_command;
 mod cached_replies;
 mod command;
 mod command_access;
 mod command_context;
 mod command_counts;
 mod command_error;
+mod command_flow;
 mod command_handlers;
 mod command_lookup;
 mod command_queue;
 mod command_table;
 mod commands;
 mod executor;
-mod flow;
 mod foreign_protocol;
 mod forwarded_commands;
-mod local_subscriptions;
 mod long_double;
 mod monitored_commands;
 mod paused_commands;
 mod pending_read;
-pub mod pipelined_gets;
+pub mod plain_gets;
 mod push_messages;
 mod reply_budget;
 mod session;
+mod subscribed_topics;
 #[cfg(test)]
 mod tests;
 mod tracked_reads;
-mod tracker;
+mod tracking_client;
 mod transaction;
 mod transaction_steps;
 mod upstream;
 
-pub use begin::{begin, join, pipeline, refuse, run};
+pub use begin_command::{begin, join, pipeline, refuse, run};
 pub use command::{Command, Flags, Keys};
 pub use command_access::CommandAccess;
+pub use command_flow::{Flow, Joined};
 pub use command_lookup::{COMMANDS, FoundCommand, find, find_for, subcommands};
 pub use executor::pipeline::ClientPipeline;
-pub use flow::{Flow, Joined};
 pub use paused_commands::waits as waits_for_pause;
 pub use pending_read::PendingRead;
 pub use session::{Outstanding, Session};

@@ -2,7 +2,7 @@
 //! in the same form.
 use super::{
     command::{Command, Flags, Kind},
-    flow::Flow,
+    command_flow::Flow,
     session::Session,
 };
 use crate::app::Worker;

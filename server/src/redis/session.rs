@@ -1,13 +1,13 @@
 //! The state of one client connection of the Redis protocol.
 use super::{
     auth,
-    backend::Backend,
+    backend_kind::Backend,
     command::{Command, Kind},
     command_access::CommandAccess,
     command_lookup::GET,
     command_queue::OpenTransaction,
-    local_subscriptions::LocalSubscriptions,
-    tracker::Tracker,
+    subscribed_topics::SubscribedTopics,
+    tracking_client::Tracker,
     upstream::client_state::UpstreamState,
 };
 use crate::{
@@ -48,7 +48,7 @@ pub struct Session {
     /// CLIENT TRACKING, where Larder does the tracking.
     pub(super) tracker: Option<Box<Tracker>>,
     /// The client's subscriptions, where there is no upstream Redis.
-    pub(super) subscriptions: Option<Box<LocalSubscriptions>>,
+    pub(super) subscriptions: Option<Box<SubscribedTopics>>,
     unusual: bool,
     plain_reads: bool,
 }
@@ -141,7 +141,7 @@ impl Session {
         self.unusual
     }
 
-    /// Whether [`pipelined_gets::begin`](super::pipelined_gets::begin) may begin this client's GETs. Only waiting reads
+    /// Whether [`plain_gets::begin`](super::plain_gets::begin) may begin this client's GETs. Only waiting reads
     /// may be outstanding.
     #[inline]
     pub(super) fn reads_plainly(&self) -> bool {

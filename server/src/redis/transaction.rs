@@ -3,9 +3,9 @@ use super::{
     command::Kind,
     command_context::CommandContext,
     command_error::{CommandError, arity},
+    command_flow::Flow,
     command_handlers::handler,
     command_queue::{CommandQueue, OpenTransaction},
-    flow::Flow,
     forwarded_commands,
     session::{Session, Watch},
 };

@@ -3,8 +3,8 @@ use super::{
     command::TransactionStep,
     command_context::CommandContext,
     command_error::{CommandError, EXEC_ABORT},
-    executor::{contract::Executor, executor},
-    flow::Flow,
+    command_flow::Flow,
+    executor::{executor, executor_trait::Executor},
     transaction,
 };
 

@@ -30,6 +30,7 @@ mod dir;
 mod expiry;
 mod format;
 mod journal;
+mod maintenance;
 mod offline;
 mod opening;
 mod pressure;
@@ -44,7 +45,6 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod upkeep;
 mod write_queue;
 mod write_stop_reason;
 

@@ -4,7 +4,7 @@ use super::{
     change::WriteError,
     committer,
     counting::Waiting,
-    opening,
+    maintenance, opening,
     read_queue::{ReadQueue, Work},
     readers,
     replies::Replies,
@@ -12,7 +12,6 @@ use super::{
     shared::Shared,
     stats::{Counts, StoreStats},
     stop_signal::StopSignal,
-    upkeep,
     write_queue::{WriteQueue, Written},
     write_stop_reason::{OnPoison, Poison},
 };
@@ -65,7 +64,7 @@ impl Store {
         }
         owner.start("store-scan", readers::run_scans)?;
         owner.start("store-write", committer::run)?;
-        owner.start("store-upkeep", upkeep::run)?;
+        owner.start("store-upkeep", maintenance::run)?;
         Ok(Store(Arc::new(owner)))
     }
     /// What its threads share.

@@ -109,7 +109,7 @@ impl ClientConnection {
     /// The key that a plain GET at the front of the input will look up in the memory tier.
     #[inline]
     pub fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
-        if self.parser.is_fresh() { redis::pipelined_gets::first_key(worker, self.input.unread()) } else { None }
+        if self.parser.is_fresh() { redis::plain_gets::first_key(worker, self.input.unread()) } else { None }
     }
 
     /// Processes commands until the input is used up or a step stops it. Then passes the misses to the source as one
@@ -232,7 +232,7 @@ impl ClientConnection {
         };
         let already = out.len();
         let gets =
-            redis::pipelined_gets::begin(worker, &self.session, self.input.unread(), now, (out, already + room), batch);
+            redis::plain_gets::begin(worker, &self.session, self.input.unread(), now, (out, already + room), batch);
         if behind {
             self.held += out.len() - already;
         }

@@ -4,7 +4,7 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, integer},
-        flow::Flow,
+        command_flow::Flow,
     },
 };
 

@@ -2,7 +2,7 @@
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, integer},
-    flow::{Flow, Later},
+    command_flow::{Flow, Later},
     upstream::requests,
 };
 use larder_proto::resp;

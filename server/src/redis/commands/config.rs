@@ -6,7 +6,7 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX},
-        flow::Flow,
+        command_flow::Flow,
     },
 };
 use larder_proto::glob;

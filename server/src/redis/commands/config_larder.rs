@@ -3,7 +3,7 @@
 use super::config::{Changes, MIN_MEMORY, TRACKED_KEYS, failed, unknown};
 use crate::{
     config::{LogLevel, TABLE},
-    redis::{command_context::CommandContext, command_error::CommandError, flow::Flow},
+    redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
 };
 use larder_proto::{glob, resp::Args};
 use larder_units::{parse_size, show_size};

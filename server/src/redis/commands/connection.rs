@@ -5,7 +5,7 @@ use crate::{
         auth,
         command_context::CommandContext,
         command_error::{CommandError, NO_CLUSTER, SYNTAX, arity},
-        flow::Flow,
+        command_flow::Flow,
         upstream::login::Login,
     },
     source::RedisServer,

@@ -4,7 +4,7 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::CommandError,
-        flow::Flow,
+        command_flow::Flow,
         pending_read::{PendingRead, Slot},
         reply_budget::ReplyBudget,
     },

@@ -2,7 +2,9 @@
 //! for the section `Larder`.
 use super::{config::POLICY, config_larder::Whose, connection::REDIS_VERSION, info_larder::larder};
 use crate::{
-    redis::{command_context::CommandContext, command_error::CommandError, command_lookup::COMMANDS, flow::Flow},
+    redis::{
+        command_context::CommandContext, command_error::CommandError, command_flow::Flow, command_lookup::COMMANDS,
+    },
     telemetry::ProcessStats,
 };
 use larder_engine::Stats;

@@ -4,8 +4,8 @@ use crate::redis::{
     command::Command,
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, SYNTAX},
+    command_flow::Flow,
     command_lookup::{COMMANDS, FoundCommand, find_for, subcommands},
-    flow::Flow,
 };
 use larder_engine::Tier;
 use larder_proto::{glob, resp::Reply};

@@ -14,8 +14,8 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX, integer},
-        flow::Flow,
-        tracker::{Choice, Tracker},
+        command_flow::Flow,
+        tracking_client::{Choice, Tracker},
     },
     source::ClientTracking,
 };

@@ -11,7 +11,7 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX},
-        flow::Flow,
+        command_flow::Flow,
         session::Session,
     },
 };

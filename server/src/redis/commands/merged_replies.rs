@@ -7,7 +7,7 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::CommandError,
-        flow::{Flow, Later},
+        command_flow::{Flow, Later},
         upstream::{replies::is_error, requests},
     },
     source::SourceError,

@@ -3,7 +3,7 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, DB_INDEX, int},
-        flow::{Flow, Later},
+        command_flow::{Flow, Later},
         upstream::requests,
     },
     source::RedisServer,

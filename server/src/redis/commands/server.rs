@@ -2,7 +2,7 @@
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, NO_CLUSTER, integer},
-    flow::Flow,
+    command_flow::Flow,
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 

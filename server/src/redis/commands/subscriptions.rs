@@ -5,8 +5,8 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::CommandError,
-        flow::{Flow, Later},
-        local_subscriptions::LocalSubscriptions,
+        command_flow::{Flow, Later},
+        subscribed_topics::SubscribedTopics,
         upstream::{client_state::UpstreamSubscriptions, replies::is_error, requests},
     },
     source::answers_ping,
@@ -136,7 +136,7 @@ fn add(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
         let client = &call.session.client;
         let subscriptions = call.session.subscriptions.get_or_insert_with(|| {
             let pubsub = call.worker.app.pubsub.clone();
-            Box::new(LocalSubscriptions { pubsub, client: client.clone(), topics: Default::default() })
+            Box::new(SubscribedTopics { pubsub, client: client.clone(), topics: Default::default() })
         });
         if subscriptions.topics[kind as usize].insert(topic.into()) {
             subscriptions.pubsub.subscribe(kind, topic, &subscriptions.client);

@@ -6,7 +6,7 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::CommandError,
-        flow::{Flow, Later},
+        command_flow::{Flow, Later},
         upstream::{requests, tracking_redirect::TrackingRedirect},
     },
     source::ClientTracking,

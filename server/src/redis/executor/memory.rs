@@ -3,7 +3,7 @@
 //! A transaction locks everything that its commands and the watched keys touch. Each of its commands then runs as it
 //! would run alone.
 use super::{
-    contract::Executor,
+    executor_trait::Executor,
     pipeline::ClientPipeline,
     tier_commands::{on_tier, run_on},
     transaction_replies::TransactionReplies,
@@ -14,8 +14,8 @@ use crate::{
         command::{Command, Flags, Kind},
         command_context::CommandContext,
         command_error::{CommandError, arity, unknown},
+        command_flow::{Flow, Later},
         command_queue::CommandQueue,
-        flow::{Flow, Later},
         session::{Session, Watch},
         transaction,
     },

@@ -1,4 +1,4 @@
-//! The executors: one for each kind of backend, all with the same interface ([`contract::Executor`]).
+//! The executors: one for each kind of backend, all with the same interface ([`executor_trait::Executor`]).
 //!
 //! ```text
 //!               begin                       pipeline                          EXEC, WATCH
@@ -14,8 +14,8 @@
 //! - A command's function gets a tier under locks that cover all its keys, and never takes locks itself.
 //! - With a source, every write goes to the source first. The memory tier has copies only.
 //! - One place decides what an answer does to the memory tier: `upstream/effects.rs` for an upstream Redis, `Group::commit` for a store.
-mod choice;
-pub(super) mod contract;
+mod executor_of_backend;
+pub(super) mod executor_trait;
 mod local_store;
 mod memory;
 pub(super) mod pipeline;
@@ -24,4 +24,4 @@ mod tier_commands;
 mod transaction_replies;
 mod upstream;
 
-pub(super) use choice::executor;
+pub(super) use executor_of_backend::executor;

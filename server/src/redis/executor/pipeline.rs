@@ -2,7 +2,7 @@
 use super::{local_store::pipeline::StorePipeline, upstream::pipeline::UpstreamPipeline};
 use crate::{
     app::Worker,
-    redis::{command_context::CommandContext, flow::Joined, session::Session},
+    redis::{command_context::CommandContext, command_flow::Joined, session::Session},
 };
 use larder_proto::output::Output;
 use std::task::{Context, Poll};

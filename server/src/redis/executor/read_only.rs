@@ -1,11 +1,11 @@
 //! The executor of a read-only source, which has GET and MGET.
-use super::{contract::Executor, pipeline::ClientPipeline, tier_commands};
+use super::{executor_trait::Executor, pipeline::ClientPipeline, tier_commands};
 use crate::{
     app::Worker,
     redis::{
         command_context::CommandContext,
         command_error::CommandError,
-        flow::{Flow, Later},
+        command_flow::{Flow, Later},
         session::Session,
         transaction,
     },

@@ -3,9 +3,9 @@ use crate::redis::{
     command::{Flags, Kind},
     command_context::CommandContext,
     command_error::{CommandError, arity},
+    command_flow::Flow,
     command_handlers::{TierFn, handler},
     commands::get,
-    flow::Flow,
 };
 use larder_engine::Tier;
 

@@ -2,7 +2,7 @@
 use crate::{
     app::Worker,
     redis::{
-        command::Command, command_context::CommandContext, command_error::CommandError, flow::Flow,
+        command::Command, command_context::CommandContext, command_error::CommandError, command_flow::Flow,
         reply_budget::ReplyBudget,
     },
 };

@@ -5,7 +5,7 @@ mod forwarded_commands;
 mod local_store;
 mod local_tracking;
 mod own_replies;
-mod pipelined_gets;
+mod plain_gets;
 mod support;
 mod upstream;
 

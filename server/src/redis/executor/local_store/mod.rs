@@ -14,6 +14,6 @@
 //! - If the store refuses, none of the commands that ran together has changed anything, and all of them answer the error.
 //! - EXEC runs in parts if it has commands on the keyspace. The replies before a failed part stand. The commands after it do not run and
 //!   answer the same error.
-pub(super) mod exec;
 pub(super) mod pipeline;
 mod scratch;
+pub(super) mod store_executor;

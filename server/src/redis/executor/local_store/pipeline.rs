@@ -4,8 +4,8 @@ use crate::{
     app::Worker,
     read::{Group, KeyGuard},
     redis::{
-        command_context::CommandContext, command_error::CommandError, command_queue::CommandQueue, flow::Joined,
-        session::Session,
+        command_context::CommandContext, command_error::CommandError, command_flow::Joined,
+        command_queue::CommandQueue, session::Session,
     },
     source::{LocalFuture, SourceError},
 };

@@ -6,9 +6,9 @@ use crate::{
         command::{Command, Flags},
         command_context::CommandContext,
         command_error::CommandError,
+        command_flow::Flow,
         commands::strings,
         executor::tier_commands::run_on,
-        flow::Flow,
     },
     source::{FetchedValue, SourceError},
 };

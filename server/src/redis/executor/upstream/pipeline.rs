@@ -7,8 +7,8 @@ use super::effects::{Answered, Effects};
 use crate::{
     app::Worker,
     redis::{
-        command::Kind, command_context::CommandContext, command_error::CommandError, flow::Joined, session::Session,
-        upstream::requests,
+        command::Kind, command_context::CommandContext, command_error::CommandError, command_flow::Joined,
+        session::Session, upstream::requests,
     },
     source::{LocalFuture, RedisServer, SourceError},
 };

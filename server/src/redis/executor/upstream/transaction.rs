@@ -2,17 +2,17 @@
 //! here, in their places.
 use super::{
     effects::{Effects, Transacted},
-    single::{checked, send},
+    single_command::{checked, send},
 };
 use crate::{
     redis::{
         command::{Command, Flags, Kind},
         command_context::CommandContext,
         command_error::CommandError,
+        command_flow::Flow,
         command_queue::CommandQueue,
         commands::select,
         executor::transaction_replies::TransactionReplies,
-        flow::Flow,
         forwarded_commands::{Apart, Reach},
         session::Watch,
         transaction,

@@ -4,7 +4,7 @@ use super::connection::{self, Hello};
 use crate::redis::{
     command_context::CommandContext,
     command_error::CommandError,
-    flow::{Flow, Later},
+    command_flow::{Flow, Later},
     upstream::{replies::is_error, requests},
 };
 use larder_proto::resp::encode;

@@ -1,5 +1,5 @@
 //! The executor of an upstream Redis.
-use super::{pipeline::UpstreamPipeline, single, transaction::exec};
+use super::{pipeline::UpstreamPipeline, single_command, transaction::exec};
 use crate::{
     app::Worker,
     redis::{
@@ -7,8 +7,8 @@ use crate::{
         command::{Flags, Kind, TransactionStep},
         command_context::CommandContext,
         command_error::CommandError,
-        executor::{contract::Executor, pipeline::ClientPipeline, tier_commands},
-        flow::{Flow, Later},
+        command_flow::{Flow, Later},
+        executor::{executor_trait::Executor, pipeline::ClientPipeline, tier_commands},
         session::{Outstanding, Session, Watch},
         transaction,
         upstream::requests,
@@ -52,7 +52,7 @@ impl Executor for UpstreamExecutor {
                     Ok(transaction::begin(call))
                 }
                 Kind::Transaction(_) => watch(call).await,
-                _ => single::run(call).await,
+                _ => single_command::run(call).await,
             }
         })
     }

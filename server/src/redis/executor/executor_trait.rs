@@ -5,7 +5,7 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::CommandError,
-        flow::{Flow, Later},
+        command_flow::{Flow, Later},
         session::Session,
     },
     source::Fetch,

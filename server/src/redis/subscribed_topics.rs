@@ -9,13 +9,13 @@ use indexmap::IndexSet;
 use std::sync::Arc;
 
 /// The subscriptions of one client, until they are dropped.
-pub(super) struct LocalSubscriptions {
+pub(super) struct SubscribedTopics {
     pub(super) pubsub: Arc<PubSub>,
     pub(super) client: Arc<Client>,
     pub(super) topics: [IndexSet<Box<[u8]>>; 3],
 }
 
-impl LocalSubscriptions {
+impl SubscribedTopics {
     /// The number that a confirmation shows. Shard channels are counted separately.
     pub(super) fn count(&self, kind: SubscriptionKind) -> usize {
         let [channels, patterns, shards] = &self.topics;
@@ -30,7 +30,7 @@ impl LocalSubscriptions {
     }
 }
 
-impl Drop for LocalSubscriptions {
+impl Drop for SubscribedTopics {
     fn drop(&mut self) {
         for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             let topics = self.topics[kind as usize].iter().map(|topic| &**topic);

@@ -5,8 +5,8 @@ use crate::{
         command::{Flags, Kind},
         command_context::CommandContext,
         command_error::CommandError,
+        command_flow::Flow,
         command_lookup::{FoundCommand, find_for},
-        flow::Flow,
         forwarded_commands::{self, Apart, Reach},
         upstream::{
             blocking,

@@ -2,7 +2,7 @@
 use super::support::Server;
 use crate::redis::{
     find,
-    pipelined_gets::{self, GetRun},
+    plain_gets::{self, GetRun},
 };
 use larder_proto::{output::Output, resp::encode};
 use larder_store::clock;
@@ -10,14 +10,8 @@ use larder_store::clock;
 /// What is begun of `input`, and answered, with room for `enough` bytes.
 fn begin(server: &Server, input: &[u8], enough: usize) -> (GetRun, String) {
     let (client, mut out) = (server.client(), Output::default());
-    let gets = pipelined_gets::begin(
-        &server.worker,
-        &client.session,
-        input,
-        clock::now(),
-        (&mut out, enough),
-        &mut Vec::new(),
-    );
+    let gets =
+        plain_gets::begin(&server.worker, &client.session, input, clock::now(), (&mut out, enough), &mut Vec::new());
     (gets, String::from_utf8(out.to_vec()).expect("text"))
 }
 
@@ -61,14 +55,8 @@ fn what_needs_a_look_is_left_alone() {
     let mut client = server.client();
     client.say("MULTI");
     let mut out = Output::default();
-    let gets = pipelined_gets::begin(
-        &server.worker,
-        &client.session,
-        &row(&["a"]),
-        clock::now(),
-        (&mut out, 99),
-        &mut Vec::new(),
-    );
+    let gets =
+        plain_gets::begin(&server.worker, &client.session, &row(&["a"]), clock::now(), (&mut out, 99), &mut Vec::new());
     assert_eq!((gets.commands, out.len()), (0, 0));
     // What is recorded is recorded one by one.
     server.worker.app.telemetry.recorder.take(1.0);

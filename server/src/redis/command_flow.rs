@@ -8,12 +8,12 @@ pub enum Flow {
     Done,
     /// A read waits for flights. [`PendingRead::poll`] says when its reply is ready.
     Pending(PendingRead),
-    /// The command goes to the source together with other commands of its client: [`join`](super::begin::join) it to
+    /// The command goes to the source together with other commands of its client: [`join`](super::begin_command::join) it to
     /// them. Until they are answered, the session's outstanding commands are these.
     Relay(&'static Command, Outstanding),
     /// The client's [outstanding](Outstanding) commands must be answered first. Begin this one again afterwards.
     Behind,
-    /// The command must run alone, after every command before it is answered. Call [`run`](super::begin::run) with the
+    /// The command must run alone, after every command before it is answered. Call [`run`](super::begin_command::run) with the
     /// same arguments.
     Alone(&'static Command),
     /// The reply is in the output. From now on commands may have to wait (CLIENT PAUSE).

@@ -1,7 +1,7 @@
 //! The kind of backend that runs commands on data. It follows from the group's source.
 use crate::source::Source;
 
-/// A kind of backend. Each has an [`Executor`](super::executor::contract::Executor).
+/// A kind of backend. Each has an [`Executor`](super::executor::executor_trait::Executor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
     /// The memory tier has all entries.

@@ -1,6 +1,6 @@
 //! Runs of plain `GET key` commands, the most common input of a cache. They skip the parser and the command table,
 //! which would cost as much as the rest of a hit, and their memory is prefetched together. All other input goes to
-//! [`begin`](super::begin::begin), which begins one command.
+//! [`begin`](super::begin_command::begin), which begins one command.
 use super::{command_counts::count_calls, command_lookup::GET, pending_read::PendingRead, session::Session};
 use crate::{
     app::Worker,

@@ -1,9 +1,9 @@
 //! Chooses the executor: one line for each backend.
 use super::{
-    contract::Executor, local_store::exec::LocalStoreExecutor, memory::MemoryExecutor, read_only::ReadOnlyExecutor,
-    upstream::executor::UpstreamExecutor,
+    executor_trait::Executor, local_store::store_executor::LocalStoreExecutor, memory::MemoryExecutor,
+    read_only::ReadOnlyExecutor, upstream::upstream_executor::UpstreamExecutor,
 };
-use crate::redis::backend::Backend;
+use crate::redis::backend_kind::Backend;
 
 /// The executor of a backend.
 pub(in crate::redis) fn executor(backend: Backend) -> &'static dyn Executor {

@@ -1,16 +1,16 @@
 //! How a command begins: it is found, checked, and passed to its function or to the executor of its backend.
 use super::{
-    backend::Backend,
+    backend_kind::Backend,
     cached_replies,
     command::{Command, Flags, Kind, TransactionStep},
     command_context::CommandContext,
     command_counts::count,
     command_error::{CommandError, NO_AUTH, NOT_IN_MULTI, arity, unknown, unknown_sub},
+    command_flow::{Flow, Joined},
     command_handlers::{at_source, at_source_in_multi, handler},
     command_lookup::{FoundCommand, find_for},
     commands::get,
     executor::{executor, pipeline::ClientPipeline},
-    flow::{Flow, Joined},
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded},
     monitored_commands,

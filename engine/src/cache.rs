@@ -2,7 +2,7 @@
 
 use crate::{
     budget::Budget,
-    change_listener::Changes,
+    change_listener::ChangeListener,
     key::Key,
     large::Lent,
     shard::Shard,
@@ -101,7 +101,7 @@ impl Cache {
             budget: Budget::new(config.max_memory, config.max_keys),
             fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH)) + 2 * segment,
             hasher,
-            changes: Changes::default(),
+            changes: ChangeListener::default(),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),
             lent: lent.clone(),

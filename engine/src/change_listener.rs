@@ -22,13 +22,13 @@ pub trait Listener: Send + Sync + fmt::Debug {
 
 /// Whom a cache tells.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeListener {
     /// How many want to hear.
     pub(crate) listening: AtomicUsize,
     pub(crate) listener: OnceLock<Arc<dyn Listener>>,
 }
 
-impl Changes {
+impl ChangeListener {
     /// Relaxed is enough: see [`Cache::listen`](crate::Cache::listen).
     #[inline]
     pub(crate) fn listener(&self) -> Option<&Arc<dyn Listener>> {

@@ -1,6 +1,6 @@
 //! What all shards of a cache go by: the account, the hasher, the listener, lifetimes.
 
-use crate::{budget::Budget, change_listener::Changes, large::Lent};
+use crate::{budget::Budget, change_listener::ChangeListener, large::Lent};
 use foldhash::quality::FixedState;
 use std::{
     hash::{BuildHasher, Hasher},
@@ -14,7 +14,7 @@ pub(crate) struct Rules {
     /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
     pub(crate) fixed: usize,
     pub(crate) hasher: FixedState,
-    pub(crate) changes: Changes,
+    pub(crate) changes: ChangeListener,
     /// Milliseconds; 0 for none.
     pub(crate) default_ttl: AtomicU64,
     /// Per cent.

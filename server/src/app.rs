@@ -5,7 +5,7 @@ use crate::{
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     read::{Group, PendingWrites, invalidation_scope},
-    source::{Policy, SourceLimits, SourceSetup},
+    source::{FillPolicy, SourceLimits, SourceSetup},
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
@@ -127,8 +127,8 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
     })
 }
 
-fn policy(group: &GroupSettings) -> Policy {
-    Policy {
+fn policy(group: &GroupSettings) -> FillPolicy {
+    FillPolicy {
         ttl: group.ttl.map(millis),
         negative_ttl: group.negative_ttl.map(millis),
         coherence: match group.source {

@@ -2,7 +2,7 @@
 use super::pending_writes::PendingWrites;
 use crate::{
     config::Coherence,
-    source::{Fetch, PinnedTable, Policy, Reads, Source, SourceError, TableLookup},
+    source::{Fetch, FillPolicy, PinnedTable, Reads, Source, SourceError, TableLookup},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Entry, Key, Lookup, Millis, Outcome, Wait};
@@ -17,7 +17,7 @@ pub struct Group {
     /// This core's connection to the source.
     pub source: Rc<dyn Source>,
     /// How fills are stored.
-    pub policy: Policy,
+    pub policy: FillPolicy,
     /// Writes in flight to the source (shared by all cores, one per group).
     pub writes: Arc<PendingWrites>,
 }

@@ -8,7 +8,7 @@ use larder_store::clock;
 use std::{future::Future, rc::Rc};
 
 /// Keys and their new entries (`None`: deleted).
-pub type Changes = Vec<(Bytes, Option<FetchedValue>)>;
+pub type KeyChanges = Vec<(Bytes, Option<FetchedValue>)>;
 
 impl Group {
     /// The source as a store of this machine.
@@ -52,7 +52,7 @@ impl Group {
     pub fn commit(
         self: &Rc<Self>,
         held: &Rc<KeyGuard>,
-        changes: Changes,
+        changes: KeyChanges,
         actor: u64,
     ) -> impl Future<Output = Result<(), SourceError>> + 'static {
         let (waiting, group, held) = (self.clone(), self.clone(), held.clone());
@@ -72,7 +72,7 @@ impl Group {
         }
     }
 
-    fn finish_commit(&self, changes: &Changes, applied: &Result<(), SourceError>, actor: u64) {
+    fn finish_commit(&self, changes: &KeyChanges, applied: &Result<(), SourceError>, actor: u64) {
         let keys = || changes.iter().map(|(key, _)| self.cache.key(key));
         match applied {
             Ok(()) => self.apply_to_tier(changes, actor),
@@ -83,7 +83,7 @@ impl Group {
     }
 
     /// Applies the changes to the tier atomically, and fences fetches in flight.
-    fn apply_to_tier(&self, changes: &Changes, actor: u64) {
+    fn apply_to_tier(&self, changes: &KeyChanges, actor: u64) {
         let now = clock::now();
         let mut untold: Vec<Key<'_>> = Vec::new();
         let mut tier = self.cache.exclusive(changes.iter().map(|(key, _)| self.cache.key(key)));

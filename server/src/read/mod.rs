@@ -11,7 +11,7 @@
 //!
 //! Invariants:
 //! - Errors reach every waiter and are never stored.
-//! - A copy lives at most `Policy::ttl`; the source's own expiry and later `expire`s only shorten that.
+//! - A copy lives at most `FillPolicy::ttl`; the source's own expiry and later `expire`s only shorten that.
 //! - A fill never brings back what a write replaced: every write that the source may have accepted ends in a change or an
 //!   invalidation of its key in the tier, which fences the fetches begun before.
 //! - In mode `coherent` only fills are stored, and only those that the source vouches for ([`Fetch::vouch`](crate::source::Fetch::vouch)). The
@@ -40,7 +40,7 @@ mod write_through;
 
 pub use group::{Group, StartedRead};
 pub use key_locks::KeyGuard;
-pub use local_changes::Changes;
+pub use local_changes::KeyChanges;
 pub use pending_writes::{PendingWrite, PendingWrites};
 pub use tier_invalidation::{TierInvalidator, invalidation_scope};
 pub use watched_keys::WatchedKeys;

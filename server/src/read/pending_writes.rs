@@ -1,6 +1,6 @@
 //! Writes in flight to a source. They are registered so that an older value never replaces a newer one in the tier.
 use super::{lock_stripes::LockStripes, watch_registry::WatchRegistry};
-use crate::{config::Coherence, source::Policy};
+use crate::{config::Coherence, source::FillPolicy};
 use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -64,13 +64,18 @@ impl PendingWrites {
 pub struct PendingWrite<'g> {
     writes: &'g PendingWrites,
     cache: &'g Cache,
-    policy: Policy,
+    policy: FillPolicy,
     key: Key<'g>,
     ended: bool,
 }
 impl<'g> PendingWrite<'g> {
     /// A write of `key` that is registered or needs no registration.
-    pub(super) fn of(writes: &'g PendingWrites, cache: &'g Cache, policy: Policy, key: Key<'g>) -> PendingWrite<'g> {
+    pub(super) fn of(
+        writes: &'g PendingWrites,
+        cache: &'g Cache,
+        policy: FillPolicy,
+        key: Key<'g>,
+    ) -> PendingWrite<'g> {
         PendingWrite { writes, cache, policy, key, ended: false }
     }
     /// Whether a written value is stored as a copy: only if nothing but lifetimes bounds the age of copies.

@@ -3,7 +3,7 @@
 //! Each connection announces changes in order with its own replies. A fill is stored when its reply is handled, so an
 //! announcement about a stored copy always finds it. One that comes earlier fences the flight. A copy that
 //! another connection fetched may be forgotten needlessly, but is never kept wrongly.
-use crate::source::{InvalidationScope, Invalidations, Policy};
+use crate::source::{FillPolicy, InvalidationScope, Invalidations};
 use larder_engine::Cache;
 use std::{rc::Rc, sync::Arc};
 
@@ -11,7 +11,7 @@ use std::{rc::Rc, sync::Arc};
 #[derive(Debug)]
 pub struct TierInvalidator {
     cache: Arc<Cache>,
-    policy: Policy,
+    policy: FillPolicy,
 }
 
 impl Invalidations for TierInvalidator {
@@ -33,7 +33,7 @@ impl Invalidations for TierInvalidator {
 }
 
 /// The scope with which a source announces changes of the entries in `cache`; see [`InvalidationScope::prefixes`].
-pub fn invalidation_scope<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: Policy, prefixes: &[P]) -> InvalidationScope {
+pub fn invalidation_scope<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: FillPolicy, prefixes: &[P]) -> InvalidationScope {
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
     InvalidationScope { prefixes, only: None, to: Rc::new(TierInvalidator { cache: cache.clone(), policy }) }
 }

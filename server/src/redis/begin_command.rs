@@ -2,7 +2,7 @@
 use super::{
     backend_kind::Backend,
     cached_replies,
-    command::{Command, Flags, Kind, TransactionStep},
+    command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
     command_counts::count,
     command_error::{CommandError, NO_AUTH, NOT_IN_MULTI, arity, unknown, unknown_sub},
@@ -119,7 +119,7 @@ pub async fn run(
     let mark = out.mark();
     let mut call = CommandContext::new(worker, session, command, *args, clock::now(), out);
     let done = match handler(command).later() {
-        Some(run) if command.kind == Kind::Local => run(&mut call).await,
+        Some(run) if command.kind == CommandKind::Local => run(&mut call).await,
         _ => executor(call.session.backend).run(&mut call).await,
     };
     let flow = match done {
@@ -142,17 +142,17 @@ pub async fn run(
 #[inline]
 fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
     match call.command.kind {
-        Kind::Get => get::get(call, batch),
-        Kind::MultiGet => get::mget(call, batch),
-        Kind::Tier | Kind::Forward => executor(call.session.backend).begin(call, batch),
-        Kind::Local if call.session.backend == Backend::Upstream && at_source(call.command, call.args) => {
+        CommandKind::Get => get::get(call, batch),
+        CommandKind::MultiGet => get::mget(call, batch),
+        CommandKind::Tier | CommandKind::Forward => executor(call.session.backend).begin(call, batch),
+        CommandKind::Local if call.session.backend == Backend::Upstream && at_source(call.command, call.args) => {
             let known = call.group().source.as_redis().and_then(|server| server.known_commands());
             forwarded_commands::check(call.session, known.as_deref(), call.args)?;
             Ok(Flow::Relay(&FORWARDED, Outstanding::Forwarded))
         }
-        Kind::Local => transaction::run_local(call),
-        Kind::Transaction(step) => transaction_steps::step(call, step),
-        Kind::Container => Err(arity(call.command.name)),
+        CommandKind::Local => transaction::run_local(call),
+        CommandKind::Transaction(step) => transaction_steps::step(call, step),
+        CommandKind::Container => Err(arity(call.command.name)),
     }
 }
 
@@ -282,7 +282,7 @@ fn check_access(
         session.access.check(ours)?;
     }
     match command.kind {
-        Kind::Forward => {
+        CommandKind::Forward => {
             let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
             forwarded_commands::check(session, known.as_deref(), *args)
         }
@@ -307,7 +307,7 @@ fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault
     let mut reply = Reply::new(out, session.resp3);
     match found {
         // A refused EXEC ends its transaction.
-        FoundCommand::Command(command) if command.kind == Kind::Transaction(TransactionStep::Exec) => {
+        FoundCommand::Command(command) if command.kind == CommandKind::Transaction(TransactionStep::Exec) => {
             transaction::abort(session, fault, &mut reply);
         }
         _ => {

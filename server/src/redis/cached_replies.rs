@@ -1,7 +1,7 @@
 //! Commands whose whole replies the reply cache may hold: answered from the memory tier, or fetched into it. All others
 //! are forwarded.
 use super::{
-    command::{Command, Flags, Kind},
+    command::{Command, CommandKind, Flags},
     command_context::CommandContext,
     command_error::CommandError,
     command_flow::Flow,
@@ -28,8 +28,8 @@ pub(super) fn cacheable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<
 /// read.
 pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
     let may_be_read = match command.kind {
-        Kind::Forward => true,
-        Kind::Tier => command.flags.has(Flags::READONLY),
+        CommandKind::Forward => true,
+        CommandKind::Tier => command.flags.has(Flags::READONLY),
         _ => false,
     };
     may_be_read

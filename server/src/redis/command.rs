@@ -19,7 +19,7 @@ pub struct Command {
     pub group: &'static str,
     /// One phrase for the reference.
     pub summary: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: CommandKind,
     /// The position in the table.
     pub(super) index: u16,
     /// Whether this is a subcommand.
@@ -30,7 +30,7 @@ pub struct Command {
 
 /// How a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CommandKind {
     /// It concerns the connection or the server, not entries.
     Local,
     /// It works on entries, under the locks of the memory tier.
@@ -173,7 +173,7 @@ impl Command {
     /// Whether the command touches keys or the keyspace.
     #[inline]
     pub(super) fn is_data(&self) -> bool {
-        matches!(self.kind, Kind::Tier | Kind::Get | Kind::MultiGet | Kind::Forward)
+        matches!(self.kind, CommandKind::Tier | CommandKind::Get | CommandKind::MultiGet | CommandKind::Forward)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The context of a running command.
 use super::{
-    command::{Command, Kind},
+    command::{Command, CommandKind},
     command_counts::count,
     command_error::{CommandError, NOT_IN_MULTI, TOO_LONG},
     command_flow::Flow,
@@ -65,7 +65,7 @@ impl<'c> CommandContext<'c> {
     /// Makes a forwarded command the client's last command in CLIENT LIST. A blocking command is shown only when Redis
     /// has it, because a client that sees it may unblock it.
     pub(super) fn show_forwarded(&self) {
-        if self.command.kind == Kind::Forward {
+        if self.command.kind == CommandKind::Forward {
             let client = &self.session.client;
             client.forwarded.set(&self.args[0], self.args.get(1));
             client.command.store(self.command.index, Relaxed);

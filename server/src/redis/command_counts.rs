@@ -1,6 +1,6 @@
 //! Counts commands, and notes their operations for the recorder.
 use super::{
-    command::{Command, Flags, Kind},
+    command::{Command, CommandKind, Flags},
     session::Session,
 };
 use crate::{app::Worker, telemetry::RecordedOperation};
@@ -22,7 +22,7 @@ pub(super) fn count(worker: &Worker, session: &Session, command: &Command, args:
 pub(super) fn count_calls(worker: &Worker, session: &Session, command: &Command, calls: u64) {
     worker.counters.redis_commands.add(calls);
     // The source counts forwarded commands.
-    if !matches!(command.kind, Kind::Forward) {
+    if !matches!(command.kind, CommandKind::Forward) {
         worker.app.calls.count(worker.id, command.index, calls);
         session.client.command.store(command.index, Relaxed);
     }

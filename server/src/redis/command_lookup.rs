@@ -1,32 +1,32 @@
 //! All commands, and finding one by name.
 use super::{
-    command::{Command, Flags, Keys, Kind, TransactionStep},
+    command::{Command, CommandKind, Flags, Keys, TransactionStep},
     command_table::for_all_commands,
 };
 use larder_proto::resp::Args;
 
 macro_rules! kind {
     (Transaction($step:ident)) => {
-        Kind::Transaction(TransactionStep::$step)
+        CommandKind::Transaction(TransactionStep::$step)
     };
     // These kinds have more than one function. The row's kind is the plain one.
     (LocalThen $functions:tt) => {
-        Kind::Local
+        CommandKind::Local
     };
     (Shared $functions:tt) => {
-        Kind::Local
+        CommandKind::Local
     };
     (SharedThen $functions:tt) => {
-        Kind::Local
+        CommandKind::Local
     };
     (Store $functions:tt) => {
-        Kind::Tier
+        CommandKind::Tier
     };
     (Keyspace $functions:tt) => {
-        Kind::Tier
+        CommandKind::Tier
     };
     ($kind:ident $($functions:tt)?) => {
-        Kind::$kind
+        CommandKind::$kind
     };
 }
 macro_rules! rows {
@@ -64,7 +64,7 @@ static INDEX: Index = Index::of(&COMMANDS);
 /// The row of GET.
 pub(super) const GET: &Command = {
     let mut row = 0;
-    while !matches!(COMMANDS[row].kind, Kind::Get) {
+    while !matches!(COMMANDS[row].kind, CommandKind::Get) {
         row += 1;
     }
     &COMMANDS[row]

@@ -1,7 +1,7 @@
 //! Forwarded commands: commands that Larder does not have and sends to a Redis source unchanged. The source's own
 //! command table says which keys they touch.
 use super::{
-    command::{Command, Flags, Keys, Kind},
+    command::{Command, CommandKind, Flags, Keys},
     command_error::{CommandError, NOT_IN_MULTI, arity, unknown, unknown_sub},
     session::Session,
 };
@@ -20,7 +20,7 @@ pub(super) static FORWARDED: Command = Command {
     since: "",
     group: "",
     summary: "",
-    kind: Kind::Forward,
+    kind: CommandKind::Forward,
     index: u16::MAX - 1,
     is_sub: false,
     is_parent: false,
@@ -117,7 +117,7 @@ pub(super) fn touched<'a>(
     args: Args<'a>,
     mut each: impl FnMut(&'a [u8], bool),
 ) -> Option<Reach> {
-    if command.kind != Kind::Forward {
+    if command.kind != CommandKind::Forward {
         let (writes, flushes) = (command.flags.has(Flags::WRITE), command.flags.has(Flags::FLUSH));
         command.keys.of(args).for_each(|key| each(key, writes));
         let slow = command.flags.has(Flags::SLOW);

@@ -1,7 +1,7 @@
 //! MONITOR in front of a Redis. Redis shows the commands that it gets. Larder adds the commands that it answers itself,
 //! in the same form.
 use super::{
-    command::{Command, Flags, Kind},
+    command::{Command, CommandKind, Flags},
     command_flow::Flow,
     session::Session,
 };
@@ -16,7 +16,8 @@ use std::{
 #[cold]
 pub(super) fn show(worker: &Worker, session: &Session, command: &Command, args: Args<'_>, flow: &Flow) {
     let answered = matches!(flow, Flow::Done | Flow::Close | Flow::Paused);
-    let hidden = matches!(command.kind, Kind::Transaction(_)) || command.flags.has(Flags::ADMIN.with(Flags::NO_AUTH));
+    let hidden =
+        matches!(command.kind, CommandKind::Transaction(_)) || command.flags.has(Flags::ADMIN.with(Flags::NO_AUTH));
     if answered && !hidden && session.multi.is_none() && worker.groups[0].source.as_redis().is_some() {
         let line = worker.app.backlog.count(line(session, args).into());
         worker.app.clients.monitors().show(&line, &worker.app.backlog);

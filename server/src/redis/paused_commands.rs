@@ -1,6 +1,6 @@
 //! Which commands wait for the end of CLIENT PAUSE.
 use super::{
-    command::{Command, Flags, Kind, TransactionStep},
+    command::{Command, CommandKind, Flags, TransactionStep},
     command_handlers::at_source,
     command_lookup::{FoundCommand, find_for},
     forwarded_commands::is_forwarded,
@@ -21,7 +21,7 @@ pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, paused: Paused
         None if !session.authenticated() => false,
         None if !is_forwarded(worker, args) => false,
         _ if paused == Paused::All => true,
-        Some(command) if matches!(command.kind, Kind::Transaction(TransactionStep::Exec)) => session
+        Some(command) if matches!(command.kind, CommandKind::Transaction(TransactionStep::Exec)) => session
             .multi
             .as_ref()
             .is_some_and(|multi| multi.queue.iter().any(|(command, args)| writes(worker, Some(command), args))),
@@ -32,7 +32,7 @@ pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, paused: Paused
 /// Whether the command writes or may write.
 fn writes(worker: &Worker, command: Option<&Command>, args: Args<'_>) -> bool {
     match command {
-        Some(command) if !matches!(command.kind, Kind::Forward) => command.flags.has(Flags::WRITE),
+        Some(command) if !matches!(command.kind, CommandKind::Forward) => command.flags.has(Flags::WRITE),
         _ => {
             let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
             // A command that is not known counts as a write.

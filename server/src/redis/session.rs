@@ -2,7 +2,7 @@
 use super::{
     auth,
     backend_kind::Backend,
-    command::{Command, Kind},
+    command::{Command, CommandKind},
     command_access::CommandAccess,
     command_lookup::GET,
     command_queue::OpenTransaction,
@@ -159,7 +159,7 @@ impl Session {
     /// Whether this command may begin before the outstanding commands are answered. Reads of the memory tier and
     /// forwarded commands use different connections. They must not overtake each other.
     pub(super) fn may_begin(&self, command: &Command) -> bool {
-        let reads = matches!(command.kind, Kind::Get | Kind::MultiGet);
+        let reads = matches!(command.kind, CommandKind::Get | CommandKind::MultiGet);
         match self.outstanding {
             Outstanding::Nothing => true,
             Outstanding::Reads => reads || !command.is_data(),

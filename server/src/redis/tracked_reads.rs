@@ -1,6 +1,6 @@
 //! Reads of clients that track. They are noted before another client can change the keys.
 use super::{
-    command::{Command, Flags, Kind, TransactionStep},
+    command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
     forwarded_commands,
     session::Session,
@@ -14,7 +14,7 @@ use larder_proto::resp::Args;
 pub(super) fn note_first(call: &CommandContext<'_>) {
     let session = &call.session;
     match (&session.multi, call.command.kind) {
-        (Some(multi), Kind::Transaction(TransactionStep::Exec)) => {
+        (Some(multi), CommandKind::Transaction(TransactionStep::Exec)) => {
             multi.queue.iter().for_each(|(command, args)| note(call, command, args));
         }
         (Some(_), _) => {}
@@ -24,7 +24,7 @@ pub(super) fn note_first(call: &CommandContext<'_>) {
 
 fn note(call: &CommandContext<'_>, command: &Command, args: Args<'_>) {
     let known = match command.kind {
-        Kind::Forward => call.group().source.as_redis().and_then(RedisServer::known_commands),
+        CommandKind::Forward => call.group().source.as_redis().and_then(RedisServer::known_commands),
         _ => return call.session.note_read(command, args),
     };
     if let (Some(known), Some(tracker)) = (known, call.session.tracker.as_ref().filter(|tracker| tracker.notes())) {

@@ -1,6 +1,6 @@
 //! The parts of a transaction that are the same with every backend: begin, queue, end.
 use super::{
-    command::Kind,
+    command::CommandKind,
     command_context::CommandContext,
     command_error::{CommandError, arity},
     command_flow::Flow,
@@ -43,7 +43,7 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Result<Flow, CommandError>
 
 /// Refuses a command that the source would not queue. MULTI has made sure that the source's command table is known.
 fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
-    if call.command.kind != Kind::Forward {
+    if call.command.kind != CommandKind::Forward {
         return Ok(());
     }
     let known = call.group().source.as_redis().and_then(|server| server.known_commands());

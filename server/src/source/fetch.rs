@@ -1,7 +1,7 @@
 //! A fetch: what `read` hands over to a source, and what the source's answer does to the memory tier.
 use super::{
     fetch_result::{FetchedReply, FetchedValue, KeyLife},
-    fill_policy::Policy,
+    fill_policy::FillPolicy,
     reply_name::ReplyName,
     source_error::SourceError,
 };
@@ -12,12 +12,12 @@ use larder_engine::{Expiry, Fill, Lead, Millis, Outcome};
 #[derive(Debug)]
 pub struct Fetch {
     lead: Lead,
-    policy: Policy,
+    policy: FillPolicy,
     vouched: bool,
 }
 impl Fetch {
     /// The fetch for this lead.
-    pub fn new(lead: Lead, policy: Policy) -> Fetch {
+    pub fn new(lead: Lead, policy: FillPolicy) -> Fetch {
         Fetch { lead, policy, vouched: false }
     }
     /// See [`Lead::sent_through`].

@@ -4,7 +4,7 @@ use larder_engine::{Expiry, Millis};
 
 /// How fills of a group are stored.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Policy {
+pub struct FillPolicy {
     /// Longest life of a fill, ms; the source's own expiry only shortens it. The group's cache is built with the same
     /// value as its default lifetime, so that jitter applies to fills.
     pub ttl: Option<u64>,
@@ -15,7 +15,7 @@ pub struct Policy {
     /// Largest cached reply, bytes, command included; 0: replies are not cached.
     pub max_reply: usize,
 }
-impl Policy {
+impl FillPolicy {
     /// In mode `coherent`: whether a copy that the source no longer vouches for may be served while the source is unavailable. It needs
     /// a lifetime, which bounds the copy's age.
     pub fn serves_stale(&self) -> bool {

@@ -50,7 +50,7 @@ mod upstream_commands;
 
 pub use fetch::Fetch;
 pub use fetch_result::{CacheableReply, FetchedReply, FetchedValue, KeyLife};
-pub use fill_policy::Policy;
+pub use fill_policy::FillPolicy;
 pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
 pub use local_future::LocalFuture;
 pub use local_store::{LocalStore, Page, Scan};

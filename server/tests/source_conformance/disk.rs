@@ -3,7 +3,7 @@ use super::{Fixture, LIMITS, conformance, open, run, some};
 use bytes::Bytes;
 use larder::{
     config::SourceUrl,
-    source::{FetchedValue, LocalStore, Page, Policy, Scan, SourceError, SourceLimits, SourceSetup},
+    source::{FetchedValue, FillPolicy, LocalStore, Page, Scan, SourceError, SourceLimits, SourceSetup},
 };
 use larder_store::{
     clock,
@@ -18,7 +18,7 @@ fn url(dir: &Path) -> SourceUrl {
 fn disk(dir: &Path, durability: Durability) -> Fixture {
     // A small write buffer, so that flushes and compactions take part.
     let store = StoreSettings { durability, write_buffer: 1 << 20, ..StoreSettings::DEFAULT };
-    open(&url(dir), SourceLimits { store, ..LIMITS }, Policy::default())
+    open(&url(dir), SourceLimits { store, ..LIMITS }, FillPolicy::default())
 }
 fn local(fixture: &Fixture) -> &dyn LocalStore {
     fixture.source.as_local().expect("a local store")
@@ -301,7 +301,7 @@ fn too_many_fetches_and_too_many_writes_fail_at_once() {
     let dir = tempfile::tempdir().expect("a directory");
     run(async {
         let limits = SourceLimits { max_in_flight: 4, ..LIMITS };
-        let group = open(&url(dir.path()), limits, Policy::default());
+        let group = open(&url(dir.path()), limits, FillPolicy::default());
         let keys: Vec<String> = (0..10).map(|at| at.to_string()).collect();
         let answers = group.get_all(&keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let failed = answers.iter().filter(|answer| answer.is_err()).count();
@@ -313,7 +313,7 @@ fn too_many_fetches_and_too_many_writes_fail_at_once() {
     run(async {
         let store = StoreSettings { max_waiting: 1 << 20, ..StoreSettings::DEFAULT };
         let limits = SourceLimits { store, timeout: Duration::from_secs(20), ..LIMITS };
-        let group = open(&url(dir.path()), limits, Policy::default());
+        let group = open(&url(dir.path()), limits, FillPolicy::default());
         let mut puts: Vec<_> = (0..200u8)
             .map(|at| {
                 let found = FetchedValue { value: vec![1; 300 << 10].into(), expiry: None };

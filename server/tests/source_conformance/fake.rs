@@ -2,7 +2,7 @@
 use crate::fixture::{Fixture, open, tcp};
 use larder::{
     config::SourceUrl,
-    source::{Policy, SourceLimits},
+    source::{FillPolicy, SourceLimits},
 };
 use std::{
     io::{Read, Write},
@@ -82,5 +82,5 @@ pub(crate) fn faked(
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = SourceUrl::Redis(tcp(listener.local_addr().expect("an address").port()));
     let fake = serve(listener, answer);
-    (open(&url, limits, Policy::default()), fake)
+    (open(&url, limits, FillPolicy::default()), fake)
 }

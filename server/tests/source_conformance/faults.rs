@@ -6,7 +6,7 @@ use crate::{
 };
 use larder::{
     config::{RedisUrl, SourceUrl},
-    source::{Policy, SourceError, SourceLimits},
+    source::{FillPolicy, SourceError, SourceLimits},
 };
 use larder_store::clock;
 use std::{
@@ -23,7 +23,7 @@ fn a_frozen_source_meets_the_deadline_and_comes_back() {
     let server = RedisServer::start();
     run(async {
         let limits = SourceLimits { timeout: Duration::from_millis(300), ..LIMITS };
-        let group = redis_with(&server, limits, Policy::default());
+        let group = redis_with(&server, limits, FillPolicy::default());
         group.put(b"hit", "v".into(), None).await.expect("the put");
         server.stop();
         let start = Instant::now();
@@ -51,7 +51,7 @@ fn a_source_that_freezes_is_noticed_without_traffic() {
     let server = RedisServer::start();
     run(async {
         let limits = SourceLimits { timeout: Duration::from_millis(300), ..LIMITS };
-        let group = redis_with(&server, limits, Policy::default());
+        let group = redis_with(&server, limits, FillPolicy::default());
         group.until_up().await;
         server.stop();
         group.until("the probe goes unanswered", async || !group.health.is_up()).await;
@@ -90,7 +90,7 @@ fn a_source_that_starts_late_is_found() {
     let port = held.number;
     run(async {
         let url = SourceUrl::Redis(tcp(port));
-        let group = open(&url, LIMITS, Policy::default());
+        let group = open(&url, LIMITS, FillPolicy::default());
         assert!(!group.health.is_up());
         // Waits for the attempt under way, then fails with it, long before the deadline.
         let start = Instant::now();
@@ -110,7 +110,7 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
     let mut server = RedisServer::start();
     run(async {
         let limits = SourceLimits { timeout: Duration::from_millis(500), ..LIMITS };
-        let group = redis_with(&server, limits, Policy { ttl: Some(1), ..Policy::default() });
+        let group = redis_with(&server, limits, FillPolicy { ttl: Some(1), ..FillPolicy::default() });
         group.until_up().await;
         let stop = Rc::new(std::cell::Cell::new(false));
         let clients: Vec<_> = (0..50)
@@ -165,7 +165,7 @@ fn too_many_fetches_in_flight_are_refused_at_once() {
     let server = RedisServer::start();
     run(async {
         let limits = SourceLimits { max_in_flight: 4, ..LIMITS };
-        let group = redis_with(&server, limits, Policy::default());
+        let group = redis_with(&server, limits, FillPolicy::default());
         group.until_up().await;
         server.stop();
         let reads: Vec<_> = (0..10)

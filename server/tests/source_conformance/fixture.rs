@@ -3,7 +3,7 @@ use crate::common::{PATIENCE, RedisServer};
 use larder::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
     read::{Group, StartedRead, invalidation_scope},
-    source::{Policy, SourceError, SourceHealth, SourceLimits, SourceSetup},
+    source::{FillPolicy, SourceError, SourceHealth, SourceLimits, SourceSetup},
 };
 use larder_engine::{Cache, Config};
 use larder_store::clock;
@@ -42,11 +42,11 @@ impl std::ops::Deref for Fixture {
         &self.group
     }
 }
-pub(crate) fn open(url: &SourceUrl, limits: SourceLimits, policy: Policy) -> Fixture {
+pub(crate) fn open(url: &SourceUrl, limits: SourceLimits, policy: FillPolicy) -> Fixture {
     open_with(url, limits, policy, &[])
 }
 /// In mode `coherent`, with these `tracking-prefixes`.
-pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: Policy, prefixes: &[&str]) -> Fixture {
+pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: FillPolicy, prefixes: &[&str]) -> Fixture {
     let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
     let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
     let watch = (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, policy, prefixes));
@@ -67,9 +67,9 @@ pub(crate) fn tcp(port: u16) -> RedisUrl {
 }
 pub(crate) fn redis(server: &RedisServer) -> Fixture {
     let url = SourceUrl::Redis(tcp(server.port()));
-    open(&url, LIMITS, Policy::default())
+    open(&url, LIMITS, FillPolicy::default())
 }
-pub(crate) fn redis_with(server: &RedisServer, limits: SourceLimits, policy: Policy) -> Fixture {
+pub(crate) fn redis_with(server: &RedisServer, limits: SourceLimits, policy: FillPolicy) -> Fixture {
     open(&SourceUrl::Redis(tcp(server.port())), limits, policy)
 }
 
@@ -146,5 +146,5 @@ pub(crate) fn reason(answer: Result<Option<Vec<u8>>, SourceError>) -> String {
 }
 
 pub(crate) fn plain(url: RedisUrl) -> Fixture {
-    open(&SourceUrl::Redis(url), LIMITS, Policy::default())
+    open(&SourceUrl::Redis(url), LIMITS, FillPolicy::default())
 }

@@ -11,7 +11,7 @@ use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
     config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsUrl},
-    source::{Policy, SourceLimits, SourceSetup},
+    source::{FillPolicy, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ async fn conformance(group: &Fixture, behind: bool) {
 #[test]
 fn conformance_none() {
     run(async {
-        let group = open(&SourceUrl::None, LIMITS, Policy::default());
+        let group = open(&SourceUrl::None, LIMITS, FillPolicy::default());
         conformance(&group, false).await;
         assert!(group.source.as_redis().is_none());
     });
@@ -96,7 +96,7 @@ fn conformance_redis() {
 fn conformance_coherent() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy { coherence: Coherence::Coherent, negative_ttl: Some(60_000), ..Policy::default() };
+        let policy = FillPolicy { coherence: Coherence::Coherent, negative_ttl: Some(60_000), ..FillPolicy::default() };
         for prefixes in [&[][..], &["t", "e", "l"]] {
             for connections in [1, 3] {
                 let (url, limits) = (SourceUrl::Redis(tcp(server.port())), SourceLimits { connections, ..LIMITS });
@@ -111,7 +111,7 @@ fn conformance_several_connections() {
     let server = RedisServer::start();
     run(async {
         let limits = SourceLimits { connections: 3, ..LIMITS };
-        conformance(&redis_with(&server, limits, Policy::default()), true).await;
+        conformance(&redis_with(&server, limits, FillPolicy::default()), true).await;
     });
 }
 
@@ -120,7 +120,7 @@ fn conformance_unix_socket() {
     let server = RedisServer::with(&["--unixsocket", "socket", "--unixsocketperm", "700"]);
     run(async {
         let url = RedisUrl { address: RedisAddress::Unix(server.dir().join("socket")), ..tcp(0) };
-        conformance(&open(&SourceUrl::Redis(url), LIMITS, Policy::default()), true).await;
+        conformance(&open(&SourceUrl::Redis(url), LIMITS, FillPolicy::default()), true).await;
     });
 }
 
@@ -130,7 +130,7 @@ fn conformance_password_and_database() {
     run(async {
         for user in [None, Some("default".to_owned())] {
             let url = RedisUrl { user, password: Some("p@ss:word/".into()), database: 7, ..tcp(server.port()) };
-            let group = open(&SourceUrl::Redis(url), LIMITS, Policy::default());
+            let group = open(&SourceUrl::Redis(url), LIMITS, FillPolicy::default());
             conformance(&group, true).await;
             group.put(b"k", "v".into(), None).await.expect("the put");
         }
@@ -197,7 +197,7 @@ fn conformance_tls() {
     );
     let with = |tls: TlsUrl| {
         let url = RedisUrl { tls: Some(tls), ..tcp(port) };
-        open(&SourceUrl::Redis(url), LIMITS, Policy::default())
+        open(&SourceUrl::Redis(url), LIMITS, FillPolicy::default())
     };
     run(async {
         let good = TlsUrl { ca: Some(ca.clone()), cert: Some(cert.clone()), key: Some(key.clone()), insecure: false };

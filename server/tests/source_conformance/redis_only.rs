@@ -5,7 +5,7 @@ use crate::{
 };
 use larder::{
     config::RedisUrl,
-    source::{Policy, SourceError, SourceLimits},
+    source::{FillPolicy, SourceError, SourceLimits},
 };
 use larder_proto::resp;
 use larder_store::clock;
@@ -14,7 +14,7 @@ use larder_store::clock;
 fn origin_expiry_shortens_and_group_ttl_caps() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy { ttl: Some(60_000), ..Policy::default() };
+        let policy = FillPolicy { ttl: Some(60_000), ..FillPolicy::default() };
         let group = redis_with(&server, LIMITS, policy);
         let before = clock::now();
         server.command(&["SET", "short", "v", "PX", "20000"]);
@@ -43,7 +43,7 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
         within("put", 60_000);
         assert!(server.command(&["PTTL", "put"]).int() > 3_500_000);
 
-        let policy = Policy { ttl: Some(50), ..Policy::default() };
+        let policy = FillPolicy { ttl: Some(50), ..FillPolicy::default() };
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("ever").await, some("v"));
         server.command(&["SET", "ever", "w"]);
@@ -55,7 +55,7 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
 fn absences_are_remembered_for_the_negative_ttl_only() {
     let server = RedisServer::start();
     run(async {
-        let policy = Policy { negative_ttl: Some(300), ..Policy::default() };
+        let policy = FillPolicy { negative_ttl: Some(300), ..FillPolicy::default() };
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("k").await, Ok(None));
         assert_eq!(group.get("k").await, Ok(None));
@@ -283,7 +283,7 @@ fn values_beyond_the_limit_are_refused_without_being_held() {
     let server = RedisServer::start();
     run(async {
         let limits = SourceLimits { max_value: 100_000, ..LIMITS };
-        let group = redis_with(&server, limits, Policy::default());
+        let group = redis_with(&server, limits, FillPolicy::default());
         server.command(&["SET", "fits", &"x".repeat(100_000)]);
         server.command(&["SET", "over", &"x".repeat(100_001)]);
         server.command(&["SET", "far", &"x".repeat(5_000_000)]);

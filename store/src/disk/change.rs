@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 /// What to write.
 #[derive(Debug)]
-pub enum Change {
+pub enum StoreChange {
     /// Stores, or with `None` deletes, all of these or none.
-    Apply(Vec<Entry>),
+    Apply(Vec<StoreEntry>),
     /// Deletes everything.
     Clear,
 }
 /// A key, with its value and expiry or (to delete it) nothing.
-pub type Entry = (Bytes, Option<(Bytes, Option<Millis>)>);
+pub type StoreEntry = (Bytes, Option<(Bytes, Option<Millis>)>);
 
-impl Change {
-    pub(super) fn entries(&self) -> &[Entry] {
+impl StoreChange {
+    pub(super) fn entries(&self) -> &[StoreEntry] {
         match self {
-            Change::Apply(entries) => entries,
-            Change::Clear => &[],
+            StoreChange::Apply(entries) => entries,
+            StoreChange::Clear => &[],
         }
     }
     /// About what it needs in memory and on disk.

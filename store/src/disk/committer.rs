@@ -1,9 +1,9 @@
 //! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers everybody.
 use super::{
-    change::{Change, WriteError},
-    format::Encoder,
+    change::{StoreChange, WriteError},
+    commit_replies::answer,
+    format::EntryEncoder,
     pressure::Brake,
-    replies::answer,
     settings::Durability,
     shared::Shared,
     stats::Counts,
@@ -15,7 +15,7 @@ pub(super) fn run(shared: &Shared) {
     let died = Died(shared);
     let sync = shared.settings.durability == Durability::Always;
     let mut brake = Brake::default();
-    let mut encoder = Encoder::default();
+    let mut encoder = EntryEncoder::default();
     let mut ops = Vec::new();
     while shared.writes.take(&mut ops) {
         let bytes = ops.iter().map(|op| op.bytes).sum();
@@ -45,11 +45,11 @@ impl Drop for Died<'_> {
     }
 }
 
-fn commit(shared: &Shared, ops: &mut Vec<Op>, encoder: &mut Encoder, sync: bool) {
+fn commit(shared: &Shared, ops: &mut Vec<Op>, encoder: &mut EntryEncoder, sync: bool) {
     if let Some(reason) = shared.poison.reason() {
         return answer(ops.drain(..).map(|op| (op.reply, Err(WriteError::Refused(reason.clone())))));
     }
-    let is_clear = matches!(ops.as_slice(), [Op { change: Change::Clear, .. }]);
+    let is_clear = matches!(ops.as_slice(), [Op { change: StoreChange::Clear, .. }]);
     // The latest change of a key counts: all of a batch have one sequence number in fjall.
     let mut writes = HashMap::with_capacity(ops.len());
     for (key, to) in ops.iter().flat_map(|op| op.change.entries()) {

@@ -17,13 +17,13 @@ const EXPIRING: u8 = 0x11;
 /// Memory for keys and entries on their way into a memtable, many to an allocation. A memtable is freed by a thread of its own; with an
 /// allocation for each of them, that one and those who allocate would wait for each other half a million times.
 #[derive(Debug, Default)]
-pub(super) struct Encoder(BytesMut);
+pub(super) struct EntryEncoder(BytesMut);
 
 /// An allocation; what would take a good part of one gets its own.
 const CHUNK: usize = 64 << 10;
 const LARGE: usize = CHUNK / 8;
 
-impl Encoder {
+impl EntryEncoder {
     pub(super) fn key(&mut self, key: &[u8]) -> Bytes {
         self.write(key.len(), |out| out.put_slice(key))
     }
@@ -54,14 +54,14 @@ impl Encoder {
     }
 }
 
-/// The value and its expiry; `None`: this was not written by an [`Encoder`].
+/// The value and its expiry; `None`: this was not written by an [`EntryEncoder`].
 pub(super) fn decode(mut stored: Bytes) -> Option<(Bytes, Option<Millis>)> {
     let expiry = expiry(&stored)?;
     stored.advance(if expiry.is_some() { 9 } else { 1 });
     Some((stored, expiry))
 }
 
-/// When it expires; the outer `None`: this was not written by an [`Encoder`].
+/// When it expires; the outer `None`: this was not written by an [`EntryEncoder`].
 pub(super) fn expiry(stored: &[u8]) -> Option<Option<Millis>> {
     match stored.split_first()? {
         (&PLAIN, _) => Some(None),
@@ -81,7 +81,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn encode(value: &[u8], expiry: Option<Millis>) -> Bytes {
-        Encoder::default().entry(value, expiry)
+        EntryEncoder::default().entry(value, expiry)
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         #[test]
         fn what_shares_memory_stays_apart(values in prop::collection::vec((0..2 * LARGE, any::<u8>(), any::<Option<u64>>()), 0..100)) {
             let values: Vec<_> = values.into_iter().map(|(length, byte, expiry)| (vec![byte; length], expiry)).collect();
-            let mut encoder = Encoder::default();
+            let mut encoder = EntryEncoder::default();
             let written: Vec<_> = values.iter().map(|(value, expiry)| (encoder.key(value), encoder.entry(value, *expiry))).collect();
             for ((value, expiry), (key, entry)) in values.into_iter().zip(written) {
                 prop_assert_eq!(&key[..], &value[..]);

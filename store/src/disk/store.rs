@@ -2,12 +2,12 @@
 use super::{
     backup,
     change::WriteError,
+    commit_replies::CommitReplies,
     committer,
     counting::Waiting,
     maintenance, opening,
     read_queue::{ReadQueue, Work},
     readers,
-    replies::Replies,
     settings::StoreSettings,
     shared::Shared,
     stats::{Counts, StoreStats},
@@ -125,7 +125,7 @@ impl Store {
     }
     /// Hands changes to the committer, in their order. The answers come by way of `to` when they are as durable as promised; at once, if it does not take
     /// a change ([`WriteError::Refused`]: poisoned, or too much waits already). The answer of a thread that died is none.
-    pub fn write(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<Replies>) {
+    pub fn write(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<CommitReplies>) {
         let shared = self.shared();
         match shared.poison.reason() {
             None => shared.writes.push(changes, to, shared.settings.max_waiting),

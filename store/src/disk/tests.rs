@@ -23,13 +23,13 @@ fn open(dir: &Path, settings: StoreSettings) -> Store {
 fn key(number: u32) -> Bytes {
     Bytes::from(format!("key {number:06}"))
 }
-fn put(number: u32, value: impl Into<Bytes>, expiry: Option<Millis>) -> Change {
-    Change::Apply(vec![(key(number), Some((value.into(), expiry)))])
+fn put(number: u32, value: impl Into<Bytes>, expiry: Option<Millis>) -> StoreChange {
+    StoreChange::Apply(vec![(key(number), Some((value.into(), expiry)))])
 }
 /// Hands all over before it waits for the first.
-fn write_all(store: &Store, changes: impl IntoIterator<Item = Change>) {
+fn write_all(store: &Store, changes: impl IntoIterator<Item = StoreChange>) {
     let core = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let replies = Arc::new(Replies::default());
+    let replies = Arc::new(CommitReplies::default());
     let (writes, answers): (Vec<_>, Vec<_>) = changes
         .into_iter()
         .map(|change| {
@@ -172,7 +172,7 @@ fn a_clear_that_was_interrupted_has_not_happened() {
         assert_eq!(store.tree().count(), Ok(2));
     }
     let store = open(dir.path(), SETTINGS);
-    write_all(&store, [Change::Clear, put(3, "v", None)]);
+    write_all(&store, [StoreChange::Clear, put(3, "v", None)]);
     drop(store);
     assert_eq!(Offline::open(dir.path(), SETTINGS).expect("a store").tree().count(), Ok(1));
 }

@@ -1,14 +1,14 @@
 //! The changes that wait for the committer, and how many of them make a batch.
 use super::{
-    change::{Change, WriteError},
+    change::{StoreChange, WriteError},
+    commit_replies::{CommitReplies, CommitReply, Sender},
     format::MAX_KEY,
-    replies::{Replies, Reply, Sender},
 };
 use parking_lot::{Condvar, Mutex};
 use std::{collections::VecDeque, sync::Arc};
 
 /// A change, and who waits for its answer.
-pub type Written = (Change, Sender);
+pub type Written = (StoreChange, Sender);
 
 /// What waits for the committer.
 #[derive(Default)]
@@ -24,12 +24,12 @@ struct State {
 }
 /// A change on its way to the disk.
 pub(super) struct Op {
-    pub(super) change: Change,
+    pub(super) change: StoreChange,
     pub(super) bytes: usize,
-    pub(super) reply: Reply,
+    pub(super) reply: CommitReply,
 }
 impl State {
-    fn refusal(&self, change: &Change, bytes: usize, max_bytes: usize) -> Option<WriteError> {
+    fn refusal(&self, change: &StoreChange, bytes: usize, max_bytes: usize) -> Option<WriteError> {
         if let Some((key, _)) = change.entries().iter().find(|(key, _)| key.len() > MAX_KEY) {
             let text = format!("ERR a key of {} bytes is longer than a disk store takes ({MAX_KEY})", key.len());
             return Some(WriteError::Invalid(text.into()));
@@ -48,14 +48,14 @@ const BATCH_OPS: usize = 4096;
 
 impl WriteQueue {
     /// Takes changes over, or answers those that it cannot take.
-    pub(super) fn push(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<Replies>, max_bytes: usize) {
+    pub(super) fn push(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<CommitReplies>, max_bytes: usize) {
         let mut state = self.state.lock();
         for (change, sender) in changes {
             let bytes = change.bytes();
             match state.refusal(&change, bytes, max_bytes) {
                 None => {
                     state.bytes += bytes;
-                    state.ops.push_back(Op { change, bytes, reply: Reply { sender, to: to.clone() } });
+                    state.ops.push_back(Op { change, bytes, reply: CommitReply { sender, to: to.clone() } });
                 }
                 // Nobody may be waiting any more.
                 Some(refusal) => drop(sender.send(Err(refusal))),
@@ -80,7 +80,7 @@ impl WriteQueue {
         }
         let mut bytes = 0;
         while bytes < BATCH_BYTES && batch.len() < BATCH_OPS {
-            let is_clear = matches!(state.ops.front(), Some(Op { change: Change::Clear, .. }));
+            let is_clear = matches!(state.ops.front(), Some(Op { change: StoreChange::Clear, .. }));
             if is_clear && !batch.is_empty() {
                 break;
             }

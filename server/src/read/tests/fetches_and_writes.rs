@@ -1,13 +1,13 @@
 //! Fetches, writes, and writes that overtake fetches.
 use super::scripted_source::*;
-use crate::source::{FetchedValue, Policy, SourceError};
+use crate::source::{FetchedValue, FillPolicy, SourceError};
 use larder_store::clock;
 
 #[test]
 fn an_error_reaches_every_waiter_and_is_not_stored() {
     run(async {
         for error in [unavailable(), SourceError::Refused("WRONGTYPE x".into())] {
-            let (group, source) = group(Policy::default());
+            let (group, source) = group(FillPolicy::default());
             let reads = [read(&group).await, read(&group).await, read(&group).await];
             assert_eq!(source.len(), 1, "one fetch for all");
             source.answer(0, Some(error.clone()));
@@ -24,7 +24,7 @@ fn an_error_reaches_every_waiter_and_is_not_stored() {
 #[test]
 fn a_dropped_fetch_releases_its_waiters() {
     run(async {
-        let (group, source) = group(Policy::default());
+        let (group, source) = group(FillPolicy::default());
         let reads = [read(&group).await, read(&group).await];
         source.requests.borrow_mut().clear();
         for read in reads {
@@ -37,7 +37,7 @@ fn a_dropped_fetch_releases_its_waiters() {
 #[test]
 fn a_client_that_leaves_ends_nobody_elses_fetch() {
     run(async {
-        let (group, source) = group(Policy::default());
+        let (group, source) = group(FillPolicy::default());
         *source.stored.borrow_mut() = Some("v".into());
         let (first, second) = (read(&group).await, read(&group).await);
         first.abort();
@@ -50,7 +50,7 @@ fn a_client_that_leaves_ends_nobody_elses_fetch() {
 
 #[test]
 fn fills_live_as_long_as_policy_and_source_allow() {
-    let expiry = |policy: Policy, own: Option<u64>| {
+    let expiry = |policy: FillPolicy, own: Option<u64>| {
         let (group, _) = group(policy);
         let mut batch = Vec::new();
         group.begin(group.cache.key(KEY), 1_000, &mut batch, |_| ());
@@ -59,8 +59,8 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         let mut tier = group.cache.tier();
         tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry())
     };
-    let none = Policy::default();
-    let ten = Policy { ttl: Some(10_000), ..Policy::default() };
+    let none = FillPolicy::default();
+    let ten = FillPolicy { ttl: Some(10_000), ..FillPolicy::default() };
     assert_eq!(expiry(none, None), Some(None));
     assert_eq!(expiry(none, Some(5_000)), Some(Some(5_000)));
     assert_eq!(expiry(ten, None), Some(Some(11_000)));
@@ -73,7 +73,7 @@ fn fills_live_as_long_as_policy_and_source_allow() {
 #[test]
 fn a_fetch_that_a_write_overtook_is_not_stored() {
     run(async {
-        let (group, source) = group(Policy::default());
+        let (group, source) = group(FillPolicy::default());
         *source.stored.borrow_mut() = Some("old".into());
         let read = read(&group).await;
         source.apply(0);
@@ -89,7 +89,7 @@ fn a_fetch_that_a_write_overtook_is_not_stored() {
 #[test]
 fn a_fetch_that_an_expire_overtook_is_not_stored() {
     run(async {
-        let (group, source) = group(Policy::default());
+        let (group, source) = group(FillPolicy::default());
         *source.stored.borrow_mut() = Some("v".into());
         let read = read(&group).await;
         source.apply(0);
@@ -106,7 +106,7 @@ fn a_fetch_that_an_expire_overtook_is_not_stored() {
 #[test]
 fn a_write_that_was_refused_changes_nothing_and_a_lost_one_forgets() {
     run(async {
-        let (group, source) = group(Policy::default());
+        let (group, source) = group(FillPolicy::default());
         let first = put(&group, "old").await;
         source.answer(0, None);
         assert!(first.await.expect("no panic").is_ok());
@@ -128,7 +128,7 @@ fn a_write_that_was_refused_changes_nothing_and_a_lost_one_forgets() {
 fn overlapping_writes_forget_whatever_order_their_replies_come_in() {
     run(async {
         for order in [[0, 0], [1, 0]] {
-            let (group, source) = group(Policy::default());
+            let (group, source) = group(FillPolicy::default());
             let puts = [put(&group, "one").await, put(&group, "two").await];
             for at in order {
                 source.answer(at, None);
@@ -150,7 +150,7 @@ fn overlapping_writes_forget_whatever_order_their_replies_come_in() {
 #[test]
 fn a_write_goes_on_when_its_client_leaves() {
     run(async {
-        let (group, source) = group(Policy::default());
+        let (group, source) = group(FillPolicy::default());
         let put = put(&group, "v").await;
         put.abort();
         settle().await;

@@ -2,7 +2,7 @@
 use super::scripted_source::*;
 use crate::{
     read::*,
-    source::{Policy, SourceError},
+    source::{FillPolicy, SourceError},
 };
 use larder_store::clock;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ proptest! {
     ) {
         let agree = Cell::new(true);
         run(async {
-            let (group, source) = group(Policy::default());
+            let (group, source) = group(FillPolicy::default());
             let mut last = source.len();
             for step in steps {
                 let at = |index: usize| (last > 0).then(|| index % last);

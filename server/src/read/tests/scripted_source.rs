@@ -2,7 +2,7 @@
 use crate::{
     config::Coherence,
     read::*,
-    source::{Fetch, FetchedValue, LocalFuture, Policy, Source, SourceError},
+    source::{Fetch, FetchedValue, FillPolicy, LocalFuture, Source, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config, Millis, Stored};
@@ -110,7 +110,7 @@ pub(super) const KEY: &[u8] = b"key";
 pub(super) fn run<F: Future<Output = ()>>(test: F) {
     tokio::runtime::Builder::new_current_thread().build_local(Default::default()).expect("a runtime").block_on(test);
 }
-pub(super) fn group(policy: Policy) -> (Rc<Group>, Rc<ScriptedSource>) {
+pub(super) fn group(policy: FillPolicy) -> (Rc<Group>, Rc<ScriptedSource>) {
     let source = Rc::new(ScriptedSource::default());
     let cache = Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
     let group = Rc::new(Group { name: "test".into(), cache, source: source.clone(), policy, writes: Arc::default() });
@@ -162,5 +162,5 @@ pub(super) fn miss(group: &Group) -> Fetch {
 }
 
 pub(super) fn in_mode(coherence: Coherence) -> (Rc<Group>, Rc<ScriptedSource>) {
-    group(Policy { coherence, negative_ttl: Some(60_000), ..Policy::default() })
+    group(FillPolicy { coherence, negative_ttl: Some(60_000), ..FillPolicy::default() })
 }

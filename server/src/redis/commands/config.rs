@@ -112,7 +112,7 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
         return config_larder::set(call);
     }
     let mut seen: Vec<&str> = Vec::new();
-    let mut changes = Changes::default();
+    let mut changes = ConfigChanges::default();
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
         let Some(parameter) = find(name) else {
@@ -146,12 +146,12 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
 
 /// The changes of a CONFIG SET, applied when all of them are valid.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(super) struct ConfigChanges {
     pub(super) max_memory: Option<usize>,
     pub(super) level: Option<LogLevel>,
     pub(super) tracked_keys: Option<usize>,
 }
-impl Changes {
+impl ConfigChanges {
     pub(super) fn make(self, call: &mut CommandContext<'_>) {
         if let Some(bytes) = self.max_memory {
             call.cache().set_max_memory(bytes, call.now);

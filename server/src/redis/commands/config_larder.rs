@@ -1,6 +1,6 @@
 //! Larder's settings as CONFIG parameters in front of a Redis: `larder-` and the setting's name. All other names belong
 //! to Redis.
-use super::config::{Changes, MIN_MEMORY, TRACKED_KEYS, failed, unknown};
+use super::config::{ConfigChanges, MIN_MEMORY, TRACKED_KEYS, failed, unknown};
 use crate::{
     config::{LogLevel, TABLE},
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
@@ -99,7 +99,7 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
             "ERR CONFIG SET changes parameters of Redis or of Larder (larder-...): use a command for each",
         ));
     }
-    let mut changes = Changes::default();
+    let mut changes = ConfigChanges::default();
     let mut seen: Vec<&str> = Vec::new();
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     app::Worker,
     redis::{
-        command::{Command, Flags, Kind},
+        command::{Command, CommandKind, Flags},
         command_context::CommandContext,
         command_error::{CommandError, arity, unknown},
         command_flow::{Flow, Later},
@@ -82,7 +82,7 @@ impl Executor for MemoryExecutor {
         let mut replies = TransactionReplies::new(call.worker);
         for (command, args) in queue.iter() {
             replies.run(call, command, args, |call| {
-                if command.kind == Kind::Local && command.flags.has(Flags::UNLOCKED) {
+                if command.kind == CommandKind::Local && command.flags.has(Flags::UNLOCKED) {
                     // The command takes the engine's locks itself. The commands after it are atomic again.
                     tier = None;
                     return run(call, None);
@@ -106,10 +106,10 @@ impl Executor for MemoryExecutor {
 /// Runs a command of a transaction.
 fn run(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Result<Flow, CommandError> {
     match (call.command.kind, tier) {
-        (Kind::Local, _) => transaction::run_local(call),
-        (Kind::Transaction(_), _) => transaction::unwatch(call),
-        (Kind::Tier | Kind::Get | Kind::MultiGet, Some(tier)) => run_on(call, tier),
-        (Kind::Forward, _) => Err(unknown(&call.args)),
+        (CommandKind::Local, _) => transaction::run_local(call),
+        (CommandKind::Transaction(_), _) => transaction::unwatch(call),
+        (CommandKind::Tier | CommandKind::Get | CommandKind::MultiGet, Some(tier)) => run_on(call, tier),
+        (CommandKind::Forward, _) => Err(unknown(&call.args)),
         _ => Err(arity(call.command.name)),
     }
 }

@@ -1,6 +1,6 @@
 //! Runs commands on a memory tier: all commands where the tier has all entries, else those that a copy can answer.
 use crate::redis::{
-    command::{Flags, Kind},
+    command::{CommandKind, Flags},
     command_context::CommandContext,
     command_error::{CommandError, arity},
     command_flow::Flow,
@@ -17,8 +17,8 @@ pub(super) fn on_tier(call: &CommandContext<'_>) -> Result<TierFn, CommandError>
 /// Runs a command on entries. The caller holds the locks.
 pub(super) fn run_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<Flow, CommandError> {
     match (call.command.kind, handler(call.command).on_tier()) {
-        (Kind::Get, _) => get::get_in(call, tier)?,
-        (Kind::MultiGet, _) => get::mget_in(call, tier)?,
+        (CommandKind::Get, _) => get::get_in(call, tier)?,
+        (CommandKind::MultiGet, _) => get::mget_in(call, tier)?,
         (_, Some(run)) => run(call, tier)?,
         (_, None) => return Err(arity(call.command.name)),
     }

@@ -3,18 +3,23 @@ use super::support::{Client, Redis, Server};
 use crate::{
     config::{Coherence, SourceUrl},
     read::{Group, invalidation_scope},
-    source::{Policy, SourceLimits, SourceSetup},
+    source::{FillPolicy, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
 use std::{future::Future, rc::Rc, time::Duration};
 
-fn coherent() -> Policy {
-    Policy { coherence: Coherence::Coherent, max_reply: 10_000, negative_ttl: Some(60_000), ..Policy::default() }
+fn coherent() -> FillPolicy {
+    FillPolicy {
+        coherence: Coherence::Coherent,
+        max_reply: 10_000,
+        negative_ttl: Some(60_000),
+        ..FillPolicy::default()
+    }
 }
 
 /// Runs a test with two workers on one tier in front of a Redis.
 fn with_workers<F: Future<Output = ()>>(
-    policy: Policy,
+    policy: FillPolicy,
     prefixes: &'static [&'static str],
     test: impl FnOnce(Redis, [Server; 2]) -> F,
 ) {
@@ -333,11 +338,11 @@ fn replies_live_as_long_as_their_key_and_the_group_s_lifetimes() {
         assert_eq!(hits(&client), before + 1, "over with its key");
     });
     // An absence that is not remembered is not remembered in a reply either.
-    with_workers(Policy { negative_ttl: None, ..coherent() }, &[], |_redis, [server, _other]| async move {
+    with_workers(FillPolicy { negative_ttl: None, ..coherent() }, &[], |_redis, [server, _other]| async move {
         assert!(!keeps(&mut server.client(), "HGETALL missing").await);
     });
     // Mode ttl: however Redis changes, for as long as it says.
-    let ttl = Policy { coherence: Coherence::Ttl, ttl: Some(60_000), ..coherent() };
+    let ttl = FillPolicy { coherence: Coherence::Ttl, ttl: Some(60_000), ..coherent() };
     with_workers(ttl, &[], |redis, [server, _other]| async move {
         let mut direct = redis.connect();
         direct.say("HSET h f v");
@@ -355,7 +360,7 @@ fn replies_live_as_long_as_their_key_and_the_group_s_lifetimes() {
 
 #[test]
 fn what_is_too_large_or_not_wanted_is_not_kept() {
-    let small = Policy { max_reply: 200, ..coherent() };
+    let small = FillPolicy { max_reply: 200, ..coherent() };
     with_workers(small, &[], |redis, [server, _other]| async move {
         let mut direct = redis.connect();
         direct.call(&[b"HSET".to_vec(), b"h".to_vec(), b"large".to_vec(), vec![b'x'; 500]]);
@@ -367,7 +372,7 @@ fn what_is_too_large_or_not_wanted_is_not_kept() {
         assert!(!keeps(&mut client, &many).await, "long arguments count, too");
         assert_eq!(client.ask("HGET h large").await.len(), 500 + 8);
     });
-    for policy in [Policy { max_reply: 0, ..coherent() }, Policy { coherence: Coherence::Off, ..coherent() }] {
+    for policy in [FillPolicy { max_reply: 0, ..coherent() }, FillPolicy { coherence: Coherence::Off, ..coherent() }] {
         with_workers(policy, &[], |redis, [server, _other]| async move {
             redis.connect().say("HSET h f v");
             assert!(!keeps(&mut server.client(), "HGET h f").await);

@@ -3,7 +3,7 @@ use super::support::{Client, Redis, Server};
 use crate::{
     config::{Coherence, SourceUrl},
     read::Group,
-    source::{Policy, SourceLimits, SourceSetup},
+    source::{FillPolicy, SourceLimits, SourceSetup},
 };
 use larder_engine::Write;
 use std::{future::Future, rc::Rc, time::Duration};
@@ -281,7 +281,7 @@ fn what_was_read_at_the_source_leaves_no_older_copy_where_copies_are_coherent() 
                 name: group.name.clone(),
                 cache: group.cache.clone(),
                 source: group.source.clone(),
-                policy: Policy { coherence, ..Policy::default() },
+                policy: FillPolicy { coherence, ..FillPolicy::default() },
                 writes: group.writes.clone(),
             });
             let mut client = server.client();

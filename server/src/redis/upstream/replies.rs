@@ -1,6 +1,6 @@
 //! What a reply of an upstream Redis tells about the command.
 use crate::{
-    redis::command::{Command, Kind},
+    redis::command::{Command, CommandKind},
     source::{SourceError, UNAVAILABLE},
 };
 
@@ -11,7 +11,7 @@ pub(in crate::redis) fn is_error(reply: &[u8]) -> bool {
 /// Whether a failed command has changed nothing. A script may have written before it failed, and in a cluster a command
 /// on several keys may have written some of them.
 pub(in crate::redis) fn fails_whole(command: &Command, keys: usize) -> bool {
-    !matches!(command.kind, Kind::Forward) && keys == 1
+    !matches!(command.kind, CommandKind::Forward) && keys == 1
 }
 /// Whether an error leaves the outcome unknown: a cluster node was lost, or the source of another Larder.
 pub(in crate::redis) fn is_unknown(error: &[u8]) -> bool {

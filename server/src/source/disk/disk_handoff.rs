@@ -7,7 +7,7 @@ use super::disk_setup::{DiskSetup, fetched_value};
 use crate::source::{fetch::Fetch, fetch_result::FetchedValue, source_error::SourceError, source_health::SourceHealth};
 use larder_store::{
     clock,
-    disk::{Change, Replies, Tree, Work, WriteError, Written},
+    disk::{CommitReplies, StoreChange, Tree, Work, WriteError, Written},
 };
 use parking_lot::Mutex;
 use std::{
@@ -90,7 +90,7 @@ pub(super) struct Handoff {
     /// Writes to hand over.
     writes: RefCell<Vec<Written>>,
     /// Receives the results of writes.
-    replies: Arc<Replies>,
+    replies: Arc<CommitReplies>,
     /// Results of reads, with the number of the job. A reader that pushes the first one wakes the core.
     found: Arc<Mutex<Vec<(u64, ReadResult)>>>,
     jobs: RefCell<Jobs<PendingRead>>,
@@ -224,7 +224,7 @@ impl Handoff {
     }
 
     /// Writes without a deadline; see [`LocalStore::apply`](crate::source::LocalStore::apply).
-    pub(super) async fn write(self: &Rc<Handoff>, change: Change) -> Result<(), SourceError> {
+    pub(super) async fn write(self: &Rc<Handoff>, change: StoreChange) -> Result<(), SourceError> {
         let (reply, answer) = oneshot::channel();
         self.writes.borrow_mut().push((change, reply));
         self.replies.wake();

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use larder_engine::Millis;
 use larder_store::{
     clock,
-    disk::{Change, Range, Store, Tree, TreeWalk},
+    disk::{Range, Store, StoreChange, Tree, TreeWalk},
 };
 use std::{ops::ControlFlow, rc::Rc, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
@@ -117,7 +117,7 @@ impl LocalStore for DiskSource {
     fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
         let entries =
             changes.into_iter().map(|(key, to)| (key, to.map(|FetchedValue { value, expiry }| (value, expiry))));
-        let change = Change::Apply(entries.collect());
+        let change = StoreChange::Apply(entries.collect());
         Box::pin(self.handoff.write(change))
     }
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
@@ -128,7 +128,7 @@ impl LocalStore for DiskSource {
         Box::pin(self.handoff.answered(setup.limits.slow_timeout, setup.store.count()))
     }
     fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>> {
-        Box::pin(self.handoff.write(Change::Clear))
+        Box::pin(self.handoff.write(StoreChange::Clear))
     }
     fn patience(&self, slow: bool) -> Duration {
         self.handoff.setup.limits.patience(slow)

@@ -18,15 +18,15 @@ pub(super) const NO_EXPIRY: i64 = -1;
 pub(super) const UNTIL_PONG: usize = usize::MAX;
 
 /// A request that waits to be sent.
-pub(super) enum Request {
+pub(super) enum QueuedRequest {
     Fetch(QueuedFetch),
     Relay(QueuedRelay),
 }
-impl Request {
+impl QueuedRequest {
     pub(super) fn deadline(&self) -> Instant {
         match self {
-            Request::Fetch(queued) => queued.deadline,
-            Request::Relay(relay) => relay.deadline,
+            QueuedRequest::Fetch(queued) => queued.deadline,
+            QueuedRequest::Relay(relay) => relay.deadline,
         }
     }
 }

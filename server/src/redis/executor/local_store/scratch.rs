@@ -1,7 +1,7 @@
 //! The scratch tier: a temporary memory tier on which commands on a local store run. It has the entries of their keys
 //! and nothing else.
 use crate::{
-    read::{Changes, Group},
+    read::{Group, KeyChanges},
     redis::{
         command::{Command, Flags},
         command_context::CommandContext,
@@ -114,7 +114,7 @@ impl Scratch {
     }
 
     /// The entries that have changed.
-    pub(super) fn changes(&self) -> Changes {
+    pub(super) fn changes(&self) -> KeyChanges {
         let mut tier = self.cache.tier();
         let keys = self.keys.iter().zip(&self.before);
         keys.filter_map(|(wanted, before)| {

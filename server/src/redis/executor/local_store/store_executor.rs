@@ -7,7 +7,7 @@ use crate::{
     app::Worker,
     read::{Group, KeyGuard},
     redis::{
-        command::{Command, Flags, Kind, TransactionStep},
+        command::{Command, CommandKind, Flags, TransactionStep},
         command_context::CommandContext,
         command_error::{CommandError, CommandResult},
         command_flow::{Flow, Later},
@@ -53,9 +53,9 @@ impl Executor for LocalStoreExecutor {
 /// Runs a command alone: on the keyspace, EXEC, WATCH, or one whose reply is suppressed.
 async fn run_alone(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     match call.command.kind {
-        Kind::Transaction(TransactionStep::Exec) => return exec(call).await,
-        Kind::Transaction(_) => watch(call).await?,
-        Kind::MultiGet => mget(call).await?,
+        CommandKind::Transaction(TransactionStep::Exec) => return exec(call).await,
+        CommandKind::Transaction(_) => watch(call).await?,
+        CommandKind::MultiGet => mget(call).await?,
         _ if call.command.is_keyspace() => {
             let held = match call.command.flags.has(Flags::FLUSH) {
                 true => Some(call.group().hold_all().await?),
@@ -148,8 +148,8 @@ async fn run_keyed(
     let mut scratch = Scratch::load(group, wanted(commands.iter().copied())).await?;
     for &(command, args) in commands {
         replies.run(call, command, args, |call| match command.kind {
-            Kind::Local => transaction::run_local(call),
-            Kind::Transaction(_) => transaction::unwatch(call),
+            CommandKind::Local => transaction::run_local(call),
+            CommandKind::Transaction(_) => transaction::unwatch(call),
             _ => scratch.run(call),
         });
     }

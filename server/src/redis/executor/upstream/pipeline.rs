@@ -7,7 +7,7 @@ use super::effects::{Answered, Effects};
 use crate::{
     app::Worker,
     redis::{
-        command::Kind, command_context::CommandContext, command_error::CommandError, command_flow::Joined,
+        command::CommandKind, command_context::CommandContext, command_error::CommandError, command_flow::Joined,
         session::Session, upstream::requests,
     },
     source::{LocalFuture, RedisServer, SourceError},
@@ -74,7 +74,7 @@ impl UpstreamPipeline {
 
     /// Adds a command.
     pub(in crate::redis) fn join(&mut self, call: &CommandContext<'_>) -> Joined {
-        let server = call.group().source.as_redis().filter(|_| call.command.kind == Kind::Forward);
+        let server = call.group().source.as_redis().filter(|_| call.command.kind == CommandKind::Forward);
         let known = server.and_then(RedisServer::known_commands);
         let (slow, mut joined) = (self.slow, Joined::Alone);
         let reach = self.effects.note(call, (call.command, call.args), known.as_deref(), |reach| {

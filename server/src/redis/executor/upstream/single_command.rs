@@ -2,7 +2,7 @@
 use super::effects::Effects;
 use crate::{
     redis::{
-        command::{Flags, Kind},
+        command::{CommandKind, Flags},
         command_context::CommandContext,
         command_error::CommandError,
         command_flow::Flow,
@@ -48,10 +48,10 @@ pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandEr
 /// Checks that a command may go to the upstream. Returns the upstream's table if the command needs it.
 pub(super) async fn checked(
     call: &CommandContext<'_>,
-    kind: Kind,
+    kind: CommandKind,
     args: Args<'_>,
 ) -> Result<Option<Arc<UpstreamCommands>>, CommandError> {
-    if kind != Kind::Forward {
+    if kind != CommandKind::Forward {
         return Ok(None);
     }
     let known = requests::server(call)?.commands().await?;

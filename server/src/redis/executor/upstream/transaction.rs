@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     redis::{
-        command::{Command, Flags, Kind},
+        command::{Command, CommandKind, Flags},
         command_context::CommandContext,
         command_error::CommandError,
         command_flow::Flow,
@@ -121,8 +121,8 @@ fn reply(call: &mut CommandContext<'_>, queue: &CommandQueue, reply: &Bytes) -> 
     let mut replies = TransactionReplies::new(call.worker);
     for (command, args) in queue.iter() {
         match command.kind {
-            Kind::Local if !runs_upstream(command) => replies.run(call, command, args, transaction::run_local),
-            Kind::Transaction(_) => replies.run(call, command, args, transaction::unwatch),
+            CommandKind::Local if !runs_upstream(command) => replies.run(call, command, args, transaction::run_local),
+            CommandKind::Transaction(_) => replies.run(call, command, args, transaction::unwatch),
             _ => match values.next_raw() {
                 Some(raw) => call.session.pass_part(reply.slice_ref(raw), call.reply.output()),
                 None => return Err(CommandError::Static("ERR source unavailable: short reply to EXEC")),

@@ -4,7 +4,7 @@ use crate::{
     app::Worker,
     redis::{
         cached_replies,
-        command::{Flags, Kind, TransactionStep},
+        command::{CommandKind, Flags, TransactionStep},
         command_context::CommandContext,
         command_error::CommandError,
         command_flow::{Flow, Later},
@@ -20,7 +20,7 @@ pub(in crate::redis::executor) struct UpstreamExecutor;
 
 impl Executor for UpstreamExecutor {
     fn begin(&self, call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
-        if call.command.kind == Kind::Forward {
+        if call.command.kind == CommandKind::Forward {
             return cached_replies::begin(call, batch);
         }
         call.check_keys()?;
@@ -45,13 +45,13 @@ impl Executor for UpstreamExecutor {
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
         Box::pin(async move {
             match call.command.kind {
-                Kind::Transaction(TransactionStep::Exec) => exec(call).await,
-                Kind::Transaction(TransactionStep::Multi) => {
+                CommandKind::Transaction(TransactionStep::Exec) => exec(call).await,
+                CommandKind::Transaction(TransactionStep::Multi) => {
                     // If the upstream cannot answer now, the error appears when its table is needed.
                     let _ = requests::server(call)?.commands().await;
                     Ok(transaction::begin(call))
                 }
-                Kind::Transaction(_) => watch(call).await,
+                CommandKind::Transaction(_) => watch(call).await,
                 _ => single_command::run(call).await,
             }
         })

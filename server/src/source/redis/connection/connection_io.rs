@@ -5,7 +5,7 @@ use crate::{
     source::{
         redis::{
             pipeline::{CONFUSED, Pipeline, Protocol},
-            queued_request::{QueuedRelay, Request},
+            queued_request::{QueuedRelay, QueuedRequest},
             upstream_handshake::{ConnectionMode, reason},
             upstream_transport::Stream,
         },
@@ -123,7 +123,7 @@ impl ConnectionIo<'_> {
             answer: None,
         };
         let mut queue = self.queue.requests.borrow_mut();
-        queue.push_back(Request::Relay(probe));
+        queue.push_back(QueuedRequest::Relay(probe));
     }
 
     /// Writes as much as the socket takes.

@@ -4,7 +4,7 @@ use crate::source::{
     push_queue::PushQueue,
     redis::{
         connection_settings::ConnectionSettings,
-        queued_request::{FetchRedirector, QueuedFetch, Request, fail, timeout_reason},
+        queued_request::{FetchRedirector, QueuedFetch, QueuedRequest, fail, timeout_reason},
         upstream_handshake::{ConnectionMode, ConnectionPurpose},
     },
     source_error::SourceError,
@@ -30,7 +30,7 @@ pub(super) struct RequestQueue {
     pub(super) redirector: Option<Weak<dyn FetchRedirector>>,
     /// The number of the queue; see [`Fetch::sent_through`](crate::source::Fetch::sent_through).
     pub(super) number: u32,
-    pub(super) requests: RefCell<VecDeque<Request>>,
+    pub(super) requests: RefCell<VecDeque<QueuedRequest>>,
     /// Push messages, if the connection is dedicated.
     pub(super) pushes: Rc<PushQueue>,
     /// Wakes the connection's task.
@@ -61,11 +61,11 @@ impl RequestQueue {
     }
 
     /// Fails a request that was not sent.
-    pub(super) fn fail(&self, request: Request, reason: &Arc<str>, now: u64) {
+    pub(super) fn fail(&self, request: QueuedRequest, reason: &Arc<str>, now: u64) {
         let error = SourceError::Unavailable(reason.clone());
         match request {
-            Request::Fetch(queued) => self.fail_fetch(queued, error, now),
-            Request::Relay(relay) => relay.finish(Err(error)),
+            QueuedRequest::Fetch(queued) => self.fail_fetch(queued, error, now),
+            QueuedRequest::Relay(relay) => relay.finish(Err(error)),
         }
     }
     pub(super) fn fail_fetch(&self, queued: QueuedFetch, error: SourceError, now: u64) {
@@ -74,7 +74,7 @@ impl RequestQueue {
 
     /// Fails queued requests that are past their deadline.
     pub(super) fn expire(&self, now: Instant) {
-        let overdue = |queue: &mut VecDeque<Request>| {
+        let overdue = |queue: &mut VecDeque<QueuedRequest>| {
             let due = queue.front()?.deadline() <= now;
             due.then(|| queue.pop_front()).flatten()
         };
@@ -83,14 +83,14 @@ impl RequestQueue {
         loop {
             let request = overdue(&mut self.requests.borrow_mut());
             let Some(request) = request else { return };
-            let limit = if let Request::Relay(relay) = &request { relay.limit } else { limits.timeout };
+            let limit = if let QueuedRequest::Relay(relay) = &request { relay.limit } else { limits.timeout };
             self.fail(request, &timeout_reason(limit, limits), clock::now());
         }
     }
 
     /// The earliest deadline in the queue: the queue is in order of deadlines.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.requests.borrow().front().map(Request::deadline)
+        self.requests.borrow().front().map(QueuedRequest::deadline)
     }
 
     /// Runs `work`, and fails queued requests at their deadlines meanwhile.
@@ -113,7 +113,7 @@ impl RequestQueue {
 impl Drop for RequestQueue {
     fn drop(&mut self) {
         let queue = self.requests.get_mut();
-        let fetches = queue.iter().filter(|r| matches!(r, Request::Fetch(_)));
+        let fetches = queue.iter().filter(|r| matches!(r, QueuedRequest::Fetch(_)));
         self.settings.health.abandoned(fetches.count());
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         raw_replies::RawReplies,
         redis::{
             connection_settings::ConnectionSettings,
-            queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, RelayResult, Request},
+            queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, QueuedRequest, RelayResult},
             upstream_handshake::{ConnectionMode, ConnectionPurpose},
         },
         source_error::SourceError,
@@ -106,7 +106,7 @@ impl UpstreamConnection {
             }
             return;
         }
-        self.inner.requests.borrow_mut().extend(queued.map(Request::Fetch));
+        self.inner.requests.borrow_mut().extend(queued.map(QueuedRequest::Fetch));
         self.inner.wake();
     }
 
@@ -129,7 +129,7 @@ impl UpstreamConnection {
             Err(error) => relay.finish(Err(error)),
             Ok(()) if count == 0 => relay.finish(Ok(RawReplies::default())),
             Ok(()) => {
-                self.inner.requests.borrow_mut().push_back(Request::Relay(relay));
+                self.inner.requests.borrow_mut().push_back(QueuedRequest::Relay(relay));
                 self.inner.wake();
             }
         }

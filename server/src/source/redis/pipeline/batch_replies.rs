@@ -1,7 +1,7 @@
 //! Reads the replies to a batch of fetches, step by step, and finishes each fetch.
 use super::{
     fetch_batch::{FetchBatch, Stage, fields_expire},
-    pipeline_state::{Body, NO_AUTH, Pipeline, PipelinedRequest, Scanned, take},
+    pipeline_state::{LargeBody, NO_AUTH, Pipeline, PipelinedRequest, Scanned, take},
 };
 use crate::{
     buffers::BufferKind,
@@ -47,7 +47,7 @@ impl Pipeline {
             if body.missing > 0 {
                 return Ok(false);
             }
-            if let Some(Body { value, refused, .. }) = self.body.take() {
+            if let Some(LargeBody { value, refused, .. }) = self.body.take() {
                 let value = || self.settings.buffers.count(BufferKind::Fetched, value);
                 let answer = refused.map_or_else(|| Ok(Some(value())), Err);
                 batch.stage = Stage::Expiry(answer, true);
@@ -187,17 +187,17 @@ impl Pipeline {
         let size = usize::try_from(size).map_err(|_| Malformed)?;
         let max = self.settings.limits.max_value;
         if size > max {
-            self.body = Some(Body { value: Vec::new(), missing: size, refused: Some(too_large(size, max)) });
+            self.body = Some(LargeBody { value: Vec::new(), missing: size, refused: Some(too_large(size, max)) });
         } else if !self.settings.buffers.fits(size) {
             let refused = no_room(size, self.settings.buffers.limit());
-            self.body = Some(Body { value: Vec::new(), missing: size, refused: Some(refused) });
+            self.body = Some(LargeBody { value: Vec::new(), missing: size, refused: Some(refused) });
         } else if size <= input.len() {
             let value = self.settings.buffers.count(BufferKind::Fetched, Bytes::copy_from_slice(&input[..size]));
             input.advance(size);
             batch.stage = Stage::Expiry(Ok(Some(value)), true);
             return Ok(());
         } else {
-            self.body = Some(Body { value: Vec::with_capacity(size), missing: size, refused: None });
+            self.body = Some(LargeBody { value: Vec::with_capacity(size), missing: size, refused: None });
         }
         batch.stage = Stage::Body;
         Ok(())

@@ -6,7 +6,7 @@ use crate::source::{
     push_queue::PushQueue,
     redis::{
         connection_settings::ConnectionSettings,
-        queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, Request, fail, timeout_reason},
+        queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, QueuedRequest, fail, timeout_reason},
     },
     source_error::SourceError,
 };
@@ -59,7 +59,7 @@ pub(super) enum Scanned {
 }
 
 /// A value that is only partly read.
-pub(super) struct Body {
+pub(super) struct LargeBody {
     pub(super) value: Vec<u8>,
     pub(super) missing: usize,
     /// The value is too large: its bytes are skipped, and this is the answer.
@@ -79,7 +79,7 @@ pub(crate) struct Pipeline {
     pub(super) slow: usize,
     /// Fetches of the batches in `in_flight`, in order.
     pub(super) sent: VecDeque<QueuedFetch>,
-    pub(super) body: Option<Body>,
+    pub(super) body: Option<LargeBody>,
     pub(super) scanner: Scanner,
     /// The current reply is too long and is skipped.
     pub(super) skipping: bool,
@@ -214,16 +214,16 @@ impl Pipeline {
     }
 
     /// Puts the fetches to send again at the front of the queue.
-    pub(crate) fn requeue(&mut self, queue: &mut VecDeque<Request>) {
+    pub(crate) fn requeue(&mut self, queue: &mut VecDeque<QueuedRequest>) {
         while let Some(mut queued) = self.resend.pop() {
             // Later fetches may have been sent before it, so it needs a new queue number.
             queued.queue = self.settings.queue_number();
-            queue.push_front(Request::Fetch(queued));
+            queue.push_front(QueuedRequest::Fetch(queued));
         }
     }
 
     /// The connection is lost: requests in flight fail, and fetches are sent again once.
-    pub(crate) fn lost(mut self, reason: &Arc<str>, now: Instant, queue: &mut VecDeque<Request>) {
+    pub(crate) fn lost(mut self, reason: &Arc<str>, now: Instant, queue: &mut VecDeque<QueuedRequest>) {
         let millis = clock::now();
         let limits = self.settings.limits;
         let why = |deadline, limit| if deadline <= now { timeout_reason(limit, &limits) } else { reason.clone() };

@@ -6,7 +6,7 @@ use super::{
 use crate::source::{
     redis::{
         cluster::key_slot::slot,
-        queued_request::{QueuedFetch, Request},
+        queued_request::{QueuedFetch, QueuedRequest},
     },
     source_error::SourceError,
 };
@@ -31,12 +31,12 @@ fn hello(resp3: bool) -> &'static [u8] {
 
 impl Pipeline {
     /// Encodes queued requests into `out` until it is full.
-    pub(crate) fn send(&mut self, queue: &mut VecDeque<Request>, out: &mut Output) {
+    pub(crate) fn send(&mut self, queue: &mut VecDeque<QueuedRequest>, out: &mut Output) {
         while out.len() < OUTPUT {
             match queue.pop_front() {
                 None => return,
-                Some(Request::Fetch(first)) => self.send_batch(first, queue, out),
-                Some(Request::Relay(mut relay)) => {
+                Some(QueuedRequest::Fetch(first)) => self.send_batch(first, queue, out),
+                Some(QueuedRequest::Relay(mut relay)) => {
                     let commands = std::mem::take(&mut relay.commands);
                     if commands.len() < LINKED {
                         out.put(&commands);
@@ -53,7 +53,7 @@ impl Pipeline {
 
     /// Encodes `first` and the fetches queued behind it as one transaction. To a node of a cluster, values go without a transaction, and
     /// whole replies in one transaction for each slot.
-    fn send_batch(&mut self, first: QueuedFetch, queue: &mut VecDeque<Request>, out: &mut Output) {
+    fn send_batch(&mut self, first: QueuedFetch, queue: &mut VecDeque<QueuedRequest>, out: &mut Output) {
         let form = form(&first);
         let switched = form.is_some_and(|(resp3, _)| resp3 != self.protocol.resp3);
         let guarded = form.is_some_and(|(_, guarded)| guarded);
@@ -93,9 +93,9 @@ impl Pipeline {
             self.sent.push_back(queued);
             left += 1;
             if left < BATCH
-                && matches!(queue.front(), Some(Request::Fetch(other)) if self::form(other) == form
+                && matches!(queue.front(), Some(QueuedRequest::Fetch(other)) if self::form(other) == form
                     && slot.is_none_or(|slot| slot == self::slot(other.fetch.key())))
-                && let Some(Request::Fetch(queued)) = queue.pop_front()
+                && let Some(QueuedRequest::Fetch(queued)) = queue.pop_front()
             {
                 next = Some(queued);
             }

@@ -3,10 +3,10 @@ use crate::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl},
     read::{Group, PendingWrites, invalidation_scope},
     source::{
-        Fetch, LocalFuture, Policy, Source, SourceError, SourceLimits,
+        Fetch, FillPolicy, LocalFuture, Source, SourceError, SourceLimits,
         redis::{
             connection_settings::ConnectionSettings,
-            queued_request::{QueuedFetch, QueuedRelay, Request},
+            queued_request::{QueuedFetch, QueuedRelay, QueuedRequest},
         },
     },
 };
@@ -51,7 +51,7 @@ impl Source for NeverAsked {
 /// A pipeline that has sent `count` fetches, and what waits for them.
 struct Sent {
     pipeline: Pipeline,
-    queue: VecDeque<Request>,
+    queue: VecDeque<QueuedRequest>,
     waits: Vec<Wait>,
     group: Group,
 }
@@ -64,7 +64,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         name: "test".into(),
         cache: Cache::new(Config { max_memory: 8 * 1024 * 1024, ..Config::default() }),
         source: Rc::new(NeverAsked),
-        policy: Policy { coherence, ..Policy::default() },
+        policy: FillPolicy { coherence, ..FillPolicy::default() },
         writes: Arc::new(PendingWrites::default()),
     };
     let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, group.policy, prefixes));
@@ -100,8 +100,8 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     }
     let since = Instant::now();
     let deadline = since + timeout;
-    let queued = |fetch| Request::Fetch(QueuedFetch { fetch, queue: 1, since, deadline, retried: false });
-    let mut queue: VecDeque<Request> = batch.into_iter().map(queued).collect();
+    let queued = |fetch| QueuedRequest::Fetch(QueuedFetch { fetch, queue: 1, since, deadline, retried: false });
+    let mut queue: VecDeque<QueuedRequest> = batch.into_iter().map(queued).collect();
     let protocol = Protocol { resp3: true, switches: true };
     let mut pipeline = Pipeline::new(Arc::new(settings), watch, Rc::default(), protocol, None);
     pipeline.send(&mut queue, &mut Output::default());
@@ -222,11 +222,11 @@ fn what_is_owed_before_a_slow_call_may_take_as_long() {
     let relay = |limit| {
         let deadline = Instant::now() + limit;
         let commands = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
-        Request::Relay(QueuedRelay { commands, count: 1, deadline, limit, answer: None })
+        QueuedRequest::Relay(QueuedRelay { commands, count: 1, deadline, limit, answer: None })
     };
     let (quick, slow) = (Duration::from_secs(1), Duration::from_secs(20));
     sent.queue.extend([relay(quick), relay(slow), relay(quick)]);
-    let deadlines: Vec<_> = sent.queue.iter().map(Request::deadline).collect();
+    let deadlines: Vec<_> = sent.queue.iter().map(QueuedRequest::deadline).collect();
     sent.pipeline.send(&mut sent.queue, &mut Output::default());
     assert_eq!(sent.pipeline.deadline(), Some(deadlines[1]));
     assert_eq!(sent.feed(b"+PONG\r\n+PONG\r\n", &[usize::MAX]), Ok(()));
@@ -250,7 +250,7 @@ fn who_is_not_let_in_any_more_asks_whether_that_is_so() {
     };
     // A client's command, which may have been answered by a script; then a question of our own.
     let (sender, mut answer) = tokio::sync::oneshot::channel();
-    sent.queue.extend([Request::Relay(relay(Some(sender))), Request::Relay(relay(None))]);
+    sent.queue.extend([QueuedRequest::Relay(relay(Some(sender))), QueuedRequest::Relay(relay(None))]);
     sent.pipeline.send(&mut sent.queue, &mut Output::default());
     assert_eq!(sent.feed(NO_AUTH.as_bytes(), &[usize::MAX]), Ok(()));
     assert!(sent.pipeline.take_auth_doubt() && sent.pipeline.auth_error().is_none());
@@ -434,7 +434,7 @@ proptest! {
         let Sent { pipeline, mut queue, waits, group: _group } = sent;
         pipeline.lost(&"gone".into(), Instant::now(), &mut queue);
         for request in queue {
-            if let Request::Fetch(queued) = request {
+            if let QueuedRequest::Fetch(queued) = request {
                 queued.finish(Ok(None), clock::now(), &health);
             }
         }

@@ -11,11 +11,11 @@ pub type Sender = oneshot::Sender<Answer>;
 
 /// Where one core's answers are left for it.
 #[derive(Debug, Default)]
-pub struct Replies {
+pub struct CommitReplies {
     left: Mutex<Vec<(Sender, Answer)>>,
     changed: Notify,
 }
-impl Replies {
+impl CommitReplies {
     /// Until answers have come, or [`wake`](Replies::wake).
     pub async fn changed(&self) {
         self.changed.notified().await;
@@ -36,15 +36,15 @@ impl Replies {
 }
 
 /// Whom to answer.
-pub(super) struct Reply {
+pub(super) struct CommitReply {
     pub(super) sender: Sender,
-    pub(super) to: Arc<Replies>,
+    pub(super) to: Arc<CommitReplies>,
 }
 
 /// Leaves all answers, then wakes those that they are for.
-pub(super) fn answer(answers: impl IntoIterator<Item = (Reply, Answer)>) {
-    let mut cores: Vec<Arc<Replies>> = Vec::new();
-    for (Reply { sender, to }, answer) in answers {
+pub(super) fn answer(answers: impl IntoIterator<Item = (CommitReply, Answer)>) {
+    let mut cores: Vec<Arc<CommitReplies>> = Vec::new();
+    for (CommitReply { sender, to }, answer) in answers {
         to.left.lock().push((sender, answer));
         // They are as few as cores.
         if !cores.iter().any(|core| Arc::ptr_eq(core, &to)) {

@@ -104,8 +104,16 @@ impl Larder {
 
     /// Resident memory in bytes.
     pub fn resident(&self) -> usize {
+        self.status("VmRSS:")
+    }
+    /// Of that, what is no file's: how much of a mapped file is resident depends on the page cache.
+    pub fn anonymous(&self) -> usize {
+        self.status("RssAnon:")
+    }
+    /// Bytes of a line of proc_pid_status(5).
+    fn status(&self, name: &str) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
     }
     /// What the process maps (proc_pid_maps(5)).

@@ -161,12 +161,12 @@ fn what_a_build_needed_is_not_kept_while_its_table_is_served() {
     // Built in the same process, 40 MB of it stayed.
     let value = "v".repeat(500);
     let data = place.write("large.data", &(0..100_000).map(|n| format!("key{n} {value}\n")).collect::<String>());
-    let resident = || {
+    let anonymous = || {
         let larder = Larder::start(&[&data]);
         assert_eq!(get(&larder, "/?key=key7"), (200, value.clone()));
-        larder.resident()
+        larder.anonymous()
     };
-    let (built, found) = (resident(), resident());
+    let (built, found) = (anonymous(), anonymous());
     assert!(built < found + (10 << 20), "{built} after building, {found} else");
 }
 

@@ -22,7 +22,7 @@ const OWN_SOURCES: [(&str, &[&str]); 6] = [
             "proto/src/output.rs",
             "proto/src/resp/write.rs",
             "proto/src/http/",
-            "server/src/http/read_answer.rs",
+            "server/src/http/response_writer.rs",
             "server/src/http/response_body.rs",
         ],
     ),

@@ -16,6 +16,7 @@ mod command_lists;
 mod computed_defaults;
 mod config_error;
 mod cross_checks;
+mod demo_url;
 mod effective_values;
 mod env_variables;
 mod listen_address;
@@ -30,12 +31,15 @@ mod settings;
 mod settings_table;
 mod source_url;
 mod source_url_parser;
+mod tls_url;
 mod toml_file;
+mod url_parts;
 
 pub use check_settings::CheckedConfig;
 pub use command_line_flags::{flag_args, flag_layer};
 pub use command_lists::{AccessSettings, Categories, CommandList};
 pub use config_error::ConfigError;
+pub use demo_url::DemoUrl;
 pub use effective_values::{EffectiveSettings, EffectiveValue, NamedTable};
 pub use env_variables::Env;
 pub use load_config::{ConfigInput, load_config};
@@ -47,7 +51,8 @@ pub use reference_page::reference_page;
 pub use setting_value::SettingValue;
 pub use settings::{Coherence, GroupSettings, ListenerSettings, LogFormat, LogLevel, Rate, Secret, Settings};
 pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
-pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl, TlsUrl};
+pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
+pub use tls_url::TlsUrl;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,11 @@
-//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`.
-use super::settings::Secret;
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`, `demo:`.
+use super::{
+    demo_url::DemoUrl,
+    settings::Secret,
+    tls_url::TlsUrl,
+    url_parts::{RESERVED, RESERVED_IN_PATH},
+};
+use percent_encoding::utf8_percent_encode;
 use std::{fmt, path::PathBuf};
 
 /// A parsed source URL. Its `Display` is the URL with the password masked.
@@ -14,6 +19,8 @@ pub enum SourceUrl {
     Disk(PathBuf),
     /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
     Redis(RedisUrl),
+    /// `demo:`: answers that are made up, with a delay and faults.
+    Demo(DemoUrl),
 }
 
 /// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or `unix://[user[:password]@]/path[?db=N]`; for several servers see
@@ -78,19 +85,6 @@ pub enum RedisAddress {
     Unix(PathBuf),
 }
 
-/// TLS: `rediss://host:port/db?ca=FILE&cert=FILE&key=FILE&insecure=true`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsUrl {
-    /// Certificates of the authorities to trust, PEM; without it those that Mozilla trusts.
-    pub ca: Option<PathBuf>,
-    /// Client certificate, PEM; goes with `key`.
-    pub cert: Option<PathBuf>,
-    /// Its private key, PEM.
-    pub key: Option<PathBuf>,
-    /// Accept any certificate. For tests only.
-    pub insecure: bool,
-}
-
 impl fmt::Display for SourceUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,24 +96,10 @@ impl fmt::Display for SourceUrl {
                 write!(f, "disk:{}", utf8_percent_encode(&dir.to_string_lossy(), RESERVED_IN_PATH))
             }
             SourceUrl::Redis(url) => url.fmt(f),
+            SourceUrl::Demo(url) => url.fmt(f),
         }
     }
 }
-
-/// What would end a part of a URL.
-const RESERVED: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'%')
-    .add(b'/')
-    .add(b'?')
-    .add(b'#')
-    .add(b'@')
-    .add(b':')
-    .add(b'&')
-    .add(b'=')
-    .add(b'"')
-    .add(b'\\');
-const RESERVED_IN_PATH: &AsciiSet = &RESERVED.remove(b'/').remove(b':').remove(b'@');
 
 /// As in a URL; a socket's path as it is.
 impl fmt::Display for RedisAddress {
@@ -182,14 +162,7 @@ impl fmt::Display for RedisUrl {
             }
         }
         query.extend(self.password_file.as_ref().map(|file| format!("password-file={}", path(file))));
-        if let Some(tls) = &self.tls {
-            for (name, file) in [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)] {
-                query.extend(file.as_ref().map(|file| format!("{name}={}", path(file))));
-            }
-            if tls.insecure {
-                query.push("insecure=true".to_string());
-            }
-        }
+        query.extend(self.tls.iter().flat_map(TlsUrl::parameters));
         let mark = if query.is_empty() { "" } else { "?" };
         write!(f, "{mark}{}", query.join("&"))
     }

@@ -1,10 +1,12 @@
 //! Reads the URL of a source. An error says what is wrong and what would be right, and never shows a password.
 use super::{
+    demo_url::DemoUrl,
     nearest_name::nearest,
     settings::Secret,
-    source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl, TlsUrl},
+    source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl},
+    tls_url::TlsUrl,
+    url_parts::{decode, host_port, parameters},
 };
-use larder_proto::percent;
 use std::{path::PathBuf, str::FromStr};
 
 const SCHEMES: &[&str] = &[
@@ -18,11 +20,12 @@ const SCHEMES: &[&str] = &[
     "rediss+cluster",
     "redis+sentinel",
     "rediss+sentinel",
+    "demo",
 ];
 /// Named in the design, not built yet.
-const LATER: &[&str] = &["http", "https", "demo"];
+const LATER: &[&str] = &["http", "https"];
 const VALID: &str = "sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
-    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB";
+    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, demo:";
 const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
@@ -60,6 +63,9 @@ impl FromStr for SourceUrl {
                 }
                 dir => Ok(SourceUrl::Disk(dir.into())),
             };
+        }
+        if scheme == "demo" {
+            return DemoUrl::parse(rest).map(SourceUrl::Demo);
         }
         let rest = match rest.strip_prefix("//") {
             Some(rest) if scheme != "none" => rest,
@@ -121,9 +127,8 @@ impl FromStr for SourceUrl {
 
 impl RedisUrl {
     fn query(&mut self, query: &str) -> Result<(), String> {
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decode(value, name)?;
+        for parameter in parameters(query) {
+            let (name, value) = parameter?;
             let unix = matches!(self.address, RedisAddress::Unix(_));
             match (name, &mut self.deployment) {
                 ("read-from", Deployment::Cluster { from_replicas, .. }) => {
@@ -152,18 +157,13 @@ impl RedisUrl {
                 }
                 _ => {}
             }
-            match (name, &mut self.tls) {
+            if let Some(tls) = &mut self.tls
+                && tls.set(name, &value)?
+            {
+                continue;
+            }
+            match (name, &self.tls) {
                 ("db", None) if unix => self.database = database(&value)?,
-                ("ca", Some(tls)) => tls.ca = some(value).map(PathBuf::from),
-                ("cert", Some(tls)) => tls.cert = some(value).map(PathBuf::from),
-                ("key", Some(tls)) => tls.key = some(value).map(PathBuf::from),
-                ("insecure", Some(tls)) => {
-                    tls.insecure = match value.as_str() {
-                        "true" => true,
-                        "false" => false,
-                        _ => return Err(format!("insecure is true or false, not `{value}`")),
-                    }
-                }
                 (_, Some(_)) => {
                     let more = self.deployment.parameters();
                     return Err(format!("unknown parameter `{name}`: rediss:// takes ca, cert, key, insecure, {more}"));
@@ -180,10 +180,7 @@ impl RedisUrl {
         if self.password.is_some() && self.password_file.is_some() {
             return Err("give the password in the URL or in password-file, not in both".to_string());
         }
-        match &self.tls {
-            Some(tls) if tls.cert.is_some() != tls.key.is_some() => Err("cert and key go together".to_string()),
-            _ => Ok(()),
-        }
+        self.tls.as_ref().map_or(Ok(()), TlsUrl::check)
     }
 }
 
@@ -206,25 +203,8 @@ fn several(authority: &str, default_port: u16) -> Result<(RedisAddress, Vec<Redi
 }
 
 fn tcp(authority: &str, default_port: u16) -> Result<RedisAddress, String> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((host, port)) if host.parse::<std::net::Ipv6Addr>().is_ok() => (host, port),
-            _ => return Err(format!("`{authority}` is not a host: write [::1]:6379")),
-        },
-        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-    };
-    let port = match port.strip_prefix(':') {
-        None if port.is_empty() => default_port,
-        Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => match port.parse() {
-            Ok(port) if port != 0 => port,
-            _ => return Err(format!("`{port}` is not a port (1 to 65535)")),
-        },
-        _ => return Err(format!("`{authority}` is not a host and port")),
-    };
-    if host.is_empty() {
-        return Err("the source's host is missing: write redis://HOST:PORT".to_string());
-    }
-    Ok(RedisAddress::Tcp { host: decode(host, "host")?, port })
+    let (host, port) = host_port(authority, default_port, "redis")?;
+    Ok(RedisAddress::Tcp { host, port })
 }
 
 fn database(text: &str) -> Result<u32, String> {
@@ -237,10 +217,6 @@ fn database(text: &str) -> Result<u32, String> {
     }
 }
 
-fn decode(text: &str, what: &str) -> Result<String, String> {
-    let decoded = percent::decode(text.as_bytes()).into_owned();
-    String::from_utf8(decoded).map_err(|_| format!("the {what} is not UTF-8"))
-}
 fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }

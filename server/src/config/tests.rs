@@ -256,7 +256,7 @@ fn impossible_values_name_their_place() {
         ),
         (
             &["--source=redsi://h"],
-            "flag --source: source: unknown source redsi:, did you mean redis:? (sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB)",
+            "flag --source: source: unknown source redsi:, did you mean redis:? (sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, demo:)",
         ),
         (&["--http=off", "--redis=off"], "flag --http: http: both http and redis are off: there is nothing to serve"),
         (&["--redis=127.0.0.1:8080"], "flag --redis: redis: 127.0.0.1:8080 is already taken by http"),

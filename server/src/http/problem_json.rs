@@ -107,7 +107,7 @@ impl Problem {
 
     /// What a source answered instead of a value.
     pub(super) fn source(error: &SourceError) -> Problem {
-        if *error == SourceError::ReadOnly {
+        if matches!(error, SourceError::ReadOnly(_)) {
             Problem {
                 allow: Some(HeaderValue::from_static("GET, HEAD")),
                 ..Problem::of(ProblemKind::ReadOnly, error.to_string())

@@ -176,7 +176,7 @@ impl Group {
 fn failed(writing: PendingWrite<'_>, error: SourceError) -> SourceError {
     match error {
         SourceError::Lost(_) => writing.forget(),
-        SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly => writing.refused(),
+        SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly(_) => writing.refused(),
     }
     error
 }

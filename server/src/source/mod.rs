@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! none.rs   none:    the memory tier is the store
+//! demo.rs   demo:    answers that are made up, with a delay and faults
 //! redis/    redis:, rediss:, unix:, redis+sentinel:, redis+cluster:    a Redis server, or several
 //! disk/     disk:    the durable store of this machine
 //! table/    table:   an immutable table, read from its memory map
@@ -23,6 +24,7 @@
 //!
 //! The files here that are no implementation are the contract. Implementations import them; they import an implementation only where a name
 //! in the contract needs it ([`Reads::Table`]).
+mod demo;
 mod disk;
 mod fetch;
 mod fetch_result;

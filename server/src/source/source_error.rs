@@ -12,13 +12,13 @@ pub enum SourceError {
     Lost(Arc<str>),
     /// The source answered with an error of its own (`WRONGTYPE …`, code included). It is relayed unchanged.
     Refused(Arc<str>),
-    /// The source never accepts writes. The text follows `-ERR `.
-    ReadOnly,
+    /// The source never accepts writes; it is what this says (`a table`). The text follows `-ERR `.
+    ReadOnly(&'static str),
 }
 impl SourceError {
     /// Whether the source gave no answer (HTTP 503), instead of refusing.
     pub fn is_unavailable(&self) -> bool {
-        !matches!(self, SourceError::Refused(_) | SourceError::ReadOnly)
+        !matches!(self, SourceError::Refused(_) | SourceError::ReadOnly(_))
     }
     /// The text that the engine carries to a flight's waiters; [`of_outcome`](SourceError::of_outcome) parses it.
     pub(crate) fn to_outcome(&self) -> Arc<str> {
@@ -48,13 +48,11 @@ impl fmt::Display for SourceError {
                 write!(f, "{UNAVAILABLE}{reason}")
             }
             SourceError::Refused(text) => f.write_str(text),
-            SourceError::ReadOnly => f.write_str(READ_ONLY),
+            SourceError::ReadOnly(what) => write!(f, "the source is {what}, which is read-only"),
         }
     }
 }
 impl std::error::Error for SourceError {}
 
-/// The text of [`SourceError::ReadOnly`].
-const READ_ONLY: &str = "the source is a table, which is read-only";
 /// Prefix of the text of an unavailable source.
 pub(crate) const UNAVAILABLE: &str = "source unavailable: ";

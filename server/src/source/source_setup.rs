@@ -1,5 +1,6 @@
 //! From a source's URL to the source: one line for each implementation.
 use super::{
+    demo::DemoSetup,
     disk::DiskSetup,
     invalidation::InvalidationScope,
     none::NoneSetup,
@@ -26,6 +27,7 @@ impl SourceSetup {
             SourceUrl::None => Box::new(NoneSetup::default()),
             SourceUrl::Table(path) => Box::new(TableSetup::open(path, limits)?),
             SourceUrl::Disk(dir) => Box::new(DiskSetup::open(dir, limits, buffers.clone())?),
+            SourceUrl::Demo(url) => Box::new(DemoSetup::new(*url, limits)),
             SourceUrl::Redis(url) => redis::setup(url, limits, buffers.clone())?,
         };
         Ok(SourceSetup(factory))

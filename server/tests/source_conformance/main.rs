@@ -1,6 +1,7 @@
 //! One suite for every source, and what only a Redis source promises, on real redis-servers.
 #[path = "../common/mod.rs"]
 mod common;
+mod demo;
 mod disk;
 mod fake;
 mod faults;
@@ -11,7 +12,7 @@ use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
     config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsUrl},
-    source::{FillPolicy, SourceLimits, SourceSetup},
+    source::{FillPolicy, SourceError, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
 use std::path::PathBuf;
@@ -72,6 +73,41 @@ async fn conformance(group: &Fixture, behind: bool) {
     assert!(group.source.ping().await.is_ok());
     assert!(group.health.is_up());
     assert_eq!(group.health.in_flight(), 0);
+}
+
+/// What every source promises that is only read. It has a value for every key but `absent`; `is_value` tells whether one is the key's.
+async fn conformance_read_only(group: &Fixture, absent: &[u8], is_value: impl Fn(&[u8], &[u8]) -> bool) {
+    let longest = vec![b'k'; 16 * 1024];
+    let keys: [&[u8]; 6] = [b"text", b"a/b?c=d&e#f%20", b"\x00\r\n\xff key", "ключ".as_bytes(), b"a..b", &longest];
+    for key in keys {
+        let value = group.get(key).await.expect("an answer").expect("a value");
+        assert!(is_value(key, &value), "{}: {}", key.escape_ascii(), value.escape_ascii());
+        assert!(group.get(key).await == some(&value), "from the tier");
+        group.forget(key);
+        let again = group.get(key).await.expect("an answer").expect("a value");
+        assert!(is_value(key, &again), "from the source");
+        for refused in [
+            group.put(key, "v".into(), None).await.map(|_| ()),
+            group.delete(key).await.map(|_| ()),
+            group.expire(key, None).await.map(|_| ()),
+        ] {
+            assert!(matches!(refused, Err(SourceError::ReadOnly(_))), "{refused:?}");
+        }
+        assert!(group.get(key).await == some(&again), "a refused write changes nothing");
+    }
+    assert_eq!(group.get(absent).await, Ok(None));
+
+    let batch: Vec<String> = (0..100).map(|number| format!("key {number}")).collect();
+    let answers = group.get_all(&batch.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for (key, answer) in batch.iter().zip(answers) {
+        let value = answer.expect("an answer").expect("a value");
+        assert!(is_value(key.as_bytes(), &value), "{key}: {}", value.escape_ascii());
+    }
+
+    assert!(group.source.as_local().is_none() && group.source.as_redis().is_none());
+    assert!(group.source.ping().await.is_ok());
+    assert!(group.health.is_up());
+    group.until("the fetches to end", async || group.health.in_flight() == 0).await;
 }
 
 #[test]

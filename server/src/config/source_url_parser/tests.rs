@@ -1,4 +1,5 @@
-use super::super::source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl, TlsUrl};
+use super::super::source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
+use super::super::{demo_url::DemoUrl, tls_url::TlsUrl};
 use proptest::prelude::*;
 
 fn redis(text: &str) -> RedisUrl {
@@ -23,6 +24,7 @@ fn parts() {
         assert_eq!(text.parse(), Ok(SourceUrl::Disk(dir.into())));
     }
     assert_eq!(SourceUrl::Disk("/a b/c".into()).to_string(), "disk:/a%20b/c");
+    assert_eq!("demo:".parse(), Ok(SourceUrl::Demo(DemoUrl::default())));
     let url = redis("redis://cache.internal");
     assert_eq!((url.address, url.database, url.tls), (tcp("cache.internal", 6379), 0, None));
     let url = redis("redis://us%40er:p%3Aa%2Fss:word@[::1]:7000/15");
@@ -75,7 +77,7 @@ fn errors_name_what_is_valid() {
         ("table:%ff", "the file is not UTF-8"),
         ("disk:", "the store's directory is missing"),
         ("disk:%ff", "the directory is not UTF-8"),
-        ("demo:", "source demo: is not available in this version"),
+        ("demo:?slow=1s", "unknown parameter `slow`: demo: takes delay, fail and absent"),
         ("redis+cluster://h/1", "a cluster has one database"),
         ("redis+cluster://h,", "the source's host is missing"),
         ("redis+cluster://h?read-from=any", "read-from is primary or replica, not `any`"),

@@ -24,6 +24,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+const READ_ONLY: SourceError = SourceError::ReadOnly("a table");
+
 impl SourceFactory for TableSetup {
     fn health(&self) -> &Arc<SourceHealth> {
         &self.shared.health
@@ -55,13 +57,13 @@ impl Source for TableSource {
         }
     }
     fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
+        Box::pin(std::future::ready(Err(READ_ONLY)))
     }
     fn delete<'a>(&'a self, _: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
+        Box::pin(std::future::ready(Err(READ_ONLY)))
     }
     fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
+        Box::pin(std::future::ready(Err(READ_ONLY)))
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Ok(())))
@@ -97,7 +99,7 @@ impl LocalStore for TableSource {
         })
     }
     fn apply(&self, _: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
-        Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
+        Box::pin(std::future::ready(Err(READ_ONLY)))
     }
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
         Box::pin(self.wait_for(self.limits.slow_timeout, move |served| table_scan::page(served, &scan)))
@@ -119,6 +121,6 @@ impl LocalStore for TableSource {
         })))
     }
     fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>> {
-        Box::pin(std::future::ready(Err(SourceError::ReadOnly)))
+        Box::pin(std::future::ready(Err(READ_ONLY)))
     }
 }

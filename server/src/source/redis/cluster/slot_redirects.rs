@@ -59,7 +59,7 @@ impl SlotRedirect {
         match error {
             SourceError::Unavailable(_) => Some(SlotRedirect::Later),
             SourceError::Refused(text) => SlotRedirect::of_text(text),
-            SourceError::Lost(_) | SourceError::ReadOnly => None,
+            SourceError::Lost(_) | SourceError::ReadOnly(_) => None,
         }
     }
     fn of_text(text: &str) -> Option<SlotRedirect> {

@@ -1,0 +1,121 @@
+//! `demo:`: a source that makes up its answers, with a delay and faults: to see what Larder does without a server behind it.
+use super::{
+    fetch::Fetch, fetch_result::FetchedValue, invalidation::InvalidationScope, local_future::LocalFuture,
+    source_error::SourceError, source_factory::SourceFactory, source_health::SourceHealth, source_limits::SourceLimits,
+    source_trait::Source,
+};
+use crate::config::DemoUrl;
+use foldhash::quality::FixedState;
+use larder_engine::Millis;
+use larder_store::clock;
+use std::{future::ready, hash::BuildHasher, rc::Rc, sync::Arc, time::Duration};
+use tracing_subscriber::fmt::{
+    format::Writer,
+    time::{FormatTime, SystemTime},
+};
+
+const READ_ONLY: SourceError = SourceError::ReadOnly("demo:");
+
+/// What all cores share: the settings, and the health of a source that is always there.
+#[derive(Clone)]
+pub(super) struct DemoSetup {
+    url: DemoUrl,
+    limits: SourceLimits,
+    health: Arc<SourceHealth>,
+}
+impl DemoSetup {
+    pub(super) fn new(url: DemoUrl, limits: SourceLimits) -> DemoSetup {
+        DemoSetup { url, limits, health: Arc::new(SourceHealth::always_up()) }
+    }
+}
+impl SourceFactory for DemoSetup {
+    fn health(&self) -> &Arc<SourceHealth> {
+        &self.health
+    }
+    fn open(&self, _scope: Option<InvalidationScope>, _keeps_replies: bool) -> Rc<dyn Source> {
+        Rc::new(DemoSource(self.clone()))
+    }
+}
+
+/// One core's handle.
+struct DemoSource(DemoSetup);
+
+impl Source for DemoSource {
+    fn fetch(&self, batch: &mut Vec<Fetch>) {
+        let DemoSetup { url, limits, health } = &self.0;
+        health.admit(batch, limits.max_in_flight);
+        let (url, timeout) = (*url, limits.timeout);
+        for fetch in batch.drain(..) {
+            if url.delay.is_zero() {
+                finish(fetch, &url, timeout, health);
+                continue;
+            }
+            let health = health.clone();
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(url.delay.min(timeout)).await;
+                finish(fetch, &url, timeout, &health);
+            });
+        }
+    }
+    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(ready(Err(READ_ONLY)))
+    }
+    fn delete<'a>(&'a self, _: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(ready(Err(READ_ONLY)))
+    }
+    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(ready(Err(READ_ONLY)))
+    }
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        Box::pin(ready(Ok(())))
+    }
+}
+
+/// Why this fetch gets no answer, if it gets none.
+fn fault(url: &DemoUrl, timeout: Duration) -> Option<SourceError> {
+    let reason = if url.delay > timeout {
+        format!("demo: timed out after {timeout:?} (source-timeout)")
+    } else if url.fail.includes(fastrand::u64(..)) {
+        format!("demo: a fault on purpose (fail={})", url.fail)
+    } else {
+        return None;
+    };
+    Some(SourceError::Unavailable(reason.into()))
+}
+
+fn finish(fetch: Fetch, url: &DemoUrl, timeout: Duration, health: &SourceHealth) {
+    // The same keys are absent at each fetch, on each core and after a restart.
+    let absent = url.absent.includes(FixedState::with_seed(0).hash_one(fetch.key()));
+    let answer = match fault(url, timeout) {
+        Some(fault) => Err(fault),
+        None if absent => Ok(None),
+        None => Ok(Some(FetchedValue { value: entity(fetch.key()).into(), expiry: None })),
+    };
+    health.finished(answer.is_err(), url.delay.min(timeout));
+    fetch.finish(answer, clock::now());
+}
+
+/// `{"guid":"KEY","date_created":"…"}`: the time is that of the fetch.
+fn entity(key: &[u8]) -> String {
+    let guid = serde_json::Value::from(String::from_utf8_lossy(key));
+    let mut created = String::new();
+    // The logs' own format: RFC 3339 in UTC. Writing to a String cannot fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut created));
+    format!(r#"{{"guid":{guid},"date_created":"{created}"}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::entity;
+
+    #[test]
+    fn an_entity_is_json_whatever_the_key() {
+        for (key, guid) in [(&b"a"[..], "a"), (b"a\"\\\n\x00", "a\"\\\n\x00"), (b"a\xff", "a\u{fffd}"), (b"", "")] {
+            let entity: serde_json::Value = serde_json::from_str(&entity(key)).expect("JSON");
+            assert_eq!(entity["guid"], guid);
+            let created = entity["date_created"].as_str().expect("a time");
+            assert!(created.starts_with("20") && created.ends_with('Z') && created.as_bytes()[10] == b'T', "{created}");
+            assert_eq!(entity.as_object().map(serde_json::Map::len), Some(2));
+        }
+    }
+}

@@ -139,7 +139,7 @@ fn policy(group: &GroupSettings) -> FillPolicy {
             // Every change goes through Larder, so a written value is as fresh a copy as a read one.
             SourceUrl::Disk(_) => Coherence::Ttl,
             // Announces no change: a lifetime alone bounds the age of a copy.
-            SourceUrl::Demo(_) => Coherence::Ttl,
+            SourceUrl::Http(_) | SourceUrl::Demo(_) => Coherence::Ttl,
             SourceUrl::Redis(_) => group.coherence,
         },
         max_reply: group.cache_replies.unwrap_or(0),

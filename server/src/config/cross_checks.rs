@@ -3,7 +3,8 @@ use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
     raw_settings::Layer,
-    settings::{Coherence, Settings},
+    settings::{Coherence, GroupSettings, Settings},
+    source_url::SourceUrl,
 };
 use larder_units::show_size;
 use std::net::SocketAddr;
@@ -72,8 +73,19 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
                 .push(format!("tracking-prefixes of group {} mean nothing unless coherence is coherent", group.name));
         }
     }
+    warnings.extend(settings.groups.iter().filter_map(endless_copies));
     warnings.extend(unguarded_listeners(settings));
     warnings
+}
+
+/// A group that keeps for ever what an HTTP API says no lifetime of.
+fn endless_copies(group: &GroupSettings) -> Option<String> {
+    (matches!(group.source, SourceUrl::Http(_)) && group.ttl.is_none()).then(|| {
+        format!(
+            "group {} has no ttl: what its HTTP source sends without Cache-Control or Expires is never renewed",
+            group.name
+        )
+    })
 }
 
 /// Listeners that serve every client although `password` is set.

@@ -1,6 +1,7 @@
-//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`, `demo:`.
+//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`, `http://`, `https://`, `demo:`.
 use super::{
     demo_url::DemoUrl,
+    origin_url::OriginUrl,
     settings::Secret,
     tls_url::TlsUrl,
     url_parts::{RESERVED, RESERVED_IN_PATH},
@@ -19,6 +20,8 @@ pub enum SourceUrl {
     Disk(PathBuf),
     /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
     Redis(RedisUrl),
+    /// `http://host[:port]/path/{key}`, `https://…`: an HTTP API.
+    Http(OriginUrl),
     /// `demo:`: answers that are made up, with a delay and faults.
     Demo(DemoUrl),
 }
@@ -96,6 +99,7 @@ impl fmt::Display for SourceUrl {
                 write!(f, "disk:{}", utf8_percent_encode(&dir.to_string_lossy(), RESERVED_IN_PATH))
             }
             SourceUrl::Redis(url) => url.fmt(f),
+            SourceUrl::Http(url) => url.fmt(f),
             SourceUrl::Demo(url) => url.fmt(f),
         }
     }

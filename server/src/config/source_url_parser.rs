@@ -2,6 +2,7 @@
 use super::{
     demo_url::DemoUrl,
     nearest_name::nearest,
+    origin_url::OriginUrl,
     settings::Secret,
     source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl},
     tls_url::TlsUrl,
@@ -20,12 +21,12 @@ const SCHEMES: &[&str] = &[
     "rediss+cluster",
     "redis+sentinel",
     "rediss+sentinel",
+    "http",
+    "https",
     "demo",
 ];
-/// Named in the design, not built yet.
-const LATER: &[&str] = &["http", "https"];
 const VALID: &str = "sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
-    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, demo:";
+    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, demo:";
 const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
@@ -40,11 +41,8 @@ impl FromStr for SourceUrl {
             return Err(format!("a source is a URL; {VALID}"));
         };
         let scheme = scheme.to_ascii_lowercase();
-        if LATER.contains(&scheme.as_str()) {
-            return Err(format!("source {scheme}: is not available in this version; {VALID}"));
-        }
         if !SCHEMES.contains(&scheme.as_str()) {
-            let near = nearest(&scheme, SCHEMES.iter().chain(LATER).copied())
+            let near = nearest(&scheme, SCHEMES.iter().copied())
                 .map_or(String::new(), |near| format!(", did you mean {near}:?"));
             return Err(format!("unknown source {scheme}:{near} ({VALID})"));
         }
@@ -63,6 +61,9 @@ impl FromStr for SourceUrl {
                 }
                 dir => Ok(SourceUrl::Disk(dir.into())),
             };
+        }
+        if scheme == "http" || scheme == "https" {
+            return OriginUrl::parse(&scheme, rest).map(SourceUrl::Http);
         }
         if scheme == "demo" {
             return DemoUrl::parse(rest).map(SourceUrl::Demo);

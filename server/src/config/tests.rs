@@ -256,7 +256,7 @@ fn impossible_values_name_their_place() {
         ),
         (
             &["--source=redsi://h"],
-            "flag --source: source: unknown source redsi:, did you mean redis:? (sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, demo:)",
+            "flag --source: source: unknown source redsi:, did you mean redis:? (sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, demo:)",
         ),
         (&["--http=off", "--redis=off"], "flag --http: http: both http and redis are off: there is nothing to serve"),
         (&["--redis=127.0.0.1:8080"], "flag --redis: redis: 127.0.0.1:8080 is already taken by http"),
@@ -319,6 +319,15 @@ fn a_password_warns_of_the_listeners_that_it_does_not_guard() {
           http 127.0.0.1:1, http [::1]:2, admin 127.0.0.1:8081 is served"]
     );
     assert_eq!(warnings(&["--password=x", "--http=off", "--admin=off"]), [""; 0]);
+}
+
+#[test]
+fn an_http_source_without_ttl_is_warned_of() {
+    let warnings = |args: &[&str]| loaded(args, &[], "").warnings;
+    let source = "--source=http://h/{key}";
+    let said = "group default has no ttl: what its HTTP source sends without Cache-Control or Expires is never renewed";
+    assert_eq!(warnings(&[source]), [said]);
+    assert_eq!(warnings(&[source, "--ttl=1m"]), [""; 0]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! demo.rs   demo:    answers that are made up, with a delay and faults
 //! redis/    redis:, rediss:, unix:, redis+sentinel:, redis+cluster:    a Redis server, or several
 //! disk/     disk:    the durable store of this machine
+//! http_origin/    http:, https:    an HTTP API; a key is one of its URLs
 //! table/    table:   an immutable table, read from its memory map
 //! ```
 //!
@@ -27,8 +28,10 @@
 mod demo;
 mod disk;
 mod fetch;
+mod fetch_refusals;
 mod fetch_result;
 mod fill_policy;
+mod http_origin;
 mod invalidation;
 mod local_future;
 mod local_store;
@@ -49,6 +52,8 @@ mod table;
 #[cfg(test)]
 pub(crate) mod test_store;
 mod upstream_commands;
+mod upstream_stream;
+mod upstream_tls;
 
 pub use fetch::Fetch;
 pub use fetch_result::{CacheableReply, FetchedReply, FetchedValue, KeyLife};

@@ -2,6 +2,7 @@
 use super::{
     demo::DemoSetup,
     disk::DiskSetup,
+    http_origin::OriginSetup,
     invalidation::InvalidationScope,
     none::NoneSetup,
     redis,
@@ -27,6 +28,7 @@ impl SourceSetup {
             SourceUrl::None => Box::new(NoneSetup::default()),
             SourceUrl::Table(path) => Box::new(TableSetup::open(path, limits)?),
             SourceUrl::Disk(dir) => Box::new(DiskSetup::open(dir, limits, buffers.clone())?),
+            SourceUrl::Http(url) => Box::new(OriginSetup::new(url, limits, buffers.clone())?),
             SourceUrl::Demo(url) => Box::new(DemoSetup::new(*url, limits)),
             SourceUrl::Redis(url) => redis::setup(url, limits, buffers.clone())?,
         };

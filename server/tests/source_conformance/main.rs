@@ -6,7 +6,9 @@ mod disk;
 mod fake;
 mod faults;
 mod fixture;
+mod http_origin;
 mod redis_only;
+mod scripted_origin;
 
 use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};

@@ -72,7 +72,7 @@ fn errors_name_what_is_valid() {
         ("localhost", "a source is a URL"),
         ("rediz://h", "unknown source rediz:, did you mean redis:? (sources are none:"),
         ("mysql://h", "unknown source mysql: (sources are none:"),
-        ("http://h/{key}", "source http: is not available in this version; sources are"),
+        ("http://h/key", "the path or query of an http source holds {key} once: write http://HOST:PORT/PATH/{key}"),
         ("table:", "the table's file is missing"),
         ("table:%ff", "the file is not UTF-8"),
         ("disk:", "the store's directory is missing"),

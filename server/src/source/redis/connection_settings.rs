@@ -1,13 +1,11 @@
 //! The settings and shared state of all connections to one server.
-use super::{
-    reply_affinity::AffinityTable, sentinel_master::SentinelMaster, upstream_password::Password, upstream_tls,
-};
+use super::{reply_affinity::AffinityTable, sentinel_master::SentinelMaster, upstream_password::Password};
 use crate::{
     buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl, Secret},
     source::{
         server_identity::ServerIdentity, source_health::SourceHealth, source_limits::SourceLimits,
-        upstream_commands::UpstreamCommands,
+        upstream_commands::UpstreamCommands, upstream_tls,
     },
 };
 use parking_lot::Mutex;

@@ -36,7 +36,6 @@ mod sentinel;
 mod sentinel_master;
 mod upstream_handshake;
 mod upstream_password;
-mod upstream_tls;
 mod upstream_transport;
 mod write_commands;
 

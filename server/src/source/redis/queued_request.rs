@@ -9,7 +9,7 @@ use crate::source::{
 };
 use bytes::Bytes;
 use larder_engine::Millis;
-use std::{rc::Weak, sync::Arc, time::Duration};
+use std::{rc::Weak, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 
 /// PTTL's answer for a key that never expires (-2: there is no key).
@@ -98,25 +98,4 @@ pub(super) fn fail(
         Some(cluster) => cluster.redirect(queued, error),
         None => queued.finish(Err(error), now, health),
     }
-}
-
-/// The error for a value larger than `max-value`.
-pub(super) fn too_large(size: usize, max: usize) -> SourceError {
-    SourceError::Refused(
-        format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)").into(),
-    )
-}
-
-/// The error for a value that does not fit into the rest of `max-buffers`.
-pub(super) fn no_room(size: usize, limit: usize) -> SourceError {
-    SourceError::Refused(
-        format!("ERR the source's value of {size} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)")
-            .into(),
-    )
-}
-
-/// The reason of a request that missed its deadline.
-pub(super) fn timeout_reason(limit: Duration, limits: &SourceLimits) -> Arc<str> {
-    let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };
-    format!("timed out after {limit:?} ({setting})").into()
 }

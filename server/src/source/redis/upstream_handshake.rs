@@ -1,8 +1,8 @@
 //! The handshake of a connection: authentication, protocol, database, tracking.
-use super::{connection_settings::ConnectionSettings, upstream_password as password, upstream_transport::Stream};
+use super::{connection_settings::ConnectionSettings, upstream_password as password};
 use crate::{
     config::Secret,
-    source::{invalidation::InvalidationScope, server_identity::ServerIdentity},
+    source::{invalidation::InvalidationScope, server_identity::ServerIdentity, upstream_stream::Stream},
 };
 use bytes::{Buf, BytesMut};
 use larder_proto::resp::{self, Scanner, View, view};

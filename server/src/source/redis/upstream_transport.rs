@@ -1,30 +1,11 @@
-//! From an address to a stream: TCP, Unix socket or TLS.
-use super::{connection_settings::ConnectionSettings, sentinel_master::MasterAddress, upstream_tls::Tls};
-use crate::config::RedisAddress;
-use socket2::{SockRef, TcpKeepalive};
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
+//! From the settings of a connection to a stream: the URL's address, or the master that Sentinels name.
+use super::{connection_settings::ConnectionSettings, sentinel_master::MasterAddress};
+use crate::{
+    config::RedisAddress,
+    source::upstream_stream::{Stream, connect_tcp},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpStream, UnixStream},
-};
-use tokio_rustls::client::TlsStream;
-
-/// After this idle time the kernel sends keep-alive probes, so that a firewall that forgot an idle connection does not cost a request
-/// its deadline.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-
-/// A byte stream to Redis.
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    // Boxed: its state is some hundred bytes, the others are a descriptor.
-    Tls(Box<TlsStream<TcpStream>>),
-}
+use std::io;
+use tokio::net::UnixStream;
 
 /// Opens a stream to the address, or to the master that Sentinels name. Does not send any command yet.
 pub(super) async fn connect(settings: &ConnectionSettings, master: Option<&mut MasterAddress>) -> io::Result<Stream> {
@@ -38,66 +19,6 @@ pub(super) async fn connect(settings: &ConnectionSettings, master: Option<&mut M
     };
     match &address {
         RedisAddress::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
-        RedisAddress::Tcp { host, port } => {
-            let tcp = TcpStream::connect((host.as_str(), *port)).await?;
-            tcp.set_nodelay(true)?;
-            SockRef::from(&tcp)
-                .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
-            match &tls {
-                None => Ok(Stream::Tcp(tcp)),
-                Some(Tls { connector, name }) => {
-                    let tls = connector.connect(name.clone(), tcp).await?;
-                    Ok(Stream::Tls(Box::new(tls)))
-                }
-            }
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Stream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        }
-    }
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        RedisAddress::Tcp { host, port } => connect_tcp(host, *port, tls.as_ref()).await,
     }
 }

@@ -9,10 +9,11 @@ use super::{
 use crate::{
     config::RedisAddress,
     source::{
+        fetch_refusals::{timeout_reason, too_large},
         fetch_result::{FetchedReply, FetchedValue, KeyLife},
         local_future::LocalFuture,
         redis::{
-            queued_request::{FetchRedirector, NO_EXPIRY, QueuedFetch, RelayResult, timeout_reason, too_large},
+            queued_request::{FetchRedirector, NO_EXPIRY, QueuedFetch, RelayResult},
             reply_errors::{refusal, unexpected},
         },
         redis_server_trait::Relay,

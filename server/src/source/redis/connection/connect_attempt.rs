@@ -2,11 +2,14 @@
 use super::request_queue::RequestQueue;
 use crate::{
     config::Secret,
-    source::redis::{
-        sentinel_master::MasterAddress,
-        upstream_handshake::{ConnectionMode, Handshake, HandshakeError, perform_handshake, reason},
-        upstream_password as password,
-        upstream_transport::{Stream, connect},
+    source::{
+        redis::{
+            sentinel_master::MasterAddress,
+            upstream_handshake::{ConnectionMode, Handshake, HandshakeError, perform_handshake, reason},
+            upstream_password as password,
+            upstream_transport::connect,
+        },
+        upstream_stream::Stream,
     },
 };
 use std::{sync::Arc, time::Duration};

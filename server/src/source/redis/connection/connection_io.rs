@@ -7,9 +7,9 @@ use crate::{
             pipeline::{CONFUSED, Pipeline, Protocol},
             queued_request::{QueuedRelay, QueuedRequest},
             upstream_handshake::{ConnectionMode, reason},
-            upstream_transport::Stream,
         },
         source_health::TrackingGuard,
+        upstream_stream::Stream,
     },
 };
 use bytes::{BufMut, Bytes, BytesMut};

@@ -1,10 +1,11 @@
 //! The queue of one connection: requests wait here while the connection is made, and fail here while the server is down.
 use super::reconnect_backoff::DeadlineTimer;
 use crate::source::{
+    fetch_refusals::timeout_reason,
     push_queue::PushQueue,
     redis::{
         connection_settings::ConnectionSettings,
-        queued_request::{FetchRedirector, QueuedFetch, QueuedRequest, fail, timeout_reason},
+        queued_request::{FetchRedirector, QueuedFetch, QueuedRequest, fail},
         upstream_handshake::{ConnectionMode, ConnectionPurpose},
     },
     source_error::SourceError,

@@ -6,9 +6,10 @@ use super::{
 use crate::{
     buffers::BufferKind,
     source::{
+        fetch_refusals::{no_room, too_large},
         fetch_result::{FetchedReply, FetchedValue, KeyLife},
         redis::{
-            queued_request::{NO_EXPIRY, QueuedFetch, no_room, too_large},
+            queued_request::{NO_EXPIRY, QueuedFetch},
             reply_errors::refusal,
         },
         source_error::SourceError,

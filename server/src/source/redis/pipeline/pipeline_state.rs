@@ -1,12 +1,13 @@
 //! The state of a pipeline: what is in flight, and what happens to it when the connection is lost.
 use super::fetch_batch::FetchBatch;
 use crate::source::{
+    fetch_refusals::timeout_reason,
     fetch_result::FetchedValue,
     invalidation::InvalidationScope,
     push_queue::PushQueue,
     redis::{
         connection_settings::ConnectionSettings,
-        queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, QueuedRequest, fail, timeout_reason},
+        queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, QueuedRequest, fail},
     },
     source_error::SourceError,
 };

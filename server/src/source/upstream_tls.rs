@@ -1,4 +1,4 @@
-//! TLS towards Redis (`rediss://`): which roots to trust, which certificate to show.
+//! TLS to a source (`rediss://`, `https://`): which roots to trust, which certificate to show.
 use crate::config::TlsUrl;
 use std::{path::Path, sync::Arc};
 use tokio_rustls::{

@@ -1,0 +1,24 @@
+//! Why a source's answer is refused, or none came: the texts that all sources share.
+use super::{source_error::SourceError, source_limits::SourceLimits};
+use std::{sync::Arc, time::Duration};
+
+/// The error for a value larger than `max-value`.
+pub(super) fn too_large(size: usize, max: usize) -> SourceError {
+    SourceError::Refused(
+        format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)").into(),
+    )
+}
+
+/// The error for a value that does not fit into the rest of `max-buffers`.
+pub(super) fn no_room(size: usize, limit: usize) -> SourceError {
+    SourceError::Refused(
+        format!("ERR the source's value of {size} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)")
+            .into(),
+    )
+}
+
+/// The reason of a request that missed its deadline.
+pub(super) fn timeout_reason(limit: Duration, limits: &SourceLimits) -> Arc<str> {
+    let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };
+    format!("timed out after {limit:?} ({setting})").into()
+}

@@ -1,0 +1,26 @@
+//! `http://HOST:PORT/PATH/{key}`, `https://…`: an HTTP API, of which each key is a URL.
+//!
+//! ```text
+//! fetch(batch) ── a task for each ──► idle connection of this core, or a new one ── GET ──► origin
+//!                      │                                                              │
+//!                      └─ answer_meaning: value, absence, error  ◄── head, body ◄─────┘
+//!                         response_freshness: until when the value is fresh (RFC 9111)
+//! ```
+//!
+//! - HTTP/1.1: a connection carries one request at a time. A core keeps idle connections and opens new ones as it needs them; what
+//!   bounds them is `source-max-in-flight`.
+//! - The whole fetch, a connection to be made included, has the deadline `source-timeout`.
+//! - A request that an idle connection did not answer is sent once more, on a new connection: origins close idle connections when they
+//!   like. Any other failure is the answer.
+//! - Nothing is allocated for a length that the origin only announces beyond what `max-value` and `max-buffers` allow.
+//! - A response that the origin marks as not to be kept, or to be asked for anew each time, answers those who wait for it and is not kept.
+mod answer_meaning;
+mod connection_pool;
+mod origin_settings;
+mod origin_setup;
+mod origin_source;
+mod request_target;
+mod response_body;
+mod response_freshness;
+
+pub(super) use origin_setup::OriginSetup;

@@ -1,0 +1,57 @@
+//! Reads the body of a response, within `max-value` and `max-buffers`.
+use super::origin_settings::OriginSettings;
+use crate::{
+    buffers::{BufferKind, GrowingBuffer},
+    source::{
+        fetch_refusals::{no_room, too_large},
+        source_error::SourceError,
+    },
+};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+
+/// The whole body, counted in the buffers.
+///
+/// # Errors
+/// `Refused` if it is too large, `Unavailable` if it breaks off.
+pub(super) async fn read_body(mut body: Incoming, settings: &OriginSettings) -> Result<Bytes, SourceError> {
+    let (max, buffers) = (settings.limits.max_value, &settings.buffers);
+    // What Content-Length says; a chunked body says nothing.
+    let announced = body.size_hint().exact().map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+    if let Some(size) = announced {
+        if size > max {
+            return Err(too_large(size, max));
+        }
+        if !buffers.fits(size) {
+            return Err(no_room(size, buffers.limit()));
+        }
+    }
+    let mut value = GrowingBuffer::default();
+    let mut charge = buffers.charge(BufferKind::Fetched);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| settings.unavailable(broken_off(&error)))?;
+        // Trailers are no part of the value.
+        let Ok(data) = frame.into_data() else { continue };
+        let size = value.len() + data.len();
+        if size > max {
+            return Err(settings.refused(format_args!(
+                "the value has {size} bytes or more, and at most {max} are allowed (max-value)"
+            )));
+        }
+        if !charge.try_resize(size) {
+            return Err(no_room(size, buffers.limit()));
+        }
+        value.extend(&data, announced.unwrap_or(size));
+    }
+    drop(charge);
+    Ok(buffers.count(BufferKind::Fetched, value))
+}
+
+/// hyper's error with its cause, which its own text leaves out.
+pub(super) fn broken_off(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}

@@ -46,6 +46,10 @@ fn disk_store_commands() {
     run("docs/disk-store-commands.md");
 }
 #[test]
+fn http_origin() {
+    run("docs/http-origin.md");
+}
+#[test]
 fn tables() {
     let folder = tempfile::tempdir().unwrap();
     run_in("docs/tables.md", folder.path());

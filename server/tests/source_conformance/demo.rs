@@ -2,13 +2,13 @@
 use super::{Fixture, LIMITS, conformance_read_only, open, reason, run};
 use larder::{
     config::{Coherence, SourceUrl},
-    source::{Policy, SourceLimits},
+    source::{FillPolicy, SourceLimits},
 };
 use std::time::{Duration, Instant};
 
 fn demo(url: &str, limits: SourceLimits) -> Fixture {
     let url: SourceUrl = url.parse().expect("a URL");
-    open(&url, limits, Policy { coherence: Coherence::Ttl, ..Policy::default() })
+    open(&url, limits, FillPolicy { coherence: Coherence::Ttl, ..FillPolicy::default() })
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::common::wait_until;
 use larder::{
     buffers::Buffers,
     config::{Coherence, SourceUrl},
-    source::{Policy, SourceError, SourceLimits, SourceSetup},
+    source::{FillPolicy, SourceError, SourceLimits, SourceSetup},
 };
 use larder_proto::percent;
 use larder_store::clock;
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const POLICY: Policy = Policy { ttl: None, negative_ttl: None, coherence: Coherence::Ttl, max_reply: 0 };
+const POLICY: FillPolicy = FillPolicy { ttl: None, negative_ttl: None, coherence: Coherence::Ttl, max_reply: 0 };
 
 fn at(port: u16, limits: SourceLimits) -> Fixture {
     let url: SourceUrl = format!("http://127.0.0.1:{port}/v/{{key}}").parse().expect("a URL");

@@ -38,11 +38,13 @@ fn key_of(target: &str) -> Vec<u8> {
     percent::decode(target.strip_prefix("/v/").expect("the path").as_bytes()).into_owned()
 }
 fn unavailable(answer: Result<Option<Vec<u8>>, SourceError>) -> String {
-    assert!(matches!(answer, Err(SourceError::Unavailable(_))), "{answer:?}");
+    let shown = answer.as_ref().map(|value| value.as_ref().map(Vec::len));
+    assert!(matches!(answer, Err(SourceError::Unavailable(_))), "{shown:?}");
     reason(answer)
 }
 fn refused(answer: Result<Option<Vec<u8>>, SourceError>) -> String {
-    assert!(matches!(answer, Err(SourceError::Refused(_))), "{answer:?}");
+    let shown = answer.as_ref().map(|value| value.as_ref().map(Vec::len));
+    assert!(matches!(answer, Err(SourceError::Refused(_))), "{shown:?}");
     reason(answer)
 }
 
@@ -63,6 +65,9 @@ fn conformance_http() {
                 let lower = head.to_ascii_lowercase();
                 assert!(lower.contains(&format!("host: 127.0.0.1:{}\r\n", origin.port)), "{head}");
                 assert!(lower.contains("accept-encoding: identity\r\n"), "{head}");
+                let key = head["GET /v/".len()..].split(' ').next().expect("a key");
+                let unreserved = |c: char| c.is_ascii_alphanumeric() || "-._~%".contains(c);
+                assert!(key.chars().all(unreserved), "{key}");
             }
             // The batch had a hundred requests under way at once; the rest shared one connection.
             assert!(origin.connections.load(Relaxed) <= 101);

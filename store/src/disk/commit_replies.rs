@@ -16,7 +16,7 @@ pub struct CommitReplies {
     changed: Notify,
 }
 impl CommitReplies {
-    /// Until answers have come, or [`wake`](Replies::wake).
+    /// Until answers have come, or [`wake`](CommitReplies::wake).
     pub async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -1,9 +1,12 @@
 //! Whole replies that are kept, in front of a real Redis: which, for how long, and what ends them.
-use super::support::{Client, Redis, Server};
+use super::{
+    support::{Client, Redis, Server},
+    upstream::setup,
+};
 use crate::{
-    config::{Coherence, SourceUrl},
+    config::Coherence,
     read::{Group, invalidation_scope},
-    source::{FillPolicy, SourceLimits, SourceSetup},
+    source::FillPolicy,
 };
 use larder_store::clock;
 use std::{future::Future, rc::Rc, time::Duration};
@@ -27,17 +30,7 @@ fn with_workers<F: Future<Output = ()>>(
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime");
     runtime.block_on(async {
         let redis = Redis::start();
-        let url: SourceUrl = format!("unix://{}", redis.socket().display()).parse().expect("a URL");
-        let limits = SourceLimits {
-            timeout: Duration::from_secs(20),
-            slow_timeout: Duration::from_secs(20),
-            max_in_flight: 1000,
-            connections: 1,
-            max_value: 1 << 20,
-            max_backlog: 32 << 20,
-            store: larder_store::disk::StoreSettings::DEFAULT,
-        };
-        let setup = SourceSetup::new(&url, limits, &crate::buffers::Buffers::unbounded()).expect("a source");
+        let setup = setup(&redis);
         let first = Server::new(&[]);
         let second = Server::beside(&first.worker.groups[0].cache);
         let mut workers = [first, second];

@@ -8,7 +8,8 @@ use crate::{
 use larder_engine::Write;
 use std::{future::Future, rc::Rc, time::Duration};
 
-fn setup(redis: &Redis) -> SourceSetup {
+/// A source that leads to this Redis.
+pub(super) fn setup(redis: &Redis) -> SourceSetup {
     let url = format!("unix://{}", redis.socket().display());
     let url: SourceUrl = url.parse().expect("a URL");
     let limits = SourceLimits {

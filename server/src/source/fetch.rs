@@ -1,6 +1,7 @@
 //! A fetch: what `read` hands over to a source, and what the source's answer does to the memory tier.
 use super::{
-    fetch_result::{FetchedReply, FetchedValue, KeyLife},
+    copy_metadata::{FreshUntil, Validators},
+    fetch_result::{FetchAnswer, FetchedReply, FetchedValue, KeyLife},
     fill_policy::FillPolicy,
     reply_name::ReplyName,
     source_error::SourceError,
@@ -80,6 +81,31 @@ impl Fetch {
             self.lead.forget();
         }
         self.lead.finish(outcome, fill, now);
+    }
+
+    /// What to ask the source with, so that it need not send a value that is held already. The held value is then kept for
+    /// [`FetchAnswer::NotModified`], even if the tier forgets it meanwhile.
+    pub fn validators(&mut self) -> Option<Validators> {
+        None
+    }
+
+    /// Whether nobody waits for the answer: the fetch renews a copy that is being served.
+    pub fn is_background(&self) -> bool {
+        false
+    }
+
+    /// Ends the flight with the answer of a source that says more about a key than its value; otherwise like [`finish`](Fetch::finish).
+    pub fn finish_copy(self, answer: Result<FetchAnswer, SourceError>, now: Millis) {
+        let kept = |fresh| match fresh {
+            FreshUntil::Policy => None,
+            FreshUntil::At(at) => Some(at),
+            FreshUntil::NotKept => Some(now),
+        };
+        let answer = answer.map(|answer| match answer {
+            FetchAnswer::Copy { value, fresh, .. } => Some(FetchedValue { value, expiry: kept(fresh) }),
+            FetchAnswer::Absent { .. } | FetchAnswer::NotModified { .. } => None,
+        });
+        self.finish(answer, now);
     }
 
     /// The command whose whole reply is fetched; `None` if the value of the key is.

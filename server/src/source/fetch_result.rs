@@ -1,4 +1,5 @@
 //! What a source answers to a fetch: a value, or the whole reply of a command.
+use super::copy_metadata::{CopyMetadata, FreshUntil};
 use bytes::Bytes;
 use larder_engine::Millis;
 
@@ -9,6 +10,19 @@ pub struct FetchedValue {
     pub value: Bytes,
     /// When the source says that the value expires. The source reads it together with the value.
     pub expiry: Option<Millis>,
+}
+
+/// The answer of a source that says more about a key than its value, such as an HTTP origin.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "fields are described with their variant")]
+pub enum FetchAnswer {
+    /// The value, until when it is fresh, and what the source says about it.
+    Copy { value: Bytes, fresh: FreshUntil, metadata: CopyMetadata },
+    /// The key does not exist.
+    Absent { fresh: FreshUntil },
+    /// The copy with the validators that were sent ([`Fetch::validators`](super::Fetch::validators)) is still right. Fields that `metadata` lacks
+    /// stay as they are.
+    NotModified { fresh: FreshUntil, metadata: CopyMetadata },
 }
 
 /// The whole reply to a command and the life of its key, read together.

@@ -25,6 +25,7 @@
 //!
 //! The files here that are no implementation are the contract. Implementations import them; they import an implementation only where a name
 //! in the contract needs it ([`Reads::Table`]).
+mod copy_metadata;
 mod demo;
 mod disk;
 mod fetch;
@@ -55,8 +56,9 @@ mod upstream_commands;
 mod upstream_stream;
 mod upstream_tls;
 
+pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use fetch::Fetch;
-pub use fetch_result::{CacheableReply, FetchedReply, FetchedValue, KeyLife};
+pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, FetchedValue, KeyLife};
 pub use fill_policy::FillPolicy;
 pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
 pub use local_future::LocalFuture;

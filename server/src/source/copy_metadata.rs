@@ -1,0 +1,164 @@
+//! What a copy carries besides its value: what its source said about it. The memory tier keeps these bytes with the entry and does not read them.
+//!
+//! ```text
+//! field:  kind 1 | length 2 | bytes        in any order; numbers are 8 bytes, little-endian; unknown kinds are skipped
+//! ```
+use larder_engine::Millis;
+
+const CONTENT_TYPE: u8 = 1;
+const ETAG: u8 = 2;
+const LAST_MODIFIED: u8 = 3;
+const STALE_WHILE_REVALIDATE: u8 = 4;
+const STALE_IF_ERROR: u8 = 5;
+const FETCH_DURATION: u8 = 6;
+/// A field that is longer is not kept.
+const LONGEST: usize = 4096;
+
+/// What a source says about a value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CopyMetadata {
+    /// `Content-Type`.
+    pub content_type: Option<Box<[u8]>>,
+    /// `ETag`, with its quotes.
+    pub etag: Option<Box<[u8]>>,
+    /// `Last-Modified`, as it was sent.
+    pub last_modified: Option<Box<[u8]>>,
+    /// How long after its freshness the copy may be served while it is renewed, ms; `None`: as the policy says.
+    pub stale_while_revalidate: Option<u64>,
+    /// How long after its freshness the copy may be served while the source fails, ms; `None`: as the policy says.
+    pub stale_if_error: Option<u64>,
+    /// How long the fetch took, ms; kept only where the policy asks for it.
+    pub fetch_duration: Option<u64>,
+    /// The tags of the copy. They are kept apart from the other fields.
+    pub tags: Vec<Box<[u8]>>,
+}
+
+impl CopyMetadata {
+    /// The bytes that the memory tier keeps; empty if there is nothing to say.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let texts = [(CONTENT_TYPE, &self.content_type), (ETAG, &self.etag), (LAST_MODIFIED, &self.last_modified)];
+        for (kind, text) in texts {
+            if let Some(text) = text.as_deref().filter(|text| text.len() <= LONGEST) {
+                put(&mut out, kind, text);
+            }
+        }
+        let numbers = [
+            (STALE_WHILE_REVALIDATE, self.stale_while_revalidate),
+            (STALE_IF_ERROR, self.stale_if_error),
+            (FETCH_DURATION, self.fetch_duration),
+        ];
+        for (kind, number) in numbers {
+            if let Some(number) = number {
+                put(&mut out, kind, &number.to_le_bytes());
+            }
+        }
+        out
+    }
+}
+
+fn put(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// [`CopyMetadata`] read in place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as in CopyMetadata")]
+pub struct CopyMetadataView<'a> {
+    pub content_type: Option<&'a [u8]>,
+    pub etag: Option<&'a [u8]>,
+    pub last_modified: Option<&'a [u8]>,
+    pub stale_while_revalidate: Option<u64>,
+    pub stale_if_error: Option<u64>,
+    pub fetch_duration: Option<u64>,
+}
+
+impl<'a> CopyMetadataView<'a> {
+    /// Reads what [`CopyMetadata::encode`] wrote. Other bytes give no fields.
+    pub fn read(mut bytes: &'a [u8]) -> CopyMetadataView<'a> {
+        let mut view = CopyMetadataView::default();
+        while let [kind, low, high, rest @ ..] = bytes {
+            let Some((field, rest)) = rest.split_at_checked(u16::from_le_bytes([*low, *high]).into()) else { break };
+            let number = || field.try_into().ok().map(u64::from_le_bytes);
+            match *kind {
+                CONTENT_TYPE => view.content_type = Some(field),
+                ETAG => view.etag = Some(field),
+                LAST_MODIFIED => view.last_modified = Some(field),
+                STALE_WHILE_REVALIDATE => view.stale_while_revalidate = number(),
+                STALE_IF_ERROR => view.stale_if_error = number(),
+                FETCH_DURATION => view.fetch_duration = number(),
+                _ => {}
+            }
+            bytes = rest;
+        }
+        view
+    }
+
+    /// An owned copy, without tags.
+    pub fn to_owned(self) -> CopyMetadata {
+        CopyMetadata {
+            content_type: self.content_type.map(Box::from),
+            etag: self.etag.map(Box::from),
+            last_modified: self.last_modified.map(Box::from),
+            stale_while_revalidate: self.stale_while_revalidate,
+            stale_if_error: self.stale_if_error,
+            fetch_duration: self.fetch_duration,
+            tags: Vec::new(),
+        }
+    }
+}
+
+/// What a conditional request asks with (RFC 9110, 13.1).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// For `If-None-Match`.
+    pub etag: Option<Box<[u8]>>,
+    /// For `If-Modified-Since`.
+    pub last_modified: Option<Box<[u8]>>,
+}
+
+/// Until when a source says that its answer is fresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreshUntil {
+    /// The source does not say; the policy's `ttl` (or `negative-ttl`) decides.
+    Policy,
+    /// This moment, which may be past: the copy is then kept only to be served stale or renewed.
+    At(Millis),
+    /// The answer must not be kept.
+    NotKept,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text() -> impl Strategy<Value = Option<Box<[u8]>>> {
+        proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300).prop_map(Vec::into_boxed_slice))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            (content_type, etag, last_modified) in (text(), text(), text()),
+            (stale_while_revalidate, stale_if_error, fetch_duration) in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
+        ) {
+            let tags = Vec::new();
+            let whole = CopyMetadata { content_type, etag, last_modified, stale_while_revalidate, stale_if_error, fetch_duration, tags };
+            prop_assert_eq!(CopyMetadataView::read(&whole.encode()).to_owned(), whole);
+        }
+
+        #[test]
+        fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            CopyMetadataView::read(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_too_long_is_left_out() {
+        let long = CopyMetadata { etag: Some(vec![b'x'; 5000].into()), ..CopyMetadata::default() };
+        assert_eq!(long.encode(), b"");
+    }
+}

@@ -10,7 +10,7 @@ use crate::{
     stats::Stats,
     sync::{Arc, Mutex, lock},
     time::Millis,
-    write::SCRATCH,
+    write::{ATTRIBUTES, SCRATCH},
 };
 use foldhash::quality::FixedState;
 use std::{
@@ -99,7 +99,7 @@ impl Cache {
     fn build(config: &Config, hasher: FixedState, shards: usize, segment: usize, lent: Lent) -> Arc<Cache> {
         let rules = Rules {
             budget: Budget::new(config.max_memory, config.max_keys),
-            fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH)) + 2 * segment,
+            fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH) + ATTRIBUTES) + 2 * segment,
             hasher,
             changes: ChangeListener::default(),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),

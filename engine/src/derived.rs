@@ -17,6 +17,7 @@
 //!   between is born an orphan.
 
 use crate::{
+    attributes::EncodedAttributes,
     cache::Cache,
     entry::{Entry, Expiry, LargeValue, Value},
     flight::Flight,
@@ -29,7 +30,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// Client flags of the two kinds of hidden records.
+/// The words of the two kinds of hidden records.
 const ANCHOR: u32 = 1;
 const DERIVED: u32 = 2;
 /// Length of the anchor's version before a derived value.
@@ -54,7 +55,7 @@ impl<'a> Derived<'a> {
     }
 
     fn of(entry: &Entry<'a>, anchor: u64) -> Option<Derived<'a>> {
-        let is_derived = entry.meta.is_hidden() && entry.flags() == DERIVED;
+        let is_derived = entry.meta.is_hidden() && entry.word() == DERIVED;
         (is_derived && entry.value.as_bytes().starts_with(&anchor.to_le_bytes())).then_some(Derived(entry.value))
     }
 }
@@ -93,7 +94,7 @@ impl Cache {
 }
 
 pub(crate) fn is_anchor(entry: &Entry<'_>) -> bool {
-    entry.meta.is_hidden() && entry.flags() == ANCHOR
+    entry.meta.is_hidden() && entry.word() == ANCHOR
 }
 
 impl Shard {
@@ -166,8 +167,8 @@ impl Shard {
                 return Some(entry.version());
             }
         }
-        self.fits(rules, key.bytes.len(), queue.len()).ok()?;
-        let new = New { value: &queue, expiry: None, flags: ANCHOR, absent: true };
+        self.fits(rules, key.bytes.len(), 0, queue.len()).ok()?;
+        let new = New { value: &queue, expiry: None, attributes: EncodedAttributes::hidden(ANCHOR), absent: true };
         let version = self.store(rules, key, old, new, now);
         self.make_room(rules, now);
         Some(version)
@@ -182,14 +183,14 @@ impl Shard {
         expiry: Expiry,
         now: Millis,
     ) -> bool {
-        let fits = self.fits(rules, name.bytes.len(), VERSION + value.len()).is_ok();
+        let fits = self.fits(rules, name.bytes.len(), 0, VERSION + value.len()).is_ok();
         let old = self.live(rules, name, now).map(|old| old.0);
         let Some(expiry) = self.resolve(rules, name, expiry, old, now).filter(|_| fits) else {
             self.settle(&rules.budget);
             return false;
         };
         let whole = [&anchor.to_le_bytes()[..], value].concat();
-        let new = New { value: &whole, expiry, flags: DERIVED, absent: true };
+        let new = New { value: &whole, expiry, attributes: EncodedAttributes::hidden(DERIVED), absent: true };
         self.store(rules, name, old, new, now);
         self.make_room(rules, now);
         true

@@ -9,7 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// What entries from outside have in common: when they came, and as which version. They do not expire and have no flags.
+/// What entries from outside have in common: when they came, and as which version. They do not expire and have no attributes.
 #[derive(Debug)]
 pub struct Outside {
     record: [u8; record::FIXED],
@@ -50,7 +50,7 @@ mod tests {
         let outside = Outside::new(7, 1000);
         let about = |entry: Entry<'_>| {
             let value = entry.value.to_bytes();
-            (entry.key.to_vec(), value, entry.version(), entry.stored(), entry.expiry(), entry.flags())
+            (entry.key.to_vec(), value, entry.version(), entry.stored(), entry.expiry(), entry.metadata().len())
         };
         let same = (b"k".to_vec(), Bytes::from("value"), 7, 1000, None, 0);
         assert_eq!(outside.inline(b"k", b"value", about), same);

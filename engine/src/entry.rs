@@ -1,8 +1,9 @@
 //! What callers see of an entry, and how they say what to write.
 
 use crate::{
+    attributes::{self, Attributes},
     large::Large,
-    record::{self, Meta},
+    record::{self, Body, Meta},
     time::Millis,
     version_clock::Clock,
 };
@@ -21,7 +22,7 @@ pub struct Entry<'a> {
     pub(crate) clock: &'a Clock,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
     /// When it expires.
     pub fn expiry(&self) -> Option<Millis> {
         record::expiry(self.record, self.meta)
@@ -32,9 +33,26 @@ impl Entry<'_> {
         self.expiry().is_some_and(|at| at <= now)
     }
 
-    /// Client flags (memcached's 32 bits); 0 where none were given.
-    pub fn flags(&self) -> u32 {
-        record::flags(self.record, self.meta)
+    /// Its [metadata](Attributes::metadata); empty where none were given.
+    pub fn metadata(&self) -> &'a [u8] {
+        if self.meta.has_attributes() { attributes::metadata(self.word(), self.attributes()) } else { &[] }
+    }
+
+    /// See [`attributes`](crate::attributes).
+    pub(crate) fn word(&self) -> u32 {
+        record::word(self.record, self.meta)
+    }
+
+    /// The attributes as they lie in the entry.
+    pub(crate) fn attributes(&self) -> &'a [u8] {
+        match self.value {
+            _ if !self.meta.has_attributes() => &[],
+            Value::Large(large) => large.0.attributes(),
+            Value::Inline(_) => match record::body(self.record, self.meta) {
+                Body::Small { attributes, .. } => attributes,
+                Body::Large { .. } => &[],
+            },
+        }
     }
 
     /// Changes with every write of the key; never 0, which stands for "no entry".
@@ -130,8 +148,8 @@ pub struct Write<'a> {
     pub value: &'a [u8],
     /// Its expiry.
     pub expiry: Expiry,
-    /// Its client flags.
-    pub flags: u32,
+    /// What it carries besides; an entry that is replaced loses what it had.
+    pub attributes: Attributes<'a>,
     /// When it applies.
     pub condition: Condition,
 }
@@ -139,7 +157,7 @@ pub struct Write<'a> {
 impl<'a> Write<'a> {
     /// An unconditional write that never expires.
     pub fn new(value: &'a [u8]) -> Write<'a> {
-        Write { value, expiry: Expiry::Never, flags: 0, condition: Condition::Always }
+        Write { value, expiry: Expiry::Never, attributes: Attributes::NONE, condition: Condition::Always }
     }
 }
 
@@ -175,7 +193,8 @@ impl std::fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// What [`Tier::update`](crate::Tier::update)'s closure asks for. Everything but `Expire` and `Put` keeps the expiry and flags.
+/// What [`Tier::update`](crate::Tier::update)'s closure asks for. Everything but `Delete` and `Replace` keeps the attributes,
+/// `Append` and `Splice` the expiry as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'c> {
     /// Nothing.
@@ -184,6 +203,8 @@ pub enum Change<'c> {
     Delete,
     /// The contents of the scratch buffer become the value.
     Put(Expiry),
+    /// The same, with these attributes in place of those that the entry had.
+    Replace(Expiry, Attributes<'c>),
     /// Append to the value (creates the entry if there is none); a large value grows in place.
     Append(&'c [u8]),
     /// Overwrite from an offset, padding with zero bytes (creates the entry if there is none).

@@ -1,4 +1,4 @@
-//! Large entries: key and value in one allocation, so that the value can leave by reference.
+//! Large entries: key, attributes and value in one allocation, so that the value can leave by reference.
 //!
 //! A reader may hold a value for longer than the tier does. Such memory is off the tier's account, which counts what the tier
 //! holds; [`Lent`] counts it, once, however many readers there are.
@@ -40,6 +40,8 @@ pub(crate) struct Large {
     /// What `data` refers to; `None` outside of a tier.
     memory: Option<Arc<Memory>>,
     key_len: usize,
+    /// Where the value begins; the attributes lie before it.
+    value_at: usize,
     /// Bytes that the allocation takes.
     allocated: usize,
 }
@@ -93,43 +95,49 @@ impl AsRef<[u8]> for Owner {
 }
 
 impl Large {
-    pub(crate) fn new(key: &[u8], value: &[u8], lent: &Lent) -> Large {
-        let (key_len, len) = (key.len(), key.len() + value.len());
+    pub(crate) fn new(key: &[u8], attributes: &[u8], value: &[u8], lent: &Lent) -> Large {
+        let (key_len, value_at) = (key.len(), key.len() + attributes.len());
+        let len = value_at + value.len();
         if len >= MAPPED
             && let Ok(mut pages) = MmapMut::map_anon(len)
         {
-            let (to_key, to_value) = pages.split_at_mut(key_len);
-            to_key.copy_from_slice(key);
-            to_value.copy_from_slice(value);
-            return Large::of(Storage::Pages(pages), key_len, lent.clone());
+            pages[..key_len].copy_from_slice(key);
+            pages[key_len..value_at].copy_from_slice(attributes);
+            pages[value_at..].copy_from_slice(value);
+            return Large::of(Storage::Pages(pages), key_len, value_at, lent.clone());
         }
         let mut bytes = BytesMut::with_capacity(len);
         bytes.extend_from_slice(key);
+        bytes.extend_from_slice(attributes);
         bytes.extend_from_slice(value);
-        Large::of(Storage::Heap(bytes), key_len, lent.clone())
+        Large::of(Storage::Heap(bytes), key_len, value_at, lent.clone())
     }
 
-    fn of(bytes: Storage, key_len: usize, lent: Lent) -> Large {
+    fn of(bytes: Storage, key_len: usize, value_at: usize, lent: Lent) -> Large {
         let allocated = bytes.allocated();
         let memory = Arc::new(Memory { bytes, has_left: AtomicBool::new(false), lent });
-        Large { data: Bytes::from_owner(Owner(memory.clone())), memory: Some(memory), key_len, allocated }
+        Large { data: Bytes::from_owner(Owner(memory.clone())), memory: Some(memory), key_len, value_at, allocated }
     }
 
     /// A value whose key lies elsewhere and which nothing is charged for.
     pub(crate) fn outside(value: Bytes) -> Large {
-        Large { data: value, memory: None, key_len: 0, allocated: 0 }
+        Large { data: value, memory: None, key_len: 0, value_at: 0, allocated: 0 }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
         &self.data[..self.key_len]
     }
 
+    pub(crate) fn attributes(&self) -> &[u8] {
+        &self.data[self.key_len..self.value_at]
+    }
+
     pub(crate) fn value(&self) -> &[u8] {
-        &self.data[self.key_len..]
+        &self.data[self.value_at..]
     }
 
     pub(crate) fn share(&self) -> Bytes {
-        self.data.slice(self.key_len..)
+        self.data.slice(self.value_at..)
     }
 
     /// Rewrites the value: in place, unless a reader still holds it or it lies in pages of its own. What is edited once is
@@ -144,8 +152,8 @@ impl Large {
             _ => BytesMut::from(memory.bytes.as_slice()),
         };
         self.leave();
-        edit(&mut bytes, self.key_len);
-        *self = Large::of(Storage::Heap(bytes), self.key_len, lent);
+        edit(&mut bytes, self.value_at);
+        *self = Large::of(Storage::Heap(bytes), self.key_len, self.value_at, lent);
     }
 
     /// Bytes on the tier's account.
@@ -178,7 +186,7 @@ mod tests {
     fn what_leaves_the_tier_is_lent_until_its_last_reader_lets_go() {
         for size in [100, MAPPED.min(1 << 20)] {
             let lent = Lent::default();
-            let large = Large::new(b"key", &vec![7; size], &lent);
+            let large = Large::new(b"key", b"attributes", &vec![7; size], &lent);
             let (one, two) = (large.share(), large.share());
             assert_eq!(lent.bytes(), 0, "the tier has it on its account");
             let bytes = large.bytes();
@@ -201,7 +209,7 @@ mod tests {
             let mut readers: Vec<(Bytes, *const u8, usize)> = Vec::new();
             for (slot, step) in steps {
                 match step {
-                    0 | 1 => tier[slot] = Some(Large::new(b"k", &vec![1; 10 + 100 * slot], &lent)),
+                    0 | 1 => tier[slot] = Some(Large::new(b"k", b"attributes", &vec![1; 10 + 100 * slot], &lent)),
                     2 => tier[slot] = None,
                     3 | 4 => if let Some(large) = &tier[slot] {
                         readers.push((large.share(), large.data.as_ptr(), large.bytes()));
@@ -210,6 +218,7 @@ mod tests {
                         let before = large.value().to_vec();
                         large.edit(|bytes, _| bytes.extend_from_slice(b"more"));
                         prop_assert_eq!(large.value(), &[&before[..], b"more"].concat()[..]);
+                        prop_assert_eq!((large.key(), large.attributes()), (&b"k"[..], &b"attributes"[..]));
                     },
                     _ => if !readers.is_empty() {
                         readers.swap_remove(slot % readers.len());

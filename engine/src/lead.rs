@@ -1,6 +1,7 @@
 //! The leader of a flight: fetches, then stores the outcome unless the fence has moved, and wakes those who wait.
 
 use crate::{
+    attributes::Attributes,
     cache::Cache,
     entry::Expiry,
     flight::{Flight, Outcome, Wait},
@@ -13,11 +14,12 @@ use std::fmt;
 
 /// How an outcome is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fill {
+pub enum Fill<'a> {
     /// Not at all.
     Skip,
-    /// With this expiry: a value as an entry, an absence as a remembered absence. Failures are never stored.
-    Store(Expiry),
+    /// With this expiry: a value as an entry with these attributes, an absence as a remembered absence, which has none. Failures are
+    /// never stored.
+    Store(Expiry, Attributes<'a>),
 }
 
 /// The leader's duty: fetch the key, then [`finish`](Lead::finish). Dropping it releases the waiters with [`Outcome::Abandoned`].
@@ -79,23 +81,23 @@ impl Lead {
 
     /// Ends the flight: stores the outcome as `fill` says, unless the fence moved since the flight began, and wakes every
     /// waiter with it. True if it was stored.
-    pub fn finish(mut self, outcome: Outcome, fill: Fill, now: Millis) -> bool {
+    pub fn finish(mut self, outcome: Outcome, fill: Fill<'_>, now: Millis) -> bool {
         self.finished = true;
         self.end(outcome, fill, now)
     }
 
-    fn end(&self, outcome: Outcome, fill: Fill, now: Millis) -> bool {
+    fn end(&self, outcome: Outcome, fill: Fill<'_>, now: Millis) -> bool {
         let value = match &outcome {
             Outcome::Value(value) => Some(&value[..]),
             _ => None,
         };
-        let expiry = match (fill, &outcome) {
-            (Fill::Store(expiry), Outcome::Value(_) | Outcome::Absent) => Some(expiry),
+        let fill = match (fill, &outcome) {
+            (Fill::Store(expiry, attributes), Outcome::Value(_) | Outcome::Absent) => Some((expiry, attributes)),
             _ => None,
         };
         let stored = match self.flight.name.is_empty() {
-            true => self.cache.land(&self.flight, now, value, expiry),
-            false => self.cache.land_derived(&self.flight, now, value.zip(expiry)),
+            true => self.cache.land(&self.flight, now, value, fill),
+            false => self.cache.land_derived(&self.flight, now, value.zip(fill.map(|fill| fill.0))),
         };
         self.flight.end(outcome);
         stored
@@ -118,15 +120,21 @@ impl fmt::Debug for Lead {
 
 impl Cache {
     /// The end of a flight: the fill is stored only if the fence still stands.
-    fn land(&self, flight: &Arc<Flight>, now: Millis, value: Option<&[u8]>, expiry: Option<Expiry>) -> bool {
+    fn land(
+        &self,
+        flight: &Arc<Flight>,
+        now: Millis,
+        value: Option<&[u8]>,
+        fill: Option<(Expiry, Attributes<'_>)>,
+    ) -> bool {
         let key = Key { bytes: &flight.key, hash: flight.hash };
         let number = self.shard_of(flight.hash);
         let mut shard = lock(self.mutex(number));
         let landed = shard.flights.land(flight);
         let mut stored = false;
-        if let Some(expiry) = expiry {
+        if let Some((expiry, attributes)) = fill {
             if landed {
-                stored = shard.fill(&self.rules, key, value, expiry, now);
+                stored = shard.fill(&self.rules, key, value, expiry, attributes, now);
             } else {
                 shard.stats.fenced_fills += 1;
             }

@@ -4,7 +4,7 @@
 //!              key ── hash once ──► shard ──lock──┐
 //!                                                 v
 //!   index     hash → position          (`index`: a cache line per probe, grows a page at a time)
-//!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them)
+//!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them; `attributes`)
 //!   policy    which record leaves      (`policy`, `ghost`; `eviction` makes room by them)
 //!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
 //!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it)
@@ -19,6 +19,7 @@
 //! - Lock order: one shard, or several in ascending order; a flight's lock inside a shard's. No lock is held while a waiter is woken.
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod budget;
 mod cache;
 mod change_listener;
@@ -50,6 +51,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use attributes::Attributes;
 pub use cache::{Cache, Config};
 pub use change_listener::Listener;
 pub use derived::Derived;

@@ -42,7 +42,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Change, Condition, Config, Expiry, Fill, Lookup, Outcome, Write};
+    use crate::{Attributes, Change, Condition, Config, Expiry, Fill, Lookup, Outcome, Write};
     use std::sync::Mutex;
 
     #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ mod tests {
         }
     }
     fn write(value: &[u8], condition: Condition) -> Write<'_> {
-        Write { value, expiry: Expiry::Never, flags: 0, condition }
+        Write { value, expiry: Expiry::Never, attributes: Attributes::NONE, condition }
     }
     fn cache(max_keys: Option<usize>) -> (Arc<Cache>, Shared<Heard>) {
         let cache = Cache::new(Config { max_keys, shards: Some(2), ..Config::default() });
@@ -116,7 +116,7 @@ mod tests {
         // A fill tells what the source had.
         told("", &mut || {
             let Lookup::Lead(lead) = cache.lookup(key, 6000, |_| ()) else { panic!("a miss") };
-            lead.finish(Outcome::Value("4".into()), Fill::Store(Expiry::Never), 6000);
+            lead.finish(Outcome::Value("4".into()), Fill::Store(Expiry::Never, Attributes::NONE), 6000);
         });
         told("k 7 other 0 .", &mut || {
             let mut tier = cache.exclusive([key]);

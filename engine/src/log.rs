@@ -232,7 +232,7 @@ impl Log {
         (self.large.len() - 1) as u32
     }
 
-    /// Edits a large value in place (the entry at `position` is large).
+    /// Edits a large value in place (the entry at `position` is large): `edit` is told where it begins.
     pub(crate) fn edit_large(&mut self, position: u32, slot: u32, edit: impl FnOnce(&mut BytesMut, usize)) {
         let large = self.large[slot as usize].as_mut().expect("a record's slot is taken");
         let before = large.bytes();
@@ -263,11 +263,10 @@ impl Log {
         let meta = Meta::read(&record);
         let weight = self.weight(&record, meta);
         let queue = self.queue_of(position);
-        let flags = record::flags(&record, meta);
         let parts = Parts {
             version,
             expiry,
-            flags,
+            word: record::word(&record, meta),
             absent: meta.is_absent(),
             policy: meta.policy(),
             body: body(&record, meta),

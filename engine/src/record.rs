@@ -1,19 +1,20 @@
 //! How an entry lies in the log.
 //!
 //! ```text
-//!  meta 4 | version 4 | expiry 6 (if any) | client flags 4 (if any) | key | value        small entries
-//!  meta 4 | version 4 | expiry 6 (if any) | client flags 4 (if any) | slot 4             large ones
+//!  meta 4 | version 4 | expiry 6 (if any) | word 4 (if any) | key | attributes (if any) | value        small entries
+//!  meta 4 | version 4 | expiry 6 (if any) | word 4 (if any) | slot 4                                   large ones
 //!
-//!  meta:  bits 0-2 policy state · 3 expiry · 4 flags · 5 large · 6 absent · 7 dead · 8-17 key length · 18-31 value length
-//!         absent and with flags: hidden (`derived`)
+//!  meta:  bits 0-2 policy state · 3 expiry · 4 word · 5 large · 6 absent · 7 dead · 8-17 key length
+//!         18-31 length of attributes and value
+//!  word:  what attributes there are (`attributes`); absent and with a word: hidden, and the word is its kind (`derived`)
 //! ```
 //!
 //! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 10889.
 
-use crate::time::Millis;
+use crate::{attributes, time::Millis};
 
 const EXPIRY: u32 = 1 << 3;
-const FLAGS: u32 = 1 << 4;
+const WORD: u32 = 1 << 4;
 const LARGE: u32 = 1 << 5;
 const ABSENT: u32 = 1 << 6;
 const DEAD: u32 = 1 << 7;
@@ -22,14 +23,14 @@ const VALUE_SHIFT: u32 = 18;
 
 /// Longest key inside a segment.
 pub(crate) const MAX_KEY: usize = (1 << 10) - 1;
-/// Longest value inside a segment.
+/// Longest value inside a segment, attributes included.
 pub(crate) const MAX_VALUE: usize = (1 << 14) - 1;
 /// Latest expiry that can be stored; later ones are brought down to it.
 pub(crate) const MAX_EXPIRY: Millis = (1 << 48) - 1;
 
 pub(crate) const FIXED: usize = 8;
 const EXPIRY_BYTES: usize = 6;
-const FLAGS_BYTES: usize = 4;
+const WORD_BYTES: usize = 4;
 /// Bytes of a large entry's slot number.
 const LARGE_SLOT: usize = 4;
 
@@ -68,7 +69,12 @@ impl Meta {
 
     /// No entry as callers see them, nor a remembered absence: see [`crate::derived`].
     pub(crate) fn is_hidden(self) -> bool {
-        self.0 & (ABSENT | FLAGS) == ABSENT | FLAGS
+        self.0 & (ABSENT | WORD) == ABSENT | WORD
+    }
+
+    #[inline]
+    pub(crate) fn has_attributes(self) -> bool {
+        self.0 & (ABSENT | WORD) == WORD
     }
 
     pub(crate) fn is_dead(self) -> bool {
@@ -83,6 +89,7 @@ impl Meta {
         (self.0 >> KEY_SHIFT) as usize & MAX_KEY
     }
 
+    /// Attributes included.
     fn value_len(self) -> usize {
         (self.0 >> VALUE_SHIFT) as usize
     }
@@ -90,8 +97,8 @@ impl Meta {
     /// Where the key (or the large entry's slot) begins.
     pub(crate) fn body_at(self) -> usize {
         const AT: [u8; 4] = {
-            let (expiry, flags) = (EXPIRY_BYTES as u8, FLAGS_BYTES as u8);
-            [0, expiry, flags, expiry + flags]
+            let (expiry, word) = (EXPIRY_BYTES as u8, WORD_BYTES as u8);
+            [0, expiry, word, expiry + word]
         };
         FIXED + usize::from(AT[((self.0 / EXPIRY) & 3) as usize])
     }
@@ -107,7 +114,8 @@ impl Meta {
 pub(crate) struct Parts<'a> {
     pub(crate) version: u32,
     pub(crate) expiry: Option<Millis>,
-    pub(crate) flags: u32,
+    /// 0: none.
+    pub(crate) word: u32,
     pub(crate) absent: bool,
     pub(crate) policy: u8,
     pub(crate) body: Body<'a>,
@@ -115,7 +123,7 @@ pub(crate) struct Parts<'a> {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Body<'a> {
-    Small { key: &'a [u8], value: &'a [u8] },
+    Small { key: &'a [u8], attributes: &'a [u8], value: &'a [u8] },
     Large { slot: u32 },
 }
 
@@ -125,16 +133,17 @@ impl Parts<'_> {
         if self.expiry.is_some() {
             meta |= EXPIRY;
         }
-        if self.flags != 0 {
-            meta |= FLAGS;
+        if self.word != 0 {
+            meta |= WORD;
         }
         if self.absent {
             meta |= ABSENT;
         }
         match self.body {
-            Body::Small { key, value } => {
-                debug_assert!(key.len() <= MAX_KEY && value.len() <= MAX_VALUE);
-                meta |= (key.len() as u32) << KEY_SHIFT | (value.len() as u32) << VALUE_SHIFT;
+            Body::Small { key, attributes, value } => {
+                let rest = attributes.len() + value.len();
+                debug_assert!(key.len() <= MAX_KEY && rest <= MAX_VALUE);
+                meta |= (key.len() as u32) << KEY_SHIFT | (rest as u32) << VALUE_SHIFT;
             }
             Body::Large { .. } => meta |= LARGE,
         }
@@ -147,12 +156,13 @@ impl Parts<'_> {
         if let Some(at) = self.expiry {
             out.extend_from_slice(&at.min(MAX_EXPIRY).to_le_bytes()[..EXPIRY_BYTES]);
         }
-        if self.flags != 0 {
-            out.extend_from_slice(&self.flags.to_le_bytes());
+        if self.word != 0 {
+            out.extend_from_slice(&self.word.to_le_bytes());
         }
         match self.body {
-            Body::Small { key, value } => {
+            Body::Small { key, attributes, value } => {
                 out.extend_from_slice(key);
+                out.extend_from_slice(attributes);
                 out.extend_from_slice(value);
             }
             Body::Large { slot } => out.extend_from_slice(&slot.to_le_bytes()),
@@ -185,8 +195,9 @@ pub(crate) fn set_expiry(record: &mut [u8], at: Millis) {
     record[FIXED..FIXED + EXPIRY_BYTES].copy_from_slice(&at.min(MAX_EXPIRY).to_le_bytes()[..EXPIRY_BYTES]);
 }
 
-pub(crate) fn flags(record: &[u8], meta: Meta) -> u32 {
-    if meta.0 & FLAGS == 0 { 0 } else { u32_at(record, meta.body_at() - FLAGS_BYTES) }
+/// 0: none.
+pub(crate) fn word(record: &[u8], meta: Meta) -> u32 {
+    if meta.0 & WORD == 0 { 0 } else { u32_at(record, meta.body_at() - WORD_BYTES) }
 }
 
 #[inline]
@@ -196,7 +207,12 @@ pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
         return Body::Large { slot: u32_at(record, at) };
     }
     let (key, rest) = record[at..].split_at(meta.key_len());
-    Body::Small { key, value: &rest[..meta.value_len()] }
+    let rest = &rest[..meta.value_len()];
+    if !meta.has_attributes() {
+        return Body::Small { key, attributes: &[], value: rest };
+    }
+    let (attributes, value) = rest.split_at(attributes::length(u32_at(record, at - WORD_BYTES)));
+    Body::Small { key, attributes, value }
 }
 
 /// Writes a small record of the same shape over another: all but the meta word.
@@ -206,11 +222,13 @@ pub(crate) fn overwrite(record: &mut [u8], parts: &Parts<'_>) {
         set_expiry(record, at);
     }
     let body_at = parts.meta().body_at();
-    if parts.flags != 0 {
-        record[body_at - FLAGS_BYTES..body_at].copy_from_slice(&parts.flags.to_le_bytes());
+    if parts.word != 0 {
+        record[body_at - WORD_BYTES..body_at].copy_from_slice(&parts.word.to_le_bytes());
     }
-    if let Body::Small { key, value } = parts.body {
+    if let Body::Small { key, attributes, value } = parts.body {
         let at = body_at + key.len();
-        record[at..at + value.len()].copy_from_slice(value);
+        let value_at = at + attributes.len();
+        record[at..value_at].copy_from_slice(attributes);
+        record[value_at..value_at + value.len()].copy_from_slice(value);
     }
 }

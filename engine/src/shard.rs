@@ -45,6 +45,8 @@ pub(crate) struct Shard {
     pub(crate) flights: Flights,
     pub(crate) wheel: Wheel,
     pub(crate) scratch: Vec<u8>,
+    /// The same for attributes; empty between operations.
+    pub(crate) attributes: Vec<u8>,
     /// By name, what is [derived](crate::derived) from the shard's keys.
     pub(crate) wanted: Wanted,
     /// Entries of this version and below are out of date.
@@ -66,6 +68,7 @@ impl Shard {
             wheel: Wheel::new(),
             clock: Clock::default(),
             scratch: Vec::new(),
+            attributes: Vec::new(),
             wanted: Wanted::default(),
             newest: u32::MAX,
             absent: 0,
@@ -90,6 +93,7 @@ impl Shard {
             + self.flights.bytes()
             + self.clock.bytes()
             + self.scratch.capacity()
+            + self.attributes.capacity()
             + self.wanted.bytes()
     }
 
@@ -153,7 +157,7 @@ impl Shard {
         let record = self.log.record(position);
         let meta = Meta::read(record);
         let (key, value) = match body(record, meta) {
-            Body::Small { key, value } => (key, Value::Inline(value)),
+            Body::Small { key, value, .. } => (key, Value::Inline(value)),
             Body::Large { slot } => {
                 let large = self.log.large(slot);
                 (large.key(), Value::Large(LargeValue(large)))

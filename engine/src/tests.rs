@@ -1,18 +1,19 @@
 //! Random operations against a model, in every mode; after each step the invariants of every shard are checked.
 
-use crate::{Cache, Change, Condition, Config, Expiry, Millis, Stored, Write, sync::Arc, sync::lock};
+use crate::{Attributes, Cache, Change, Condition, Config, Expiry, Millis, Stored, Write, sync::Arc, sync::lock};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
 #[derive(Debug, Clone)]
 enum Op {
-    Set { key: u16, len: usize, expiry: u8, condition: u8 },
+    Set { key: u16, len: usize, expiry: u8, condition: u8, metadata: usize },
     Get(u16),
     Delete(u16),
+    Put { key: u16, len: usize, expiry: u8, metadata: Option<usize> },
     Append(u16, usize),
     Splice(u16, usize, usize),
     Expire(u16, u8),
-    Lookup { key: u16, then: u8 },
+    Lookup { key: u16, then: u8, metadata: usize },
     Derived { key: u16, name: u8, len: usize, then: u8 },
     Invalidate(u16),
     Wait(Millis),
@@ -25,14 +26,18 @@ fn op() -> impl Strategy<Value = Op> {
     // A few are used often, so that what one operation leaves meets the next.
     let key = prop_oneof![0..200_u16, 0..8_u16];
     let len = prop_oneof![8 => 0..60_usize, 2 => 0..2000_usize, 1 => 16_000..40_000_usize];
+    let metadata = prop_oneof![4 => Just(0), 2 => 1..60_usize, 1 => 16_000..17_000_usize];
     prop_oneof![
-        12 => (key.clone(), len.clone(), 0..6_u8, 0..8_u8).prop_map(|(key, len, expiry, condition)| Op::Set { key, len, expiry, condition }),
+        12 => (key.clone(), len.clone(), 0..6_u8, 0..8_u8, metadata.clone())
+            .prop_map(|(key, len, expiry, condition, metadata)| Op::Set { key, len, expiry, condition, metadata }),
         8 => key.clone().prop_map(Op::Get),
         3 => key.clone().prop_map(Op::Delete),
+        3 => (key.clone(), len.clone(), 0..6_u8, prop::option::of(metadata.clone()))
+            .prop_map(|(key, len, expiry, metadata)| Op::Put { key, len, expiry, metadata }),
         3 => (key.clone(), len.clone()).prop_map(|(k, l)| Op::Append(k, l)),
         2 => (key.clone(), 0..3000_usize, len.clone()).prop_map(|(k, a, l)| Op::Splice(k, a, l)),
         3 => (key.clone(), 0..6_u8).prop_map(|(k, e)| Op::Expire(k, e)),
-        6 => (key.clone(), 0..5_u8).prop_map(|(key, then)| Op::Lookup { key, then }),
+        6 => (key.clone(), 0..5_u8, metadata).prop_map(|(key, then, metadata)| Op::Lookup { key, then, metadata }),
         6 => (key.clone(), 0..3_u8, len.clone(), 0..6_u8).prop_map(|(key, name, len, then)| Op::Derived { key, name, len, then }),
         1 => key.prop_map(Op::Invalidate),
         2 => (0..2000_u64).prop_map(Op::Wait),
@@ -42,20 +47,23 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A value, its expiry and its metadata.
+type Held = (Vec<u8>, Option<Millis>, Vec<u8>);
+
 /// A value and its expiry.
-type Held = (Vec<u8>, Option<Millis>);
+type Mortal = (Vec<u8>, Option<Millis>);
 
 /// What the cache may hold: everything written, with its expiry. In modes without eviction it must hold exactly that.
 #[derive(Default)]
 struct Model {
     entries: HashMap<Vec<u8>, Held>,
     /// What was derived from keys since they last changed, by key and name.
-    derived: HashMap<(Vec<u8>, u8), Held>,
+    derived: HashMap<(Vec<u8>, u8), Mortal>,
     serial: u8,
 }
 
 impl Model {
-    fn alive(&mut self, key: &[u8], now: Millis) -> Option<&mut (Vec<u8>, Option<Millis>)> {
+    fn alive(&mut self, key: &[u8], now: Millis) -> Option<&mut Held> {
         if self.entries.get(key).is_some_and(|e| e.1.is_some_and(|at| at <= now)) {
             self.entries.remove(key);
         }
@@ -111,7 +119,10 @@ impl Run {
 
     /// The cache's answer for a key must be the model's; where things are evicted it may also be nothing, and then the model forgets.
     fn agree(&mut self, key: &[u8]) {
-        let got = self.cache.tier().peek(self.cache.key(key), self.now, |e| (e.value.as_bytes().to_vec(), e.expiry()));
+        let got = self
+            .cache
+            .tier()
+            .peek(self.cache.key(key), self.now, |e| (e.value.as_bytes().to_vec(), e.expiry(), e.metadata().to_vec()));
         let wanted = self.model.alive(key, self.now).cloned();
         if got.is_none() && !self.exact {
             self.model.entries.remove(key);
@@ -123,8 +134,8 @@ impl Run {
     fn step(&mut self, op: Op) {
         let now = self.now;
         match op {
-            Op::Set { key, len, expiry: code, condition } => {
-                let (key, value) = (key_bytes(key), self.value(len));
+            Op::Set { key, len, expiry: code, condition, metadata } => {
+                let (key, value, metadata) = (key_bytes(key), self.value(len), self.value(metadata));
                 self.agree(&key);
                 let present = self.model.alive(&key, now).is_some();
                 let condition = match condition {
@@ -142,7 +153,8 @@ impl Run {
                     Condition::IfVersion(v) => v != u64::MAX,
                     Condition::Always => true,
                 };
-                let write = Write { value: &value, expiry: expiry(code, now), flags: u32::from(code == 1), condition };
+                let attributes = Attributes { metadata: &metadata, ..Attributes::NONE };
+                let write = Write { value: &value, expiry: expiry(code, now), attributes, condition };
                 let stored = self.cache.tier().set(self.cache.key(&key), write, now).expect("it fits");
                 match stored {
                     Stored::Unmet => assert!(!met),
@@ -153,7 +165,7 @@ impl Run {
                     self.model.changed(&key);
                     let before = self.model.alive(&key, now).and_then(|e| e.1);
                     match apply(write.expiry, before, now) {
-                        Some(at) => self.model.entries.insert(key.clone(), (value, at)),
+                        Some(at) => self.model.entries.insert(key.clone(), (value, at, metadata)),
                         None => self.model.entries.remove(&key),
                     };
                 }
@@ -172,6 +184,26 @@ impl Run {
                 assert_eq!(deleted, self.model.alive(&key, now).is_some());
                 self.model.entries.remove(&key);
                 self.model.changed(&key);
+                self.agree(&key);
+            }
+            Op::Put { key, len, expiry: code, metadata } => {
+                let (key, value) = (key_bytes(key), self.value(len));
+                let metadata = metadata.map(|len| self.value(len));
+                self.agree(&key);
+                let put = |_: Option<&crate::Entry<'_>>, scratch: &mut Vec<u8>| {
+                    scratch.extend_from_slice(&value);
+                    let expiry = expiry(code, now);
+                    let replace = |metadata| Change::Replace(expiry, Attributes { metadata, ..Attributes::NONE });
+                    (metadata.as_deref().map_or(Change::Put(expiry), replace), ())
+                };
+                self.cache.tier().update(self.cache.key(&key), now, put).expect("it fits");
+                self.model.changed(&key);
+                let before = self.model.alive(&key, now).cloned();
+                let metadata = metadata.or(before.as_ref().map(|e| e.2.clone())).unwrap_or_default();
+                match apply(expiry(code, now), before.and_then(|e| e.1), now) {
+                    Some(at) => self.model.entries.insert(key.clone(), (value, at, metadata)),
+                    None => self.model.entries.remove(&key),
+                };
                 self.agree(&key);
             }
             Op::Append(key, len) => {
@@ -215,7 +247,7 @@ impl Run {
                 }
                 self.agree(&key);
             }
-            Op::Lookup { key, then } => self.lookup(&key_bytes(key), then),
+            Op::Lookup { key, then, metadata } => self.lookup(&key_bytes(key), then, metadata),
             Op::Derived { key, name, len, then } => self.derived(&key_bytes(key), name, len, then),
             Op::Invalidate(key) => {
                 let key = key_bytes(key);
@@ -249,7 +281,7 @@ impl Run {
         }
     }
 
-    fn lookup(&mut self, key: &[u8], then: u8) {
+    fn lookup(&mut self, key: &[u8], then: u8, metadata: usize) {
         use crate::{Fill, Lookup, Outcome};
         let now = self.now;
         self.agree(key);
@@ -269,24 +301,34 @@ impl Run {
                 let fetched = Outcome::Value(value.clone().into());
                 match then {
                     0 => {
-                        lead.finish(fetched, Fill::Store(Expiry::At(now + 5000)), now);
-                        self.model.entries.insert(key.to_vec(), (value, Some(now + 5000)));
+                        let metadata = self.value(metadata);
+                        let attributes = Attributes { metadata: &metadata, ..Attributes::NONE };
+                        lead.finish(fetched, Fill::Store(Expiry::At(now + 5000), attributes), now);
+                        self.model.entries.insert(key.to_vec(), (value, Some(now + 5000), metadata));
                     }
                     1 => {
-                        lead.finish(Outcome::Absent, Fill::Store(Expiry::At(now + 900)), now);
+                        let none = Attributes { metadata: b"an absence has none", ..Attributes::NONE };
+                        lead.finish(Outcome::Absent, Fill::Store(Expiry::At(now + 900), none), now);
                         assert!(!matches!(self.cache.lookup(hashed, now, |_| ()), Lookup::Hit(())));
                     }
                     2 => {
                         self.cache.tier().delete(hashed, now);
-                        assert!(!lead.finish(fetched, Fill::Store(Expiry::Never), now), "the fence moved");
+                        assert!(
+                            !lead.finish(fetched, Fill::Store(Expiry::Never, Attributes::NONE), now),
+                            "the fence moved"
+                        );
                     }
                     3 => {
                         self.cache.tier().set(hashed, Write::new(&value), now).expect("it fits");
                         assert!(
-                            !lead.finish(Outcome::Value("old".into()), Fill::Store(Expiry::Never), now),
+                            !lead.finish(
+                                Outcome::Value("old".into()),
+                                Fill::Store(Expiry::Never, Attributes::NONE),
+                                now
+                            ),
                             "the fence moved"
                         );
-                        self.model.entries.insert(key.to_vec(), (value, None));
+                        self.model.entries.insert(key.to_vec(), (value, None, Vec::new()));
                     }
                     _ => drop(lead),
                 }
@@ -325,7 +367,7 @@ impl Run {
         match then {
             0 | 1 => {
                 lead.sent_through(1);
-                if lead.finish(fetched, Fill::Store(expiry), now) {
+                if lead.finish(fetched, Fill::Store(expiry, Attributes::NONE), now) {
                     // Its key has no value beside it.
                     self.model.entries.remove(key);
                     self.model.derived.insert(of_name, (value.clone(), (then == 1).then_some(now + 5000)));
@@ -344,11 +386,11 @@ impl Run {
                     2 => drop(self.cache.tier().set(hashed, write, now).expect("it fits")),
                     _ => self.cache.invalidate(hashed),
                 }
-                assert!(!lead.finish(fetched, Fill::Store(expiry), now), "the fence moved");
+                assert!(!lead.finish(fetched, Fill::Store(expiry, Attributes::NONE), now), "the fence moved");
                 self.model.changed(key);
                 self.model.entries.remove(key);
                 if then == 2 {
-                    self.model.entries.insert(key.to_vec(), (value, None));
+                    self.model.entries.insert(key.to_vec(), (value, None, Vec::new()));
                 }
             }
             4 => {
@@ -573,8 +615,9 @@ fn a_fenced_flight_overtakes_what_may_be_older_than_its_answer() {
         Lookup::Lead(lead) => lead,
         other => panic!("not a lead: {other:?}"),
     };
-    let store =
-        |lead: Lead, value: &'static str| lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never), 0);
+    let store = |lead: Lead, value: &'static str| {
+        lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never, Attributes::NONE), 0)
+    };
     let cached = || cache.tier().peek(key, 0, |_| ()).is_some();
 
     // Not fenced: nothing happens, and the fill is stored.
@@ -620,7 +663,7 @@ fn what_is_out_of_date_is_missed_but_known() {
     }
     let fenced = lead(b"in flight");
     cache.mark_stale();
-    assert!(!fenced.finish(Outcome::Value("old".into()), Fill::Store(Expiry::Never), 10), "fenced");
+    assert!(!fenced.finish(Outcome::Value("old".into()), Fill::Store(Expiry::Never, Attributes::NONE), 10), "fenced");
     for name in &names {
         assert!(tier.peek(cache.key(name), 10, |_| ()).is_none());
         assert!(tier.get(cache.key(name), 10, |_| ()).is_none());
@@ -633,13 +676,16 @@ fn what_is_out_of_date_is_missed_but_known() {
     let first = lead(&names[0]);
     assert_eq!(first.last_known(10), Some(Some("old".into())));
     assert_eq!(first.last_known(100), None);
-    assert!(first.finish(Outcome::Value("new".into()), Fill::Store(Expiry::Never), 10));
+    assert!(first.finish(Outcome::Value("new".into()), Fill::Store(Expiry::Never, Attributes::NONE), 10));
     assert_eq!(tier.get(cache.key(&names[0]), 10, |e| e.value.to_bytes()), Some("new".into()));
     let second = lead(&names[1]);
     second.forget();
     assert_eq!(second.last_known(10), None);
     let third = lead(&names[2]);
-    assert!(!third.finish(Outcome::Value("new".into()), Fill::Store(Expiry::At(5)), 10), "expired on the way");
+    assert!(
+        !third.finish(Outcome::Value("new".into()), Fill::Store(Expiry::At(5), Attributes::NONE), 10),
+        "expired on the way"
+    );
     assert_eq!(lead(&names[2]).last_known(10), None);
     let set = |condition| Write { condition, ..Write::new(b"new") };
     assert_eq!(tier.set(cache.key(&names[3]), set(Condition::IfPresent), 10), Ok(Stored::Unmet));

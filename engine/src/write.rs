@@ -1,6 +1,7 @@
 //! The writes of a shard. What they store goes through [`Shard::store`], the only place where a record is made.
 
 use crate::{
+    attributes::{Attributes, EncodedAttributes},
     entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
     index::Hint,
     key::Key,
@@ -15,6 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Scratch larger than this, or than a segment, is given back after use.
 pub(crate) const SCRATCH: usize = 64 << 10;
+/// The same for attributes.
+pub(crate) const ATTRIBUTES: usize = 4 << 10;
 /// Hints of vanished entries that the wheel may hold before each write looks for some to forget.
 const STRAY_HINTS: usize = 1024;
 
@@ -23,7 +26,7 @@ const STRAY_HINTS: usize = 1024;
 pub(crate) struct New<'a> {
     pub(crate) value: &'a [u8],
     pub(crate) expiry: Option<Millis>,
-    pub(crate) flags: u32,
+    pub(crate) attributes: EncodedAttributes<'a>,
     pub(crate) absent: bool,
 }
 
@@ -35,7 +38,7 @@ impl Shard {
         write: Write<'_>,
         now: Millis,
     ) -> Result<Stored, TooLarge> {
-        self.fits(rules, key.bytes.len(), write.value.len())?;
+        self.fits(rules, key.bytes.len(), write.attributes.len(), write.value.len())?;
         let old = self.live(rules, key, now);
         let present = old.is_some_and(|(position, meta)| self.is_present(position, meta));
         let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
@@ -49,23 +52,27 @@ impl Shard {
             return Ok(Stored::Unmet);
         }
         self.flights.fence(key.hash, key.bytes);
-        let version = self.put(rules, key, old.map(|o| o.0), write.value, write.flags, write.expiry, now);
+        let version = self.with_attributes(write.attributes, |shard, attributes| {
+            shard.put(rules, key, old.map(|o| o.0), write.value, attributes, write.expiry, now)
+        });
         rules.changes.changed(key.bytes, self.actor);
         self.make_room(rules, now);
         Ok(if present { Stored::Replaced(version) } else { Stored::Created(version) })
     }
 
-    /// A fill: stores a value or an absence over whatever is there.
+    /// A fill: stores a value or an absence over whatever is there. An absence has no attributes.
     pub(crate) fn fill(
         &mut self,
         rules: &Rules,
         key: Key<'_>,
         value: Option<&[u8]>,
         expiry: Expiry,
+        attributes: Attributes<'_>,
         now: Millis,
     ) -> bool {
         let bytes = value.unwrap_or_default();
-        let fits = self.fits(rules, key.bytes.len(), bytes.len()).is_ok();
+        let attributes = if value.is_some() { attributes } else { Attributes::NONE };
+        let fits = self.fits(rules, key.bytes.len(), attributes.len(), bytes.len()).is_ok();
         let old = self.live(rules, key, now);
         let expiry = self.resolve(rules, key, expiry, old.map(|o| o.0), now).filter(|_| fits);
         let Some(expiry) = expiry else {
@@ -73,8 +80,10 @@ impl Shard {
             self.delete(rules, key, now);
             return false;
         };
-        let new = New { value: bytes, expiry, flags: 0, absent: value.is_none() };
-        self.store(rules, key, old.map(|o| o.0), new, now);
+        self.with_attributes(attributes, |shard, attributes| {
+            let new = New { value: bytes, expiry, attributes, absent: value.is_none() };
+            shard.store(rules, key, old.map(|o| o.0), new, now);
+        });
         self.make_room(rules, now);
         true
     }
@@ -110,15 +119,18 @@ impl Shard {
         scratch: &mut Vec<u8>,
         now: Millis,
     ) -> Result<(), TooLarge> {
-        let flags = present.map_or(0, |p| self.entry(p).flags());
-        let before = present.map_or(0, |p| self.entry(p).value.as_bytes().len());
+        let (before, kept) = present.map_or((0, 0), |p| {
+            let entry = self.entry(p);
+            (entry.value.as_bytes().len(), entry.attributes().len())
+        });
+        let attributes = if let Change::Replace(_, new) = change { new.len() } else { kept };
         let after = match change {
-            Change::Put(_) => scratch.len(),
+            Change::Put(_) | Change::Replace(..) => scratch.len(),
             Change::Append(bytes) => before.saturating_add(bytes.len()),
             Change::Splice(at, bytes) => before.max(at.saturating_add(bytes.len())),
             Change::Keep | Change::Delete | Change::Expire(_) => before,
         };
-        self.fits(rules, key.bytes.len(), after)?;
+        self.fits(rules, key.bytes.len(), attributes, after)?;
         if change != Change::Keep {
             self.flights.fence(key.hash, key.bytes);
         }
@@ -130,7 +142,14 @@ impl Shard {
                 }
             }
             Change::Put(expiry) => {
-                self.put(rules, key, old, scratch, flags, expiry, now);
+                self.with_attributes_of(present, |shard, attributes| {
+                    shard.put(rules, key, old, scratch, attributes, expiry, now);
+                });
+            }
+            Change::Replace(expiry, attributes) => {
+                self.with_attributes(attributes, |shard, attributes| {
+                    shard.put(rules, key, old, scratch, attributes, expiry, now);
+                });
             }
             Change::Append(bytes) => {
                 self.splice(rules, key, old, present, before, bytes, scratch, now);
@@ -147,7 +166,7 @@ impl Shard {
         let changed = match change {
             Change::Keep => false,
             Change::Delete | Change::Expire(_) => present.is_some(),
-            Change::Put(_) | Change::Append(_) | Change::Splice(..) => true,
+            Change::Put(_) | Change::Replace(..) | Change::Append(_) | Change::Splice(..) => true,
         };
         if changed {
             rules.changes.changed(key.bytes, self.actor);
@@ -174,8 +193,8 @@ impl Shard {
                 body(r, Meta::read(r))
             }
         {
-            self.log.edit_large(position, slot, |data, key_len| {
-                let (from, to) = (key_len + at, key_len + at + bytes.len());
+            self.log.edit_large(position, slot, |data, value_at| {
+                let (from, to) = (value_at + at, value_at + at + bytes.len());
                 if data.len() < to {
                     data.resize(to, 0);
                 }
@@ -185,18 +204,17 @@ impl Shard {
             record::set_version(self.log.record_mut(position), version);
             return;
         }
-        let mut flags = 0;
         if let Some(position) = present {
-            let entry = self.entry(position);
-            flags = entry.flags();
-            scratch.extend_from_slice(entry.value.as_bytes());
+            scratch.extend_from_slice(self.entry(position).value.as_bytes());
         }
         let to = at + bytes.len();
         if scratch.len() < to {
             scratch.resize(to, 0);
         }
         scratch[at..to].copy_from_slice(bytes);
-        self.put(rules, key, old, scratch, flags, Expiry::Keep, now);
+        self.with_attributes_of(present, |shard, attributes| {
+            shard.put(rules, key, old, scratch, attributes, Expiry::Keep, now);
+        });
     }
 
     fn expire(&mut self, rules: &Rules, key: Key<'_>, position: u32, expiry: Expiry, now: Millis) {
@@ -258,10 +276,48 @@ impl Shard {
         })
     }
 
-    pub(crate) fn fits(&self, rules: &Rules, key: usize, value: usize) -> Result<(), TooLarge> {
-        let needed = key.saturating_add(value).saturating_add(rules.fixed);
+    /// Runs with attributes as they will lie in the entry.
+    fn with_attributes<R>(
+        &mut self,
+        attributes: Attributes<'_>,
+        run: impl FnOnce(&mut Shard, EncodedAttributes<'_>) -> R,
+    ) -> R {
+        if attributes.is_empty() {
+            return run(self, EncodedAttributes::NONE);
+        }
+        let mut buffer = std::mem::take(&mut self.attributes);
+        let result = run(self, EncodedAttributes::of(attributes, &mut buffer));
+        self.keep_buffer(buffer);
+        result
+    }
+
+    /// The same with those that an entry has, if there is one.
+    fn with_attributes_of<R>(
+        &mut self,
+        position: Option<u32>,
+        run: impl FnOnce(&mut Shard, EncodedAttributes<'_>) -> R,
+    ) -> R {
+        let Some(position) = position.filter(|p| Meta::read(self.log.record(*p)).has_attributes()) else {
+            return run(self, EncodedAttributes::NONE);
+        };
+        let mut buffer = std::mem::take(&mut self.attributes);
+        let kept = EncodedAttributes::copy(&self.entry(position), &mut buffer);
+        let result = run(self, kept);
+        self.keep_buffer(buffer);
+        result
+    }
+
+    fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= ATTRIBUTES {
+            buffer.clear();
+            self.attributes = buffer;
+        }
+    }
+
+    pub(crate) fn fits(&self, rules: &Rules, key: usize, attributes: usize, value: usize) -> Result<(), TooLarge> {
+        let needed = key.saturating_add(attributes).saturating_add(value).saturating_add(rules.fixed);
         let max_memory = rules.budget.max_bytes();
-        if needed > max_memory { Err(TooLarge { needed, max_memory }) } else { Ok(()) }
+        if needed > max_memory || attributes > Attributes::MAX { Err(TooLarge { needed, max_memory }) } else { Ok(()) }
     }
 
     /// Stores a value over `old`; gives its version (0 if it had already expired).
@@ -272,7 +328,7 @@ impl Shard {
         key: Key<'_>,
         old: Option<u32>,
         value: &[u8],
-        flags: u32,
+        attributes: EncodedAttributes<'_>,
         expiry: Expiry,
         now: Millis,
     ) -> u64 {
@@ -284,27 +340,28 @@ impl Shard {
             }
             return 0;
         };
-        self.store(rules, key, old, New { value, expiry, flags, absent: false }, now)
+        self.store(rules, key, old, New { value, expiry, attributes, absent: false }, now)
     }
 
     pub(crate) fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
         let version = self.clock.next(now);
+        let attributes = new.attributes.bytes;
         let mut parts = Parts {
             version,
             expiry: new.expiry,
-            flags: new.flags,
+            word: new.attributes.word,
             absent: new.absent,
             policy: 0,
             body: Body::Large { slot: 0 },
         };
-        let mut is_small = key.bytes.len() <= MAX_KEY && new.value.len() <= MAX_VALUE;
+        let mut is_small = key.bytes.len() <= MAX_KEY && attributes.len() + new.value.len() <= MAX_VALUE;
         if is_small {
-            parts.body = Body::Small { key: key.bytes, value: new.value };
+            parts.body = Body::Small { key: key.bytes, attributes, value: new.value };
             is_small = parts.meta().len() <= self.log.max_record();
         }
         let mut weight = parts.meta().len();
         if !is_small {
-            let large = Large::new(key.bytes, new.value, &self.log.lent);
+            let large = Large::new(key.bytes, attributes, new.value, &self.log.lent);
             weight += large.bytes();
             parts.body = Body::Large { slot: self.log.add_large(large) };
         }

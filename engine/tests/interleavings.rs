@@ -1,6 +1,6 @@
 //! Flight and fence under every interleaving that shuttle's scheduler finds. Run with `--features shuttle`.
 
-use larder_engine::{Cache, Config, Expiry, Fill, Lookup, Outcome, Write};
+use larder_engine::{Attributes, Cache, Config, Expiry, Fill, Lookup, Outcome, Write};
 use shuttle::{
     future::block_on,
     sync::{
@@ -37,7 +37,7 @@ fn concurrent_misses_fetch_once_and_all_get_the_value() {
                     Lookup::Lead(lead) => {
                         fetches.fetch_add(1, SeqCst);
                         let wait = lead.wait();
-                        lead.finish(Outcome::Value("v".into()), Fill::Store(Expiry::Never), 0);
+                        lead.finish(Outcome::Value("v".into()), Fill::Store(Expiry::Never, Attributes::NONE), 0);
                         block_on(wait)
                     }
                 })
@@ -61,7 +61,7 @@ fn overtaken(forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static) {
                 if let Lookup::Lead(lead) = cache.lookup(cache.key(b"k"), 0, |_| ()) {
                     let value = source.lock().expect("no panic").clone();
                     thread::yield_now();
-                    lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never), 0);
+                    lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never, Attributes::NONE), 0);
                 }
             })
         };
@@ -175,7 +175,7 @@ fn no_reader_goes_back_where_fenced_flights_overtake() {
                 let value = vec![*source.lock().expect("no panic")];
                 thread::yield_now();
                 lead.overtake();
-                lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never), 0);
+                lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never, Attributes::NONE), 0);
                 block_on(wait)
             }
             Lookup::Absent => panic!("no absence is stored"),
@@ -259,7 +259,7 @@ fn no_reader_goes_back_between_a_value_and_what_is_derived_from_it() {
                     world.cache.invalidate(world.cache.key(b"k"));
                 }
                 lead.overtake();
-                lead.finish(Outcome::Value(vec![number].into()), Fill::Store(Expiry::Never), 0);
+                lead.finish(Outcome::Value(vec![number].into()), Fill::Store(Expiry::Never, Attributes::NONE), 0);
                 block_on(wait)
             }
             // Wanted for the first time: asked for over a connection on which nothing is announced.

@@ -2,7 +2,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use larder_engine::{Cache, Change, Config, Expiry, Fill, Lookup, Outcome, Write};
+use larder_engine::{Attributes, Cache, Change, Config, Expiry, Fill, Lookup, Outcome, Write};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 
@@ -112,7 +112,7 @@ fuzz_target!(|input: Input| {
                         let value = vec![serial; usize::from(len)];
                         derived.remove(&(key.clone(), of));
                         lead.sent_through(1);
-                        if lead.finish(Outcome::Value(value.clone().into()), Fill::Store(at(life)), now) {
+                        if lead.finish(Outcome::Value(value.clone().into()), Fill::Store(at(life), Attributes::NONE), now) {
                             // Its key has no value beside it.
                             assert!(tier.peek(hashed, now, |_| ()).is_none());
                             model.remove(&key);

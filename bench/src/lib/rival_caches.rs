@@ -3,7 +3,7 @@
 //! Each is used as its documentation recommends, with its default hasher and policy: keys are `Box<[u8]>` looked up by borrowed
 //! slice, values are `Arc<[u8]>`, whose clone on a hit is a reference count. Larder copies keys and values into its own memory on a
 //! write and the value out of it on a hit.
-use larder_engine::{Cache, Condition, Config, Expiry, Millis, Write};
+use larder_engine::{Attributes, Cache, Condition, Config, Expiry, Millis, Write};
 use std::{
     hint::black_box,
     num::NonZeroUsize,
@@ -75,7 +75,7 @@ pub(crate) fn larder_config(entries: usize, entry_bytes: usize) -> Config {
 
 /// An unconditional write without expiry.
 pub(crate) fn plain_write(value: &[u8]) -> Write<'_> {
-    Write { value, expiry: Expiry::Never, flags: 0, condition: Condition::Always }
+    Write { value, expiry: Expiry::Never, attributes: Attributes::NONE, condition: Condition::Always }
 }
 
 /// moka's concurrent cache (W-TinyLFU).

@@ -2,7 +2,7 @@
 use super::{group::Group, write_through::too_large};
 use crate::source::SourceError;
 use bytes::Bytes;
-use larder_engine::{Change, Condition, Expiry, Stored, Write};
+use larder_engine::{Attributes, Change, Condition, Expiry, Stored, Write};
 use larder_store::clock;
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ impl Group {
             let write = Write {
                 value: &value,
                 expiry: expiry.map_or(Expiry::Default, Expiry::At),
-                flags: 0,
+                attributes: Attributes::NONE,
                 condition: Condition::IfVersion(version.unwrap_or(0)),
             };
             match self.cache.tier().set(key, write, now).map_err(too_large)? {

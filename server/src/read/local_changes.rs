@@ -3,7 +3,7 @@
 use super::{group::Group, key_locks::KeyGuard};
 use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
-use larder_engine::{Condition, Key, Write};
+use larder_engine::{Attributes, Condition, Key, Write};
 use larder_store::clock;
 use std::{future::Future, rc::Rc};
 
@@ -93,7 +93,7 @@ impl Group {
             let copy = found.as_ref().filter(|found| found.expiry.is_none_or(|at| at > now)).map(|found| Write {
                 value: &found.value,
                 expiry: self.policy.cap(found.expiry, now),
-                flags: 0,
+                attributes: Attributes::NONE,
                 condition: Condition::Always,
             });
             let taken = copy.is_some_and(|copy| tier.set(key, copy, now).is_ok());

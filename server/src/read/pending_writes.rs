@@ -1,7 +1,7 @@
 //! Writes in flight to a source. They are registered so that an older value never replaces a newer one in the tier.
 use super::{lock_stripes::LockStripes, watch_registry::WatchRegistry};
 use crate::{config::Coherence, source::FillPolicy};
-use larder_engine::{Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
+use larder_engine::{Attributes, Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 
@@ -91,7 +91,12 @@ impl<'g> PendingWrite<'g> {
             return 0;
         }
         self.settle(|this| {
-            let write = Write { value, expiry: this.policy.cap(expiry, now), flags: 0, condition: Condition::Always };
+            let write = Write {
+                value,
+                expiry: this.policy.cap(expiry, now),
+                attributes: Attributes::NONE,
+                condition: Condition::Always,
+            };
             match this.cache.tier().set(this.key, write, now) {
                 Ok(Stored::Created(version) | Stored::Replaced(version)) => Some(version),
                 Ok(Stored::Unmet) | Err(_) => None,

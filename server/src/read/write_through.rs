@@ -2,7 +2,7 @@
 use super::{group::Group, key_locks::WriteLock, pending_writes::PendingWrite};
 use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
-use larder_engine::{Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
+use larder_engine::{Attributes, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
 use larder_store::clock;
 use std::{future::Future, rc::Rc};
 
@@ -38,7 +38,7 @@ impl Group {
             let write = Write {
                 value: &value,
                 expiry: expiry.map_or(Expiry::Default, Expiry::At),
-                flags: 0,
+                attributes: Attributes::NONE,
                 condition: Condition::Always,
             };
             let stored = self.cache.tier().set(self.cache.key(key), write, clock::now());

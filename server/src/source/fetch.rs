@@ -7,7 +7,7 @@ use super::{
     source_error::SourceError,
 };
 use crate::config::Coherence;
-use larder_engine::{Expiry, Fill, Lead, Millis, Outcome};
+use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome};
 
 /// A fetch in flight: the lead of the flight, and how its result is stored. Dropping it unfinished releases the waiters.
 #[derive(Debug)]
@@ -54,13 +54,13 @@ impl Fetch {
                 // Expired in transit: waiting clients get the value, later ones fetch again.
                 let fill = match found.expiry {
                     Some(at) if at <= now => Fill::Skip,
-                    own => Fill::Store(self.policy.cap(own, now)),
+                    own => Fill::Store(self.policy.cap(own, now), Attributes::NONE),
                 };
                 (Outcome::Value(found.value), fill)
             }
             Ok(None) => {
                 let fill = match self.policy.negative_ttl {
-                    Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl))),
+                    Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl)), Attributes::NONE),
                     _ => Fill::Skip,
                 };
                 (Outcome::Absent, fill)
@@ -122,11 +122,11 @@ impl Fetch {
         let fill = match found.key {
             _ if found.is_error() || len > self.policy.max_reply || !self.keep() => Fill::Skip,
             KeyLife::Until(at) if at <= now => Fill::Skip,
-            KeyLife::Until(at) => Fill::Store(self.policy.cap(Some(at), now)),
-            KeyLife::Unbounded => Fill::Store(self.policy.cap(None, now)),
+            KeyLife::Until(at) => Fill::Store(self.policy.cap(Some(at), now), Attributes::NONE),
+            KeyLife::Unbounded => Fill::Store(self.policy.cap(None, now), Attributes::NONE),
             // A reply about a missing key is remembered like the absence of the key.
             KeyLife::Absent => match self.policy.negative_ttl {
-                Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl))),
+                Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl)), Attributes::NONE),
                 _ => Fill::Skip,
             },
         };

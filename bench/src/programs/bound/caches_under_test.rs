@@ -61,7 +61,7 @@ impl CacheUnderTest for EngineUnderTest {
         let write = larder_engine::Write {
             value,
             expiry: lifetime.map_or(Expiry::Never, |lifetime| Expiry::At(self.now + lifetime)),
-            flags: 0,
+            attributes: larder_engine::Attributes::NONE,
             condition: Condition::Always,
         };
         let stored = self.cache.tier().set(self.cache.key(key), write, self.now);

@@ -3,7 +3,7 @@ use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandResult, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
 };
-use larder_engine::{Condition, Expiry, Key, Stored, Tier, Write};
+use larder_engine::{Attributes, Condition, Expiry, Key, Stored, Tier, Write};
 
 /// Replies with the number of keys for which `holds` returns true.
 fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> CommandResult {
@@ -100,11 +100,17 @@ fn duplicate(
     tier: &mut Tier<'_>,
     condition: Condition,
 ) -> Result<Option<Stored>, larder_engine::TooLarge> {
-    let found = tier.peek(call.key(1), call.now, |entry| (entry.value.to_bytes(), entry.expiry(), entry.flags()));
-    let Some((value, expiry, flags)) = found else {
+    let found =
+        tier.peek(call.key(1), call.now, |entry| (entry.value.to_bytes(), entry.expiry(), entry.metadata().to_vec()));
+    let Some((value, expiry, metadata)) = found else {
         return Ok(None);
     };
-    let write = Write { value: &value, expiry: expiry.map_or(Expiry::Never, Expiry::At), flags, condition };
+    let write = Write {
+        value: &value,
+        expiry: expiry.map_or(Expiry::Never, Expiry::At),
+        attributes: Attributes { metadata: &metadata, ..Attributes::NONE },
+        condition,
+    };
     tier.set(call.key(2), write, call.now).map(Some)
 }
 

@@ -3,7 +3,7 @@ use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
 };
-use larder_engine::{Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
+use larder_engine::{Attributes, Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
 use larder_proto::resp::Args;
 
 /// How a time argument is read.
@@ -161,7 +161,7 @@ fn store(
     expiry: Expiry,
     condition: Condition,
 ) -> Result<Stored, CommandError> {
-    let write = Write { value, expiry, flags: 0, condition };
+    let write = Write { value, expiry, attributes: Attributes::NONE, condition };
     Ok(tier.set(key, write, call.now)?)
 }
 
@@ -184,7 +184,7 @@ fn exchange(
             (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, ()),
             _ => {
                 scratch.extend_from_slice(value);
-                (Change::Put(expiry), ())
+                (Change::Replace(expiry, Attributes::NONE), ())
             }
         }
     })?;

@@ -13,7 +13,7 @@ use crate::{
     source::{FetchedValue, SourceError},
 };
 use bytes::Bytes;
-use larder_engine::{Cache, Condition, Expiry, Key, Millis, Stored, Write};
+use larder_engine::{Attributes, Cache, Condition, Expiry, Key, Millis, Stored, Write};
 use larder_proto::resp::Args;
 use larder_store::clock;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Scratch {
             let write = Write {
                 value: &value,
                 expiry: expiry.map_or(Expiry::Never, Expiry::At),
-                flags: 0,
+                attributes: Attributes::NONE,
                 condition: Condition::Always,
             };
             match tier.set(cache.key(&key.key), write, now) {

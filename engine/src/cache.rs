@@ -7,6 +7,7 @@ use crate::{
     large::Lent,
     shard::Shard,
     shard_common::Rules,
+    staleness::StaleRules,
     stats::Stats,
     sync::{Arc, Mutex, lock},
     time::Millis,
@@ -15,7 +16,10 @@ use crate::{
 use foldhash::quality::FixedState;
 use std::{
     hash::BuildHasher,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc as Shared,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// More shards than this gain nothing on machines that exist.
@@ -43,13 +47,23 @@ pub struct Config {
     pub default_ttl: Option<u64>,
     /// Share (per cent, 0 to 100) of the default lifetime by which it is shortened at random, so that entries stored together do not expire together.
     pub ttl_jitter: u8,
+    /// How long copies may be served past their freshness; `None`: not at all.
+    pub stale_rules: Option<Shared<dyn StaleRules>>,
     /// Seed of the key hash; `None` draws one, so that nobody can choose keys that collide.
     pub seed: Option<u64>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { max_memory: 64 << 20, max_keys: None, shards: None, default_ttl: None, ttl_jitter: 0, seed: None }
+        Config {
+            max_memory: 64 << 20,
+            max_keys: None,
+            shards: None,
+            default_ttl: None,
+            ttl_jitter: 0,
+            stale_rules: None,
+            seed: None,
+        }
     }
 }
 
@@ -104,6 +118,9 @@ impl Cache {
             changes: ChangeListener::default(),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),
+            keep: config.stale_rules.as_ref().map_or(0, |rules| rules.longest_window()),
+            ahead: config.stale_rules.as_ref().map_or(0, |rules| rules.earliest_renewal()),
+            stale: config.stale_rules.clone(),
             lent: lent.clone(),
         };
         let shards = (0..shards).map(|_| {
@@ -131,11 +148,17 @@ impl Cache {
         &self.shards[number].0
     }
 
-    /// Everything that is held is out of date from now on: reads miss it, as if it had been removed, until it is fetched
-    /// or written again, and no fetch in flight will be stored. Only [`Lead::last_known`](crate::Lead::last_known) still finds it.
-    pub fn mark_stale(&self) {
+    /// Everything that is held is out of date from now on, and no fetch in flight will be stored: reads miss it until it is fetched or written
+    /// again, but for what the [`StaleRules`] allow.
+    pub fn mark_stale(&self, now: Millis) {
+        self.mark_prefix(b"", false, now);
+    }
+
+    /// The same for the keys that begin with `prefix`. If `is_final`, they are gone at once; their memory is given back in the background
+    /// ([`Cache::tick`]). Takes a time that does not depend on the number of entries.
+    pub fn mark_prefix(&self, prefix: &[u8], is_final: bool, now: Millis) {
         for slot in &self.shards {
-            lock(&slot.0).mark_stale(&self.rules);
+            lock(&slot.0).mark(&self.rules, prefix, is_final, now);
         }
         self.rules.changes.cleared();
         self.rules.changes.settled();
@@ -152,10 +175,11 @@ impl Cache {
         self.rules.changes.settled();
     }
 
-    /// Removes what has expired, a bounded amount per lock taken. Call it every 100 ms or so.
+    /// Removes what has expired or was cleared, a bounded amount per lock taken. Call it every 100 ms or so.
     pub fn tick(&self, now: Millis) {
         for number in 0..self.shards() {
             while lock(self.mutex(number)).reclaim(&self.rules, now) {}
+            while lock(self.mutex(number)).sweep_marks(&self.rules, now) {}
         }
         self.rules.changes.settled();
     }

@@ -22,8 +22,10 @@ use crate::{
     entry::{Entry, Expiry, LargeValue, Value},
     flight::Flight,
     key::Key,
+    record,
     shard::Shard,
     shard_common::Rules,
+    staleness::Standing,
     sync::{Arc, lock},
     time::Millis,
     write::New,
@@ -81,16 +83,21 @@ impl Cache {
         stored
     }
 
-    /// Out of date or not, unless it has expired or its key was forgotten.
-    pub(crate) fn last_derived(&self, key: Key<'_>, name: Key<'_>, now: Millis) -> Option<Bytes> {
-        let anchor = {
-            let shard = lock(self.mutex(self.shard_of(key.hash)));
-            shard.find(key).and_then(|(_, entry)| is_anchor(&entry).then(|| entry.version()))
-        }?;
-        let shard = lock(self.mutex(self.shard_of(name.hash)));
-        let (_, entry) = shard.find(name).filter(|(_, entry)| !entry.is_expired(now))?;
-        Derived::of(&entry, anchor).map(|derived| Bytes::copy_from_slice(derived.as_bytes()))
+    /// Whatever its standing, unless it is gone or its key was forgotten; and where it stands.
+    pub(crate) fn last_derived(&self, key: Key<'_>, name: Key<'_>, now: Millis) -> Option<(Bytes, Standing)> {
+        let anchor = lock(self.mutex(self.shard_of(key.hash))).anchor(&self.rules, key, now)?;
+        let mut shard = lock(self.mutex(self.shard_of(name.hash)));
+        let (position, standing) = shard.find_derived(&self.rules, name, anchor.version, now)?;
+        let derived = Derived::of(&shard.entry(position), anchor.version)?;
+        Some((Bytes::copy_from_slice(derived.as_bytes()), anchor.standing.worse(standing)))
     }
+}
+
+/// A key's anchor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Anchor {
+    pub(crate) version: u64,
+    pub(crate) standing: Standing,
 }
 
 pub(crate) fn is_anchor(entry: &Entry<'_>) -> bool {
@@ -109,32 +116,56 @@ impl Shard {
         hides
     }
 
-    /// The version of the key's anchor, if it has one that is not out of date. An access, for eviction: what hangs on it was read.
-    pub(crate) fn anchor(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<u64> {
+    /// The key's anchor, if it has one. An access, for eviction: what hangs on it was read.
+    pub(crate) fn anchor(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<Anchor> {
         let (position, meta) = self.live(rules, key, now)?;
         let entry = self.entry(position);
-        let version = entry.version();
-        if !is_anchor(&entry) || !self.is_fresh(position) {
+        if !is_anchor(&entry) {
             return None;
         }
+        let version = entry.version();
         self.touch(position, meta);
-        Some(version)
+        // Anchors do not expire; only marks end them.
+        let standing =
+            if self.has_marks { self.standing(rules, position, now) } else { Standing::Fresh { left: None } };
+        Some(Anchor { version, standing })
     }
 
-    pub(crate) fn read_derived<R>(
+    /// What is held of a name, and where it stands by itself: out of date at its end.
+    pub(crate) fn find_derived(
         &mut self,
         rules: &Rules,
         name: Key<'_>,
         anchor: u64,
         now: Millis,
+    ) -> Option<(u32, Standing)> {
+        let (position, _) = self.live(rules, name, now)?;
+        let entry = self.entry(position);
+        Derived::of(&entry, anchor)?;
+        // Marks are about keys; a name only looks like one.
+        let standing = match record::end(entry.record, entry.meta) {
+            Some(end) if end.at <= now => Standing::OutOfDate { since: end.at, own_end: None },
+            Some(end) if end.at <= now + rules.ahead => Standing::Fresh { left: Some(end.at - now) },
+            _ => Standing::Fresh { left: None },
+        };
+        Some((position, standing))
+    }
+
+    /// Reads what [`find_derived`](Shard::find_derived) found.
+    pub(crate) fn read_derived<R>(
+        &mut self,
+        position: u32,
+        stale_since: Option<Millis>,
         read: impl FnOnce(Derived<'_>) -> R,
-    ) -> Option<R> {
-        let (position, meta) = self.live(rules, name, now)?;
-        let answer = Derived::of(&self.entry(position), anchor).map(read)?;
+    ) -> R {
+        let entry = self.entry(position);
+        let meta = entry.meta;
+        let answer = read(Derived(entry.value));
         self.stats.hits += 1;
         self.stats.derived_hits += 1;
+        self.stats.stale_hits += u64::from(stale_since.is_some());
         self.touch(position, meta);
-        Some(answer)
+        answer
     }
 
     /// With the answer to `flight`, which was not fenced, at hand: may what is held of its key be older? For a flight for the value that
@@ -163,12 +194,12 @@ impl Shard {
         let old = self.live(rules, key, now).map(|old| old.0);
         if let Some(position) = old {
             let entry = self.entry(position);
-            if is_anchor(&entry) && entry.value.as_bytes() == queue && self.is_fresh(position) {
+            if is_anchor(&entry) && entry.value.as_bytes() == queue && self.is_fresh(position, now) {
                 return Some(entry.version());
             }
         }
         self.fits(rules, key.bytes.len(), 0, queue.len()).ok()?;
-        let new = New { value: &queue, expiry: None, attributes: EncodedAttributes::hidden(ANCHOR), absent: true };
+        let new = New { value: &queue, end: None, attributes: EncodedAttributes::hidden(ANCHOR), absent: true };
         let version = self.store(rules, key, old, new, now);
         self.make_room(rules, now);
         Some(version)
@@ -185,12 +216,12 @@ impl Shard {
     ) -> bool {
         let fits = self.fits(rules, name.bytes.len(), 0, VERSION + value.len()).is_ok();
         let old = self.live(rules, name, now).map(|old| old.0);
-        let Some(expiry) = self.resolve(rules, name, expiry, old, now).filter(|_| fits) else {
+        let Some(end) = self.resolve(rules, name, expiry, old, now).filter(|_| fits) else {
             self.settle(&rules.budget);
             return false;
         };
         let whole = [&anchor.to_le_bytes()[..], value].concat();
-        let new = New { value: &whole, expiry, attributes: EncodedAttributes::hidden(DERIVED), absent: true };
+        let new = New { value: &whole, end, attributes: EncodedAttributes::hidden(DERIVED), absent: true };
         self.store(rules, name, old, new, now);
         self.make_room(rules, now);
         true

@@ -37,7 +37,14 @@ impl Outside {
 
     #[inline]
     fn entry<'a>(&'a self, key: &'a [u8], value: Value<'a>) -> Entry<'a> {
-        Entry { key, value, record: &self.record, meta: Meta::read(&self.record), clock: &self.clock }
+        Entry {
+            key,
+            value,
+            record: &self.record,
+            meta: Meta::read(&self.record),
+            clock: &self.clock,
+            stale_since: None,
+        }
     }
 }
 

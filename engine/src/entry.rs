@@ -20,16 +20,24 @@ pub struct Entry<'a> {
     pub(crate) record: &'a [u8],
     pub(crate) meta: Meta,
     pub(crate) clock: &'a Clock,
+    /// Set where an entry is served although it is out of date.
+    pub(crate) stale_since: Option<Millis>,
 }
 
 impl<'a> Entry<'a> {
-    /// When it expires.
+    /// When it expires, or stops being fresh.
     pub fn expiry(&self) -> Option<Millis> {
         record::expiry(self.record, self.meta)
     }
 
+    /// Since when it is out of date; `None`: it is not, as far as the cache knows.
+    pub fn stale_since(&self) -> Option<Millis> {
+        self.stale_since
+    }
+
+    /// Whether it ends at `now` or before.
     #[inline]
-    pub(crate) fn is_expired(&self, now: Millis) -> bool {
+    pub(crate) fn ends_by(&self, now: Millis) -> bool {
         self.expiry().is_some_and(|at| at <= now)
     }
 
@@ -126,6 +134,10 @@ pub enum Expiry {
     At(Millis),
     /// As the entry that is replaced has it; never, if there is none.
     Keep,
+    /// Fresh for so many milliseconds (with the cache's jitter), then out of date: it may be served as [`StaleRules`](crate::StaleRules) say.
+    FreshFor(u64),
+    /// The same up to a moment, which may be past.
+    FreshUntil(Millis),
 }
 
 /// When a `set` applies.

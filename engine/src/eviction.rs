@@ -152,7 +152,7 @@ impl Shard {
             let record = self.log.record(position);
             let meta = Meta::read(record);
             let hash = self.hash_at(rules, position);
-            if record::expiry(record, meta).is_some_and(|at| at <= now) {
+            if record::end(record, meta).is_some_and(|end| Shard::due(rules, end.at, end.is_soft, now) <= now) {
                 self.stats.expirations += 1;
                 self.tell_of(rules, position);
                 self.drop_entry(hash, position);

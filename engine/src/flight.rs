@@ -9,6 +9,9 @@
 //!   drop without finish ──► the same, with `Abandoned` and nothing to store
 //! ```
 //!
+//! A flight that takes too long may answer those who wait with what is held, which is out of date ([`Flight::answer_early`]); it goes on, and those
+//! who join later wait for its end.
+//!
 //! A flight that was fenced still answers those who joined it before, but stores nothing, and a miss after the
 //! fence begins a new one. Where no reader may see an older value after a newer one, its leader calls [`Lead::overtake`](crate::Lead::overtake)
 //! first: the new one may have gone another way and come back with an older value than the old one has.
@@ -22,7 +25,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc as Shared,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
 };
@@ -40,9 +43,22 @@ pub enum Outcome {
     Abandoned,
 }
 
+/// What the leader of a new flight finds in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Nothing that can be served.
+    Fetch,
+    /// Something out of date that may be served if the fetch fails or takes too long.
+    FetchOrFallback,
+    /// Something that is served meanwhile.
+    Renew,
+}
+
 #[derive(Debug, Default)]
 struct Ending {
     outcome: Option<Outcome>,
+    /// For those who joined before it was given.
+    early: Option<Outcome>,
     waiters: Vec<Waker>,
 }
 
@@ -54,10 +70,48 @@ pub(crate) struct Flight {
     pub(crate) name: Box<[u8]>,
     /// The queue that the fetch was sent through; 0: not sent yet.
     queue: AtomicU32,
+    pub(crate) purpose: Purpose,
+    /// It has answered early.
+    is_overdue: AtomicBool,
     ending: Mutex<Ending>,
 }
 
 impl Flight {
+    pub(crate) fn new(hash: u64, key: &[u8], name: &[u8], purpose: Purpose) -> Arc<Flight> {
+        Arc::new(Flight {
+            hash,
+            key: key.into(),
+            name: name.into(),
+            queue: AtomicU32::new(0),
+            purpose,
+            is_overdue: AtomicBool::new(false),
+            ending: Mutex::default(),
+        })
+    }
+
+    /// Whether it has answered early. Relaxed: asked under the lock of the shard, which also orders the change.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.is_overdue.load(Relaxed)
+    }
+
+    /// From now on the flight counts as overdue. Under the lock of the shard.
+    pub(crate) fn set_overdue(&self) {
+        self.is_overdue.store(true, Relaxed);
+    }
+
+    /// Wakes those who wait with an outcome that is not the flight's own. Nothing if it has ended.
+    pub(crate) fn answer_early(&self, outcome: Outcome) {
+        let waiters = {
+            let mut ending = lock(&self.ending);
+            if ending.outcome.is_some() {
+                return;
+            }
+            ending.early = Some(outcome);
+            std::mem::take(&mut ending.waiters)
+        };
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
     fn is_of(&self, hash: u64, key: &[u8]) -> bool {
         self.hash == hash && *self.key == *key
     }
@@ -107,22 +161,42 @@ impl Flights {
 
     /// The flight for the key's value, or for what is derived from it under a name that is not empty, and whether it was begun by
     /// this call.
-    pub(crate) fn join(&mut self, hash: u64, key: &[u8], name: &[u8]) -> (Arc<Flight>, bool) {
+    pub(crate) fn join(&mut self, hash: u64, key: &[u8], name: &[u8], purpose: Purpose) -> (Arc<Flight>, bool) {
         match self.table.entry(hash, |f| f.is_of(hash, key) && *f.name == *name, |f| f.hash) {
             Entry::Occupied(entry) => (entry.get().clone(), false),
             Entry::Vacant(entry) => {
-                let flight = Arc::new(Flight {
-                    hash,
-                    key: key.into(),
-                    name: name.into(),
-                    queue: AtomicU32::new(0),
-                    ending: Mutex::default(),
-                });
+                let flight = Flight::new(hash, key, name, purpose);
                 self.bytes += flight.bytes();
                 entry.insert(flight.clone());
                 (flight, true)
             }
         }
+    }
+
+    /// The flight of a key, or of what is derived from it under a name.
+    pub(crate) fn get(&self, hash: u64, key: &[u8], name: &[u8]) -> Option<&Arc<Flight>> {
+        self.table.find(hash, |f| f.is_of(hash, key) && *f.name == *name)
+    }
+
+    /// Whether a flight is in the table: not fenced, not over.
+    pub(crate) fn has(&self, flight: &Arc<Flight>) -> bool {
+        self.table.find(flight.hash, |f| Arc::ptr_eq(f, flight)).is_some()
+    }
+
+    /// Moves the fence of all keys under a prefix.
+    pub(crate) fn fence_all(&mut self, prefix: &[u8]) {
+        if prefix.is_empty() {
+            *self = Flights::default();
+            return;
+        }
+        let bytes = &mut self.bytes;
+        self.table.retain(|flight| {
+            let stays = !flight.key.starts_with(prefix);
+            if !stays {
+                *bytes -= flight.bytes();
+            }
+            stays
+        });
     }
 
     /// Moves the key's fence: what is in flight for it will not be stored.
@@ -147,7 +221,7 @@ impl Flights {
             let queue = f.queue.load(Relaxed);
             f.is_of(flight.hash, &flight.key) && !Arc::ptr_eq(f, flight) && queue != 0 && queue != ours
         });
-        self.table.find(flight.hash, |f| Arc::ptr_eq(f, flight)).is_some()
+        self.has(flight)
     }
 
     /// Takes a flight out; false if its fence has moved.
@@ -165,13 +239,16 @@ impl Flights {
 #[derive(Debug)]
 pub struct Wait {
     flight: Arc<Flight>,
-    /// Which of the flight's wakers is ours.
-    waker: Option<usize>,
+    /// Which of the flight's wakers is ours, and whether it was left after the early answer, which takes the wakers.
+    waker: Option<(usize, bool)>,
+    /// The early answer is not for us: we came after it.
+    is_late: bool,
 }
 
 impl Wait {
     pub(crate) fn new(flight: Arc<Flight>) -> Wait {
-        Wait { flight, waker: None }
+        let is_late = flight.is_overdue();
+        Wait { flight, waker: None, is_late }
     }
 }
 
@@ -184,10 +261,14 @@ impl Future for Wait {
         if let Some(outcome) = &ending.outcome {
             return Poll::Ready(outcome.clone());
         }
+        if let Some(early) = ending.early.as_ref().filter(|_| !this.is_late) {
+            return Poll::Ready(early.clone());
+        }
+        let is_after = ending.early.is_some();
         match this.waker {
-            Some(ours) => ending.waiters[ours].clone_from(context.waker()),
-            None => {
-                this.waker = Some(ending.waiters.len());
+            Some((ours, left_after)) if left_after == is_after => ending.waiters[ours].clone_from(context.waker()),
+            _ => {
+                this.waker = Some((ending.waiters.len(), is_after));
                 ending.waiters.push(context.waker().clone());
             }
         }

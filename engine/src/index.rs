@@ -171,6 +171,9 @@ pub(crate) struct ScanAt {
     pub(crate) prefix: u32,
     pub(crate) tag: u16,
 }
+impl ScanAt {
+    pub(crate) const START: ScanAt = ScanAt { prefix: 0, tag: 0 };
+}
 
 #[derive(Debug)]
 pub(crate) struct Index {

@@ -3,9 +3,11 @@
 use crate::{
     attributes::Attributes,
     cache::Cache,
-    entry::Expiry,
-    flight::{Flight, Outcome, Wait},
+    entry::{Entry, Expiry},
+    flight::{Flight, Outcome, Purpose, Wait},
+    holds::Hold,
     key::Key,
+    staleness::{Serves, StaleWindows, Standing},
     sync::{Arc, lock},
     time::Millis,
 };
@@ -64,14 +66,48 @@ impl Lead {
         self.cache.invalidate(Key { bytes: &self.flight.key, hash: self.flight.hash });
     }
 
-    /// What was last known of the key, for when it cannot be fetched: a copy that may be out of date ([`Cache::mark_stale`]), but
-    /// has not expired. `Some(None)` is a remembered absence.
+    /// Whether nobody waits for the fetch, as far as is known: it renews what is being served.
+    pub fn renews(&self) -> bool {
+        self.flight.purpose == Purpose::Renew
+    }
+
+    /// Whether something is held that may be served if the fetch fails or takes too long.
+    pub fn has_fallback(&self) -> bool {
+        self.flight.purpose == Purpose::FetchOrFallback
+    }
+
+    /// What may be served of the key if it cannot be fetched ([`StaleRules`](crate::StaleRules)). `Some(None)` is a remembered absence.
     pub fn last_known(&self, now: Millis) -> Option<Option<Bytes>> {
+        self.cache.last_known(&self.flight, now)
+    }
+
+    /// The entry that is held, whether it may be served or not, unless it is gone: for a fetch that asks whether it has changed.
+    pub fn held<R>(&self, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let key = Key { bytes: &self.flight.key, hash: self.flight.hash };
-        match &*self.flight.name {
-            b"" => self.cache.last_known(key, now),
-            name => self.cache.last_derived(key, self.cache.key(name), now).map(Some),
-        }
+        let mut shard = lock(self.cache.mutex(self.cache.shard_of(key.hash)));
+        let (position, meta) = shard.live(&self.cache.rules, key, now)?;
+        (!meta.is_absent()).then(|| read(shard.entry(position)))
+    }
+
+    /// The fetch failed: until then, what may be served is served without another.
+    pub fn hold_off(&self, until: Millis, now: Millis) {
+        self.hold(Hold::NoFetch, until, now);
+    }
+
+    /// What was fetched cannot be kept: until then, each reader fetches for itself.
+    pub fn stop_sharing(&self, until: Millis, now: Millis) {
+        self.hold(Hold::NoSharing, until, now);
+    }
+
+    fn hold(&self, hold: Hold, until: Millis, now: Millis) {
+        let mut shard = lock(self.cache.mutex(self.cache.shard_of(self.flight.hash)));
+        shard.holds.add(self.flight.hash, hold, until, now);
+        shard.settle(&self.cache.rules.budget);
+    }
+
+    /// A handle to answer with when the fetch takes too long.
+    pub fn early_answer(&self) -> EarlyAnswer {
+        EarlyAnswer { cache: self.cache.clone(), flight: self.flight.clone() }
     }
 
     /// A handle that resolves when this flight ends, for the leader's own client.
@@ -101,6 +137,28 @@ impl Lead {
         };
         self.flight.end(outcome);
         stored
+    }
+}
+
+/// Answers those who wait for a flight with what may be served meanwhile. The flight goes on.
+#[derive(Debug)]
+pub struct EarlyAnswer {
+    cache: Arc<Cache>,
+    flight: Arc<Flight>,
+}
+
+impl EarlyAnswer {
+    /// From now on reads are answered without waiting for this flight. Nothing if the flight is over, or nothing may be served.
+    pub fn give(self, now: Millis) {
+        let Some(known) = self.cache.last_known(&self.flight, now) else { return };
+        {
+            let shard = lock(self.cache.mutex(self.cache.shard_of(self.flight.hash)));
+            if !shard.flights.has(&self.flight) {
+                return;
+            }
+            self.flight.set_overdue();
+        }
+        self.flight.answer_early(known.map_or(Outcome::Absent, Outcome::Value));
     }
 }
 
@@ -145,8 +203,34 @@ impl Cache {
         stored
     }
 
-    fn last_known(&self, key: Key<'_>, now: Millis) -> Option<Option<Bytes>> {
-        lock(self.mutex(self.shard_of(key.hash))).last_known(key, now, |entry| entry.value.to_bytes())
+    /// See [`Lead::last_known`].
+    #[expect(clippy::option_option, reason = "a value, a remembered absence, or nothing that may be served")]
+    fn last_known(&self, flight: &Flight, now: Millis) -> Option<Option<Bytes>> {
+        let key = Key { bytes: &flight.key, hash: flight.hash };
+        let derived = match &*flight.name {
+            b"" => None,
+            name => Some(self.last_derived(key, self.key(name), now)?),
+        };
+        let mut shard = lock(self.mutex(self.shard_of(key.hash)));
+        let (position, meta) = shard.live(&self.rules, key, now)?;
+        let entry = shard.entry(position);
+        if derived.is_none() && meta.is_hidden() {
+            return None;
+        }
+        let standing = derived.as_ref().map_or_else(|| shard.standing(&self.rules, position, now), |derived| derived.1);
+        let may_serve = match standing {
+            Standing::Fresh { .. } => true,
+            Standing::OutOfDate { since, own_end } => {
+                let windows =
+                    self.rules.stale.as_ref().map_or_else(StaleWindows::default, |rules| rules.windows(&entry));
+                windows.allow(since, own_end, now) != Serves::No
+            }
+            Standing::Gone => false,
+        };
+        may_serve.then(|| match derived {
+            Some((value, _)) => Some(value),
+            None => (!meta.is_absent()).then(|| entry.value.to_bytes()),
+        })
     }
 
     /// See [`Lead::overtake`].

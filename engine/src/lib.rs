@@ -7,7 +7,8 @@
 //!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them; `attributes`)
 //!   policy    which record leaves      (`policy`, `ghost`; `eviction` makes room by them)
 //!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
-//!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it)
+//!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it; `holds`: when not to)
+//!   staleness what is out of date, and may be served all the same
 //!   derived   what was made from values, and goes with them   (`derived`)
 //!   listener  who hears of changes     (`changes`, `listening`)
 //! ```
@@ -29,6 +30,7 @@ mod entry;
 mod eviction;
 mod flight;
 mod ghost;
+mod holds;
 mod index;
 mod key;
 mod large;
@@ -40,6 +42,7 @@ mod policy;
 mod record;
 mod shard;
 mod shard_common;
+mod staleness;
 mod stats;
 mod sync;
 mod tier;
@@ -48,6 +51,8 @@ mod version_clock;
 mod wheel;
 mod write;
 
+#[cfg(test)]
+mod stale_tests;
 #[cfg(test)]
 mod tests;
 
@@ -60,9 +65,10 @@ pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, 
 pub use flight::{Outcome, Wait};
 pub use key::Key;
 pub use large::Lent;
-pub use lead::{Fill, Lead};
+pub use lead::{EarlyAnswer, Fill, Lead};
 pub use listener_guard::Listening;
 pub use lookup::Lookup;
+pub use staleness::{StaleRules, StaleWindows};
 pub use stats::Stats;
 pub use tier::Tier;
 pub use time::Millis;

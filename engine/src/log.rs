@@ -5,8 +5,7 @@
 
 use crate::{
     large::{Large, Lent},
-    record::{self, Body, Meta, Parts, body},
-    time::Millis,
+    record::{self, Body, End, Meta, Parts, body},
 };
 use bytes::BytesMut;
 use prefetch_index::prefetch_index;
@@ -256,8 +255,8 @@ impl Log {
         position
     }
 
-    /// Writes a live record again, with another expiry and version, and marks the old one dead.
-    pub(crate) fn rewrite(&mut self, position: u32, expiry: Option<Millis>, version: u32, birth: u32) -> u32 {
+    /// Writes a live record again, with another end and version, and marks the old one dead.
+    pub(crate) fn rewrite(&mut self, position: u32, end: Option<End>, version: u32, birth: u32) -> u32 {
         let record = self.record(position);
         let record = record[..Meta::read(record).len()].to_vec();
         let meta = Meta::read(&record);
@@ -265,7 +264,7 @@ impl Log {
         let queue = self.queue_of(position);
         let parts = Parts {
             version,
-            expiry,
+            end,
             word: record::word(&record, meta),
             absent: meta.is_absent(),
             policy: meta.policy(),

@@ -4,10 +4,12 @@ use crate::{
     cache::Cache,
     derived::{Derived, is_anchor},
     entry::Entry,
-    flight::Wait,
+    flight::{Flight, Purpose, Wait},
+    holds::Hold,
     key::Key,
     lead::Lead,
-    shard::Shard,
+    shard::{Read, Shard},
+    staleness::{Serves, Standing},
     sync::{Arc, MutexGuard, lock, try_lock},
     time::Millis,
 };
@@ -15,8 +17,10 @@ use crate::{
 /// What a counted read found.
 #[derive(Debug)]
 pub enum Lookup<R> {
-    /// The entry, as read by the closure.
+    /// The entry, as read by the closure. It may be out of date ([`Entry::stale_since`]).
     Hit(R),
+    /// The same, or `None` for a remembered absence; and the caller must fetch the key, for nobody is doing so.
+    Renew(Option<R>, Lead),
     /// The source is known not to have the key.
     Absent,
     /// Nobody is fetching the key: the caller must.
@@ -25,14 +29,104 @@ pub enum Lookup<R> {
     Wait(Wait),
 }
 
+/// What to do about an entry that is out of date or about to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Serve it. `renew`: and have it fetched.
+    Serve { stale_since: Option<Millis>, renew: bool },
+    /// Fetch it. It may be served if that fails.
+    Fetch(Purpose),
+}
+
 impl Cache {
     /// A read that joins or leads a flight when it misses. Counts a hit or a miss.
     pub fn lookup<R>(self: &Arc<Self>, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Lookup<R> {
         let mut shard = lock(self.mutex(self.shard_of(key.hash)));
         match shard.read(&self.rules, key, now, read) {
-            Some(Some(answer)) => Lookup::Hit(answer),
-            Some(None) if !shard.hides(key) => Lookup::Absent,
-            _ => self.join(shard, key, b""),
+            Read::Hit(answer) => Lookup::Hit(answer),
+            Read::Absent if !shard.hides(key) => Lookup::Absent,
+            Read::Absent | Read::Missing => self.join(shard, key, b"", Purpose::Fetch, now),
+            Read::Unsure(position, read) => self.look_closer(shard, key, position, now, read),
+        }
+    }
+
+    #[cold]
+    fn look_closer<R>(
+        self: &Arc<Self>,
+        mut shard: MutexGuard<'_, Shard>,
+        key: Key<'_>,
+        position: u32,
+        now: Millis,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Lookup<R> {
+        let entry = shard.entry(position);
+        let is_hidden = entry.meta.is_hidden();
+        let verdict = match shard.standing(&self.rules, position, now) {
+            _ if is_hidden => Verdict::Fetch(Purpose::Fetch),
+            Standing::Gone => {
+                shard.drop_gone(&self.rules, key, position);
+                Verdict::Fetch(Purpose::Fetch)
+            }
+            standing => self.judge(&mut shard, key, b"", position, standing, now),
+        };
+        match verdict {
+            Verdict::Serve { stale_since, renew } => {
+                let answer = shard.serve(position, stale_since, read);
+                if renew {
+                    return match self.join::<R>(shard, key, b"", Purpose::Renew, now) {
+                        Lookup::Lead(lead) => Lookup::Renew(answer, lead),
+                        // Somebody renews it.
+                        _ => answer.map_or(Lookup::Absent, Lookup::Hit),
+                    };
+                }
+                answer.map_or(Lookup::Absent, Lookup::Hit)
+            }
+            Verdict::Fetch(purpose) => {
+                shard.stats.misses += 1;
+                self.join(shard, key, b"", purpose, now)
+            }
+        }
+    }
+
+    /// What to do about the record at a position, which is not gone: of `key`, or of what is derived from it under `name`.
+    fn judge(
+        &self,
+        shard: &mut Shard,
+        key: Key<'_>,
+        name: &[u8],
+        position: u32,
+        standing: Standing,
+        now: Millis,
+    ) -> Verdict {
+        let Some(rules) = &self.rules.stale else {
+            return match standing {
+                Standing::Fresh { .. } => Verdict::Serve { stale_since: None, renew: false },
+                Standing::OutOfDate { .. } | Standing::Gone => Verdict::Fetch(Purpose::Fetch),
+            };
+        };
+        let entry = shard.entry(position);
+        let (since, serves) = match standing {
+            Standing::Fresh { left } => {
+                let renew = left.is_some_and(|left| left <= self.rules.ahead && rules.renews_ahead(&entry, left, now));
+                let renew = renew && !shard.holds.has(key.hash, Hold::NoFetch, now);
+                return Verdict::Serve { stale_since: None, renew };
+            }
+            Standing::OutOfDate { since, own_end } => (since, rules.windows(&entry).allow(since, own_end, now)),
+            Standing::Gone => return Verdict::Fetch(Purpose::Fetch),
+        };
+        if serves == Serves::No {
+            return Verdict::Fetch(Purpose::Fetch);
+        }
+        let flight_is_overdue = shard.flights.get(key.hash, key.bytes, name).map(|flight| flight.is_overdue());
+        let may_fetch = !shard.holds.has(key.hash, Hold::NoFetch, now);
+        match serves {
+            Serves::WhileRenewed => {
+                Verdict::Serve { stale_since: Some(since), renew: may_fetch && flight_is_overdue.is_none() }
+            }
+            Serves::IfError if !may_fetch || flight_is_overdue == Some(true) => {
+                Verdict::Serve { stale_since: Some(since), renew: false }
+            }
+            Serves::IfError | Serves::No => Verdict::Fetch(Purpose::FetchOrFallback),
         }
     }
 
@@ -47,10 +141,29 @@ impl Cache {
         read: impl FnOnce(Derived<'_>) -> R,
     ) -> Lookup<R> {
         let anchor = lock(self.mutex(self.shard_of(key.hash))).anchor(&self.rules, key, now);
+        let mut purpose = Purpose::Fetch;
         if let Some(anchor) = anchor {
             let mut shard = lock(self.mutex(self.shard_of(name.hash)));
-            if let Some(answer) = shard.read_derived(&self.rules, name, anchor, now, read) {
-                return Lookup::Hit(answer);
+            if let Some((position, standing)) = shard.find_derived(&self.rules, name, anchor.version, now) {
+                let standing = anchor.standing.worse(standing);
+                if let Standing::Fresh { left: None } = standing {
+                    return Lookup::Hit(shard.read_derived(position, None, read));
+                }
+                drop(shard);
+                match self.judge_derived(key, name, standing, now) {
+                    Verdict::Serve { stale_since, renew } => {
+                        let mut shard = lock(self.mutex(self.shard_of(name.hash)));
+                        if let Some((position, _)) = shard.find_derived(&self.rules, name, anchor.version, now) {
+                            let answer = shard.read_derived(position, stale_since, read);
+                            drop(shard);
+                            return match renew {
+                                true => self.renew_derived(key, name, answer, now),
+                                false => Lookup::Hit(answer),
+                            };
+                        }
+                    }
+                    Verdict::Fetch(with) => purpose = with,
+                }
             }
         }
         let number = self.shard_of(key.hash);
@@ -66,12 +179,43 @@ impl Cache {
             }
             return Lookup::Absent;
         }
-        self.join(shard, key, name.bytes)
+        self.join(shard, key, name.bytes, purpose, now)
+    }
+
+    /// As [`judge`](Cache::judge), for something derived from `key` whose standing is known.
+    #[cold]
+    fn judge_derived(&self, key: Key<'_>, name: Key<'_>, standing: Standing, now: Millis) -> Verdict {
+        let mut shard = lock(self.mutex(self.shard_of(key.hash)));
+        // The anchor is the entry that the rules are asked about: it has the key.
+        match shard.find(key).map(|found| found.0) {
+            Some(position) => self.judge(&mut shard, key, name.bytes, position, standing, now),
+            None => Verdict::Fetch(Purpose::Fetch),
+        }
+    }
+
+    #[cold]
+    fn renew_derived<R>(self: &Arc<Self>, key: Key<'_>, name: Key<'_>, answer: R, now: Millis) -> Lookup<R> {
+        let shard = lock(self.mutex(self.shard_of(key.hash)));
+        match self.join::<R>(shard, key, name.bytes, Purpose::Renew, now) {
+            Lookup::Lead(lead) => Lookup::Renew(Some(answer), lead),
+            _ => Lookup::Hit(answer),
+        }
     }
 
     /// Leads or joins the flight for a key, or for what is derived from it under `name`.
-    fn join<R>(self: &Arc<Self>, mut shard: MutexGuard<'_, Shard>, key: Key<'_>, name: &[u8]) -> Lookup<R> {
-        let (flight, begun) = shard.flights.join(key.hash, key.bytes, name);
+    fn join<R>(
+        self: &Arc<Self>,
+        mut shard: MutexGuard<'_, Shard>,
+        key: Key<'_>,
+        name: &[u8],
+        purpose: Purpose,
+        now: Millis,
+    ) -> Lookup<R> {
+        let (flight, begun) = if shard.holds.has(key.hash, Hold::NoSharing, now) {
+            (Flight::new(key.hash, key.bytes, name, purpose), true)
+        } else {
+            shard.flights.join(key.hash, key.bytes, name, purpose)
+        };
         if begun {
             shard.settle(&self.rules.budget);
         }

@@ -9,7 +9,8 @@
 //!  word:  what attributes there are (`attributes`); absent and with a word: hidden, and the word is its kind (`derived`)
 //! ```
 //!
-//! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 10889.
+//! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 6429. Its highest
+//! bit says that it is the end of the entry's freshness (`staleness`): the entry is kept longer.
 
 use crate::{attributes, time::Millis};
 
@@ -26,7 +27,9 @@ pub(crate) const MAX_KEY: usize = (1 << 10) - 1;
 /// Longest value inside a segment, attributes included.
 pub(crate) const MAX_VALUE: usize = (1 << 14) - 1;
 /// Latest expiry that can be stored; later ones are brought down to it.
-pub(crate) const MAX_EXPIRY: Millis = (1 << 48) - 1;
+pub(crate) const MAX_EXPIRY: Millis = (1 << 47) - 1;
+/// Of the expiry's 48 bits: it is the end of freshness.
+const SOFT: Millis = 1 << 47;
 
 pub(crate) const FIXED: usize = 8;
 const EXPIRY_BYTES: usize = 6;
@@ -113,7 +116,7 @@ impl Meta {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) version: u32,
-    pub(crate) expiry: Option<Millis>,
+    pub(crate) end: Option<End>,
     /// 0: none.
     pub(crate) word: u32,
     pub(crate) absent: bool,
@@ -130,7 +133,7 @@ pub(crate) enum Body<'a> {
 impl Parts<'_> {
     pub(crate) fn meta(&self) -> Meta {
         let mut meta = u32::from(self.policy & 7);
-        if self.expiry.is_some() {
+        if self.end.is_some() {
             meta |= EXPIRY;
         }
         if self.word != 0 {
@@ -153,8 +156,8 @@ impl Parts<'_> {
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.meta().0.to_le_bytes());
         out.extend_from_slice(&self.version.to_le_bytes());
-        if let Some(at) = self.expiry {
-            out.extend_from_slice(&at.min(MAX_EXPIRY).to_le_bytes()[..EXPIRY_BYTES]);
+        if let Some(end) = self.end {
+            out.extend_from_slice(&end.bytes());
         }
         if self.word != 0 {
             out.extend_from_slice(&self.word.to_le_bytes());
@@ -186,13 +189,37 @@ pub(crate) fn expiry(record: &[u8], meta: Meta) -> Option<Millis> {
     meta.has_expiry().then(|| {
         let mut bytes = [0; 8];
         bytes[..EXPIRY_BYTES].copy_from_slice(&record[FIXED..FIXED + EXPIRY_BYTES]);
-        Millis::from_le_bytes(bytes)
+        Millis::from_le_bytes(bytes) & MAX_EXPIRY
     })
 }
 
+/// Whether the record has an expiry that is the end of its freshness.
+pub(crate) fn is_soft(record: &[u8], meta: Meta) -> bool {
+    meta.has_expiry() && record[FIXED + EXPIRY_BYTES - 1] & 0x80 != 0
+}
+
+/// The end of a record, as [`expiry`] and [`is_soft`] read it.
+pub(crate) fn end(record: &[u8], meta: Meta) -> Option<End> {
+    expiry(record, meta).map(|at| End { at, is_soft: is_soft(record, meta) })
+}
+
+/// When an entry expires, or stops being fresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) at: Millis,
+    /// The entry stops being fresh, but is kept.
+    pub(crate) is_soft: bool,
+}
+impl End {
+    fn bytes(self) -> [u8; EXPIRY_BYTES] {
+        let word = self.at.min(MAX_EXPIRY) | if self.is_soft { SOFT } else { 0 };
+        *word.to_le_bytes().first_chunk().expect("six of eight bytes")
+    }
+}
+
 /// The record must have room for an expiry.
-pub(crate) fn set_expiry(record: &mut [u8], at: Millis) {
-    record[FIXED..FIXED + EXPIRY_BYTES].copy_from_slice(&at.min(MAX_EXPIRY).to_le_bytes()[..EXPIRY_BYTES]);
+pub(crate) fn set_end(record: &mut [u8], end: End) {
+    record[FIXED..FIXED + EXPIRY_BYTES].copy_from_slice(&end.bytes());
 }
 
 /// 0: none.
@@ -218,8 +245,8 @@ pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
 /// Writes a small record of the same shape over another: all but the meta word.
 pub(crate) fn overwrite(record: &mut [u8], parts: &Parts<'_>) {
     set_version(record, parts.version);
-    if let Some(at) = parts.expiry {
-        set_expiry(record, at);
+    if let Some(end) = parts.end {
+        set_end(record, end);
     }
     let body_at = parts.meta().body_at();
     if parts.word != 0 {

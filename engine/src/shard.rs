@@ -8,6 +8,7 @@ use crate::{
     entry::{Entry, LargeValue, Value},
     flight::Flights,
     ghost::Wanted,
+    holds::Holds,
     index::{Index, ScanAt},
     key::Key,
     large::Lent,
@@ -15,11 +16,22 @@ use crate::{
     policy::{Policy, touched},
     record::{self, Body, Meta, body},
     shard_common::Rules,
+    staleness::{Marks, Standing},
     stats::Stats,
     time::Millis,
     version_clock::Clock,
     wheel::Wheel,
 };
+
+/// What a read found.
+pub(crate) enum Read<R, F> {
+    Hit(R),
+    /// A remembered absence, or a hidden record.
+    Absent,
+    Missing,
+    /// There is a record, which may be out of date or about to be. Gives the closure back.
+    Unsure(u32, F),
+}
 
 /// In this order for the sake of cache lines: each one that a core writes must come over from the core that wrote it last. The
 /// lock and the index share the first; what every write changes is in the next three.
@@ -29,8 +41,8 @@ pub(crate) struct Shard {
     pub(crate) index: Index,
     /// Where the entry being written lies: it is not evicted to make room for itself.
     pub(crate) newest: u32,
-    /// [`stale`](Shard::stale) is not 0.
-    has_stale: bool,
+    /// There are [`marks`](Shard::marks).
+    pub(crate) has_marks: bool,
     /// Entries that are remembered absences.
     pub(crate) absent: usize,
     /// Records that are neither entries nor remembered absences, but counted in `absent`.
@@ -49,8 +61,9 @@ pub(crate) struct Shard {
     pub(crate) attributes: Vec<u8>,
     /// By name, what is [derived](crate::derived) from the shard's keys.
     pub(crate) wanted: Wanted,
-    /// Entries of this version and below are out of date.
-    stale: u64,
+    /// What else is out of date or gone ([`crate::staleness`]).
+    pub(crate) marks: Marks,
+    pub(crate) holds: Holds,
     /// Who writes, for the listener; 0: it does not matter.
     pub(crate) actor: u64,
 }
@@ -59,8 +72,9 @@ impl Shard {
     pub(crate) fn new(segment: usize, lent: Lent) -> Shard {
         Shard {
             index: Index::new(),
-            has_stale: false,
-            stale: 0,
+            has_marks: false,
+            marks: Marks::default(),
+            holds: Holds::default(),
             actor: 0,
             log: Log::new(segment, lent),
             policy: Policy::new(),
@@ -95,6 +109,8 @@ impl Shard {
             + self.scratch.capacity()
             + self.attributes.capacity()
             + self.wanted.bytes()
+            + self.marks.bytes()
+            + self.holds.bytes()
     }
 
     /// Puts what is held now on the account.
@@ -126,18 +142,18 @@ impl Shard {
         }
     }
 
-    /// The key's record unless it has expired; one that has is removed.
+    /// The key's record, out of date or not, unless it is gone; then it is removed.
     pub(crate) fn live(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<(u32, Meta)> {
         let (position, entry) = self.find(key)?;
         let meta = entry.meta;
-        if entry.is_expired(now) {
-            self.drop_expired(rules, key, position);
+        if (entry.ends_by(now) || self.has_marks) && self.standing(rules, position, now) == Standing::Gone {
+            self.drop_gone(rules, key, position);
             return None;
         }
         Some((position, meta))
     }
 
-    fn drop_expired(&mut self, rules: &Rules, key: Key<'_>, position: u32) {
+    pub(crate) fn drop_gone(&mut self, rules: &Rules, key: Key<'_>, position: u32) {
         self.stats.expirations += 1;
         self.tell_of(rules, position);
         self.drop_entry(key.hash, position);
@@ -163,7 +179,7 @@ impl Shard {
                 (large.key(), Value::Large(LargeValue(large)))
             }
         };
-        Entry { key, value, record, meta, clock: &self.clock }
+        Entry { key, value, record, meta, clock: &self.clock, stale_since: None }
     }
 
     /// Notes an access in the record, for eviction.
@@ -174,37 +190,78 @@ impl Shard {
         }
     }
 
-    /// A counted read. `Some(None)` is a remembered absence.
-    #[expect(clippy::option_option, reason = "three outcomes: present, known to be absent, unknown")]
-    pub(crate) fn read<R>(
+    /// A counted read of what is fresh. Everything else is for [`Shard::judge`].
+    pub(crate) fn read<R, F: FnOnce(Entry<'_>) -> R>(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        now: Millis,
+        read: F,
+    ) -> Read<R, F> {
+        // The entry is read where it was found: to find it again afterwards would cost a fifth more.
+        let Some((position, entry)) = self.find(key) else {
+            self.stats.misses += 1;
+            return Read::Missing;
+        };
+        if entry.ends_by(now + rules.ahead) || self.has_marks {
+            return Read::Unsure(position, read);
+        }
+        let meta = entry.meta;
+        let answer = (!meta.is_absent()).then(|| read(entry));
+        self.touch(position, meta);
+        match answer {
+            Some(answer) => {
+                self.stats.hits += 1;
+                Read::Hit(answer)
+            }
+            None => {
+                self.stats.negative_hits += 1;
+                Read::Absent
+            }
+        }
+    }
+
+    /// Reads the entry at a position as [`Shard::read`] does, whatever its standing; `None` is a remembered absence.
+    pub(crate) fn serve<R>(
+        &mut self,
+        position: u32,
+        stale_since: Option<Millis>,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let entry = Entry { stale_since, ..self.entry(position) };
+        let meta = entry.meta;
+        let answer = (!meta.is_absent()).then(|| read(entry));
+        self.touch(position, meta);
+        self.stats.stale_hits += u64::from(stale_since.is_some());
+        match answer {
+            Some(_) => self.stats.hits += 1,
+            None => self.stats.negative_hits += 1,
+        }
+        answer
+    }
+
+    /// A counted read for those who do not fetch.
+    pub(crate) fn get<R>(
         &mut self,
         rules: &Rules,
         key: Key<'_>,
         now: Millis,
         read: impl FnOnce(Entry<'_>) -> R,
-    ) -> Option<Option<R>> {
-        // The entry is read where it was found: to find it again afterwards would cost a fifth more.
-        let Some((position, entry)) = self.find(key) else {
-            self.stats.misses += 1;
-            return None;
-        };
-        if entry.is_expired(now) {
-            self.stats.misses += 1;
-            self.drop_expired(rules, key, position);
-            return None;
+    ) -> Option<R> {
+        match self.read(rules, key, now, read) {
+            Read::Hit(answer) => Some(answer),
+            Read::Absent | Read::Missing => None,
+            Read::Unsure(position, read) => match self.standing(rules, position, now) {
+                Standing::Fresh { .. } => self.serve(position, None, read),
+                standing => {
+                    self.stats.misses += 1;
+                    if standing == Standing::Gone {
+                        self.drop_gone(rules, key, position);
+                    }
+                    None
+                }
+            },
         }
-        if self.has_stale && self.is_stale(position) {
-            self.stats.misses += 1;
-            return None;
-        }
-        let meta = entry.meta;
-        let answer = (!meta.is_absent()).then(|| read(entry));
-        match answer {
-            Some(_) => self.stats.hits += 1,
-            None => self.stats.negative_hits += 1,
-        }
-        self.touch(position, meta);
-        Some(answer)
     }
 
     /// A read that leaves no trace.
@@ -216,52 +273,20 @@ impl Shard {
         read: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
         let (position, meta) = self.live(rules, key, now)?;
-        self.is_present(position, meta).then(|| read(self.entry(position)))
-    }
-
-    /// What was last known of a key, out of date or not; `Some(None)` is a remembered absence. Counts nothing.
-    #[expect(clippy::option_option, reason = "three outcomes, as in `read`")]
-    pub(crate) fn last_known<R>(
-        &self,
-        key: Key<'_>,
-        now: Millis,
-        read: impl FnOnce(Entry<'_>) -> R,
-    ) -> Option<Option<R>> {
-        let (_, entry) = self.find(key).filter(|(_, entry)| !entry.is_expired(now) && !entry.meta.is_hidden())?;
-        Some((!entry.meta.is_absent()).then(|| read(entry)))
-    }
-
-    /// From now on what is held is out of date, until it is written again, and nothing that is in flight will be stored.
-    pub(crate) fn mark_stale(&mut self, rules: &Rules) {
-        self.stale = self.clock.version();
-        self.has_stale = self.stale > 0;
-        self.flights = Flights::default();
-        self.settle(&rules.budget);
-    }
-
-    /// Apart from its caller, for what is hardly ever needed there slows every hit by a tenth.
-    #[cold]
-    fn is_stale(&self, position: u32) -> bool {
-        self.entry(position).version() <= self.stale
-    }
-
-    /// Is the record at a position not out of date?
-    #[inline]
-    pub(crate) fn is_fresh(&self, position: u32) -> bool {
-        !self.has_stale || !self.is_stale(position)
+        self.is_present(position, meta, now).then(|| read(self.entry(position)))
     }
 
     /// Is the record at a position an entry as callers see them: neither a remembered absence nor out of date?
     #[inline]
-    pub(crate) fn is_present(&self, position: u32, meta: Meta) -> bool {
-        !meta.is_absent() && self.is_fresh(position)
+    pub(crate) fn is_present(&self, position: u32, meta: Meta, now: Millis) -> bool {
+        !meta.is_absent() && self.is_fresh(position, now)
     }
 
     /// True if there was an entry.
     pub(crate) fn delete(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> bool {
         self.flights.fence(key.hash, key.bytes);
         let old = self.live(rules, key, now);
-        let present = old.is_some_and(|(position, meta)| self.is_present(position, meta));
+        let present = old.is_some_and(|(position, meta)| self.is_present(position, meta, now));
         if let Some((position, _)) = old {
             self.drop_entry(key.hash, position);
         }
@@ -313,16 +338,19 @@ impl Shard {
             let mut later = None;
             for &position in &meant {
                 let record = self.log.record(position);
-                match record::expiry(record, Meta::read(record)) {
-                    Some(at) if at <= now => {
-                        let hash = self.hash_at(rules, position);
-                        self.stats.expirations += 1;
-                        self.tell_of(rules, position);
-                        self.drop_entry(hash, position);
-                    }
+                let Some(end) = record::end(record, Meta::read(record)) else { continue };
+                let due = Shard::due(rules, end.at, end.is_soft, now);
+                if end.at <= now {
+                    // Also if it is only out of date: who has a copy of it asks again.
+                    self.tell_of(rules, position);
+                }
+                if due <= now {
+                    let hash = self.hash_at(rules, position);
+                    self.stats.expirations += 1;
+                    self.drop_entry(hash, position);
+                } else {
                     // Other entries under the same hint come along: one hint for the earliest serves them all.
-                    Some(at) => later = Some(later.map_or(at, |l: Millis| l.min(at))),
-                    None => {}
+                    later = Some(later.map_or(due, |l: Millis| l.min(due)));
                 }
             }
             if let Some(at) = later {
@@ -343,7 +371,7 @@ impl Shard {
         self.index.scan(at, count, |position| {
             let record = self.log.record(position);
             let meta = Meta::read(record);
-            if self.is_present(position, meta) && record::expiry(record, meta).is_none_or(|at| at > now) {
+            if self.is_present(position, meta, now) {
                 visit(self.entry(position));
             }
         })
@@ -356,7 +384,7 @@ impl Shard {
             let position = self.index.random(mixed ^ mixed >> 29)?;
             let record = self.log.record(position);
             let meta = Meta::read(record);
-            if self.is_present(position, meta) && record::expiry(record, meta).is_none_or(|at| at > now) {
+            if self.is_present(position, meta, now) {
                 return Some(read(self.entry(position)));
             }
         }

@@ -1,10 +1,10 @@
 //! What all shards of a cache go by: the account, the hasher, the listener, lifetimes.
 
-use crate::{budget::Budget, change_listener::ChangeListener, large::Lent};
+use crate::{budget::Budget, change_listener::ChangeListener, large::Lent, staleness::StaleRules};
 use foldhash::quality::FixedState;
 use std::{
     hash::{BuildHasher, Hasher},
-    sync::atomic::AtomicU64,
+    sync::{Arc, atomic::AtomicU64},
 };
 
 /// What all shards of a cache go by.
@@ -19,6 +19,12 @@ pub(crate) struct Rules {
     pub(crate) default_ttl: AtomicU64,
     /// Per cent.
     pub(crate) jitter: u8,
+    /// `None`: nothing is served that is out of date.
+    pub(crate) stale: Option<Arc<dyn StaleRules>>,
+    /// Of these rules: how long entries are kept past their freshness, ms.
+    pub(crate) keep: u64,
+    /// And how early entries are renewed at most, ms.
+    pub(crate) ahead: u64,
     pub(crate) lent: Lent,
 }
 

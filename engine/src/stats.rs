@@ -35,6 +35,8 @@ pub struct Stats {
     pub negative_hits: u64,
     /// Reads of what was derived from an entry that were answered; `hits` has them as well.
     pub derived_hits: u64,
+    /// Reads answered with something out of date; `hits` or `negative_hits` have them as well.
+    pub stale_hits: u64,
     /// Entries that were stored under a key that had none.
     pub insertions: u64,
     /// Entries dropped for room.
@@ -64,6 +66,7 @@ impl Stats {
             misses,
             negative_hits,
             derived_hits,
+            stale_hits,
             insertions,
             evictions,
             expirations,
@@ -83,6 +86,7 @@ impl Stats {
         self.misses += misses;
         self.negative_hits += negative_hits;
         self.derived_hits += derived_hits;
+        self.stale_hits += stale_hits;
         self.insertions += insertions;
         self.evictions += evictions;
         self.expirations += expirations;

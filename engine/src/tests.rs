@@ -1,6 +1,9 @@
 //! Random operations against a model, in every mode; after each step the invariants of every shard are checked.
 
-use crate::{Attributes, Cache, Change, Condition, Config, Expiry, Millis, Stored, Write, sync::Arc, sync::lock};
+use crate::{
+    Attributes, Cache, Change, Condition, Config, Expiry, Millis, Stored, Write, stale_tests::WhileTheSourceFails,
+    sync::Arc, sync::lock,
+};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -96,7 +99,7 @@ fn expiry(code: u8, now: Millis) -> Expiry {
 
 fn apply(expiry: Expiry, before: Option<Millis>, now: Millis) -> Option<Option<Millis>> {
     match expiry {
-        Expiry::Never | Expiry::Default => Some(None),
+        Expiry::Never | Expiry::Default | Expiry::FreshFor(_) | Expiry::FreshUntil(_) => Some(None),
         Expiry::Keep => Some(before),
         Expiry::At(at) if at <= now => None,
         Expiry::At(at) => Some(Some(at)),
@@ -291,6 +294,7 @@ impl Run {
             Lookup::Hit(value) => assert_eq!(Some(value), wanted.map(|e| e.0)),
             Lookup::Absent => assert_eq!(wanted, None),
             Lookup::Wait(_) => panic!("no flight outlives its step"),
+            Lookup::Renew(..) => panic!("there are no rules for it"),
             Lookup::Lead(lead) => {
                 assert_eq!(wanted, None);
                 assert!(matches!(self.cache.lookup(hashed, now, |_| ()), Lookup::Wait(_)));
@@ -349,6 +353,7 @@ impl Run {
         let lead = match read() {
             Lookup::Hit(value) => return assert_eq!(Some(value), known.map(|known| known.0)),
             Lookup::Wait(_) => panic!("no flight outlives its step"),
+            Lookup::Renew(..) => panic!("there are no rules for it"),
             Lookup::Absent => {
                 assert!(known.is_none() || !self.exact);
                 match read() {
@@ -651,7 +656,8 @@ fn a_fenced_flight_overtakes_what_may_be_older_than_its_answer() {
 #[test]
 fn what_is_out_of_date_is_missed_but_known() {
     use crate::{Fill, Lookup, Outcome};
-    let cache = Cache::new(Config { shards: Some(2), ..Config::default() });
+    let stale_rules = Some(WhileTheSourceFails::shared(50));
+    let cache = Cache::new(Config { shards: Some(2), stale_rules, ..Config::default() });
     let lead = |name: &[u8]| match cache.lookup(cache.key(name), 10, |_| ()) {
         Lookup::Lead(lead) => lead,
         other => panic!("not a miss: {other:?}"),
@@ -662,7 +668,7 @@ fn what_is_out_of_date_is_missed_but_known() {
         tier.set(cache.key(name), Write { expiry: Expiry::At(100), ..Write::new(b"old") }, 0).expect("it fits");
     }
     let fenced = lead(b"in flight");
-    cache.mark_stale();
+    cache.mark_stale(5);
     assert!(!fenced.finish(Outcome::Value("old".into()), Fill::Store(Expiry::Never, Attributes::NONE), 10), "fenced");
     for name in &names {
         assert!(tier.peek(cache.key(name), 10, |_| ()).is_none());
@@ -672,12 +678,14 @@ fn what_is_out_of_date_is_missed_but_known() {
     tier.scan(0, 1000, 10, |_| seen += 1);
     assert_eq!(seen, 0);
     assert_eq!(tier.random(7, 10, |_| ()), None);
-    // Known until it expires; a fill makes it fresh, an answer that is not stored drops it, as does a write.
+    // Known for as long as the rules say; a fill makes it fresh, an answer that is not stored drops it, as does a write.
     let first = lead(&names[0]);
+    assert_eq!(first.last_known(54), Some(Some("old".into())));
+    assert_eq!(first.last_known(55), None);
+    let first = lead(&names[5]);
     assert_eq!(first.last_known(10), Some(Some("old".into())));
-    assert_eq!(first.last_known(100), None);
     assert!(first.finish(Outcome::Value("new".into()), Fill::Store(Expiry::Never, Attributes::NONE), 10));
-    assert_eq!(tier.get(cache.key(&names[0]), 10, |e| e.value.to_bytes()), Some("new".into()));
+    assert_eq!(tier.get(cache.key(&names[5]), 10, |e| e.value.to_bytes()), Some("new".into()));
     let second = lead(&names[1]);
     second.forget();
     assert_eq!(second.last_known(10), None);

@@ -114,7 +114,7 @@ impl<'t> Tier<'t> {
     /// Reads an entry and counts the access: for eviction, and as a hit or a miss.
     pub fn get<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let rules = &self.cache.rules;
-        self.on_key(key, |shard| shard.read(rules, key, now, read).flatten())
+        self.on_key(key, |shard| shard.get(rules, key, now, read))
     }
 
     /// Reads an entry without counting anything.

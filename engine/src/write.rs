@@ -7,7 +7,7 @@ use crate::{
     key::Key,
     large::Large,
     policy,
-    record::{self, Body, MAX_KEY, MAX_VALUE, Meta, Parts, body},
+    record::{self, Body, End, MAX_KEY, MAX_VALUE, Meta, Parts, body},
     shard::Shard,
     shard_common::Rules,
     time::Millis,
@@ -25,7 +25,7 @@ const STRAY_HINTS: usize = 1024;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct New<'a> {
     pub(crate) value: &'a [u8],
-    pub(crate) expiry: Option<Millis>,
+    pub(crate) end: Option<End>,
     pub(crate) attributes: EncodedAttributes<'a>,
     pub(crate) absent: bool,
 }
@@ -40,7 +40,7 @@ impl Shard {
     ) -> Result<Stored, TooLarge> {
         self.fits(rules, key.bytes.len(), write.attributes.len(), write.value.len())?;
         let old = self.live(rules, key, now);
-        let present = old.is_some_and(|(position, meta)| self.is_present(position, meta));
+        let present = old.is_some_and(|(position, meta)| self.is_present(position, meta, now));
         let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
         let met = match write.condition {
             Condition::Always => true,
@@ -74,14 +74,18 @@ impl Shard {
         let attributes = if value.is_some() { attributes } else { Attributes::NONE };
         let fits = self.fits(rules, key.bytes.len(), attributes.len(), bytes.len()).is_ok();
         let old = self.live(rules, key, now);
-        let expiry = self.resolve(rules, key, expiry, old.map(|o| o.0), now).filter(|_| fits);
-        let Some(expiry) = expiry else {
+        let end = self.resolve(rules, key, expiry, old.map(|o| o.0), now).filter(|_| fits);
+        let Some(end) = end else {
             // What is there is older.
             self.delete(rules, key, now);
             return false;
         };
+        if let Some((position, _)) = old {
+            // Who has a copy of what was served out of date hears that there is something newer.
+            self.tell_of(rules, position);
+        }
         self.with_attributes(attributes, |shard, attributes| {
-            let new = New { value: bytes, expiry, attributes, absent: value.is_none() };
+            let new = New { value: bytes, end, attributes, absent: value.is_none() };
             shard.store(rules, key, old.map(|o| o.0), new, now);
         });
         self.make_room(rules, now);
@@ -96,7 +100,7 @@ impl Shard {
         change: impl FnOnce(Option<&Entry<'_>>, &mut Vec<u8>) -> (Change<'c>, R),
     ) -> Result<R, TooLarge> {
         let old = self.live(rules, key, now).map(|o| o.0);
-        let present = old.filter(|p| self.is_present(*p, Meta::read(self.log.record(*p))));
+        let present = old.filter(|p| self.is_present(*p, Meta::read(self.log.record(*p)), now));
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let (change, result) = change(present.map(|p| self.entry(p)).as_ref(), &mut scratch);
@@ -218,35 +222,35 @@ impl Shard {
     }
 
     fn expire(&mut self, rules: &Rules, key: Key<'_>, position: u32, expiry: Expiry, now: Millis) {
-        let Some(expiry) = self.resolve(rules, key, expiry, Some(position), now) else {
+        let Some(end) = self.resolve(rules, key, expiry, Some(position), now) else {
             self.drop_entry(key.hash, position);
             return;
         };
         let record = self.log.record(position);
-        let before = record::expiry(record, Meta::read(record));
-        if before == expiry {
+        let before = record::end(record, Meta::read(record));
+        if before == end {
             return;
         }
         let version = self.clock.next(now);
-        match (before, expiry) {
-            (Some(_), Some(at)) => {
+        match (before, end) {
+            (Some(_), Some(end)) => {
                 let record = self.log.record_mut(position);
-                record::set_expiry(record, at);
+                record::set_end(record, end);
                 record::set_version(record, version);
             }
             _ => {
-                let new = self.log.rewrite(position, expiry, version, self.policy.drops);
+                let new = self.log.rewrite(position, end, version, self.policy.drops);
                 self.index.moved(key.hash, position, new);
             }
         }
-        self.note_expiry(key.hash, before, expiry, now);
+        self.note_end(rules, key.hash, before, end, now);
     }
 
     fn version(&self, position: u32) -> u64 {
         self.clock.widen(record::version(self.log.record(position)))
     }
 
-    /// The moment that an expiry means; `None` if it is past, so that nothing is to be stored.
+    /// The end that an expiry means; `None` if the entry would be gone already, so that nothing is to be stored.
     #[expect(clippy::option_option, reason = "past, never, or a moment")]
     pub(crate) fn resolve(
         &self,
@@ -255,24 +259,24 @@ impl Shard {
         expiry: Expiry,
         old: Option<u32>,
         now: Millis,
-    ) -> Option<Option<Millis>> {
+    ) -> Option<Option<End>> {
+        let hard = |at: Millis| End { at: at.min(record::MAX_EXPIRY), is_soft: false };
+        let soft = |at: Millis| End { is_soft: true, ..hard(at) };
         Some(match expiry {
             Expiry::Never => None,
             Expiry::Keep => old.and_then(|p| {
                 let record = self.log.record(p);
-                record::expiry(record, Meta::read(record))
+                record::end(record, Meta::read(record))
             }),
             Expiry::At(at) if at <= now => return None,
-            Expiry::At(at) => Some(at.min(record::MAX_EXPIRY)),
+            Expiry::At(at) => Some(hard(at)),
             Expiry::Default => match rules.default_ttl.load(Relaxed) {
                 0 => None,
-                ttl => {
-                    // Spread by the hash and the write: deterministic, and different for each key and each time.
-                    let spread = (key.hash ^ now.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
-                    let jitter = ((ttl as u128 * u128::from(rules.jitter) / 100 * u128::from(spread)) >> 24) as u64;
-                    Some(now.saturating_add((ttl - jitter).max(1)).min(record::MAX_EXPIRY))
-                }
+                ttl => Some(hard(jittered(rules, key, ttl, now))),
             },
+            Expiry::FreshFor(ttl) => Some(soft(jittered(rules, key, ttl, now))),
+            Expiry::FreshUntil(at) if at.saturating_add(rules.keep) <= now => return None,
+            Expiry::FreshUntil(at) => Some(soft(at)),
         })
     }
 
@@ -333,14 +337,14 @@ impl Shard {
         now: Millis,
     ) -> u64 {
         // A remembered absence has no expiry to keep.
-        let kept = old.filter(|p| self.is_present(*p, Meta::read(self.log.record(*p))));
-        let Some(expiry) = self.resolve(rules, key, expiry, kept, now) else {
+        let kept = old.filter(|p| self.is_present(*p, Meta::read(self.log.record(*p)), now));
+        let Some(end) = self.resolve(rules, key, expiry, kept, now) else {
             if let Some(position) = old {
                 self.drop_entry(key.hash, position);
             }
             return 0;
         };
-        self.store(rules, key, old, New { value, expiry, attributes, absent: false }, now)
+        self.store(rules, key, old, New { value, end, attributes, absent: false }, now)
     }
 
     pub(crate) fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
@@ -348,7 +352,7 @@ impl Shard {
         let attributes = new.attributes.bytes;
         let mut parts = Parts {
             version,
-            expiry: new.expiry,
+            end: new.end,
             word: new.attributes.word,
             absent: new.absent,
             policy: 0,
@@ -375,12 +379,12 @@ impl Shard {
             self.stats.insertions += u64::from(!new.absent);
             self.absent += usize::from(new.absent);
             self.hidden += usize::from(parts.meta().is_hidden());
-            self.note_expiry(key.hash, None, new.expiry, now);
+            self.note_end(rules, key.hash, None, new.end, now);
             return self.clock.widen(version);
         };
         let record = self.log.record(position);
         let meta = Meta::read(record);
-        let before = record::expiry(record, meta);
+        let before = record::end(record, meta);
         // Written only where it changes: see the order of the shard's fields.
         if new.absent != meta.is_absent() {
             self.absent = self.absent + usize::from(new.absent) - usize::from(meta.is_absent());
@@ -399,19 +403,20 @@ impl Shard {
             self.index.moved(key.hash, position, position_after);
             self.newest = position_after;
         }
-        self.note_expiry(key.hash, before, new.expiry, now);
+        self.note_end(rules, key.hash, before, new.end, now);
         self.clock.widen(version)
     }
 
-    /// Keeps the wheel's promise: an entry's hint waits in a slot that is due at or before its expiry.
-    fn note_expiry(&mut self, hash: u64, before: Option<Millis>, after: Option<Millis>, now: Millis) {
+    /// Keeps the wheel's promise: an entry's hint waits in a slot that is due when the entry has to be looked at, or before.
+    fn note_end(&mut self, rules: &Rules, hash: u64, before: Option<End>, after: Option<End>, now: Millis) {
         if after.is_some() != before.is_some() {
             self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
         }
-        if let Some(at) = after
-            && before.is_none_or(|waiting| at < waiting)
+        let due = |end: End| Shard::due(rules, end.at, end.is_soft, now);
+        if let Some(end) = after
+            && before.is_none_or(|waiting| due(end) < due(waiting))
         {
-            self.wheel.add(Hint::of(hash), at, now);
+            self.wheel.add(Hint::of(hash), due(end), now);
         }
         if self.wheel.len() > 2 * self.expiring + STRAY_HINTS {
             let (index, log) = (&self.index, &self.log);
@@ -422,4 +427,11 @@ impl Shard {
             });
         }
     }
+}
+
+/// When a lifetime ends that begins now. Spread by the hash and the moment: deterministic, and different for each key and each time.
+fn jittered(rules: &Rules, key: Key<'_>, ttl: u64, now: Millis) -> Millis {
+    let spread = (key.hash ^ now.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
+    let jitter = ((u128::from(ttl) * u128::from(rules.jitter) / 100 * u128::from(spread)) >> 24) as u64;
+    now.saturating_add((ttl - jitter).max(1)).min(record::MAX_EXPIRY)
 }

@@ -34,6 +34,7 @@ fn concurrent_misses_fetch_once_and_all_get_the_value() {
                     Lookup::Hit(value) => Outcome::Value(value),
                     Lookup::Absent => Outcome::Absent,
                     Lookup::Wait(wait) => block_on(wait),
+                    Lookup::Renew(..) => panic!("nothing is served that is out of date"),
                     Lookup::Lead(lead) => {
                         fetches.fetch_add(1, SeqCst);
                         let wait = lead.wait();
@@ -113,6 +114,7 @@ fn a_leader_that_goes_away_releases_every_waiter_and_the_key() {
                 let cache = cache.clone();
                 thread::spawn(move || match cache.lookup(cache.key(b"k"), 0, |_| ()) {
                     Lookup::Wait(wait) => block_on(wait),
+                    Lookup::Renew(..) => panic!("nothing is served that is out of date"),
                     Lookup::Lead(lead) => {
                         drop(lead);
                         Outcome::Abandoned
@@ -168,6 +170,7 @@ fn no_reader_goes_back_where_fenced_flights_overtake() {
         let outcome = match cache.lookup(cache.key(b"k"), 0, |e| e.value.to_bytes()) {
             Lookup::Hit(value) => Outcome::Value(value),
             Lookup::Wait(wait) => block_on(wait),
+            Lookup::Renew(..) => panic!("nothing is served that is out of date"),
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
                 lead.sent_through(queue);
@@ -245,6 +248,7 @@ fn no_reader_goes_back_between_a_value_and_what_is_derived_from_it() {
         let outcome = match lookup(&world.cache, name) {
             Lookup::Hit(value) => Outcome::Value(value),
             Lookup::Wait(wait) => block_on(wait),
+            Lookup::Renew(..) => panic!("nothing is served that is out of date"),
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
                 let _handling = world.handling[queue].lock().expect("no panic");

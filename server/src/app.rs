@@ -123,6 +123,7 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
         shards: None,
         default_ttl: group.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,
+        stale_rules: None,
         seed: None,
     })
 }

@@ -66,6 +66,10 @@ impl Group {
             Lookup::Hit(answer) => StartedRead::Hit(answer),
             Lookup::Absent => StartedRead::Absent,
             Lookup::Wait(wait) => StartedRead::Wait(wait),
+            Lookup::Renew(answer, lead) => {
+                batch.push(Fetch::new(lead, self.policy));
+                answer.map_or(StartedRead::Absent, StartedRead::Hit)
+            }
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
                 batch.push(Fetch::new(lead, self.policy));

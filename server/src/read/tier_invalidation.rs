@@ -5,6 +5,7 @@
 //! another connection fetched may be forgotten needlessly, but is never kept wrongly.
 use crate::source::{FillPolicy, InvalidationScope, Invalidations};
 use larder_engine::Cache;
+use larder_store::clock;
 use std::{rc::Rc, sync::Arc};
 
 /// Applies the invalidations of a source to the tier of one group.
@@ -26,7 +27,7 @@ impl Invalidations for TierInvalidator {
     }
     fn lost(&self) {
         match self.policy.serves_stale() {
-            true => self.cache.mark_stale(),
+            true => self.cache.mark_stale(clock::now()),
             false => self.all(),
         }
     }

@@ -277,6 +277,12 @@ pub const METRICS: &[MetricFamily] = &[
     group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),
     group!("larder_cache_negative_hits_total", Counter, cache.negative_hits, "Reads answered by a remembered absence."),
     group!(
+        "larder_cache_stale_hits_total",
+        Counter,
+        cache.stale_hits,
+        "Reads answered at once with something out of date; also counted as hits."
+    ),
+    group!(
         "larder_cache_reply_hits_total",
         Counter,
         cache.derived_hits,

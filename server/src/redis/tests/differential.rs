@@ -283,8 +283,8 @@ fn same(args: &[Vec<u8>], theirs: &[u8], ours: &[u8]) -> bool {
 }
 /// In units of so many milliseconds.
 fn same_time(theirs: i64, ours: i64, unit: i64) -> bool {
-    // The engine keeps 48 bits of milliseconds, which end in the year 10889.
-    let end = ((1i64 << 48) - 1) / unit;
+    // The engine keeps 47 bits of milliseconds, which end in the year 6429.
+    let end = ((1i64 << 47) - 1) / unit;
     let far = end - clock::now() as i64 / unit - 1;
     let near = theirs > 0 && ours > 0 && theirs.abs_diff(ours) <= 2000 / unit as u64;
     near || theirs > far && (far..=end + 1).contains(&ours)

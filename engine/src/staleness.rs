@@ -1,0 +1,266 @@
+//! What is out of date, since when, and for how long it may be served all the same.
+//!
+//! ```text
+//!   stored ───────── fresh ─────────►│──── while renewed ────►│──── if the source fails ────►│ gone
+//!                        └ renew ahead    served, one fetch        a read waits for its        a miss
+//!                          served, one    renews                   fetch; served if that
+//!                          fetch renews                            fails or takes too long
+//! ```
+//!
+//! An entry is out of date since the earliest of: the end of its freshness ([`Expiry::FreshFor`](crate::Expiry::FreshFor),
+//! [`Expiry::FreshUntil`](crate::Expiry::FreshUntil)), and a mark that covers it. A mark covers the entries of a shard under a prefix that were
+//! stored before it ([`Cache::mark_stale`](crate::Cache::mark_stale)). The windows come from the [`StaleRules`] of the cache. An expiry
+//! ([`Expiry::At`](crate::Expiry::At)) is no end of freshness: what has expired is gone.
+//!
+//! A mark costs a hit a few nanoseconds. [`Cache::tick`](crate::Cache::tick) removes what marks ended, a bounded number of entries at a time, and then
+//! the marks.
+
+use crate::{entry::Entry, index::ScanAt, record, shard::Shard, shard_common::Rules, time::Millis};
+
+/// Marks of one shard. One more makes the oldest final, and the shard is swept at once.
+const MOST_MARKS: usize = 32;
+/// Entries that one step of the sweep looks at.
+const SWEPT: usize = 256;
+/// A sweep that leaves marks is followed by the next after this time, ms.
+const SWEEP_EVERY: Millis = 10_000;
+
+/// For how long an entry that is out of date may be served, ms since then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StaleWindows {
+    /// To everybody, while one fetch renews it.
+    pub while_renewed: u64,
+    /// To those whose fetch fails or takes too long. If a mark made it out of date, also until the end of its own freshness.
+    pub if_error: u64,
+    /// In no case longer.
+    pub at_most: u64,
+}
+
+/// How long copies may be served past their freshness. The cache asks only about entries that are out of date or soon will be.
+pub trait StaleRules: std::fmt::Debug + Send + Sync {
+    /// For how long this entry may be served.
+    fn windows(&self, entry: &Entry<'_>) -> StaleWindows;
+    /// Whether it is time to renew a fresh entry that stays fresh for `left` ms more.
+    fn renews_ahead(&self, entry: &Entry<'_>, left: u64, now: Millis) -> bool;
+    /// The longest of all windows, ms: entries are kept for so long past the end of their freshness.
+    fn longest_window(&self) -> u64;
+    /// How early entries are renewed at most, ms before the end of their freshness; 0: never ahead.
+    fn earliest_renewal(&self) -> u64;
+}
+
+/// Where an entry stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It may be served. `left`: until it ends, ms.
+    Fresh { left: Option<u64> },
+    /// `own_end`: the end of its own freshness, if that is still to come.
+    OutOfDate { since: Millis, own_end: Option<Millis> },
+    /// It may not be served any more.
+    Gone,
+}
+
+impl Standing {
+    /// That of something that is held only together with something else.
+    pub(crate) fn worse(self, other: Standing) -> Standing {
+        match (self, other) {
+            (Standing::Gone, _) | (_, Standing::Gone) => Standing::Gone,
+            (Standing::OutOfDate { since, own_end }, Standing::OutOfDate { since: other, own_end: other_end }) => {
+                let own_end = own_end.zip(other_end).map(|(one, other)| one.min(other));
+                Standing::OutOfDate { since: since.min(other), own_end }
+            }
+            (Standing::OutOfDate { since, .. }, Standing::Fresh { .. }) => Standing::OutOfDate { since, own_end: None },
+            (Standing::Fresh { .. }, stale @ Standing::OutOfDate { .. }) => stale,
+            (Standing::Fresh { left }, Standing::Fresh { left: other }) => {
+                Standing::Fresh { left: left.into_iter().chain(other).min() }
+            }
+        }
+    }
+}
+
+/// How an entry that is out of date may be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Serves {
+    WhileRenewed,
+    IfError,
+    No,
+}
+
+impl StaleWindows {
+    pub(crate) fn allow(self, since: Millis, own_end: Option<Millis>, now: Millis) -> Serves {
+        let late = now.saturating_sub(since);
+        if late >= self.at_most {
+            Serves::No
+        } else if late < self.while_renewed {
+            Serves::WhileRenewed
+        } else if late < self.if_error || self.if_error > 0 && own_end.is_some_and(|end| end > now) {
+            Serves::IfError
+        } else {
+            Serves::No
+        }
+    }
+}
+
+/// The entries of a shard under a prefix, up to a version.
+#[derive(Debug)]
+struct Mark {
+    version: u64,
+    since: Millis,
+    prefix: Box<[u8]>,
+    /// They are gone, not only out of date.
+    is_final: bool,
+}
+
+/// The marks of one shard, and how far the sweep has come.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    /// Oldest first.
+    marks: Vec<Mark>,
+    sweep: Option<Sweep>,
+    /// When the next sweep may begin.
+    next_sweep: Millis,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sweep {
+    at: ScanAt,
+    begun: Millis,
+    /// The newest mark when it began.
+    version: u64,
+    /// An entry is out of date, but not gone.
+    leaves_some: bool,
+}
+
+impl Mark {
+    fn has_ended(&self, keep: u64, now: Millis) -> bool {
+        self.is_final || now >= self.since.saturating_add(keep)
+    }
+}
+
+impl Marks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.marks.capacity() * size_of::<Mark>() + self.marks.iter().map(|mark| mark.prefix.len()).sum::<usize>()
+    }
+
+    /// The first mark that covers an entry, unless a final one does: then that.
+    fn of(&self, key: &[u8], version: u64) -> Option<&Mark> {
+        let mut covering = self.marks.iter().filter(|mark| version <= mark.version && key.starts_with(&mark.prefix));
+        let first = covering.next()?;
+        if first.is_final { Some(first) } else { covering.find(|mark| mark.is_final).or(Some(first)) }
+    }
+}
+
+impl Shard {
+    /// From now on what is held under a prefix (empty: everything) is out of date, or gone if `is_final`, until it is written again. Nothing that is
+    /// in flight for it will be stored.
+    pub(crate) fn mark(&mut self, rules: &Rules, prefix: &[u8], is_final: bool, now: Millis) {
+        self.flights.fence_all(prefix);
+        let version = self.clock.version();
+        let says_nothing_new =
+            |mark: &Mark| mark.version == version && mark.is_final >= is_final && prefix.starts_with(&mark.prefix);
+        if version > 0 && !self.marks.marks.iter().any(says_nothing_new) {
+            if self.marks.marks.len() == MOST_MARKS {
+                // Earlier than need be, which is never wrong for what can be fetched. Only copies have marks that are not final.
+                if !self.marks.marks.iter().any(|mark| mark.is_final) {
+                    self.marks.marks[0].is_final = true;
+                }
+                self.marks.sweep = None;
+                self.marks.next_sweep = now;
+                while self.sweep_marks(rules, now) {}
+            }
+            self.marks.marks.push(Mark { version, since: now, prefix: prefix.into(), is_final });
+            // What is final goes soon.
+            if is_final {
+                self.marks.next_sweep = now;
+            }
+            self.has_marks = true;
+        }
+        self.settle(&rules.budget);
+    }
+
+    /// Where the entry at a position stands.
+    pub(crate) fn standing(&self, rules: &Rules, position: u32, now: Millis) -> Standing {
+        let entry = self.entry(position);
+        let (end, keep) = (entry.expiry(), rules.keep);
+        let is_soft = record::is_soft(entry.record, entry.meta);
+        let mut since = None;
+        if let Some(at) = end.filter(|at| *at <= now) {
+            if !is_soft || at.saturating_add(keep) <= now {
+                return Standing::Gone;
+            }
+            since = Some(at);
+        }
+        let own_end = end.filter(|at| is_soft && *at > now);
+        if self.has_marks {
+            match self.marks.of(entry.key, entry.version()) {
+                Some(mark) if mark.is_final || mark.has_ended(keep, now) && own_end.is_none() => return Standing::Gone,
+                marked => since = [since, marked.map(|mark| mark.since)].into_iter().flatten().min(),
+            }
+        }
+        match since {
+            None => Standing::Fresh { left: end.map(|at| at - now) },
+            Some(since) => Standing::OutOfDate { since, own_end },
+        }
+    }
+
+    /// Is the entry at a position neither expired nor out of date?
+    #[inline]
+    pub(crate) fn is_fresh(&self, position: u32, now: Millis) -> bool {
+        let record = self.log.record(position);
+        record::expiry(record, record::Meta::read(record)).is_none_or(|at| at > now)
+            && (!self.has_marks || !self.is_marked(position))
+    }
+
+    /// Apart from its caller: it is hardly ever needed there, and slows every hit by a tenth.
+    #[cold]
+    fn is_marked(&self, position: u32) -> bool {
+        let entry = self.entry(position);
+        self.marks.of(entry.key, entry.version()).is_some()
+    }
+
+    /// When an entry with this end has to be looked at next: at its end, then when it has been kept for long enough.
+    pub(crate) fn due(rules: &Rules, end: Millis, is_soft: bool, now: Millis) -> Millis {
+        if is_soft && end <= now { end.saturating_add(rules.keep) } else { end }
+    }
+
+    /// Removes some of what the marks ended, and then the marks. True if there is more to do now.
+    pub(crate) fn sweep_marks(&mut self, rules: &Rules, now: Millis) -> bool {
+        let Some(mut sweep) = self.marks.sweep.take().or_else(|| self.begin_sweep(rules, now)) else {
+            return false;
+        };
+        let (mut gone, mut leaves_some) = (Vec::new(), false);
+        let next = self.index.scan(sweep.at, SWEPT, |position| match self.standing(rules, position, now) {
+            Standing::Gone => gone.push(position),
+            Standing::OutOfDate { .. } => leaves_some = true,
+            Standing::Fresh { .. } => {}
+        });
+        for position in gone {
+            let hash = self.hash_at(rules, position);
+            self.tell_of(rules, position);
+            self.drop_entry(hash, position);
+        }
+        sweep.leaves_some |= leaves_some;
+        match next {
+            Some(at) => self.marks.sweep = Some(Sweep { at, ..sweep }),
+            None => {
+                // What a mark made out of date must not count as fresh without it.
+                let is_done =
+                    |mark: &Mark| mark.is_final || !sweep.leaves_some && mark.has_ended(rules.keep, sweep.begun);
+                self.marks.marks.retain(|mark| mark.version > sweep.version || !is_done(mark));
+                self.marks.next_sweep = now + SWEEP_EVERY;
+                self.has_marks = !self.marks.is_empty();
+            }
+        }
+        self.settle(&rules.budget);
+        next.is_some()
+    }
+
+    fn begin_sweep(&self, rules: &Rules, now: Millis) -> Option<Sweep> {
+        let version = self.marks.marks.last()?.version;
+        let is_due =
+            now >= self.marks.next_sweep && self.marks.marks.iter().any(|mark| mark.has_ended(rules.keep, now));
+        is_due.then_some(Sweep { at: ScanAt::START, begun: now, version, leaves_some: false })
+    }
+}

@@ -5,7 +5,7 @@ use crate::{
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     read::{Group, PendingWrites, invalidation_scope},
-    source::{FillPolicy, SourceLimits, SourceSetup},
+    source::{FillPolicy, KeyPolicy, PrefixTable, SourceLimits, SourceSetup},
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
@@ -121,7 +121,7 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
         max_memory: group.max_memory,
         max_keys: group.max_keys,
         shards: None,
-        default_ttl: group.ttl.map(millis),
+        default_ttl: group.freshness.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,
         stale_rules: None,
         seed: None,
@@ -130,8 +130,10 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
 
 fn policy(group: &GroupSettings) -> FillPolicy {
     FillPolicy {
-        ttl: group.ttl.map(millis),
-        negative_ttl: group.negative_ttl.map(millis),
+        own: KeyPolicy::from(&group.freshness),
+        prefixes: PrefixTable::new(
+            group.prefixes.iter().map(|of| (of.prefix.as_bytes(), KeyPolicy::from(&of.freshness))),
+        ),
         coherence: match group.source {
             // Without a source nothing outside can change.
             SourceUrl::None => Coherence::Ttl,
@@ -170,10 +172,11 @@ impl Worker {
         let groups = (app.settings.groups.iter().enumerate())
             .map(|(index, settings)| {
                 let cache = app.caches[index].clone();
-                let policy = policy(settings);
+                // A core has a policy of its own, so that cores do not share its reference count.
+                let policy = Arc::new(policy(settings));
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
-                    .then(|| invalidation_scope(&cache, policy, &settings.tracking_prefixes));
+                    .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));
                 Rc::new(Group {
                     name: settings.name.as_str().into(),
                     cache,

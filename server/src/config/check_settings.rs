@@ -6,9 +6,12 @@ use super::{
     cross_checks::{compare, compare_prefixes, warnings},
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     machine_limits::Machine,
-    raw_settings::{Layer, RawSettings, RawValue, SettingOrigin},
+    raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     setting_value::{SettingValue, is_off, parse},
-    settings::{Coherence, GroupSettings, ListenerSettings, LogFormat, LogLevel, Rate, Settings},
+    settings::{
+        Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
+        Settings, TierMode,
+    },
     settings_table::{Fallback, TABLE},
     source_url::SourceUrl,
 };
@@ -32,6 +35,7 @@ pub(super) fn check(
     mut problems: Vec<String>,
 ) -> Result<CheckedConfig, ConfigError> {
     let mut scopes = vec![scope(None, &raw.top, machine, &mut problems)];
+    prefix_scopes(None, &raw.top, &raw.prefixes, machine, &mut scopes, &mut problems);
     for group in &raw.groups {
         if !group.layer.contains_key("max-memory") {
             problems.push(format!(
@@ -40,6 +44,7 @@ pub(super) fn check(
             ));
         }
         scopes.push(scope(Some(NamedTable::Group(group.name.clone())), &group.layer, machine, &mut problems));
+        prefix_scopes(Some(&group.name), &group.layer, &group.prefixes, machine, &mut scopes, &mut problems);
     }
     for listener in &raw.listeners {
         let (origin, name) = (&listener.origin, &listener.name);
@@ -62,6 +67,26 @@ pub(super) fn check(
     let settings = settings(&scopes);
     let warnings = warnings(&settings, machine);
     Ok(CheckedConfig { settings, scopes, warnings })
+}
+
+/// A setting that a prefix leaves out has the value of its group.
+fn prefix_scopes(
+    group: Option<&String>,
+    of_group: &Layer,
+    prefixes: &[RawTable],
+    machine: &Machine,
+    scopes: &mut Vec<EffectiveSettings>,
+    problems: &mut Vec<String>,
+) {
+    // A bad value of the group is reported once, by the group.
+    let mut inherited = Vec::new();
+    for raw in prefixes {
+        let table = NamedTable::Prefix(group.cloned(), raw.name.clone());
+        scope(Some(table.clone()), &raw.layer, machine, problems);
+        let mut layer = of_group.clone();
+        layer.extend(raw.layer.clone());
+        scopes.push(scope(Some(table), &layer, machine, &mut inherited));
+    }
 }
 
 fn scope(table: Option<NamedTable>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> EffectiveSettings {
@@ -106,7 +131,7 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
         admin: top.addresses("admin").first().copied(),
         access: access(top),
         listeners: scopes.iter().filter_map(listener).collect(),
-        groups: scopes.iter().filter_map(group).collect(),
+        groups: scopes.iter().filter_map(|scope| group(scope, scopes)).collect(),
         threads: top.number("threads"),
         data_dir: top.text("data-dir").map(Into::into),
         password: top.secret("password"),
@@ -149,12 +174,13 @@ fn listener(scope: &EffectiveSettings) -> Option<ListenerSettings> {
     Some(ListenerSettings { name: name.clone(), redis: scope.addresses("redis"), access: access(scope) })
 }
 
-fn group(scope: &EffectiveSettings) -> Option<GroupSettings> {
+fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<GroupSettings> {
     let name = match &scope.table {
         None => "default",
         Some(NamedTable::Group(name)) => name,
-        Some(NamedTable::Listener(_)) => return None,
+        Some(NamedTable::Listener(_) | NamedTable::Prefix(..)) => return None,
     };
+    let own = |group: &Option<String>| group.as_deref().unwrap_or("default") == name;
     Some(GroupSettings {
         name: name.to_string(),
         source: match scope.one("source") {
@@ -163,9 +189,18 @@ fn group(scope: &EffectiveSettings) -> Option<GroupSettings> {
         },
         max_memory: scope.number("max-memory"),
         max_keys: scope.count("max-keys"),
-        ttl: scope.duration("ttl"),
+        freshness: freshness(scope),
+        mode: mode(scope),
         ttl_jitter: scope.number("ttl-jitter") as u8,
-        negative_ttl: scope.duration("negative-ttl"),
+        prefixes: scopes
+            .iter()
+            .filter_map(|scope| match &scope.table {
+                Some(NamedTable::Prefix(group, prefix)) if own(group) => {
+                    Some(PrefixSettings { prefix: prefix.clone(), freshness: freshness(scope), mode: mode(scope) })
+                }
+                _ => None,
+            })
+            .collect(),
         coherence: Coherence::from_name(scope.text("coherence").unwrap_or_default()),
         tracking_prefixes: scope.tracking_prefixes().into_iter().map(str::to_string).collect(),
         cache_replies: scope.count("cache-replies"),
@@ -181,4 +216,22 @@ fn group(scope: &EffectiveSettings) -> Option<GroupSettings> {
             max_waiting: scope.number("store-max-waiting"),
         },
     })
+}
+
+fn freshness(scope: &EffectiveSettings) -> FreshnessSettings {
+    let duration = |name| scope.duration(name).unwrap_or_default();
+    FreshnessSettings {
+        ttl: scope.duration("ttl"),
+        negative_ttl: scope.duration("negative-ttl"),
+        stale_while_revalidate: duration("stale-while-revalidate"),
+        stale_if_error: duration("stale-if-error"),
+        soft_timeout: scope.duration("soft-timeout"),
+        refresh_ahead: scope.refresh_ahead("refresh-ahead"),
+        max_stale: scope.duration("max-stale"),
+        retry_throttle: duration("retry-throttle"),
+    }
+}
+
+fn mode(scope: &EffectiveSettings) -> TierMode {
+    scope.text("mode").and_then(TierMode::from_name).unwrap_or_default()
 }

@@ -3,10 +3,10 @@ use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
     raw_settings::Layer,
-    settings::{Coherence, GroupSettings, Settings},
+    settings::{Coherence, FreshnessSettings, GroupSettings, Settings},
     source_url::SourceUrl,
 };
-use larder_units::show_size;
+use larder_units::{show_duration, show_size};
 use std::net::SocketAddr;
 
 /// Problems that no single value shows: addresses used twice, nothing to serve, a burst without its rate.
@@ -42,7 +42,7 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
 
 /// Redis refuses prefixes of which one begins with another.
 pub(super) fn compare_prefixes(scope: &EffectiveSettings, problems: &mut Vec<String>) {
-    if matches!(scope.table, Some(NamedTable::Listener(_))) {
+    if matches!(scope.table, Some(NamedTable::Listener(_) | NamedTable::Prefix(..))) {
         return;
     }
     let prefixes = scope.tracking_prefixes();
@@ -74,18 +74,67 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
         }
     }
     warnings.extend(settings.groups.iter().filter_map(endless_copies));
+    for group in &settings.groups {
+        stale_bounds(settings, group, &mut warnings);
+    }
     warnings.extend(unguarded_listeners(settings));
     warnings
 }
 
 /// A group that keeps for ever what an HTTP API says no lifetime of.
 fn endless_copies(group: &GroupSettings) -> Option<String> {
-    (matches!(group.source, SourceUrl::Http(_)) && group.ttl.is_none()).then(|| {
+    (matches!(group.source, SourceUrl::Http(_)) && group.freshness.ttl.is_none()).then(|| {
         format!(
             "group {} has no ttl: what its HTTP source sends without Cache-Control or Expires is never renewed",
             group.name
         )
     })
+}
+
+/// Freshness settings of a group and of its prefixes that cannot do what they say.
+fn stale_bounds(settings: &Settings, group: &GroupSettings, warnings: &mut Vec<String>) {
+    let one_read = settings.source_timeout;
+    let mut check = |whose: String, fresh: &FreshnessSettings, inherited: Option<&FreshnessSettings>| {
+        // What a prefix has from its group is reported once.
+        let is_new = |same: &dyn Fn(&FreshnessSettings) -> bool| inherited.is_none_or(|group| !same(group));
+        let mut warn = |text: String| warnings.push(format!("{whose}: {text}"));
+        if let Some(max) = fresh.max_stale {
+            for (name, value) in
+                [("stale-if-error", fresh.stale_if_error), ("stale-while-revalidate", fresh.stale_while_revalidate)]
+            {
+                let same = |group: &FreshnessSettings| {
+                    (group.max_stale, group.stale_if_error, group.stale_while_revalidate)
+                        == (fresh.max_stale, fresh.stale_if_error, fresh.stale_while_revalidate)
+                };
+                if value > max && is_new(&same) {
+                    let (value, max) = (show_duration(value), show_duration(max));
+                    warn(format!("max-stale ({max}) is shorter than {name} ({value}), which it shortens to {max}"));
+                }
+            }
+        }
+        if let Some(soft) = fresh.soft_timeout
+            && soft >= one_read
+            && !matches!(group.source, SourceUrl::None | SourceUrl::Table(_))
+            && is_new(&|group| group.soft_timeout == fresh.soft_timeout)
+        {
+            let (soft, hard) = (show_duration(soft), show_duration(one_read));
+            warn(format!("soft-timeout ({soft}) is not shorter than source-timeout ({hard}), so it has no effect"));
+        }
+        let endless = |fresh: &FreshnessSettings| fresh.ttl.is_none() && !fresh.stale_while_revalidate.is_zero();
+        if endless(fresh) && lifetimes_only_from_here(group) && is_new(&endless) {
+            warn("stale-while-revalidate means nothing without a ttl: no copy gets out of date".to_string());
+        }
+    };
+    check(format!("group {}", group.name), &group.freshness, None);
+    for prefix in &group.prefixes {
+        let whose = format!("prefix `{}` of group {}", prefix.prefix, group.name);
+        check(whose, &prefix.freshness, Some(&group.freshness));
+    }
+}
+
+/// Whether no answer of the group's source says how long its value lives. Redis and HTTP APIs do.
+fn lifetimes_only_from_here(group: &GroupSettings) -> bool {
+    !matches!(group.source, SourceUrl::Redis(_) | SourceUrl::Http(_))
 }
 
 /// Listeners that serve every client although `password` is set.

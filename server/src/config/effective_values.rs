@@ -2,7 +2,7 @@
 use super::{
     raw_settings::SettingOrigin,
     setting_value::SettingValue,
-    settings::Secret,
+    settings::{RefreshAhead, Secret},
     settings_table::{SettingSpec, ValueKind},
 };
 use std::{net::SocketAddr, time::Duration};
@@ -33,19 +33,34 @@ pub enum NamedTable {
     Group(String),
     /// `[listeners.NAME]`
     Listener(String),
+    /// `[prefixes."PREFIX"]` of group `default` (`None`), or `[groups.NAME.prefixes."PREFIX"]`
+    Prefix(Option<String>, String),
 }
 impl NamedTable {
-    /// Its place in the file: `groups` or `listeners`, and its name.
-    pub(super) fn path(&self) -> (&'static str, &str) {
+    /// Its place in the file, as in messages: `groups.NAME`.
+    pub(super) fn path(&self) -> String {
         match self {
-            NamedTable::Group(name) => ("groups", name),
-            NamedTable::Listener(name) => ("listeners", name),
+            NamedTable::Group(name) => format!("groups.{name}"),
+            NamedTable::Listener(name) => format!("listeners.{name}"),
+            NamedTable::Prefix(None, prefix) => format!("prefixes.{}", quote(prefix)),
+            NamedTable::Prefix(Some(group), prefix) => format!("groups.{group}.prefixes.{}", quote(prefix)),
+        }
+    }
+    /// Its heading in the file, without brackets. Only a name with a dot needs quotes; a prefix may be any text.
+    pub(super) fn heading(&self) -> String {
+        let key = |name: &str| if name.contains('.') { quote(name) } else { name.to_string() };
+        match self {
+            NamedTable::Group(name) => format!("groups.{}", key(name)),
+            NamedTable::Prefix(Some(group), prefix) => format!("groups.{}.prefixes.{}", key(group), quote(prefix)),
+            NamedTable::Listener(name) => format!("listeners.{}", key(name)),
+            NamedTable::Prefix(None, _) => self.path(),
         }
     }
     pub(super) fn takes(&self, setting: &SettingSpec) -> bool {
         match self {
             NamedTable::Group(_) => setting.per_group,
             NamedTable::Listener(_) => setting.per_listener,
+            NamedTable::Prefix(..) => setting.per_prefix,
         }
     }
 }
@@ -61,10 +76,12 @@ pub struct EffectiveSettings {
 
 /// What stands before a setting's name in a message.
 pub(super) fn prefix(table: Option<&NamedTable>) -> String {
-    table.map_or(String::new(), |table| {
-        let (tables, name) = table.path();
-        format!("{tables}.{name}.")
-    })
+    table.map_or(String::new(), |table| format!("{}.", table.path()))
+}
+
+/// A TOML string. JSON's escapes are TOML's as well; TOML alone forbids DEL.
+pub(super) fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// Reading values out by name. The names and kinds are the table's, so a mismatch is a mistake in this room; tests read every setting.
@@ -88,6 +105,12 @@ impl EffectiveSettings {
     pub(super) fn duration(&self, name: &str) -> Option<Duration> {
         match self.one(name) {
             Some(SettingValue::Duration(duration)) => Some(*duration),
+            _ => None,
+        }
+    }
+    pub(super) fn refresh_ahead(&self, name: &str) -> Option<RefreshAhead> {
+        match self.one(name) {
+            Some(SettingValue::RefreshAhead(when)) => Some(*when),
             _ => None,
         }
     }

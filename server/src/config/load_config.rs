@@ -37,6 +37,7 @@ pub fn load_config(input: ConfigInput<'_>) -> Result<CheckedConfig, ConfigError>
             Ok(text) => {
                 let file = toml_file::read(path, &text, &mut problems);
                 raw.add_below(file.top);
+                raw.prefixes = file.prefixes;
                 raw.groups = file.groups;
                 raw.listeners = file.listeners;
             }

@@ -51,7 +51,10 @@ pub use print_config::print_config;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
 pub use setting_value::SettingValue;
-pub use settings::{Coherence, GroupSettings, ListenerSettings, LogFormat, LogLevel, Rate, Secret, Settings};
+pub use settings::{
+    Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
+    RefreshAhead, Secret, Settings, TierMode,
+};
 pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
 pub use tls_url::TlsUrl;

@@ -1,7 +1,7 @@
 //! `larder config print`: the effective values as a TOML file, each with where it comes from.
 use super::{
     check_settings::CheckedConfig,
-    effective_values::EffectiveValue,
+    effective_values::{EffectiveValue, quote},
     raw_settings::SettingOrigin,
     setting_value::SettingValue,
     settings_table::{Fallback, SettingSection},
@@ -19,8 +19,7 @@ pub fn print_config(config: &CheckedConfig) -> String {
             lines.push((effective.setting.section, line, comment));
         }
         if let Some(table) = &scope.table {
-            let (tables, name) = table.path();
-            let _ = writeln!(out, "[{tables}.{}]", quote_key(name));
+            let _ = writeln!(out, "[{}]", table.heading());
         }
         let width = lines.iter().map(|(_, line, _)| line.len()).max().unwrap_or(0).min(40);
         let mut section = None;
@@ -75,11 +74,4 @@ fn toml(value: &SettingValue) -> String {
         SettingValue::Switch(on) => on.to_string(),
         other => quote(&other.to_string()),
     }
-}
-/// JSON's escapes are TOML's as well; TOML alone forbids DEL.
-fn quote(text: &str) -> String {
-    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
-}
-fn quote_key(name: &str) -> String {
-    if name.contains('.') { quote(name) } else { name.to_string() }
 }

@@ -40,7 +40,7 @@ pub struct RawValue {
 /// What one layer (flags, environment, file) sets, by the setting's name.
 pub type Layer = BTreeMap<&'static str, RawValue>;
 
-/// A table `[groups.NAME]` or `[listeners.NAME]`.
+/// A table `[groups.NAME]`, `[listeners.NAME]` or `[prefixes."PREFIX"]`.
 #[derive(Debug)]
 pub(super) struct RawTable {
     /// Its name.
@@ -49,6 +49,8 @@ pub(super) struct RawTable {
     pub origin: SettingOrigin,
     /// What it sets.
     pub layer: Layer,
+    /// A group's prefixes, in the order of the file.
+    pub prefixes: Vec<RawTable>,
 }
 
 /// All layers on top of one another.
@@ -56,6 +58,8 @@ pub(super) struct RawTable {
 pub(super) struct RawSettings {
     /// The process and group `default`.
     pub top: Layer,
+    /// The prefixes of group `default`, in the order of the file.
+    pub prefixes: Vec<RawTable>,
     /// Named groups in the order of the file.
     pub groups: Vec<RawTable>,
     /// Named listeners, likewise.

@@ -36,6 +36,22 @@ max-memory = \"256MiB\"
 ttl = \"1h\"
 ```
 
+## Key prefixes
+
+Settings of freshness can differ by key prefix. `[prefixes.\"PREFIX\"]` is a table of group `default`, `[groups.NAME.prefixes.\"PREFIX\"]` one of a
+named group. The longest prefix of a key counts. What its table does not set has the group's value. Prefixes stand only in the file:
+
+```toml
+ttl = \"1m\"
+
+[prefixes.\"user:\"]
+ttl = \"10s\"
+stale-if-error = \"1h\"
+
+[prefixes.\"user:session:\"]
+mode = \"deny\"
+```
+
 ## Listeners
 
 `redis` at the top level listens for the Redis protocol. More listeners are tables, each with addresses of its own and rules of its own for what its clients
@@ -93,6 +109,9 @@ fn entry(setting: &SettingSpec, out: &mut String) {
     if setting.per_group {
         facts.push("also in `[groups.NAME]`".to_string());
     }
+    if setting.per_prefix {
+        facts.push("also in `[prefixes.\"PREFIX\"]`".to_string());
+    }
     if setting.per_listener {
         facts.push("also in `[listeners.NAME]`".to_string());
     }
@@ -116,6 +135,7 @@ fn range(kind: ValueKind) -> Option<String> {
         ValueKind::Count { min, max } => Some(format!("{min} to {max}")),
         ValueKind::Percent { max } => Some(format!("0% to {max}%")),
         ValueKind::Duration { min, max } => Some(format!("{} to {}", millis(min), millis(max))),
+        ValueKind::RefreshAhead => Some("`1%` to `99%`, or `xfetch`".to_string()),
         ValueKind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
         ValueKind::Rate
         | ValueKind::Address

@@ -4,7 +4,7 @@ use super::{
     listen_address::parse_address,
     machine_limits::Machine,
     nearest_name::nearest,
-    settings::Secret,
+    settings::{RefreshAhead, Secret},
     settings_table::{SettingSpec, ValueKind},
     source_url::SourceUrl,
 };
@@ -20,6 +20,7 @@ pub enum SettingValue {
     Count(u64),
     Percent(u64),
     Duration(Duration),
+    RefreshAhead(RefreshAhead),
     Rate(u32),
     Address(SocketAddr),
     Source(SourceUrl),
@@ -36,6 +37,7 @@ impl fmt::Display for SettingValue {
             SettingValue::Count(n) => n.fmt(f),
             SettingValue::Percent(n) => write!(f, "{n}%"),
             SettingValue::Duration(duration) => f.write_str(&show_duration(*duration)),
+            SettingValue::RefreshAhead(when) => when.fmt(f),
             SettingValue::Rate(n) => write!(f, "{n}/s"),
             SettingValue::Address(address) => address.fmt(f),
             SettingValue::Source(url) => url.fmt(f),
@@ -82,10 +84,15 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             within(count(number, text)?, 0, max, |n| format!("{n}%")).map(SettingValue::Percent)
         }
         ValueKind::Duration { min, max } => {
-            let millis = parse_duration(text)?.as_millis() as u64;
+            // Where zero is allowed it needs no unit.
+            let millis = match text {
+                "0" if min == 0 => 0,
+                text => parse_duration(text)?.as_millis() as u64,
+            };
             let show = |millis| show_duration(Duration::from_millis(millis));
             within(millis, min, max, show).map(|millis| SettingValue::Duration(Duration::from_millis(millis)))
         }
+        ValueKind::RefreshAhead => text.parse().map(SettingValue::RefreshAhead),
         ValueKind::Rate => {
             let what = || format!("`{text}` is not a rate: write 1000/s");
             let number = text.strip_suffix("/s").ok_or_else(what)?;

@@ -1,7 +1,7 @@
 //! The checked configuration: what the rest of the server reads.
 use super::{command_lists::AccessSettings, source_url::SourceUrl};
 use larder_store::disk::StoreSettings;
-use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, str::FromStr, time::Duration};
 
 /// The checked configuration. Every field is described in the table ([`super::settings_table::TABLE`]) under its name with hyphens.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,10 +71,13 @@ pub struct GroupSettings {
     pub source: SourceUrl,
     pub max_memory: usize,
     pub max_keys: Option<usize>,
-    pub ttl: Option<Duration>,
+    /// Of all keys without a prefix of their own in `prefixes`.
+    pub freshness: FreshnessSettings,
+    pub mode: TierMode,
     /// Per cent, 0 to 50.
     pub ttl_jitter: u8,
-    pub negative_ttl: Option<Duration>,
+    /// In the order of the file; the longest prefix of a key counts.
+    pub prefixes: Vec<PrefixSettings>,
     pub coherence: Coherence,
     /// None: the source remembers what was read; else it announces every change under these, and only such keys are kept.
     pub tracking_prefixes: Vec<String>,
@@ -82,6 +85,88 @@ pub struct GroupSettings {
     pub cache_replies: Option<usize>,
     /// Of a `disk:` source.
     pub store: StoreSettings,
+}
+
+/// How old copies may be, and when they are renewed. A zero is off.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs)]
+pub struct FreshnessSettings {
+    pub ttl: Option<Duration>,
+    pub negative_ttl: Option<Duration>,
+    pub stale_while_revalidate: Duration,
+    pub stale_if_error: Duration,
+    pub soft_timeout: Option<Duration>,
+    pub refresh_ahead: Option<RefreshAhead>,
+    pub max_stale: Option<Duration>,
+    pub retry_throttle: Duration,
+}
+
+/// The settings of the keys that begin with a prefix. What the prefix's table does not set has the group's value.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs)]
+pub struct PrefixSettings {
+    pub prefix: String,
+    pub freshness: FreshnessSettings,
+    pub mode: TierMode,
+}
+
+/// When a copy is renewed before the end of its lifetime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefreshAhead {
+    /// When it is read in the last share of its lifetime; per cent, 1 to 99.
+    Share(u8),
+    /// At a random time near the end, earlier the longer its fetch took (XFetch: Vattani, Chierichetti, Lowenstein, VLDB 2015).
+    XFetch,
+}
+impl RefreshAhead {
+    const XFETCH: &'static str = "xfetch";
+}
+impl FromStr for RefreshAhead {
+    type Err = String;
+    fn from_str(text: &str) -> Result<RefreshAhead, String> {
+        if text.eq_ignore_ascii_case(Self::XFETCH) {
+            return Ok(RefreshAhead::XFetch);
+        }
+        let share = text.strip_suffix('%').map(str::trim_end).and_then(|number| number.parse().ok());
+        match share {
+            Some(share @ 1..=99) => Ok(RefreshAhead::Share(share)),
+            _ => Err(format!("`{text}` is not a share of the lifetime: write 1% to 99%, or {}", Self::XFETCH)),
+        }
+    }
+}
+impl fmt::Display for RefreshAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RefreshAhead::Share(share) => write!(f, "{share}%"),
+            RefreshAhead::XFetch => f.write_str(Self::XFETCH),
+        }
+    }
+}
+
+/// What the memory tier does with keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TierMode {
+    /// Keeps and serves them.
+    #[default]
+    Cache,
+    /// Keeps them and counts hits and misses, but each read is answered by the source.
+    Observe,
+    /// Neither keeps nor serves them.
+    Deny,
+}
+impl TierMode {
+    /// In the order of the variants.
+    pub const NAMES: &'static [&'static str] = &["cache", "observe", "deny"];
+    const ALL: [TierMode; 3] = [TierMode::Cache, TierMode::Observe, TierMode::Deny];
+    /// Its name, as in settings.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+    /// The mode of that name, in any case.
+    pub fn from_name(name: &str) -> Option<TierMode> {
+        let at = Self::NAMES.iter().position(|n| n.eq_ignore_ascii_case(name))?;
+        Some(Self::ALL[at])
+    }
 }
 
 /// What keeps copies of a Redis source's values from being older than they may be.
@@ -190,6 +275,10 @@ mod tests {
         for level in LogLevel::ALL {
             assert_eq!(LogLevel::from_name(level.name()), Some(level));
             assert_eq!(format!("{level:?}").to_lowercase(), level.name());
+        }
+        for mode in TierMode::ALL {
+            assert_eq!(TierMode::from_name(mode.name()), Some(mode));
+            assert_eq!(format!("{mode:?}").to_lowercase(), mode.name());
         }
         assert_eq!(LogLevel::from_name("WARN"), Some(LogLevel::Warn));
         assert_eq!(LogLevel::from_name("warning"), None);

@@ -1,7 +1,7 @@
 //! The table of settings: what feeds flags, environment, file, help, documentation and `config print`.
 //!
 //! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
-use super::settings::{Coherence, LogFormat, LogLevel};
+use super::settings::{Coherence, LogFormat, LogLevel, TierMode};
 use Fallback::{Computed, Is, Off};
 use larder_store::disk::Compression;
 
@@ -24,6 +24,8 @@ pub struct SettingSpec {
     pub per_group: bool,
     /// May also stand under `[listeners.NAME]`, for which else the top level's value holds; the flag and the variable set the top level.
     pub per_listener: bool,
+    /// May also stand under `[prefixes."PREFIX"]` of a group, for which else the group's value holds.
+    pub per_prefix: bool,
     /// Variables of other programs that mean the same, with less weight than our own.
     pub also: &'static [&'static str],
     /// A value other than the default, for the documentation and the tests.
@@ -44,6 +46,7 @@ impl PartialEq for SettingSpec {
 pub enum SettingSection {
     Listening,
     Cache,
+    Freshness,
     Source,
     Store,
     Limits,
@@ -52,9 +55,10 @@ pub enum SettingSection {
 }
 impl SettingSection {
     /// In the order of the documentation.
-    pub const ALL: [SettingSection; 7] = [
+    pub const ALL: [SettingSection; 8] = [
         SettingSection::Listening,
         SettingSection::Cache,
+        SettingSection::Freshness,
         SettingSection::Source,
         SettingSection::Store,
         SettingSection::Limits,
@@ -66,6 +70,7 @@ impl SettingSection {
         match self {
             SettingSection::Listening => "Listening",
             SettingSection::Cache => "Memory tier",
+            SettingSection::Freshness => "Freshness",
             SettingSection::Source => "Source",
             SettingSection::Store => "Disk store",
             SettingSection::Limits => "Limits",
@@ -89,6 +94,8 @@ pub enum ValueKind {
     Percent { max: u64 },
     /// Milliseconds.
     Duration { min: u64, max: u64 },
+    /// When a copy is renewed before it is out of date: a share of the lifetime, or `xfetch`.
+    RefreshAhead,
     /// Requests per second: `1000/s`.
     Rate,
     /// A listening address.
@@ -136,6 +143,7 @@ impl SettingSpec {
             ValueKind::Count { .. } => "N",
             ValueKind::Percent { .. } => "PERCENT",
             ValueKind::Duration { .. } => "DURATION",
+            ValueKind::RefreshAhead => "WHEN",
             ValueKind::Rate => "N/s",
             ValueKind::Address => "ADDR",
             ValueKind::Source => "URL",
@@ -163,7 +171,7 @@ const TEN_YEARS: u64 = 10 * 365 * 86_400_000;
 const DAY: u64 = 86_400_000;
 /// What the engine's formats allow; lower limits may be set.
 const MAX_VALUE: u64 = 512 * MIB;
-const MAX_KEY: u64 = 64 * KIB;
+pub(super) const MAX_KEY: u64 = 64 * KIB;
 
 const ROW: SettingSpec = SettingSpec {
     name: "",
@@ -174,6 +182,7 @@ const ROW: SettingSpec = SettingSpec {
     many: false,
     per_group: false,
     per_listener: false,
+    per_prefix: false,
     also: &[],
     example: "",
     help: "",
@@ -279,10 +288,11 @@ pub const TABLE: &[SettingSpec] = &[
     },
     SettingSpec {
         name: "ttl",
-        section: SettingSection::Cache,
+        section: SettingSection::Freshness,
         kind: ValueKind::Duration { min: 1, max: TEN_YEARS },
         optional: true,
         per_group: true,
+        per_prefix: true,
         also: &["PROXY_TTL_MS"],
         example: "10s",
         help: "Lifetime of entries that were stored without one, and longest lifetime of what was fetched from the source.",
@@ -290,7 +300,7 @@ pub const TABLE: &[SettingSpec] = &[
     },
     SettingSpec {
         name: "ttl-jitter",
-        section: SettingSection::Cache,
+        section: SettingSection::Freshness,
         kind: ValueKind::Percent { max: 50 },
         default: Is("0%"),
         per_group: true,
@@ -300,12 +310,94 @@ pub const TABLE: &[SettingSpec] = &[
     },
     SettingSpec {
         name: "negative-ttl",
-        section: SettingSection::Cache,
+        section: SettingSection::Freshness,
         kind: ValueKind::Duration { min: 1, max: DAY },
         optional: true,
         per_group: true,
+        per_prefix: true,
         example: "1s",
         help: "How long to remember that the source does not have a key.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "stale-while-revalidate",
+        section: SettingSection::Freshness,
+        kind: ValueKind::Duration { min: 0, max: TEN_YEARS },
+        default: Is("0ms"),
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "30s",
+        help: "How long after its lifetime a copy is served while one fetch in the background renews it. `0` or `off`: a read after the lifetime waits for the fetch.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "stale-if-error",
+        section: SettingSection::Freshness,
+        kind: ValueKind::Duration { min: 0, max: TEN_YEARS },
+        default: Is("30s"),
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "5m",
+        help: "How long after its lifetime a copy is served if the source fails or is lost. `0` or `off`: the read gets the error.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "soft-timeout",
+        section: SettingSection::Freshness,
+        kind: ValueKind::Duration { min: 1, max: DAY },
+        default: Is("100ms"),
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "20ms",
+        help: "How long a read waits for a fetch if there is a copy that `stale-if-error` allows: then it gets that copy, and the fetch goes on and fills the tier. `off`: it waits up to `source-timeout`.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "refresh-ahead",
+        section: SettingSection::Freshness,
+        kind: ValueKind::RefreshAhead,
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "20%",
+        help: "Renews a copy that is read shortly before the end of its lifetime, in the background. `20%`: a read in the last fifth of the lifetime starts the fetch. `xfetch`: at a random time near the end, earlier for copies whose fetch took long. `off`: never.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "max-stale",
+        section: SettingSection::Freshness,
+        kind: ValueKind::Duration { min: 0, max: TEN_YEARS },
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "10m",
+        help: "No copy is served longer than this after its lifetime, whatever `stale-while-revalidate`, `stale-if-error` and the source's own headers allow. `off`: no such bound.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "retry-throttle",
+        section: SettingSection::Freshness,
+        kind: ValueKind::Duration { min: 0, max: DAY },
+        default: Is("1s"),
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "5s",
+        help: "How long Larder does not fetch a key again after a fetch failed, if it has a copy that may be served meanwhile. `0` or `off`: each read tries again.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "mode",
+        section: SettingSection::Freshness,
+        kind: ValueKind::Choice(TierMode::NAMES),
+        default: Is("cache"),
+        per_group: true,
+        per_prefix: true,
+        example: "observe",
+        help: "What the memory tier does with keys. `cache`: it keeps and serves them; `observe`: it keeps them and counts hits and misses, but each read is answered by the source; `deny`: it neither keeps nor serves them. See docs/observe.md.",
         ..ROW
     },
     SettingSpec {

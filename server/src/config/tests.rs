@@ -116,8 +116,8 @@ fn defaults() {
     assert_eq!(groups.len(), 1);
     let group = &groups[0];
     assert_eq!((group.name.as_str(), group.source.clone()), ("default", SourceUrl::None));
-    assert_eq!((group.max_memory, group.max_keys, group.ttl), (1 << 30, None, None));
-    assert_eq!((group.ttl_jitter, group.negative_ttl), (0, None));
+    assert_eq!((group.max_memory, group.max_keys, group.freshness.ttl), (1 << 30, None, None));
+    assert_eq!((group.ttl_jitter, group.freshness.negative_ttl), (0, None));
 }
 
 #[test]
@@ -148,14 +148,14 @@ fn lists_and_off() {
     assert_eq!(loaded(&["--redis", ""], &[], "").settings.redis.len(), 0);
     assert_eq!(loaded(&[], &[("LARDER_REDIS", "")], "").settings.redis.len(), 0);
     assert_eq!(loaded(&[], &[], "redis = []").settings.redis.len(), 0);
-    assert_eq!(loaded(&[], &[("LARDER_TTL", "")], "ttl = '1s'").settings.groups[0].ttl, None);
-    assert_eq!(loaded(&["--ttl", "OFF"], &[], "ttl = '1s'").settings.groups[0].ttl, None);
+    assert_eq!(loaded(&[], &[("LARDER_TTL", "")], "ttl = '1s'").settings.groups[0].freshness.ttl, None);
+    assert_eq!(loaded(&["--ttl", "OFF"], &[], "ttl = '1s'").settings.groups[0].freshness.ttl, None);
 }
 
 #[test]
 fn of_a_flag_given_twice_the_last_counts() {
     let settings = loaded(&["--threads=2", "--ttl=1s", "--threads=5"], &[], "").settings;
-    assert_eq!((settings.threads, settings.groups[0].ttl), (5, Some(Duration::from_secs(1))));
+    assert_eq!((settings.threads, settings.groups[0].freshness.ttl), (5, Some(Duration::from_secs(1))));
 }
 
 #[test]
@@ -164,11 +164,76 @@ fn groups() {
     let groups = loaded(&["--ttl", "9s"], &[], toml).settings.groups;
     let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(names, ["default", "b", "a"]);
-    assert_eq!(groups[0].ttl, Some(Duration::from_secs(9)));
-    assert_eq!((groups[1].ttl, groups[1].max_memory, groups[1].max_keys), (None, 1 << 30, Some(5)));
+    assert_eq!(groups[0].freshness.ttl, Some(Duration::from_secs(9)));
+    assert_eq!((groups[1].freshness.ttl, groups[1].max_memory, groups[1].max_keys), (None, 1 << 30, Some(5)));
     assert!(matches!(&groups[1].source, SourceUrl::Redis(url) if url.database == 2));
     assert_eq!((groups[2].max_memory, groups[2].ttl_jitter), (2 << 20, 10));
-    assert_eq!(groups[2].negative_ttl, Some(Duration::from_secs(3)));
+    assert_eq!(groups[2].freshness.negative_ttl, Some(Duration::from_secs(3)));
+}
+
+#[test]
+fn prefixes_have_what_their_group_has_unless_they_say_otherwise() {
+    let toml = "ttl = '9s'\nmode = 'observe'\nstale-if-error = 0\n\
+        [prefixes.\"user:\"]\nttl = '1s'\nstale-if-error = '1h'\n\
+        [prefixes.'a.b']\nmode = 'deny'\nttl = 'none'\nrefresh-ahead = '20%'\n\
+        [groups.g]\nmax-memory = '2MiB'\nnegative-ttl = '3s'\n\
+        [groups.g.prefixes.\"user:\"]\nrefresh-ahead = 'xfetch'\nsoft-timeout = 'off'\nmax-stale = '5s'\nretry-throttle = '0'\n";
+    let config = loaded(&["--ttl=2s"], &[], toml);
+    let [default, g] = &config.settings.groups[..] else { panic!("{:?}", config.settings.groups) };
+    let [user, dotted] = &default.prefixes[..] else { panic!("{:?}", default.prefixes) };
+    let seconds = |n| Some(Duration::from_secs(n));
+    assert_eq!((default.mode, default.freshness.stale_if_error), (TierMode::Observe, Duration::ZERO));
+    assert_eq!((user.prefix.as_str(), user.mode), ("user:", TierMode::Observe));
+    assert_eq!((user.freshness.ttl, user.freshness.stale_if_error), (seconds(1), Duration::from_secs(3600)));
+    assert_eq!(user.freshness.soft_timeout, Some(Duration::from_millis(100)));
+    assert_eq!((dotted.prefix.as_str(), dotted.mode), ("a.b", TierMode::Deny));
+    assert_eq!((dotted.freshness.ttl, dotted.freshness.refresh_ahead), (None, Some(RefreshAhead::Share(20))));
+    let [user] = &g.prefixes[..] else { panic!("{:?}", g.prefixes) };
+    let of = &user.freshness;
+    assert_eq!((of.ttl, of.negative_ttl, of.max_stale, of.soft_timeout), (None, seconds(3), seconds(5), None));
+    assert_eq!((of.refresh_ahead, of.retry_throttle), (Some(RefreshAhead::XFetch), Duration::ZERO));
+    assert_eq!((of.stale_if_error, user.mode), (Duration::from_secs(30), TierMode::Cache), "not the top level's");
+    let printed = print_config(&config);
+    assert!(
+        printed.contains("\n[prefixes.\"a.b\"]\n") && printed.contains("\n[groups.g.prefixes.\"user:\"]\n"),
+        "{printed}"
+    );
+    assert_eq!(loaded(&[], &[], &printed).settings, config.settings);
+    assert_eq!(
+        problems(
+            &[],
+            &[],
+            "ttl = 'x'\n[prefixes.a]\nmode = 'denny'\nrefresh-ahead = '100%'\nsoft-timeout = 0\n[prefixes.b]\n"
+        ),
+        [
+            "larder.toml:1: ttl: `x` is not a duration: write 250ms, 10s, 5m, 1h or 1d",
+            "larder.toml:5: prefixes.\"a\".soft-timeout: `0` has no unit: write 0s or 0ms",
+            "larder.toml:4: prefixes.\"a\".refresh-ahead: `100%` is not a share of the lifetime: write 1% to 99%, or xfetch",
+            "larder.toml:3: prefixes.\"a\".mode: `denny` is not one of cache, observe, deny, did you mean deny?",
+        ]
+    );
+}
+
+#[test]
+fn freshness_settings_that_cannot_work_are_warned_of() {
+    let warnings = |toml: &str| loaded(&[], &[], toml).warnings;
+    assert_eq!(warnings("[prefixes.a]\nttl = '1s'"), [""; 0], "the defaults agree");
+    assert_eq!(
+        warnings("max-stale = '5s'\n[prefixes.a]\nttl = '1s'\n[prefixes.b]\nmax-stale = '1m'\nstale-if-error = '2m'"),
+        [
+            "group default: max-stale (5s) is shorter than stale-if-error (30s), which it shortens to 5s",
+            "prefix `b` of group default: max-stale (1m) is shorter than stale-if-error (2m), which it shortens to 1m",
+        ]
+    );
+    assert_eq!(
+        warnings("source = 'demo:'\nttl = '1m'\nsource-timeout = '50ms'\n[prefixes.a]\nsoft-timeout = '40ms'"),
+        ["group default: soft-timeout (100ms) is not shorter than source-timeout (50ms), so it has no effect"]
+    );
+    assert_eq!(
+        warnings("[prefixes.a]\nstale-while-revalidate = '1s'"),
+        ["prefix `a` of group default: stale-while-revalidate means nothing without a ttl: no copy gets out of date"]
+    );
+    assert_eq!(warnings("source = 'redis://h'\nstale-while-revalidate = '1s'"), [""; 0], "Redis says when keys expire");
 }
 
 #[test]
@@ -223,10 +288,10 @@ fn the_variables_of_other_proxies_stand_between_ours_and_the_file() {
     let s = loaded(&[], &vars, toml).settings;
     assert_eq!(s.http[0].to_string(), "127.0.0.1:9000");
     assert_eq!(s.groups[0].source.to_string(), "redis://r:6379/0");
-    assert_eq!((s.groups[0].ttl, s.groups[0].max_keys), (Some(Duration::from_millis(1500)), Some(7)));
+    assert_eq!((s.groups[0].freshness.ttl, s.groups[0].max_keys), (Some(Duration::from_millis(1500)), Some(7)));
     let own = [&vars[..], &[("LARDER_TTL", "2s"), ("LARDER_SOURCE", "none:")]].concat();
     let s = loaded(&[], &own, toml).settings;
-    assert_eq!((s.groups[0].ttl, &s.groups[0].source), (Some(Duration::from_secs(2)), &SourceUrl::None));
+    assert_eq!((s.groups[0].freshness.ttl, &s.groups[0].source), (Some(Duration::from_secs(2)), &SourceUrl::None));
     assert_eq!(loaded(&[], &[("PROXY_HOST", ""), ("PROXY_PORT", "1")], "").settings.http[0].to_string(), "[::]:1");
 }
 

@@ -1,10 +1,11 @@
-//! The TOML file: names as in the table at the top level, groups under `[groups.NAME]`; every value keeps its line.
+//! The TOML file: names as in the table at the top level, groups under `[groups.NAME]`, key prefixes under `[prefixes."PREFIX"]`; every value keeps its line.
 use super::{
+    effective_values::{NamedTable, prefix},
     nearest_name::nearest,
     raw_settings::{Layer, RawTable, RawValue, SettingOrigin},
-    settings_table::{SettingSpec, TABLE, ValueKind, find},
+    settings_table::{MAX_KEY, SettingSpec, TABLE, ValueKind, find},
 };
-use std::{path::PathBuf, sync::Arc};
+use std::{borrow::Cow, path::PathBuf, sync::Arc};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -17,36 +18,16 @@ const MAX_TABLE_NAME: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct TomlFile {
     pub top: Layer,
+    pub prefixes: Vec<RawTable>,
     pub groups: Vec<RawTable>,
     pub listeners: Vec<RawTable>,
 }
 
-/// Kinds of tables with names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tables {
-    Groups,
-    Listeners,
-}
-impl Tables {
-    fn name(self) -> &'static str {
-        match self {
-            Tables::Groups => "groups",
-            Tables::Listeners => "listeners",
-        }
-    }
-    fn one(self) -> &'static str {
-        match self {
-            Tables::Groups => "group",
-            Tables::Listeners => "listener",
-        }
-    }
-    fn take(self, setting: &SettingSpec) -> bool {
-        match self {
-            Tables::Groups => setting.per_group,
-            Tables::Listeners => setting.per_listener,
-        }
-    }
-}
+const GROUPS: &str = "groups";
+const LISTENERS: &str = "listeners";
+const PREFIXES: &str = "prefixes";
+
+type Entry<'k, 't, 's> = (&'k Spanned<Cow<'t, str>>, &'k Spanned<DeValue<'s>>);
 
 /// Reads a file's text.
 pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> TomlFile {
@@ -61,15 +42,21 @@ pub(super) fn read(path: PathBuf, text: &str, problems: &mut Vec<String>) -> Tom
     };
     let mut file = TomlFile::default();
     for (key, value) in table.get_ref() {
-        match (key.get_ref().as_ref(), value.get_ref()) {
-            ("groups", DeValue::Table(tables)) => file.groups = reader.tables(Tables::Groups, tables),
-            ("listeners", DeValue::Table(tables)) => file.listeners = reader.tables(Tables::Listeners, tables),
-            (kind @ ("groups" | "listeners"), _) => {
-                let at = reader.origin(key.span().start);
-                reader.problems.push(format!("{at}: {kind}: write tables, [{kind}.NAME]"));
+        let kind: &str = key.get_ref();
+        let into = match kind {
+            GROUPS => &mut file.groups,
+            LISTENERS => &mut file.listeners,
+            PREFIXES => &mut file.prefixes,
+            _ => {
+                reader.entry(None, (key, value), &mut file.top);
+                continue;
             }
-            _ => reader.entry(None, key, value, &mut file.top),
-        }
+        };
+        *into = reader.tables((key, value), kind, &|name| match kind {
+            GROUPS => NamedTable::Group(name),
+            LISTENERS => NamedTable::Listener(name),
+            _ => NamedTable::Prefix(None, name),
+        });
     }
     file
 }
@@ -86,65 +73,101 @@ impl Reader<'_> {
         SettingOrigin::File { path: self.path.clone(), line }
     }
 
-    fn tables(&mut self, kind: Tables, tables: &DeTable<'_>) -> Vec<RawTable> {
+    /// The tables under `whole`, in the order of the file.
+    fn tables(
+        &mut self,
+        (key, value): Entry<'_, '_, '_>,
+        whole: &str,
+        table: &dyn Fn(String) -> NamedTable,
+    ) -> Vec<RawTable> {
+        let DeValue::Table(tables) = value.get_ref() else {
+            let what = if whole.ends_with(PREFIXES) { "\"PREFIX\"" } else { "NAME" };
+            let at = self.origin(key.span().start);
+            self.problems.push(format!("{at}: {whole}: write tables, [{whole}.{what}]"));
+            return Vec::new();
+        };
         let mut all = Vec::new();
-        let (plural, one) = (kind.name(), kind.one());
         for (key, value) in tables {
             let name: &str = key.get_ref();
             let origin = self.origin(key.span().start);
-            let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-            if name.is_empty() || name.len() > MAX_TABLE_NAME || !name.chars().all(allowed) {
-                self.problems.push(format!(
-                    "{origin}: `{name}` cannot name a {one}: take 1 to {MAX_TABLE_NAME} letters, digits, _, - or ."
-                ));
-            } else if name == "default" && kind == Tables::Groups {
-                self.problems.push(format!("{origin}: group default is set at the top level of the file"));
-            } else if let DeValue::Table(table) = value.get_ref() {
-                let mut layer = Layer::new();
-                for (key, value) in table {
-                    self.entry(Some((kind, name)), key, value, &mut layer);
+            let table = table(name.to_string());
+            if let Some(problem) = name_problem(&table, name) {
+                self.problems.push(format!("{origin}: {problem}"));
+            } else if let DeValue::Table(entries) = value.get_ref() {
+                let mut read = RawTable { name: name.to_string(), origin, layer: Layer::new(), prefixes: Vec::new() };
+                for entry in entries {
+                    if matches!(table, NamedTable::Group(_)) && entry.0.get_ref() == PREFIXES {
+                        let within = format!("{}.{PREFIXES}", table.path());
+                        let of_group = |prefix| NamedTable::Prefix(Some(name.to_string()), prefix);
+                        read.prefixes = self.tables(entry, &within, &of_group);
+                    } else {
+                        self.entry(Some(&table), entry, &mut read.layer);
+                    }
                 }
-                all.push((key.span().start, RawTable { name: name.to_string(), origin, layer }));
+                all.push((key.span().start, read));
             } else {
-                self.problems.push(format!("{origin}: {plural}.{name}: write a table, [{plural}.{name}]"));
+                let path = table.path();
+                self.problems.push(format!("{origin}: {path}: write a table, [{path}]"));
             }
         }
         all.sort_by_key(|(offset, _)| *offset);
         all.into_iter().map(|(_, table)| table).collect()
     }
 
-    fn entry(
-        &mut self,
-        table: Option<(Tables, &str)>,
-        key: &Spanned<std::borrow::Cow<'_, str>>,
-        value: &Spanned<DeValue<'_>>,
-        layer: &mut Layer,
-    ) {
+    fn entry(&mut self, table: Option<&NamedTable>, (key, value): Entry<'_, '_, '_>, layer: &mut Layer) {
         let name: &str = key.get_ref();
         let origin = self.origin(key.span().start);
-        let scope = table.map_or(String::new(), |(kind, table)| format!("{}.{table}.", kind.name()));
-        match find(name) {
-            Some(setting) if table.is_some_and(|(kind, _)| !kind.take(setting)) => {
-                let (one, plural) = table.map_or(("", ""), |(kind, _)| (kind.one(), kind.name()));
-                self.problems.push(format!(
-                    "{origin}: {scope}{name}: {name} is not a {one}'s setting; move it above the first [{plural}.…]"
-                ));
+        let scope = prefix(table);
+        match (find(name), table) {
+            (Some(setting), Some(table)) if !table.takes(setting) => {
+                let advice = match table {
+                    NamedTable::Group(_) => "a group's setting; move it above the first [groups.…]",
+                    NamedTable::Listener(_) => "a listener's setting; move it above the first [listeners.…]",
+                    NamedTable::Prefix(..) => "a prefix's setting; move it to the prefix's group",
+                };
+                self.problems.push(format!("{origin}: {scope}{name}: {name} is not {advice}"));
             }
-            Some(setting) => match texts(setting, value.get_ref()) {
+            (Some(setting), _) => match texts(setting, value.get_ref()) {
                 Ok(texts) => {
                     layer.insert(setting.name, RawValue { texts, origin });
                 }
                 Err(error) => self.problems.push(format!("{origin}: {scope}{name}: {error}")),
             },
-            None => {
-                let names = TABLE.iter().filter(|s| table.is_none_or(|(kind, _)| kind.take(s))).map(|s| s.name);
-                let tables = [Tables::Groups, Tables::Listeners].map(Tables::name);
-                let near = nearest(name, names.chain(tables.into_iter().filter(|_| table.is_none())))
+            (None, _) => {
+                let names = TABLE.iter().filter(|s| table.is_none_or(|table| table.takes(s))).map(|s| s.name);
+                let tables: &[&str] = match table {
+                    None => &[GROUPS, LISTENERS, PREFIXES],
+                    Some(NamedTable::Group(_)) => &[PREFIXES],
+                    Some(NamedTable::Listener(_) | NamedTable::Prefix(..)) => &[],
+                };
+                let near = nearest(name, names.chain(tables.iter().copied()))
                     .map_or(String::new(), |near| format!(", did you mean {near}?"));
                 self.problems.push(format!("{origin}: {scope}{name}: no such setting{near}"));
             }
         }
     }
+}
+
+/// Why a table cannot have this name.
+fn name_problem(table: &NamedTable, name: &str) -> Option<String> {
+    let one = match table {
+        NamedTable::Prefix(..) if name.is_empty() => {
+            return Some(format!("{}: an empty prefix means the whole group: set it there", table.path()));
+        }
+        NamedTable::Prefix(..) => {
+            return (name.len() > MAX_KEY as usize)
+                .then(|| format!("a prefix of {} bytes is too long: no key has more than {MAX_KEY}", name.len()));
+        }
+        NamedTable::Group(_) if name == "default" => {
+            return Some("group default is set at the top level of the file".to_string());
+        }
+        NamedTable::Group(_) => "group",
+        NamedTable::Listener(_) => "listener",
+    };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let is_good = !name.is_empty() && name.len() <= MAX_TABLE_NAME && name.chars().all(allowed);
+    let rule = format!("take 1 to {MAX_TABLE_NAME} letters, digits, _, - or .");
+    (!is_good).then(|| format!("`{name}` cannot name a {one}: {rule}"))
 }
 
 /// The text of a value; what is not a string or a whole number is an error that says what to write.
@@ -205,6 +228,17 @@ mod tests {
     }
 
     #[test]
+    fn prefixes_of_groups() {
+        let mut problems = Vec::new();
+        let text = "[prefixes.\"b.c:\"]\nttl = '1s'\n[groups.x]\nttl = '2s'\n[groups.x.prefixes.'é\"']\nmode = 'deny'\n[prefixes.a]\n";
+        let TomlFile { prefixes, groups, .. } = read("l.toml".into(), text, &mut problems);
+        assert_eq!(problems, [""; 0]);
+        let shown = |table: &RawTable| format!("{} {} {}", table.origin, table.name, table.layer.len());
+        assert_eq!(prefixes.iter().map(shown).collect::<Vec<_>>(), ["l.toml:1 b.c: 1", "l.toml:7 a 0"]);
+        assert_eq!(groups[0].prefixes.iter().map(shown).collect::<Vec<_>>(), ["l.toml:5 é\" 1"]);
+    }
+
+    #[test]
     fn problems_name_the_line() {
         for (text, expected) in [
             ("\nmax_memory = 1", "l.toml:2: max_memory: no such setting, did you mean max-memory?"),
@@ -218,6 +252,22 @@ mod tests {
             ("[groups.default]", "l.toml:1: group default is set at the top level of the file"),
             ("[groups.'a b']", "l.toml:1: `a b` cannot name a group: take 1 to 64 letters, digits, _, - or ."),
             ("groups.a = 1", "l.toml:1: groups.a: write a table, [groups.a]"),
+            (
+                "[groups.a.prefixes.'user:']\nttk = '1s'",
+                "l.toml:2: groups.a.prefixes.\"user:\".ttk: no such setting, did you mean ttl?",
+            ),
+            ("[groups.a]\nprefixs.x.ttl = '1s'", "l.toml:2: groups.a.prefixs: no such setting, did you mean prefixes?"),
+            ("[prefix.a]", "l.toml:1: prefix: no such setting, did you mean prefixes?"),
+            ("prefixes = 1", "l.toml:1: prefixes: write tables, [prefixes.\"PREFIX\"]"),
+            ("prefixes.a = 1", "l.toml:1: prefixes.\"a\": write a table, [prefixes.\"a\"]"),
+            (
+                "[prefixes.'']\nttl = '1s'",
+                "l.toml:1: prefixes.\"\": an empty prefix means the whole group: set it there",
+            ),
+            (
+                "[prefixes.a]\nttl-jitter = 5",
+                "l.toml:2: prefixes.\"a\".ttl-jitter: ttl-jitter is not a prefix's setting; move it to the prefix's group",
+            ),
             ("groups = 1", "l.toml:1: groups: write tables, [groups.NAME]"),
             ("ttl = true", "l.toml:1: ttl: write a string such as \"10s\", not a boolean"),
             ("ttl = 1.5", "l.toml:1: ttl: write a string such as \"10s\", not a float"),

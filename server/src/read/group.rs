@@ -17,7 +17,7 @@ pub struct Group {
     /// This core's connection to the source.
     pub source: Rc<dyn Source>,
     /// How fills are stored.
-    pub policy: FillPolicy,
+    pub policy: Arc<FillPolicy>,
     /// Writes in flight to the source (shared by all cores, one per group).
     pub writes: Arc<PendingWrites>,
 }
@@ -67,12 +67,12 @@ impl Group {
             Lookup::Absent => StartedRead::Absent,
             Lookup::Wait(wait) => StartedRead::Wait(wait),
             Lookup::Renew(answer, lead) => {
-                batch.push(Fetch::new(lead, self.policy));
+                batch.push(Fetch::new(lead, self.policy.clone()));
                 answer.map_or(StartedRead::Absent, StartedRead::Hit)
             }
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
-                batch.push(Fetch::new(lead, self.policy));
+                batch.push(Fetch::new(lead, self.policy.clone()));
                 StartedRead::Wait(wait)
             }
         }

@@ -39,7 +39,7 @@ impl Group {
 
     /// The tier's copy, if it has the same expiry as the entry.
     fn tier_copy(&self, key: &[u8]) -> Option<FetchedValue> {
-        if self.policy.ttl.is_some() {
+        if self.policy.of(key).ttl.is_some() {
             return None;
         }
         let found =
@@ -92,7 +92,7 @@ impl Group {
             let key = self.cache.key(key);
             let copy = found.as_ref().filter(|found| found.expiry.is_none_or(|at| at > now)).map(|found| Write {
                 value: &found.value,
-                expiry: self.policy.cap(found.expiry, now),
+                expiry: self.policy.cap(key.bytes(), found.expiry, now),
                 attributes: Attributes::NONE,
                 condition: Condition::Always,
             });

@@ -11,7 +11,7 @@
 //!
 //! Invariants:
 //! - Errors reach every waiter and are never stored.
-//! - A copy lives at most `FillPolicy::ttl`; the source's own expiry and later `expire`s only shorten that.
+//! - A copy lives at most `KeyPolicy::ttl` ([`FillPolicy::of`](crate::source::FillPolicy::of) its key); the source's own expiry and later `expire`s only shorten that.
 //! - A fill never brings back what a write replaced: every write that the source may have accepted ends in a change or an
 //!   invalidation of its key in the tier, which fences the fetches begun before.
 //! - In mode `coherent` only fills are stored, and only those that the source vouches for ([`Fetch::vouch`](crate::source::Fetch::vouch)). The

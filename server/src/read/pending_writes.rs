@@ -64,7 +64,7 @@ impl PendingWrites {
 pub struct PendingWrite<'g> {
     writes: &'g PendingWrites,
     cache: &'g Cache,
-    policy: FillPolicy,
+    policy: &'g FillPolicy,
     key: Key<'g>,
     ended: bool,
 }
@@ -73,7 +73,7 @@ impl<'g> PendingWrite<'g> {
     pub(super) fn of(
         writes: &'g PendingWrites,
         cache: &'g Cache,
-        policy: FillPolicy,
+        policy: &'g FillPolicy,
         key: Key<'g>,
     ) -> PendingWrite<'g> {
         PendingWrite { writes, cache, policy, key, ended: false }
@@ -93,7 +93,7 @@ impl<'g> PendingWrite<'g> {
         self.settle(|this| {
             let write = Write {
                 value,
-                expiry: this.policy.cap(expiry, now),
+                expiry: this.policy.cap(this.key.bytes(), expiry, now),
                 attributes: Attributes::NONE,
                 condition: Condition::Always,
             };

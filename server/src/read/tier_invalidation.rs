@@ -12,7 +12,7 @@ use std::{rc::Rc, sync::Arc};
 #[derive(Debug)]
 pub struct TierInvalidator {
     cache: Arc<Cache>,
-    policy: FillPolicy,
+    policy: Arc<FillPolicy>,
 }
 
 impl Invalidations for TierInvalidator {
@@ -34,7 +34,12 @@ impl Invalidations for TierInvalidator {
 }
 
 /// The scope with which a source announces changes of the entries in `cache`; see [`InvalidationScope::prefixes`].
-pub fn invalidation_scope<P: AsRef<[u8]>>(cache: &Arc<Cache>, policy: FillPolicy, prefixes: &[P]) -> InvalidationScope {
+pub fn invalidation_scope<P: AsRef<[u8]>>(
+    cache: &Arc<Cache>,
+    policy: &Arc<FillPolicy>,
+    prefixes: &[P],
+) -> InvalidationScope {
+    let policy = policy.clone();
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
     InvalidationScope { prefixes, only: None, to: Rc::new(TierInvalidator { cache: cache.clone(), policy }) }
 }

@@ -20,7 +20,7 @@ impl Group {
 
     /// Continues a write of `key` that was [detached](PendingWrite::detach). Call it once for each.
     pub fn resume<'g>(&'g self, key: Key<'g>) -> PendingWrite<'g> {
-        PendingWrite::of(&self.writes, &self.cache, self.policy, key)
+        PendingWrite::of(&self.writes, &self.cache, &self.policy, key)
     }
 
     /// The source accepted a command that empties it: clears the tier.
@@ -35,13 +35,14 @@ impl Group {
     /// The source's error: nothing has changed (with `Lost`, the write may be applied). Without a source, `Refused` for an entry that is too large.
     pub async fn put(self: &Rc<Self>, key: &[u8], value: Bytes, expiry: Option<Millis>) -> Result<Stored, SourceError> {
         if !self.source.reads_through() {
+            let now = clock::now();
             let write = Write {
                 value: &value,
-                expiry: expiry.map_or(Expiry::Default, Expiry::At),
+                expiry: expiry.map_or_else(|| self.policy.lifetime(key, now), Expiry::At),
                 attributes: Attributes::NONE,
                 condition: Condition::Always,
             };
-            let stored = self.cache.tier().set(self.cache.key(key), write, clock::now());
+            let stored = self.cache.tier().set(self.cache.key(key), write, now);
             return stored.map_err(too_large);
         }
         let sole = self.lock_if_local(key).await?;

@@ -7,7 +7,7 @@ use super::{
     session::Session,
 };
 use crate::{app::Worker, read::Group, source::RawReplies};
-use larder_engine::{Cache, Key, Millis, Tier};
+use larder_engine::{Cache, Expiry, Key, Millis, Tier};
 use larder_proto::{
     output::Output,
     resp::{Args, Reply},
@@ -69,6 +69,17 @@ impl<'c> CommandContext<'c> {
             let client = &self.session.client;
             client.forwarded.set(&self.args[0], self.args.get(1));
             client.command.store(self.command.index, Relaxed);
+        }
+    }
+
+    /// The expiry of an entry that a command stores without one.
+    #[inline]
+    pub(super) fn lifetime(&self, key: &[u8]) -> Expiry {
+        let group = self.group();
+        // Without prefixes the cache knows it. A scratch tier (`local_store`) has none: the tier's copy gets it.
+        match group.policy.prefixes.is_empty() || group.source.reads_through() {
+            true => Expiry::Default,
+            false => group.policy.lifetime(key, self.now),
         }
     }
 

@@ -7,18 +7,19 @@ use super::{
     source_error::SourceError,
 };
 use crate::config::Coherence;
-use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome};
+use larder_engine::{Attributes, Fill, Lead, Millis, Outcome};
+use std::sync::Arc;
 
 /// A fetch in flight: the lead of the flight, and how its result is stored. Dropping it unfinished releases the waiters.
 #[derive(Debug)]
 pub struct Fetch {
     lead: Lead,
-    policy: FillPolicy,
+    policy: Arc<FillPolicy>,
     vouched: bool,
 }
 impl Fetch {
     /// The fetch for this lead.
-    pub fn new(lead: Lead, policy: FillPolicy) -> Fetch {
+    pub fn new(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         Fetch { lead, policy, vouched: false }
     }
     /// See [`Lead::sent_through`].
@@ -54,19 +55,16 @@ impl Fetch {
                 // Expired in transit: waiting clients get the value, later ones fetch again.
                 let fill = match found.expiry {
                     Some(at) if at <= now => Fill::Skip,
-                    own => Fill::Store(self.policy.cap(own, now), Attributes::NONE),
+                    own => Fill::Store(self.policy.cap(self.key(), own, now), Attributes::NONE),
                 };
                 (Outcome::Value(found.value), fill)
             }
             Ok(None) => {
-                let fill = match self.policy.negative_ttl {
-                    Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl)), Attributes::NONE),
-                    _ => Fill::Skip,
-                };
-                (Outcome::Absent, fill)
+                let absence = self.policy.absence(self.key(), now);
+                (Outcome::Absent, absence.map_or(Fill::Skip, |at| Fill::Store(at, Attributes::NONE)))
             }
             Err(error) => {
-                let stale = self.policy.serves_stale() && error.is_unavailable();
+                let stale = self.policy.serves_stale_of(self.key()) && error.is_unavailable();
                 let outcome = match stale.then(|| self.lead.last_known(now)).flatten() {
                     Some(Some(value)) => Outcome::Value(value),
                     Some(None) => Outcome::Absent,
@@ -76,7 +74,7 @@ impl Fetch {
             }
         };
         let fill = if self.keep() { fill } else { Fill::Skip };
-        if answered && fill == Fill::Skip && self.policy.serves_stale() {
+        if answered && fill == Fill::Skip && self.policy.serves_stale_of(self.key()) {
             // After this answer, no client may get an older copy.
             self.lead.forget();
         }
@@ -122,15 +120,14 @@ impl Fetch {
         let fill = match found.key {
             _ if found.is_error() || len > self.policy.max_reply || !self.keep() => Fill::Skip,
             KeyLife::Until(at) if at <= now => Fill::Skip,
-            KeyLife::Until(at) => Fill::Store(self.policy.cap(Some(at), now), Attributes::NONE),
-            KeyLife::Unbounded => Fill::Store(self.policy.cap(None, now), Attributes::NONE),
+            KeyLife::Until(at) => Fill::Store(self.policy.cap(self.key(), Some(at), now), Attributes::NONE),
+            KeyLife::Unbounded => Fill::Store(self.policy.cap(self.key(), None, now), Attributes::NONE),
             // A reply about a missing key is remembered like the absence of the key.
-            KeyLife::Absent => match self.policy.negative_ttl {
-                Some(ttl) if ttl > 0 => Fill::Store(Expiry::At(now.saturating_add(ttl)), Attributes::NONE),
-                _ => Fill::Skip,
-            },
+            KeyLife::Absent => {
+                self.policy.absence(self.key(), now).map_or(Fill::Skip, |at| Fill::Store(at, Attributes::NONE))
+            }
         };
-        if fill == Fill::Skip && self.policy.serves_stale() {
+        if fill == Fill::Skip && self.policy.serves_stale_of(self.key()) {
             self.lead.forget();
         }
         self.lead.finish(Outcome::Value(found.reply), fill, now);

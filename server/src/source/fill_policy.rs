@@ -1,38 +1,108 @@
-//! How fills of a group are stored: lifetimes, absences, coherence, replies.
-use crate::config::Coherence;
+//! How fills of a group are stored: lifetimes, absences, coherence, replies. A key prefix may have lifetimes of its own.
+use super::prefix_table::PrefixTable;
+use crate::config::{Coherence, FreshnessSettings, RefreshAhead};
 use larder_engine::{Expiry, Millis};
+use std::time::Duration;
+
+/// How old copies of a key may be, and when they are renewed. Times are in milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyPolicy {
+    /// Longest life of a fill; the source's own expiry only shortens it.
+    pub ttl: Option<u64>,
+    /// How long an absence is remembered; `None`: never.
+    pub negative_ttl: Option<u64>,
+    /// How long after its lifetime a copy is served while a fetch renews it.
+    pub stale_while_revalidate: u64,
+    /// How long after its lifetime a copy is served if the source fails.
+    pub stale_if_error: u64,
+    /// How long a read waits for a fetch if there is a copy that `stale_if_error` allows; `None`: as long as the fetch takes.
+    pub soft_timeout: Option<u64>,
+    /// When a read renews a copy before the end of its lifetime; `None`: never.
+    pub refresh_ahead: Option<RefreshAhead>,
+    /// Bound on the time after its lifetime for which a copy is served, whatever else allows it.
+    pub max_stale: Option<u64>,
+    /// How long after a failed fetch no other is started while there is a copy to serve.
+    pub retry_throttle: u64,
+}
+impl From<&FreshnessSettings> for KeyPolicy {
+    fn from(settings: &FreshnessSettings) -> KeyPolicy {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        KeyPolicy {
+            ttl: settings.ttl.map(millis),
+            negative_ttl: settings.negative_ttl.map(millis),
+            stale_while_revalidate: millis(settings.stale_while_revalidate),
+            stale_if_error: millis(settings.stale_if_error),
+            soft_timeout: settings.soft_timeout.map(millis),
+            refresh_ahead: settings.refresh_ahead,
+            max_stale: settings.max_stale.map(millis),
+            retry_throttle: millis(settings.retry_throttle),
+        }
+    }
+}
 
 /// How fills of a group are stored.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct FillPolicy {
-    /// Longest life of a fill, ms; the source's own expiry only shortens it. The group's cache is built with the same
-    /// value as its default lifetime, so that jitter applies to fills.
-    pub ttl: Option<u64>,
-    /// How long an absence is remembered, ms; `None`: never.
-    pub negative_ttl: Option<u64>,
+    /// The policy of all keys without a prefix of their own. The group's cache is built with the same `ttl` as its default lifetime, so that
+    /// jitter applies to fills.
+    pub own: KeyPolicy,
+    /// The policies of key prefixes.
+    pub prefixes: PrefixTable<KeyPolicy>,
     /// The coherence mode; unused without a source.
     pub coherence: Coherence,
     /// Largest cached reply, bytes, command included; 0: replies are not cached.
     pub max_reply: usize,
 }
+impl From<KeyPolicy> for FillPolicy {
+    fn from(own: KeyPolicy) -> FillPolicy {
+        FillPolicy { own, ..FillPolicy::default() }
+    }
+}
 impl FillPolicy {
+    /// The policy of a key.
+    #[inline]
+    pub fn of(&self, key: &[u8]) -> &KeyPolicy {
+        match self.prefixes.is_empty() {
+            true => &self.own,
+            false => self.prefixes.get(key).unwrap_or(&self.own),
+        }
+    }
     /// In mode `coherent`: whether a copy that the source no longer vouches for may be served while the source is unavailable. It needs
     /// a lifetime, which bounds the copy's age.
     pub fn serves_stale(&self) -> bool {
-        self.coherence == Coherence::Coherent && self.ttl.is_some()
+        let lives = |policy: &KeyPolicy| policy.ttl.is_some();
+        self.coherence == Coherence::Coherent && (lives(&self.own) || self.prefixes.iter().any(|(_, of)| lives(of)))
+    }
+    /// The same for one key.
+    pub fn serves_stale_of(&self, key: &[u8]) -> bool {
+        self.coherence == Coherence::Coherent && self.of(key).ttl.is_some()
     }
     /// Whether copies are served while the source is unavailable.
     pub fn outlives_source(&self) -> bool {
         self.coherence == Coherence::Ttl || self.serves_stale()
     }
-    /// The expiry of a copy: the earlier of its own expiry (`own`) and the group's lifetime from now.
-    pub fn cap(&self, own: Option<Millis>, now: Millis) -> Expiry {
-        match (own, self.ttl) {
-            (Some(at), Some(ttl)) if at >= now.saturating_add(ttl) => Expiry::Default,
-            (Some(at), _) => Expiry::At(at),
-            (None, Some(_)) => Expiry::Default,
-            (None, None) => Expiry::Never,
+    /// The expiry of an entry that is stored without one.
+    pub fn lifetime(&self, key: &[u8], now: Millis) -> Expiry {
+        let policy = self.of(key);
+        match policy.ttl {
+            // The cache knows the group's lifetime and adds jitter.
+            Some(_) if std::ptr::eq(policy, &self.own) => Expiry::Default,
+            Some(ttl) => Expiry::At(now.saturating_add(ttl)),
+            None => Expiry::Never,
         }
+    }
+    /// The expiry of a copy: the earlier of its own expiry (`own`) and the key's lifetime from now.
+    pub fn cap(&self, key: &[u8], own: Option<Millis>, now: Millis) -> Expiry {
+        match (own, self.of(key).ttl) {
+            (Some(at), None) => Expiry::At(at),
+            (Some(at), Some(ttl)) if at < now.saturating_add(ttl) => Expiry::At(at),
+            _ => self.lifetime(key, now),
+        }
+    }
+    /// Until when an absence is remembered; `None`: it is not.
+    pub fn absence(&self, key: &[u8], now: Millis) -> Option<Expiry> {
+        let ttl = self.of(key).negative_ttl.filter(|ttl| *ttl > 0)?;
+        Some(Expiry::At(now.saturating_add(ttl)))
     }
     /// Whether replies are cached at all.
     pub fn keeps_replies(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::{
 };
 use larder::{
     config::{RedisUrl, SourceUrl},
-    source::{FillPolicy, SourceError, SourceLimits},
+    source::{FillPolicy, KeyPolicy, SourceError, SourceLimits},
 };
 use larder_store::clock;
 use std::{
@@ -110,7 +110,7 @@ fn kills_and_restarts_under_load_lose_no_waiter() {
     let mut server = RedisServer::start();
     run(async {
         let limits = SourceLimits { timeout: Duration::from_millis(500), ..LIMITS };
-        let group = redis_with(&server, limits, FillPolicy { ttl: Some(1), ..FillPolicy::default() });
+        let group = redis_with(&server, limits, FillPolicy::from(KeyPolicy { ttl: Some(1), ..KeyPolicy::default() }));
         group.until_up().await;
         let stop = Rc::new(std::cell::Cell::new(false));
         let clients: Vec<_> = (0..50)

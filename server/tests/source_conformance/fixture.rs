@@ -48,8 +48,9 @@ pub(crate) fn open(url: &SourceUrl, limits: SourceLimits, policy: FillPolicy) ->
 /// In mode `coherent`, with these `tracking-prefixes`.
 pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: FillPolicy, prefixes: &[&str]) -> Fixture {
     let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
-    let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
-    let watch = (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, policy, prefixes));
+    let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.own.ttl, ..Config::default() });
+    let policy = Arc::new(policy);
+    let watch = (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, &policy, prefixes));
     let source = setup.open(watch, policy.keeps_replies());
     let group = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });
     Fixture { group, health: setup.health().clone() }

@@ -7,7 +7,7 @@ use super::{
 use crate::common::wait_until;
 use larder::{
     buffers::Buffers,
-    config::{Coherence, SourceUrl},
+    config::SourceUrl,
     source::{FillPolicy, SourceError, SourceLimits, SourceSetup},
 };
 use larder_proto::percent;
@@ -20,11 +20,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-const POLICY: FillPolicy = FillPolicy { ttl: None, negative_ttl: None, coherence: Coherence::Ttl, max_reply: 0 };
-
 fn at(port: u16, limits: SourceLimits) -> Fixture {
     let url: SourceUrl = format!("http://127.0.0.1:{port}/v/{{key}}").parse().expect("a URL");
-    open(&url, limits, POLICY)
+    open(&url, limits, FillPolicy::default())
 }
 fn scripted(
     limits: SourceLimits,
@@ -314,13 +312,13 @@ fn bodies_are_counted_in_the_buffers_and_refused_where_they_do_not_fit() {
         let limits = SourceLimits { timeout: Duration::from_millis(500), ..LIMITS };
         let setup = SourceSetup::new(&url, limits, &buffers).expect("a source");
         let health = setup.health().clone();
-        let group = Fixture { group: open(&url, limits, POLICY).group, health };
+        let group = Fixture { group: open(&url, limits, FillPolicy::default()).group, health };
         let group = Fixture {
             group: std::rc::Rc::new(larder::read::Group {
                 name: "default".into(),
                 cache: group.cache.clone(),
                 source: setup.open(None, false),
-                policy: POLICY,
+                policy: std::sync::Arc::default(),
                 writes: Default::default(),
             }),
             health: group.health,
@@ -447,7 +445,7 @@ fn nginx_plain_and_over_tls() {
             format!("{scheme}://127.0.0.1:{port}/v/{rest}{fragment}").parse().expect("a URL")
         };
         run(async {
-            let group = open(&url("{key}"), LIMITS, POLICY);
+            let group = open(&url("{key}"), LIMITS, FillPolicy::default());
             for (key, value) in [("text", &b"value"[..]), ("a b+c?d%", b"odd name"), ("empty", b""), ("large", &large)]
             {
                 assert!(group.get(key).await == some(value), "{key}");
@@ -456,7 +454,7 @@ fn nginx_plain_and_over_tls() {
             assert_eq!(group.get("no such file").await, Ok(None));
             assert_eq!(group.get("gone").await, Ok(None));
             assert!(unavailable(group.get("busy").await).ends_with("answered 503 Service Unavailable"));
-            let fresh = open(&url("fresh/{key}"), LIMITS, POLICY);
+            let fresh = open(&url("fresh/{key}"), LIMITS, FillPolicy::default());
             let now = clock::now();
             assert_eq!(fresh.get("text").await, some("value"));
             let left = fresh.expiry("text").expect("Cache-Control: max-age=60") - now;
@@ -473,7 +471,8 @@ fn nginx_plain_and_over_tls() {
             if tls.is_some() {
                 let SourceUrl::Http(mut strangers) = url("{key}") else { panic!("a URL") };
                 strangers.tls = Some(Default::default());
-                let said = unavailable(open(&SourceUrl::Http(strangers), LIMITS, POLICY).get("text").await);
+                let said =
+                    unavailable(open(&SourceUrl::Http(strangers), LIMITS, FillPolicy::default()).get("text").await);
                 assert!(said.contains("cannot connect") && said.contains("certificate"), "{said}");
             }
         });

@@ -14,7 +14,7 @@ use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
     config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsUrl},
-    source::{FillPolicy, SourceError, SourceLimits, SourceSetup},
+    source::{FillPolicy, KeyPolicy, SourceError, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
 use std::path::PathBuf;
@@ -134,11 +134,12 @@ fn conformance_redis() {
 fn conformance_coherent() {
     let server = RedisServer::start();
     run(async {
-        let policy = FillPolicy { coherence: Coherence::Coherent, negative_ttl: Some(60_000), ..FillPolicy::default() };
+        let own = KeyPolicy { negative_ttl: Some(60_000), ..KeyPolicy::default() };
+        let policy = FillPolicy { coherence: Coherence::Coherent, own, ..FillPolicy::default() };
         for prefixes in [&[][..], &["t", "e", "l"]] {
             for connections in [1, 3] {
                 let (url, limits) = (SourceUrl::Redis(tcp(server.port())), SourceLimits { connections, ..LIMITS });
-                conformance(&open_with(&url, limits, policy, prefixes), true).await;
+                conformance(&open_with(&url, limits, policy.clone(), prefixes), true).await;
             }
         }
     });

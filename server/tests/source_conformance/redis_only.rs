@@ -5,7 +5,7 @@ use crate::{
 };
 use larder::{
     config::RedisUrl,
-    source::{FillPolicy, SourceError, SourceLimits},
+    source::{FillPolicy, KeyPolicy, SourceError, SourceLimits},
 };
 use larder_proto::resp;
 use larder_store::clock;
@@ -14,7 +14,7 @@ use larder_store::clock;
 fn origin_expiry_shortens_and_group_ttl_caps() {
     let server = RedisServer::start();
     run(async {
-        let policy = FillPolicy { ttl: Some(60_000), ..FillPolicy::default() };
+        let policy = FillPolicy::from(KeyPolicy { ttl: Some(60_000), ..KeyPolicy::default() });
         let group = redis_with(&server, LIMITS, policy);
         let before = clock::now();
         server.command(&["SET", "short", "v", "PX", "20000"]);
@@ -43,7 +43,7 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
         within("put", 60_000);
         assert!(server.command(&["PTTL", "put"]).int() > 3_500_000);
 
-        let policy = FillPolicy { ttl: Some(50), ..FillPolicy::default() };
+        let policy = FillPolicy::from(KeyPolicy { ttl: Some(50), ..KeyPolicy::default() });
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("ever").await, some("v"));
         server.command(&["SET", "ever", "w"]);
@@ -55,7 +55,7 @@ fn origin_expiry_shortens_and_group_ttl_caps() {
 fn absences_are_remembered_for_the_negative_ttl_only() {
     let server = RedisServer::start();
     run(async {
-        let policy = FillPolicy { negative_ttl: Some(300), ..FillPolicy::default() };
+        let policy = FillPolicy::from(KeyPolicy { negative_ttl: Some(300), ..KeyPolicy::default() });
         let group = redis_with(&server, LIMITS, policy);
         assert_eq!(group.get("k").await, Ok(None));
         assert_eq!(group.get("k").await, Ok(None));

@@ -57,7 +57,7 @@ impl Server {
         let default = &mut settings.groups[0];
         default.max_memory = 32 << 20;
         let other = GroupSettings { name: "other".into(), max_memory: 1 << 20, ..default.clone() };
-        default.ttl = source.as_ref().map(|_| Duration::from_secs(60));
+        default.freshness.ttl = source.as_ref().map(|_| Duration::from_secs(60));
         settings.groups.push(other);
         let app = App::new(settings, Logs::default(), Bound::default(), 100, crate::redis::COMMANDS.len())
             .expect("no source to go wrong");
@@ -68,7 +68,7 @@ impl Server {
                 source,
                 name: group.name.clone(),
                 cache: group.cache.clone(),
-                policy: group.policy,
+                policy: group.policy.clone(),
                 writes: group.writes.clone(),
             });
         }

@@ -2,7 +2,7 @@
 use crate::{
     config::Coherence,
     read::*,
-    source::{Fetch, FetchedValue, FillPolicy, LocalFuture, Source, SourceError},
+    source::{Fetch, FetchedValue, FillPolicy, KeyPolicy, LocalFuture, Source, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config, Millis, Stored};
@@ -112,7 +112,8 @@ pub(super) fn run<F: Future<Output = ()>>(test: F) {
 }
 pub(super) fn group(policy: FillPolicy) -> (Rc<Group>, Rc<ScriptedSource>) {
     let source = Rc::new(ScriptedSource::default());
-    let cache = Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.ttl, ..Config::default() });
+    let cache = Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.own.ttl, ..Config::default() });
+    let policy = Arc::new(policy);
     let group = Rc::new(Group { name: "test".into(), cache, source: source.clone(), policy, writes: Arc::default() });
     (group, source)
 }
@@ -162,5 +163,6 @@ pub(super) fn miss(group: &Group) -> Fetch {
 }
 
 pub(super) fn in_mode(coherence: Coherence) -> (Rc<Group>, Rc<ScriptedSource>) {
-    group(FillPolicy { coherence, negative_ttl: Some(60_000), ..FillPolicy::default() })
+    let own = KeyPolicy { negative_ttl: Some(60_000), ..KeyPolicy::default() };
+    group(FillPolicy { coherence, own, ..FillPolicy::default() })
 }

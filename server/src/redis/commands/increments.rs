@@ -40,7 +40,7 @@ fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> CommandRe
             Err(fault) => (Change::Keep, Err(fault)),
             Ok(sum) => {
                 scratch.extend_from_slice(itoa::Buffer::new().format(sum).as_bytes());
-                (Change::Put(counter_expiry(entry)), Ok(sum))
+                (Change::Put(counter_expiry(call, entry)), Ok(sum))
             }
         }
     })??;
@@ -66,7 +66,7 @@ pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Ti
             Ok(sum) => {
                 let text = sum.print();
                 scratch.extend_from_slice(text.as_bytes());
-                (Change::Put(counter_expiry(entry)), Ok(text))
+                (Change::Put(counter_expiry(call, entry)), Ok(text))
             }
         }
     })??;
@@ -75,9 +75,9 @@ pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Ti
 }
 
 /// A counter keeps its expiry. A new one gets the group's.
-fn counter_expiry(entry: Option<&Entry<'_>>) -> Expiry {
+fn counter_expiry(call: &CommandContext<'_>, entry: Option<&Entry<'_>>) -> Expiry {
     match entry {
         Some(_) => Expiry::Keep,
-        None => Expiry::Default,
+        None => call.lifetime(call.arg(1)),
     }
 }

@@ -90,7 +90,7 @@ impl<'a> Options<'a> {
         match self.lifetime {
             Some(lifetime) => Ok(Expiry::At(lifetime.at(call.now, call.command.name)?)),
             None if self.keep_ttl => Ok(Expiry::Keep),
-            None => Ok(Expiry::Default),
+            None => Ok(call.lifetime(call.arg(1))),
         }
     }
 }
@@ -121,7 +121,7 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
 pub(in crate::redis) fn setnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let value = call.arg(2);
     call.check_len(value.len())?;
-    let stored = store(call, tier, call.key(1), value, Expiry::Default, Condition::IfAbsent)?;
+    let stored = store(call, tier, call.key(1), value, call.lifetime(call.arg(1)), Condition::IfAbsent)?;
     call.reply.integer(i64::from(stored != Stored::Unmet));
     Ok(())
 }
@@ -150,7 +150,7 @@ fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) ->
 pub(in crate::redis) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let value = call.arg(2);
     call.check_len(value.len())?;
-    exchange(call, tier, value, Expiry::Default, Condition::Always)
+    exchange(call, tier, value, call.lifetime(call.arg(1)), Condition::Always)
 }
 
 fn store(
@@ -332,7 +332,7 @@ fn check_pairs(call: &CommandContext<'_>) -> CommandResult {
 fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     for index in (1..call.args.len()).step_by(2) {
         let (key, value) = (call.key(index), call.arg(index + 1));
-        store(call, tier, key, value, Expiry::Default, Condition::Always)?;
+        store(call, tier, key, value, call.lifetime(key.bytes()), Condition::Always)?;
     }
     Ok(())
 }

@@ -6,16 +6,16 @@ use super::{
 use crate::{
     config::Coherence,
     read::{Group, invalidation_scope},
-    source::FillPolicy,
+    source::{FillPolicy, KeyPolicy},
 };
 use larder_store::clock;
-use std::{future::Future, rc::Rc, time::Duration};
+use std::{future::Future, rc::Rc, sync::Arc, time::Duration};
 
 fn coherent() -> FillPolicy {
     FillPolicy {
         coherence: Coherence::Coherent,
         max_reply: 10_000,
-        negative_ttl: Some(60_000),
+        own: KeyPolicy { negative_ttl: Some(60_000), ..KeyPolicy::default() },
         ..FillPolicy::default()
     }
 }
@@ -28,6 +28,7 @@ fn with_workers<F: Future<Output = ()>>(
 ) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime");
+    let policy = Arc::new(policy);
     runtime.block_on(async {
         let redis = Redis::start();
         let setup = setup(&redis);
@@ -37,12 +38,12 @@ fn with_workers<F: Future<Output = ()>>(
         for server in &mut workers {
             let group = &server.worker.groups[0];
             let watch =
-                (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, policy, prefixes));
+                (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, &policy, prefixes));
             let source = setup.open(watch, policy.keeps_replies());
             // Once it has answered, it has shaken hands.
             let group = Rc::new(Group {
                 source,
-                policy,
+                policy: policy.clone(),
                 name: group.name.clone(),
                 cache: group.cache.clone(),
                 writes: group.writes.clone(),
@@ -331,11 +332,12 @@ fn replies_live_as_long_as_their_key_and_the_group_s_lifetimes() {
         assert_eq!(hits(&client), before + 1, "over with its key");
     });
     // An absence that is not remembered is not remembered in a reply either.
-    with_workers(FillPolicy { negative_ttl: None, ..coherent() }, &[], |_redis, [server, _other]| async move {
+    with_workers(FillPolicy { own: KeyPolicy::default(), ..coherent() }, &[], |_redis, [server, _other]| async move {
         assert!(!keeps(&mut server.client(), "HGETALL missing").await);
     });
     // Mode ttl: however Redis changes, for as long as it says.
-    let ttl = FillPolicy { coherence: Coherence::Ttl, ttl: Some(60_000), ..coherent() };
+    let own = KeyPolicy { ttl: Some(60_000), ..coherent().own };
+    let ttl = FillPolicy { coherence: Coherence::Ttl, own, ..coherent() };
     with_workers(ttl, &[], |redis, [server, _other]| async move {
         let mut direct = redis.connect();
         direct.say("HSET h f v");

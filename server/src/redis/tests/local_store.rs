@@ -253,7 +253,8 @@ fn many_keys_are_deleted_a_few_values_at_a_time() {
 fn a_copy_that_expires_earlier_does_not_shorten_the_entry() {
     let store = MemoryStore::default();
     let mut server = server(&store);
-    Rc::get_mut(&mut server.worker.groups[0]).expect("not shared yet").policy.ttl = Some(1000);
+    let group = Rc::get_mut(&mut server.worker.groups[0]).expect("not shared yet");
+    Arc::make_mut(&mut group.policy).own.ttl = Some(1000);
     runtime().block_on(async {
         let mut client = server.client();
         client.ask("SET k 1 EX 100").await;

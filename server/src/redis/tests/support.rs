@@ -8,7 +8,7 @@ use crate::{
     net::redis_connection::ClientConnection,
     read::Group,
     redis::{self, CommandAccess, Flow, Joined, Session},
-    source::{FillPolicy, Source, none::NoneSource},
+    source::{Source, none::NoneSource},
     telemetry::{CommandCalls, Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
@@ -59,7 +59,7 @@ impl Server {
             name: "default".into(),
             cache: cache.clone(),
             source,
-            policy: FillPolicy::default(),
+            policy: Arc::default(),
             writes: Arc::default(),
         };
         let telemetry = Telemetry::new(1, Logs::default());

@@ -6,7 +6,7 @@ use crate::{
     source::{FillPolicy, SourceLimits, SourceSetup},
 };
 use larder_engine::Write;
-use std::{future::Future, rc::Rc, time::Duration};
+use std::{future::Future, rc::Rc, sync::Arc, time::Duration};
 
 /// A source that leads to this Redis.
 pub(super) fn setup(redis: &Redis) -> SourceSetup {
@@ -282,7 +282,7 @@ fn what_was_read_at_the_source_leaves_no_older_copy_where_copies_are_coherent() 
                 name: group.name.clone(),
                 cache: group.cache.clone(),
                 source: group.source.clone(),
-                policy: FillPolicy { coherence, ..FillPolicy::default() },
+                policy: Arc::new(FillPolicy { coherence, ..FillPolicy::default() }),
                 writes: group.writes.clone(),
             });
             let mut client = server.client();

@@ -64,10 +64,10 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         name: "test".into(),
         cache: Cache::new(Config { max_memory: 8 * 1024 * 1024, ..Config::default() }),
         source: Rc::new(NeverAsked),
-        policy: FillPolicy { coherence, ..FillPolicy::default() },
+        policy: Arc::new(FillPolicy { coherence, ..FillPolicy::default() }),
         writes: Arc::new(PendingWrites::default()),
     };
-    let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, group.policy, prefixes));
+    let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, &group.policy, prefixes));
     let url = RedisUrl {
         address: RedisAddress::Unix("/nowhere".into()),
         tls: None,

@@ -6,6 +6,7 @@ use super::{
     cross_checks::{compare, compare_prefixes, warnings},
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     machine_limits::Machine,
+    origin_options::OriginOptions,
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     setting_value::{SettingValue, is_off, parse},
     settings::{
@@ -183,10 +184,7 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
     let own = |group: &Option<String>| group.as_deref().unwrap_or("default") == name;
     Some(GroupSettings {
         name: name.to_string(),
-        source: match scope.one("source") {
-            Some(SettingValue::Source(url)) => url.clone(),
-            _ => SourceUrl::None,
-        },
+        source: source(scope),
         max_memory: scope.number("max-memory"),
         max_keys: scope.count("max-keys"),
         freshness: freshness(scope),
@@ -234,4 +232,18 @@ fn freshness(scope: &EffectiveSettings) -> FreshnessSettings {
 
 fn mode(scope: &EffectiveSettings) -> TierMode {
     scope.text("mode").and_then(TierMode::from_name).unwrap_or_default()
+}
+
+fn source(scope: &EffectiveSettings) -> SourceUrl {
+    let mut source = match scope.one("source") {
+        Some(SettingValue::Source(url)) => url.clone(),
+        _ => SourceUrl::None,
+    };
+    if let SourceUrl::Http(origin) = &mut source {
+        origin.options = OriginOptions {
+            connect_timeout: scope.duration("source-connect-timeout"),
+            first_byte_timeout: scope.duration("source-first-byte-timeout"),
+        };
+    }
+    source
 }

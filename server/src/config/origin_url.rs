@@ -1,5 +1,6 @@
-//! The URL of an HTTP API: `http://HOST[:PORT]/PATH/{key}`, or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]`.
+//! The URL of an HTTP API: `http://HOST[:PORT][,HOST[:PORT]…]/PATH/{key}`, or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]`.
 use super::{
+    origin_options::OriginOptions,
     tls_url::TlsUrl,
     url_parts::{RESERVED, host_port, parameters},
 };
@@ -9,20 +10,44 @@ use std::fmt;
 
 /// What stands for the key in the URL.
 const PLACEHOLDER: &str = "{key}";
+/// The most addresses that one API may have.
+const MAX_ADDRESSES: usize = 32;
 
 /// An HTTP API of which each key is a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginUrl {
-    /// A host name or address (IPv6 without brackets).
-    pub host: String,
-    /// Its port.
-    pub port: u16,
+    /// Where it listens; at least one. Each has every key.
+    pub addresses: Vec<OriginAddress>,
     /// `https://`: speak TLS. Its parameters are in the fragment, which is not sent: the query belongs to the API.
     pub tls: Option<TlsUrl>,
     /// Path and query before the key; begins with `/`.
     pub before_key: String,
     /// Path and query after the key.
     pub after_key: String,
+    /// How it is asked: from the group's settings, not from the URL.
+    pub options: OriginOptions,
+}
+
+/// One address of an API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OriginAddress {
+    /// A host name or address (IPv6 without brackets).
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+impl OriginAddress {
+    /// Host and port, as in the header `Host`; the port is left out if it is the scheme's.
+    pub fn authority(&self, tls: bool) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => utf8_percent_encode(&self.host, RESERVED).to_string(),
+        };
+        match self.port == default_port(tls) {
+            true => host,
+            false => format!("{host}:{}", self.port),
+        }
+    }
 }
 
 impl OriginUrl {
@@ -36,7 +61,7 @@ impl OriginUrl {
             return Err(format!("an {scheme} source takes no user and password"));
         }
         let mut tls = (scheme == "https").then(TlsUrl::default);
-        let (host, port) = host_port(authority, default_port(tls.is_some()), scheme)?;
+        let addresses = addresses(authority, default_port(tls.is_some()), scheme)?;
         let placeholder = || {
             format!(
                 "the path or query of an {scheme} source holds {PLACEHOLDER} once: write {scheme}://HOST:PORT/PATH/{PLACEHOLDER}"
@@ -61,25 +86,42 @@ impl OriginUrl {
         }
         tls.as_ref().map_or(Ok(()), TlsUrl::check)?;
         let root = if before.starts_with('/') { "" } else { "/" };
-        Ok(OriginUrl { host, port, tls, before_key: format!("{root}{before}"), after_key: after_key.to_string() })
+        Ok(OriginUrl {
+            addresses,
+            tls,
+            before_key: format!("{root}{before}"),
+            after_key: after_key.to_string(),
+            options: OriginOptions::default(),
+        })
     }
 
-    /// Scheme, host and port: what log lines and errors name. The path may hold what is nobody's business.
+    /// Scheme, hosts and ports: what log lines and errors name. The path may hold what is nobody's business.
     pub fn origin(&self) -> String {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.authority())
+        let authorities: Vec<String> = self.addresses.iter().map(|one| one.authority(self.tls.is_some())).collect();
+        format!("{}://{}", self.scheme(), authorities.join(","))
     }
 
-    /// Host and port, as in the header `Host`; the port is left out if it is the scheme's.
-    pub fn authority(&self) -> String {
-        let host = match self.host.contains(':') {
-            true => format!("[{}]", self.host),
-            false => utf8_percent_encode(&self.host, RESERVED).to_string(),
-        };
-        match self.port == default_port(self.tls.is_some()) {
-            true => host,
-            false => format!("{host}:{}", self.port),
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+/// Addresses between commas.
+fn addresses(authority: &str, default_port: u16, scheme: &str) -> Result<Vec<OriginAddress>, String> {
+    let several = authority.split(',').map(|one| host_port(one, default_port, scheme));
+    let mut found: Vec<OriginAddress> = Vec::new();
+    for one in several {
+        let (host, port) = one?;
+        let address = OriginAddress { host, port };
+        if found.contains(&address) {
+            return Err(format!("`{}:{port}` is named twice", address.host));
         }
+        found.push(address);
+    }
+    match found.len() {
+        ..=MAX_ADDRESSES => Ok(found),
+        many => Err(format!("{many} addresses are more than the {MAX_ADDRESSES} that an {scheme} source takes")),
     }
 }
 
@@ -106,6 +148,7 @@ mod tests {
             ("http://h/{key}", ("h", 80, "/", ""), "http://h/{key}"),
             ("HTTP://h:80/a/{key}/b?c=d", ("h", 80, "/a/", "/b?c=d"), "http://h/a/{key}/b?c=d"),
             ("https://h?id={key}&v=1", ("h", 443, "/?id=", "&v=1"), "https://h/?id={key}&v=1"),
+            ("http://a:80,b:8000,[::1]/{key}", ("a", 80, "/", ""), "http://a,b:8000,[::1]/{key}"),
             ("http://[::1]:8000/a%20b-{key}", ("::1", 8000, "/a%20b-", ""), "http://[::1]:8000/a%20b-{key}"),
             (
                 "https://h:1/{key}#ca=/c%20a&insecure=true",
@@ -114,7 +157,8 @@ mod tests {
             ),
         ] {
             let Ok(SourceUrl::Http(url)) = text.parse() else { panic!("{text}") };
-            assert_eq!((&*url.host, url.port, &*url.before_key, &*url.after_key), parts, "{text}");
+            let address = &url.addresses[0];
+            assert_eq!((&*address.host, address.port, &*url.before_key, &*url.after_key), parts, "{text}");
             assert_eq!(url.to_string(), shown);
             assert_eq!(shown.parse(), Ok(SourceUrl::Http(url)));
         }
@@ -133,6 +177,8 @@ mod tests {
             ("http://h/#{key}", once),
             ("http:///{key}", "the source's host is missing: write http://HOST:PORT"),
             ("http://h:0/{key}", "`0` is not a port"),
+            ("http://h,/{key}", "the source's host is missing"),
+            ("http://h,i:80,h:80/{key}", "`h:80` is named twice"),
             ("http://[::1/{key}", "is not a host: write [::1]:80"),
             ("http://h/ä/{key}", "`/ä/` cannot be part of a URL"),
             ("http://h/a b/{key}", "cannot be part of a URL"),
@@ -144,6 +190,9 @@ mod tests {
             let error = text.parse::<SourceUrl>().expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
         }
+        let many: Vec<String> = (0..33).map(|number| format!("h{number}")).collect();
+        let error = format!("http://{}/{{key}}", many.join(",")).parse::<SourceUrl>().expect_err("too many");
+        assert_eq!(error, "33 addresses are more than the 32 that an http source takes");
         let error = "http://user:hunter2@h/{key}".parse::<SourceUrl>().expect_err("a password");
         assert_eq!(error, "an http source takes no user and password");
     }

@@ -462,6 +462,27 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "source-connect-timeout",
+        section: SettingSection::Source,
+        kind: ValueKind::Duration { min: 1, max: DAY },
+        default: Is("500ms"),
+        optional: true,
+        per_group: true,
+        example: "100ms",
+        help: "With an HTTP source: deadline of one attempt to connect to one of its addresses, within `source-timeout`; `off`: only that.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "source-first-byte-timeout",
+        section: SettingSection::Source,
+        kind: ValueKind::Duration { min: 1, max: DAY },
+        optional: true,
+        per_group: true,
+        example: "200ms",
+        help: "With an HTTP source: deadline of the head of an answer from when the request was sent, within `source-timeout`, which then leaves time for a large body; `off`: only that.",
+        ..ROW
+    },
+    SettingSpec {
         name: "source-max-in-flight",
         section: SettingSection::Source,
         kind: ValueKind::Count { min: 1, max: 1 << 20 },

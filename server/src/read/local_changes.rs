@@ -77,7 +77,7 @@ impl Group {
         match applied {
             Ok(()) => self.apply_to_tier(changes, actor),
             Err(SourceError::Lost(_)) => keys().for_each(|key| self.cache.invalidate(key)),
-            Err(SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly(_)) => return,
+            Err(_) => return,
         }
         self.writes.watched.changed(changes.iter().map(|(key, _)| key));
     }

@@ -177,7 +177,12 @@ impl Group {
 fn failed(writing: PendingWrite<'_>, error: SourceError) -> SourceError {
     match error {
         SourceError::Lost(_) => writing.forget(),
-        SourceError::Unavailable(_) | SourceError::Refused(_) | SourceError::ReadOnly(_) => writing.refused(),
+        SourceError::Unavailable(_)
+        | SourceError::Throttled(..)
+        | SourceError::Refused(_)
+        | SourceError::ReadOnly(_) => {
+            writing.refused();
+        }
     }
     error
 }

@@ -6,15 +6,12 @@ use super::{
 };
 use crate::config::DemoUrl;
 use foldhash::quality::FixedState;
-use larder_engine::Millis;
 use larder_store::clock;
 use std::{future::ready, hash::BuildHasher, rc::Rc, sync::Arc, time::Duration};
 use tracing_subscriber::fmt::{
     format::Writer,
     time::{FormatTime, SystemTime},
 };
-
-const READ_ONLY: SourceError = SourceError::ReadOnly("demo:");
 
 /// What all cores share: the settings, and the health of a source that is always there.
 #[derive(Clone)]
@@ -57,14 +54,8 @@ impl Source for DemoSource {
             });
         }
     }
-    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(ready(Err(READ_ONLY)))
-    }
-    fn delete<'a>(&'a self, _: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(ready(Err(READ_ONLY)))
-    }
-    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(ready(Err(READ_ONLY)))
+    fn read_only_kind(&self) -> &'static str {
+        "demo:"
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(ready(Ok(())))

@@ -1,6 +1,6 @@
 //! Why a source gave no answer.
 use bytes::Bytes;
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// Why a source gave no answer. [`Display`](fmt::Display) is the whole text for a client, to follow `-` or `-ERR ` (see each variant).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,6 +8,8 @@ pub enum SourceError {
     /// Not reachable, connection lost, deadline passed, too many fetches in flight: nothing was changed and the client may retry.
     /// The text reads `source unavailable: ` and the reason; Redis clients get it after `-ERR `.
     Unavailable(Arc<str>),
+    /// It asked not to be asked again for so long (`Retry-After`). Reads as `Unavailable`.
+    Throttled(Arc<str>, Duration),
     /// A write was sent and no reply came: it may have been applied. Reads as `Unavailable`.
     Lost(Arc<str>),
     /// The source answered with an error of its own (`WRONGTYPE …`, code included). It is relayed unchanged.
@@ -16,6 +18,22 @@ pub enum SourceError {
     ReadOnly(&'static str),
 }
 impl SourceError {
+    /// Why the source gave no answer, if it gave none.
+    pub(super) fn reason(&self) -> Option<&Arc<str>> {
+        match self {
+            SourceError::Unavailable(reason) | SourceError::Lost(reason) | SourceError::Throttled(reason, _) => {
+                Some(reason)
+            }
+            SourceError::Refused(_) | SourceError::ReadOnly(_) => None,
+        }
+    }
+    /// How long the source asked not to be asked again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            SourceError::Throttled(_, wait) => Some(*wait),
+            _ => None,
+        }
+    }
     /// Whether the source gave no answer (HTTP 503), instead of refusing.
     pub fn is_unavailable(&self) -> bool {
         !matches!(self, SourceError::Refused(_) | SourceError::ReadOnly(_))
@@ -44,7 +62,7 @@ impl SourceError {
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SourceError::Unavailable(reason) | SourceError::Lost(reason) => {
+            SourceError::Unavailable(reason) | SourceError::Lost(reason) | SourceError::Throttled(reason, _) => {
                 write!(f, "{UNAVAILABLE}{reason}")
             }
             SourceError::Refused(text) => f.write_str(text),

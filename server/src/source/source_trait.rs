@@ -4,6 +4,7 @@ use super::{
     source_error::SourceError, table::table_map_reads::TableSource,
 };
 use larder_engine::Millis;
+use std::future::ready;
 
 /// One core's connection to a source. Not `Send`: each worker opens its own.
 ///
@@ -12,17 +13,27 @@ use larder_engine::Millis;
 pub trait Source {
     /// Takes over a batch of fetches and finishes each with the source's answer.
     fn fetch(&self, batch: &mut Vec<Fetch>);
+    /// What a source that never accepts writes is, for the error: `a table`. It then leaves out `put`, `delete` and `expire`.
+    fn read_only_kind(&self) -> &'static str {
+        "of a kind"
+    }
     /// Stores a value; true if it replaced one.
     fn put<'a>(
         &'a self,
-        key: &'a [u8],
-        value: &'a [u8],
-        expiry: Option<Millis>,
-    ) -> LocalFuture<'a, Result<bool, SourceError>>;
+        _key: &'a [u8],
+        _value: &'a [u8],
+        _expiry: Option<Millis>,
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(ready(Err(SourceError::ReadOnly(self.read_only_kind()))))
+    }
     /// Deletes a key; true if it existed.
-    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>>;
+    fn delete<'a>(&'a self, _key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(ready(Err(SourceError::ReadOnly(self.read_only_kind()))))
+    }
     /// Changes the expiry of a key (`None`: never); true if the key exists.
-    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>>;
+    fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(ready(Err(SourceError::ReadOnly(self.read_only_kind()))))
+    }
     /// Checks that the source answers (for readiness).
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>>;
     /// The source as a Redis server, for commands that are relayed verbatim.

@@ -20,11 +20,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn at(port: u16, limits: SourceLimits) -> Fixture {
+pub(crate) fn at(port: u16, limits: SourceLimits) -> Fixture {
     let url: SourceUrl = format!("http://127.0.0.1:{port}/v/{{key}}").parse().expect("a URL");
     open(&url, limits, FillPolicy::default())
 }
-fn scripted(
+pub(crate) fn scripted(
     limits: SourceLimits,
     script: impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static,
 ) -> (Fixture, ScriptedOrigin) {
@@ -35,12 +35,12 @@ fn scripted(
 fn key_of(target: &str) -> Vec<u8> {
     percent::decode(target.strip_prefix("/v/").expect("the path").as_bytes()).into_owned()
 }
-fn unavailable(answer: Result<Option<Vec<u8>>, SourceError>) -> String {
+pub(crate) fn unavailable(answer: Result<Option<Vec<u8>>, SourceError>) -> String {
     let shown = answer.as_ref().map(|value| value.as_ref().map(Vec::len));
     assert!(matches!(answer, Err(SourceError::Unavailable(_))), "{shown:?}");
     reason(answer)
 }
-fn refused(answer: Result<Option<Vec<u8>>, SourceError>) -> String {
+pub(crate) fn refused(answer: Result<Option<Vec<u8>>, SourceError>) -> String {
     let shown = answer.as_ref().map(|value| value.as_ref().map(Vec::len));
     assert!(matches!(answer, Err(SourceError::Refused(_))), "{shown:?}");
     reason(answer)

@@ -6,6 +6,7 @@ mod disk;
 mod fake;
 mod faults;
 mod fixture;
+mod http_addresses;
 mod http_origin;
 mod redis_only;
 mod scripted_origin;

@@ -1,5 +1,5 @@
 //! What the status of a response means for the key.
-use super::origin_settings::OriginSettings;
+use super::origin_settings::SharedAddress;
 use crate::source::source_error::SourceError;
 use http::{StatusCode, header, response::Parts};
 
@@ -7,7 +7,7 @@ use http::{StatusCode, header, response::Parts};
 ///
 /// # Errors
 /// `Unavailable` if the origin may answer when it is asked again, else `Refused`.
-pub(super) fn has_value(response: &Parts, settings: &OriginSettings) -> Result<bool, SourceError> {
+pub(super) fn has_value(response: &Parts, address: &SharedAddress) -> Result<bool, SourceError> {
     let status = response.status;
     match status {
         StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {
@@ -15,17 +15,17 @@ pub(super) fn has_value(response: &Parts, settings: &OriginSettings) -> Result<b
             match response.headers.get(header::CONTENT_ENCODING) {
                 Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
                     let encoding = encoding.as_bytes().escape_ascii();
-                    Err(settings.refused(format_args!("answered with Content-Encoding `{encoding}`, not `identity`")))
+                    Err(address.refused(format_args!("answered with Content-Encoding `{encoding}`, not `identity`")))
                 }
                 _ => Ok(true),
             }
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(false),
-        StatusCode::TOO_MANY_REQUESTS => Err(settings.unavailable(format_args!("answered {status}"))),
-        status if status.is_server_error() => Err(settings.unavailable(format_args!("answered {status}"))),
+        StatusCode::TOO_MANY_REQUESTS => Err(address.unavailable(format_args!("answered {status}"))),
+        status if status.is_server_error() => Err(address.unavailable(format_args!("answered {status}"))),
         status if status.is_redirection() => {
-            Err(settings.refused(format_args!("answered {status}; redirects are not followed")))
+            Err(address.refused(format_args!("answered {status}; redirects are not followed")))
         }
-        status => Err(settings.refused(format_args!("answered {status}"))),
+        status => Err(address.refused(format_args!("answered {status}"))),
     }
 }

@@ -1,11 +1,9 @@
-//! One core's connections to the origin: those that are idle, and how new ones are made.
-use super::{origin_settings::OriginSettings, response_body::broken_off};
-use crate::source::{
-    fetch_refusals::timeout_reason,
-    source_error::SourceError,
-    source_health::{ConnectionHealth, ConnectionState},
-    upstream_stream::connect_tcp,
+//! One core's connections to one address of the origin: those that are idle, and how new ones are made.
+use super::{
+    origin_settings::{OriginSettings, SharedAddress},
+    response_body::broken_off,
 };
+use crate::source::{source_error::SourceError, upstream_stream::connect_tcp};
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -18,38 +16,58 @@ use std::{
 };
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, timeout_at},
 };
 
-/// Idle connections that a core keeps. Those beyond it, left over from a burst, are closed.
+/// Idle connections that a core keeps to an address. Those beyond it, left over from a burst, are closed.
 const MAX_IDLE: usize = 64;
 /// A connection that was idle for longer is not used again: origins and what is between close such connections, some without a word.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
-/// Between two attempts to reach an origin that is down.
-const RETRY_EVERY: Duration = Duration::from_millis(500);
 
 /// A connection that can carry one request at a time. hyper's task behind it ends when this is dropped.
 pub(super) type Connection = SendRequest<Empty<Bytes>>;
 
-/// The connections of one core.
+/// The connections of one core to one address.
 pub(super) struct ConnectionPool {
-    pub(super) settings: Arc<OriginSettings>,
+    settings: Arc<OriginSettings>,
+    index: usize,
     /// With the moment since when they are idle; the latest is at the back.
     idle: RefCell<VecDeque<(Connection, Instant)>>,
-    health: RefCell<ConnectionHealth>,
-    was_up: Cell<bool>,
-    went_down: Notify,
+    /// Requests under way.
+    pub(super) under_way: Cell<usize>,
+    /// The latest attempt to connect failed.
+    pub(super) is_out: Cell<bool>,
+    pub(super) went_out: Notify,
+}
+
+/// A request under way, for as long as this exists.
+pub(super) struct UnderWay<'p>(&'p Cell<usize>);
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.update(|count| count - 1);
+    }
 }
 
 impl ConnectionPool {
-    pub(super) fn new(settings: Arc<OriginSettings>) -> ConnectionPool {
+    pub(super) fn new(settings: Arc<OriginSettings>, index: usize) -> ConnectionPool {
         ConnectionPool {
-            idle: RefCell::default(),
-            health: RefCell::new(ConnectionHealth::new(settings.health.clone())),
-            was_up: Cell::new(false),
-            went_down: Notify::new(),
             settings,
+            index,
+            idle: RefCell::default(),
+            under_way: Cell::new(0),
+            is_out: Cell::new(false),
+            went_out: Notify::new(),
         }
+    }
+
+    pub(super) fn address(&self) -> &SharedAddress {
+        &self.settings.addresses[self.index]
+    }
+
+    /// Counts a request.
+    pub(super) fn begin(&self) -> UnderWay<'_> {
+        self.under_way.update(|count| count + 1);
+        UnderWay(&self.under_way)
     }
 
     /// The connection that became idle last, if it is still open as far as is known here.
@@ -77,56 +95,31 @@ impl ConnectionPool {
     /// Makes a connection.
     ///
     /// # Errors
-    /// `Unavailable`: the origin is not reached by the deadline.
+    /// `Unavailable`: the address is not reached by the deadline, or within `source-connect-timeout`.
     pub(super) async fn connect(&self, deadline: Instant) -> Result<Connection, SourceError> {
-        let settings = &self.settings;
+        let address = self.address();
         let connecting = async {
-            let stream = connect_tcp(&settings.url.host, settings.url.port, settings.tls.as_ref());
+            let stream = connect_tcp(&address.host, address.port, address.tls.as_ref());
             let stream = stream.await.map_err(|error| error.to_string())?;
             let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| broken_off(&error))?;
             Ok::<_, String>((sender, connection))
         };
-        match timeout_at(deadline, connecting).await {
+        let own = self.settings.url.options.connect_timeout.map(|limit| (Instant::now() + limit, limit));
+        let (until, limit, setting) = match own {
+            Some((until, limit)) if until < deadline => (until, limit, "source-connect-timeout"),
+            _ => (deadline, self.settings.limits.timeout, "source-timeout"),
+        };
+        let reason = match timeout_at(until, connecting).await {
             Ok(Ok((sender, connection))) => {
                 tokio::task::spawn_local(async move {
                     // The request that is under way gets the error, too.
                     let _ = connection.await;
                 });
-                if self.health.borrow_mut().set(ConnectionState::Up) {
-                    tracing::info!(source = %settings.origin, "source connected");
-                    if self.was_up.replace(true) {
-                        settings.health.note_reconnect();
-                    }
-                }
-                Ok(sender)
+                return Ok(sender);
             }
-            Ok(Err(reason)) => Err(self.down(&reason)),
-            Err(_) => Err(self.down(&timeout_reason(settings.limits.timeout, &settings.limits))),
-        }
-    }
-
-    fn down(&self, reason: &str) -> SourceError {
-        let error = self.settings.unavailable(format_args!("cannot connect: {reason}"));
-        if let SourceError::Unavailable(reason) = &error {
-            self.settings.health.note_error(reason);
-        }
-        if self.health.borrow_mut().set(ConnectionState::Down) {
-            tracing::warn!(source = %self.settings.origin, %reason, "source is down");
-            self.went_down.notify_one();
-        }
-        error
-    }
-
-    /// Connects at the start, and again and again while the origin is down: so that its health does not depend on clients that ask.
-    pub(super) async fn watch(&self) {
-        loop {
-            match self.connect(Instant::now() + self.settings.limits.timeout).await {
-                Ok(connection) => {
-                    self.give_back(connection);
-                    self.went_down.notified().await;
-                }
-                Err(_) => sleep(RETRY_EVERY).await,
-            }
-        }
+            Ok(Err(reason)) => reason,
+            Err(_) => format!("timed out after {limit:?} ({setting})"),
+        };
+        Err(address.unavailable(format_args!("cannot connect: {reason}")))
     }
 }

@@ -1,4 +1,5 @@
-//! What all cores share of one origin: its URL, TLS, limits and health.
+//! What all cores share of one origin: its URL, addresses, limits and health.
+use super::retry_after::WaitingKeys;
 use crate::{
     buffers::Buffers,
     config::OriginUrl,
@@ -10,19 +11,39 @@ use crate::{
     },
 };
 use http::HeaderValue;
-use std::{fmt, sync::Arc};
+use larder_engine::Millis;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 /// The settings and shared state of the connections of all cores to one origin.
 pub(super) struct OriginSettings {
     pub(super) url: OriginUrl,
-    /// Scheme, host and port, for errors and logs.
+    /// Scheme, hosts and ports, for errors and logs.
     pub(super) origin: String,
-    /// The header `Host`.
-    pub(super) host: HeaderValue,
-    pub(super) tls: Option<Tls>,
+    /// At least one.
+    pub(super) addresses: Vec<SharedAddress>,
     pub(super) limits: SourceLimits,
     pub(super) health: Arc<SourceHealth>,
     pub(super) buffers: Arc<Buffers>,
+    pub(super) waiting_keys: WaitingKeys,
+}
+
+/// What all cores share of one of its addresses.
+pub(super) struct SharedAddress {
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// Scheme, host and port, for errors and logs.
+    pub(super) name: String,
+    /// The header `Host`.
+    pub(super) authority: HeaderValue,
+    pub(super) tls: Option<Tls>,
+    /// It asked not to be asked before then.
+    rests_until: AtomicU64,
 }
 
 impl OriginSettings {
@@ -31,23 +52,51 @@ impl OriginSettings {
     /// # Errors
     /// A text that names the file or host at fault.
     pub(super) fn new(url: &OriginUrl, limits: SourceLimits, buffers: Arc<Buffers>) -> Result<OriginSettings, String> {
-        let host = url.authority();
+        // The files are read once, for all addresses.
+        let tls = url.tls.as_ref().map(|tls| upstream_tls::build(tls, &url.addresses[0].host)).transpose()?;
+        let addresses = url.addresses.iter().map(|address| {
+            let authority = address.authority(tls.is_some());
+            Ok::<_, String>(SharedAddress {
+                name: format!("{}://{authority}", url.scheme()),
+                authority: HeaderValue::from_str(&authority)
+                    .map_err(|_| format!("`{authority}` cannot be the name of a host"))?,
+                tls: tls.as_ref().map(|tls| tls.towards(&address.host)).transpose()?,
+                host: address.host.clone(),
+                port: address.port,
+                rests_until: AtomicU64::new(0),
+            })
+        });
         Ok(OriginSettings {
             origin: url.origin(),
-            host: HeaderValue::from_str(&host).map_err(|_| format!("`{host}` cannot be the name of a host"))?,
-            tls: url.tls.as_ref().map(|tls| upstream_tls::build(tls, &url.host)).transpose()?,
+            addresses: addresses.collect::<Result<_, _>>()?,
             url: url.clone(),
             limits,
             health: Arc::default(),
             buffers,
+            waiting_keys: WaitingKeys::default(),
         })
-    }
-    /// The error of an origin that gave no answer that can be used.
-    pub(super) fn unavailable(&self, reason: impl fmt::Display) -> SourceError {
-        SourceError::Unavailable(format!("{}: {reason}", self.origin).into())
     }
     /// The error of an origin, or of Larder, that will not answer this key however often it is asked.
     pub(super) fn refused(&self, reason: impl fmt::Display) -> SourceError {
         SourceError::Refused(format!("ERR {}: {reason}", self.origin).into())
+    }
+}
+
+impl SharedAddress {
+    /// The error of an address that gave no answer that can be used.
+    pub(super) fn unavailable(&self, reason: impl fmt::Display) -> SourceError {
+        SourceError::Unavailable(format!("{}: {reason}", self.name).into())
+    }
+    /// The error of an address that will not answer this key however often it is asked.
+    pub(super) fn refused(&self, reason: impl fmt::Display) -> SourceError {
+        SourceError::Refused(format!("ERR {}: {reason}", self.name).into())
+    }
+    /// It is not asked before `until`.
+    pub(super) fn rest_until(&self, until: Millis) {
+        self.rests_until.fetch_max(until, Relaxed);
+    }
+    /// Until when it is not to be asked, if that is not past.
+    pub(super) fn rests(&self, now: Millis) -> Option<Millis> {
+        Some(self.rests_until.load(Relaxed)).filter(|until| *until > now)
     }
 }

@@ -1,5 +1,5 @@
 //! Reads the body of a response, within `max-value` and `max-buffers`.
-use super::origin_settings::OriginSettings;
+use super::origin_settings::{OriginSettings, SharedAddress};
 use crate::{
     buffers::{BufferKind, GrowingBuffer},
     source::{
@@ -15,7 +15,11 @@ use hyper::body::{Body, Incoming};
 ///
 /// # Errors
 /// `Refused` if it is too large, `Unavailable` if it breaks off.
-pub(super) async fn read_body(mut body: Incoming, settings: &OriginSettings) -> Result<Bytes, SourceError> {
+pub(super) async fn read_body(
+    mut body: Incoming,
+    settings: &OriginSettings,
+    address: &SharedAddress,
+) -> Result<Bytes, SourceError> {
     let (max, buffers) = (settings.limits.max_value, &settings.buffers);
     // What Content-Length says; a chunked body says nothing.
     let announced = body.size_hint().exact().map(|size| usize::try_from(size).unwrap_or(usize::MAX));
@@ -30,12 +34,12 @@ pub(super) async fn read_body(mut body: Incoming, settings: &OriginSettings) -> 
     let mut value = GrowingBuffer::default();
     let mut charge = buffers.charge(BufferKind::Fetched);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| settings.unavailable(broken_off(&error)))?;
+        let frame = frame.map_err(|error| address.unavailable(broken_off(&error)))?;
         // Trailers are no part of the value.
         let Ok(data) = frame.into_data() else { continue };
         let size = value.len() + data.len();
         if size > max {
-            return Err(settings.refused(format_args!(
+            return Err(address.refused(format_args!(
                 "the value has {size} bytes or more, and at most {max} are allowed (max-value)"
             )));
         }

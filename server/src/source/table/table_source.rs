@@ -16,7 +16,6 @@ use crate::source::{
     source_trait::{Reads, Source},
 };
 use bytes::Bytes;
-use larder_engine::Millis;
 use larder_store::clock;
 use std::{
     rc::Rc,
@@ -24,7 +23,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-const READ_ONLY: SourceError = SourceError::ReadOnly("a table");
+const READ_ONLY: SourceError = SourceError::ReadOnly(KIND);
+const KIND: &str = "a table";
 
 impl SourceFactory for TableSetup {
     fn health(&self) -> &Arc<SourceHealth> {
@@ -56,14 +56,8 @@ impl Source for TableSource {
             });
         }
     }
-    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(std::future::ready(Err(READ_ONLY)))
-    }
-    fn delete<'a>(&'a self, _: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(std::future::ready(Err(READ_ONLY)))
-    }
-    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(std::future::ready(Err(READ_ONLY)))
+    fn read_only_kind(&self) -> &'static str {
+        KIND
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Ok(())))

@@ -221,8 +221,7 @@ impl Cache {
         let may_serve = match standing {
             Standing::Fresh { .. } => true,
             Standing::OutOfDate { since, own_end } => {
-                let windows =
-                    self.rules.stale.as_ref().map_or_else(StaleWindows::default, |rules| rules.windows(&entry));
+                let windows = self.rules.stale.as_ref().map_or(StaleWindows::NONE, |rules| rules.windows(&entry));
                 windows.allow(since, own_end, now) != Serves::No
             }
             Standing::Gone => false,

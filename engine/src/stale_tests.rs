@@ -22,7 +22,7 @@ pub(crate) struct WhileTheSourceFails {
 }
 impl WhileTheSourceFails {
     pub(crate) fn shared(if_error: u64) -> Shared<dyn StaleRules> {
-        let windows = StaleWindows { while_renewed: 0, if_error, at_most: u64::MAX };
+        let windows = StaleWindows { while_renewed: 0, if_error, at_most: u64::MAX, gone_at: u64::MAX };
         Shared::new(WhileTheSourceFails { windows, ahead: 0 })
     }
 }
@@ -43,7 +43,7 @@ impl StaleRules for WhileTheSourceFails {
 
 /// Fresh for 100 ms, renewed in the last 20 of them, served for 50 more while renewed, and for 200 if the source fails.
 fn cache() -> Arc<Cache> {
-    let windows = StaleWindows { while_renewed: 50, if_error: 200, at_most: u64::MAX };
+    let windows = StaleWindows { while_renewed: 50, if_error: 200, at_most: u64::MAX, gone_at: u64::MAX };
     let stale_rules: Option<Shared<dyn StaleRules>> = Some(Shared::new(WhileTheSourceFails { windows, ahead: 20 }));
     Cache::new(Config { stale_rules, seed: Some(1), ..Config::default() })
 }

@@ -25,7 +25,7 @@ const SWEPT: usize = 256;
 const SWEEP_EVERY: Millis = 10_000;
 
 /// For how long an entry that is out of date may be served, ms since then.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StaleWindows {
     /// To everybody, while one fetch renews it.
     pub while_renewed: u64,
@@ -33,6 +33,8 @@ pub struct StaleWindows {
     pub if_error: u64,
     /// In no case longer.
     pub at_most: u64,
+    /// From this moment on not at all.
+    pub gone_at: Millis,
 }
 
 /// How long copies may be served past their freshness. The cache asks only about entries that are out of date or soon will be.
@@ -85,9 +87,12 @@ pub(crate) enum Serves {
 }
 
 impl StaleWindows {
+    /// Not at all.
+    pub const NONE: StaleWindows = StaleWindows { while_renewed: 0, if_error: 0, at_most: 0, gone_at: 0 };
+
     pub(crate) fn allow(self, since: Millis, own_end: Option<Millis>, now: Millis) -> Serves {
         let late = now.saturating_sub(since);
-        if late >= self.at_most {
+        if late >= self.at_most || now >= self.gone_at {
             Serves::No
         } else if late < self.while_renewed {
             Serves::WhileRenewed

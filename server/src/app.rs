@@ -123,28 +123,34 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
         shards: None,
         default_ttl: group.freshness.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,
-        stale_rules: None,
+        stale_rules: Some(Arc::new(policy(group))),
         seed: None,
     })
 }
 
 fn policy(group: &GroupSettings) -> FillPolicy {
+    let coherence = match group.source {
+        // Without a source nothing outside can change.
+        SourceUrl::None => Coherence::Ttl,
+        // The memory map is as fast as the memory tier, so nothing is stored twice.
+        SourceUrl::Table(_) => Coherence::Off,
+        // Every change goes through Larder, so a written value is as fresh a copy as a read one.
+        SourceUrl::Disk(_) => Coherence::Ttl,
+        // Announces no change: a lifetime alone bounds the age of a copy.
+        SourceUrl::Http(_) | SourceUrl::Demo(_) => Coherence::Ttl,
+        SourceUrl::Redis(_) => group.coherence,
+    };
+    let is_remote = !matches!(group.source, SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_));
+    let of_keys = |freshness| match is_remote {
+        true => KeyPolicy::from(freshness),
+        // What is on this machine does not outlive its lifetime.
+        false => KeyPolicy::from(freshness).never_stale(),
+    };
+    let prefixes = group.prefixes.iter().map(|of| (of.prefix.as_bytes(), of_keys(&of.freshness)));
     FillPolicy {
-        own: KeyPolicy::from(&group.freshness),
-        prefixes: PrefixTable::new(
-            group.prefixes.iter().map(|of| (of.prefix.as_bytes(), KeyPolicy::from(&of.freshness))),
-        ),
-        coherence: match group.source {
-            // Without a source nothing outside can change.
-            SourceUrl::None => Coherence::Ttl,
-            // The memory map is as fast as the memory tier, so nothing is stored twice.
-            SourceUrl::Table(_) => Coherence::Off,
-            // Every change goes through Larder, so a written value is as fresh a copy as a read one.
-            SourceUrl::Disk(_) => Coherence::Ttl,
-            // Announces no change: a lifetime alone bounds the age of a copy.
-            SourceUrl::Http(_) | SourceUrl::Demo(_) => Coherence::Ttl,
-            SourceUrl::Redis(_) => group.coherence,
-        },
+        own: of_keys(&group.freshness),
+        prefixes: PrefixTable::new(prefixes),
+        coherence,
         max_reply: group.cache_replies.unwrap_or(0),
     }
 }

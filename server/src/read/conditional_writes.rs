@@ -39,7 +39,7 @@ impl Group {
             }
             let write = Write {
                 value: &value,
-                expiry: expiry.map_or_else(|| self.policy.lifetime(key.bytes(), now), Expiry::At),
+                expiry: expiry.map_or_else(|| self.policy.lifetime(key.bytes()), Expiry::At),
                 attributes: Attributes::NONE,
                 condition: Condition::IfVersion(version.unwrap_or(0)),
             };

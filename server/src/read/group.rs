@@ -5,8 +5,9 @@ use crate::{
     source::{Fetch, FillPolicy, PinnedTable, Reads, Source, SourceError, TableLookup},
 };
 use bytes::Bytes;
-use larder_engine::{Cache, Entry, Key, Lookup, Millis, Outcome, Wait};
-use std::{rc::Rc, sync::Arc};
+use larder_engine::{Cache, Entry, Key, Lead, Lookup, Millis, Outcome, Wait};
+use larder_store::clock;
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 /// One core's handle on a group.
 pub struct Group {
@@ -72,10 +73,24 @@ impl Group {
             }
             Lookup::Lead(lead) => {
                 let wait = lead.wait();
+                if lead.has_fallback() {
+                    self.answer_in_time(&lead);
+                }
                 batch.push(Fetch::new(lead, self.policy.clone()));
                 StartedRead::Wait(wait)
             }
         }
+    }
+
+    /// There is a copy that may be served if the fetch takes longer than the soft timeout. The fetch goes on and fills.
+    #[cold]
+    fn answer_in_time(&self, lead: &Lead) {
+        let Some(soft_timeout) = self.policy.of(lead.key()).soft_timeout else { return };
+        let early = lead.early_answer();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(Duration::from_millis(soft_timeout)).await;
+            early.give(clock::now());
+        });
     }
 
     /// Hold the result while related reads are started: they then use one table, even if a reload replaces it meanwhile. `None` for other

@@ -38,7 +38,7 @@ impl Group {
             let now = clock::now();
             let write = Write {
                 value: &value,
-                expiry: expiry.map_or_else(|| self.policy.lifetime(key, now), Expiry::At),
+                expiry: expiry.map_or_else(|| self.policy.lifetime(key), Expiry::At),
                 attributes: Attributes::NONE,
                 condition: Condition::Always,
             };

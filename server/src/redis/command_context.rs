@@ -79,7 +79,7 @@ impl<'c> CommandContext<'c> {
         // Without prefixes the cache knows it. A scratch tier (`local_store`) has none: the tier's copy gets it.
         match group.policy.prefixes.is_empty() || group.source.reads_through() {
             true => Expiry::Default,
-            false => group.policy.lifetime(key, self.now),
+            false => group.policy.lifetime(key),
         }
     }
 

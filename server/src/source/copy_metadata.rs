@@ -11,6 +11,7 @@ const LAST_MODIFIED: u8 = 3;
 const STALE_WHILE_REVALIDATE: u8 = 4;
 const STALE_IF_ERROR: u8 = 5;
 const FETCH_DURATION: u8 = 6;
+const GONE_AT: u8 = 7;
 /// A field that is longer is not kept.
 const LONGEST: usize = 4096;
 
@@ -29,11 +30,24 @@ pub struct CopyMetadata {
     pub stale_if_error: Option<u64>,
     /// How long the fetch took, ms; kept only where the policy asks for it.
     pub fetch_duration: Option<u64>,
+    /// When the value expires at the source, if that is while the copy may still be served stale.
+    pub gone_at: Option<Millis>,
     /// The tags of the copy. They are kept apart from the other fields.
     pub tags: Vec<Box<[u8]>>,
 }
 
 impl CopyMetadata {
+    /// This, and of `held` the fields that it lacks: what a source says when a copy is still right (RFC 9111, 3.2).
+    pub(super) fn over(self, held: CopyMetadata) -> CopyMetadata {
+        CopyMetadata {
+            content_type: self.content_type.or(held.content_type),
+            etag: self.etag.or(held.etag),
+            last_modified: self.last_modified.or(held.last_modified),
+            tags: if self.tags.is_empty() { held.tags } else { self.tags },
+            ..self
+        }
+    }
+
     /// The bytes that the memory tier keeps; empty if there is nothing to say.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -47,6 +61,7 @@ impl CopyMetadata {
             (STALE_WHILE_REVALIDATE, self.stale_while_revalidate),
             (STALE_IF_ERROR, self.stale_if_error),
             (FETCH_DURATION, self.fetch_duration),
+            (GONE_AT, self.gone_at),
         ];
         for (kind, number) in numbers {
             if let Some(number) = number {
@@ -73,6 +88,7 @@ pub struct CopyMetadataView<'a> {
     pub stale_while_revalidate: Option<u64>,
     pub stale_if_error: Option<u64>,
     pub fetch_duration: Option<u64>,
+    pub gone_at: Option<Millis>,
 }
 
 impl<'a> CopyMetadataView<'a> {
@@ -89,6 +105,7 @@ impl<'a> CopyMetadataView<'a> {
                 STALE_WHILE_REVALIDATE => view.stale_while_revalidate = number(),
                 STALE_IF_ERROR => view.stale_if_error = number(),
                 FETCH_DURATION => view.fetch_duration = number(),
+                GONE_AT => view.gone_at = number(),
                 _ => {}
             }
             bytes = rest;
@@ -105,6 +122,7 @@ impl<'a> CopyMetadataView<'a> {
             stale_while_revalidate: self.stale_while_revalidate,
             stale_if_error: self.stale_if_error,
             fetch_duration: self.fetch_duration,
+            gone_at: self.gone_at,
             tags: Vec::new(),
         }
     }
@@ -143,10 +161,11 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             (content_type, etag, last_modified) in (text(), text(), text()),
-            (stale_while_revalidate, stale_if_error, fetch_duration) in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
+            (stale_while_revalidate, stale_if_error) in any::<(Option<u64>, Option<u64>)>(),
+            (fetch_duration, gone_at) in any::<(Option<u64>, Option<u64>)>(),
         ) {
             let tags = Vec::new();
-            let whole = CopyMetadata { content_type, etag, last_modified, stale_while_revalidate, stale_if_error, fetch_duration, tags };
+            let whole = CopyMetadata { content_type, etag, last_modified, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, tags };
             prop_assert_eq!(CopyMetadataView::read(&whole.encode()).to_owned(), whole);
         }
 

@@ -1,14 +1,19 @@
 //! A fetch: what `read` hands over to a source, and what the source's answer does to the memory tier.
 use super::{
-    copy_metadata::{FreshUntil, Validators},
+    copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators},
     fetch_result::{FetchAnswer, FetchedReply, FetchedValue, KeyLife},
     fill_policy::FillPolicy,
     reply_name::ReplyName,
     source_error::SourceError,
 };
-use crate::config::Coherence;
-use larder_engine::{Attributes, Fill, Lead, Millis, Outcome};
+use crate::config::{Coherence, RefreshAhead};
+use bytes::Bytes;
+use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome};
+use larder_store::clock;
 use std::sync::Arc;
+
+/// After an answer that may not be kept, readers of its key do not share fetches for this time, ms.
+const NOT_SHARED: u64 = 1_000;
 
 /// A fetch in flight: the lead of the flight, and how its result is stored. Dropping it unfinished releases the waiters.
 #[derive(Debug)]
@@ -16,11 +21,24 @@ pub struct Fetch {
     lead: Lead,
     policy: Arc<FillPolicy>,
     vouched: bool,
+    /// When it began, if its duration is kept with the copy.
+    begun: Option<Millis>,
+    /// The copy that the source was asked about.
+    held: Option<(Bytes, CopyMetadata)>,
 }
+
+/// What the flight ends with.
+enum Ending {
+    /// A value, or an absence; with its end if it may be kept, and with what is kept besides.
+    Answer(Option<Bytes>, Option<Expiry>, CopyMetadata),
+    Failed(SourceError),
+}
+
 impl Fetch {
     /// The fetch for this lead.
     pub fn new(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
-        Fetch { lead, policy, vouched: false }
+        let times = policy.of(lead.key()).refresh_ahead == Some(RefreshAhead::XFetch);
+        Fetch { begun: times.then(clock::now), lead, policy, vouched: false, held: None }
     }
     /// See [`Lead::sent_through`].
     pub fn sent_through(&self, queue: u32) {
@@ -42,68 +60,131 @@ impl Fetch {
     pub fn key(&self) -> &[u8] {
         self.lead.key()
     }
+    /// Whether nobody waits for the answer: the fetch renews a copy that is being served.
+    pub fn is_background(&self) -> bool {
+        self.lead.renews()
+    }
+    /// What to ask the source with, so that it need not send a value that is held already. The fetch keeps that value for
+    /// [`FetchAnswer::NotModified`], even if the tier forgets it meanwhile.
+    pub fn validators(&mut self) -> Option<Validators> {
+        let (value, metadata) = self.lead.held(clock::now(), |entry| {
+            let said = CopyMetadataView::read(entry.metadata());
+            (said.etag.is_some() || said.last_modified.is_some()).then(|| (entry.value.to_bytes(), said.to_owned()))
+        })??;
+        let validators = Validators { etag: metadata.etag.clone(), last_modified: metadata.last_modified.clone() };
+        self.held = Some((value, metadata));
+        Some(validators)
+    }
+
     /// Ends the flight with the source's answer. A fetch of a whole reply ends here only with an error; otherwise see [`Fetch::finish_reply`].
     pub fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
-        // An error from the source itself is an answer, too: the client has learnt the type of the value.
-        let said = !answer.as_ref().is_err_and(SourceError::is_unavailable);
-        if self.policy.coherence != Coherence::Ttl && said {
-            self.lead.overtake();
-        }
-        let answered = answer.is_ok();
-        let (outcome, fill) = match answer {
-            Ok(Some(found)) => {
+        let ending = match answer {
+            Ok(Some(FetchedValue { value, expiry: own })) => {
                 // Expired in transit: waiting clients get the value, later ones fetch again.
-                let fill = match found.expiry {
-                    Some(at) if at <= now => Fill::Skip,
-                    own => Fill::Store(self.policy.cap(self.key(), own, now), Attributes::NONE),
+                let end = own.is_none_or(|at| at > now).then(|| self.policy.cap(self.key(), own, now));
+                let gone_at = match end {
+                    // It expires at the source while the copy may still be served stale.
+                    Some(Expiry::FreshFor(ttl)) => {
+                        own.filter(|at| *at < now.saturating_add(ttl).saturating_add(self.policy.longest_stale()))
+                    }
+                    _ => None,
                 };
-                (Outcome::Value(found.value), fill)
+                Ending::Answer(Some(value), end, CopyMetadata { gone_at, ..CopyMetadata::default() })
             }
-            Ok(None) => {
-                let absence = self.policy.absence(self.key(), now);
-                (Outcome::Absent, absence.map_or(Fill::Skip, |at| Fill::Store(at, Attributes::NONE)))
+            Ok(None) => Ending::Answer(None, self.policy.absence(self.key(), now), CopyMetadata::default()),
+            Err(error) => Ending::Failed(error),
+        };
+        self.end(ending, now);
+    }
+
+    /// Ends the flight with the answer of a source that says more about a key than its value; otherwise like [`finish`](Fetch::finish).
+    pub fn finish_copy(mut self, answer: Result<FetchAnswer, SourceError>, now: Millis) {
+        let ending = match answer {
+            Ok(FetchAnswer::Copy { value, fresh, metadata }) => {
+                Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata)
             }
-            Err(error) => {
-                let stale = self.policy.serves_stale_of(self.key()) && error.is_unavailable();
-                let outcome = match stale.then(|| self.lead.last_known(now)).flatten() {
+            Ok(FetchAnswer::Absent { fresh }) => {
+                let longest = self.policy.of(self.key()).negative_ttl;
+                let end = match fresh {
+                    FreshUntil::Policy => self.policy.absence(self.key(), now),
+                    FreshUntil::At(at) => Some(Expiry::FreshUntil(bounded(at, longest, now))),
+                    FreshUntil::NotKept => None,
+                };
+                Ending::Answer(None, end, CopyMetadata::default())
+            }
+            Ok(FetchAnswer::NotModified { fresh, metadata }) => match self.held.take() {
+                Some((value, held)) => Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata.over(held)),
+                None => Ending::Failed(SourceError::Unavailable(
+                    "the origin says 304 to a request without validators".into(),
+                )),
+            },
+            Err(error) => Ending::Failed(error),
+        };
+        self.end(ending, now);
+    }
+
+    /// Until when a copy is fresh; `None`: it may not be kept.
+    fn end_of_copy(&self, fresh: FreshUntil, now: Millis) -> Option<Expiry> {
+        match fresh {
+            FreshUntil::Policy => Some(self.policy.cap(self.key(), None, now)),
+            FreshUntil::At(at) => Some(Expiry::FreshUntil(bounded(at, self.policy.of(self.key()).ttl, now))),
+            FreshUntil::NotKept => {
+                self.lead.stop_sharing(now + NOT_SHARED, now);
+                None
+            }
+        }
+    }
+
+    fn end(self, ending: Ending, now: Millis) {
+        match ending {
+            Ending::Answer(value, end, mut metadata) => {
+                if self.policy.coherence != Coherence::Ttl {
+                    self.lead.overtake();
+                }
+                metadata.fetch_duration = self.begun.map(|begun| now.saturating_sub(begun));
+                let end = end.filter(|_| self.keep());
+                if end.is_none() {
+                    self.forget_older();
+                }
+                let encoded = metadata.encode();
+                let tags: Vec<&[u8]> = metadata.tags.iter().map(|tag| &**tag).collect();
+                let attributes = match value {
+                    Some(_) => Attributes { tags: &tags, metadata: &encoded },
+                    None => Attributes::NONE,
+                };
+                let fill = end.map_or(Fill::Skip, |end| Fill::Store(end, attributes));
+                self.lead.finish(value.map_or(Outcome::Absent, Outcome::Value), fill, now);
+            }
+            Ending::Failed(error) if error.is_unavailable() => {
+                let known = self.lead.last_known(now);
+                // In mode `coherent` the source is asked again at once: no copy is served any more when it has answered.
+                if known.is_some() && self.policy.coherence == Coherence::Ttl {
+                    self.lead.hold_off(now + self.policy.of(self.key()).retry_throttle, now);
+                }
+                let outcome = match known {
                     Some(Some(value)) => Outcome::Value(value),
                     Some(None) => Outcome::Absent,
                     None => Outcome::Failed(error.to_outcome()),
                 };
-                (outcome, Fill::Skip)
+                self.lead.finish(outcome, Fill::Skip, now);
             }
-        };
-        let fill = if self.keep() { fill } else { Fill::Skip };
-        if answered && fill == Fill::Skip && self.policy.serves_stale_of(self.key()) {
-            // After this answer, no client may get an older copy.
+            Ending::Failed(error) => {
+                // An error from the source itself is an answer, too: the client has learnt the type of the value.
+                if self.policy.coherence != Coherence::Ttl {
+                    self.lead.overtake();
+                }
+                self.forget_older();
+                self.lead.finish(Outcome::Failed(error.to_outcome()), Fill::Skip, now);
+            }
+        }
+    }
+
+    /// After an answer that is not stored, no client may get an older copy.
+    fn forget_older(&self) {
+        let may_be_held = self.lead.has_fallback() || self.lead.renews();
+        if may_be_held || self.policy.coherence == Coherence::Coherent && self.policy.serves_stale() {
             self.lead.forget();
         }
-        self.lead.finish(outcome, fill, now);
-    }
-
-    /// What to ask the source with, so that it need not send a value that is held already. The held value is then kept for
-    /// [`FetchAnswer::NotModified`], even if the tier forgets it meanwhile.
-    pub fn validators(&mut self) -> Option<Validators> {
-        None
-    }
-
-    /// Whether nobody waits for the answer: the fetch renews a copy that is being served.
-    pub fn is_background(&self) -> bool {
-        false
-    }
-
-    /// Ends the flight with the answer of a source that says more about a key than its value; otherwise like [`finish`](Fetch::finish).
-    pub fn finish_copy(self, answer: Result<FetchAnswer, SourceError>, now: Millis) {
-        let kept = |fresh| match fresh {
-            FreshUntil::Policy => None,
-            FreshUntil::At(at) => Some(at),
-            FreshUntil::NotKept => Some(now),
-        };
-        let answer = answer.map(|answer| match answer {
-            FetchAnswer::Copy { value, fresh, .. } => Some(FetchedValue { value, expiry: kept(fresh) }),
-            FetchAnswer::Absent { .. } | FetchAnswer::NotModified { .. } => None,
-        });
-        self.finish(answer, now);
     }
 
     /// The command whose whole reply is fetched; `None` if the value of the key is.
@@ -117,19 +198,23 @@ impl Fetch {
             self.lead.overtake();
         }
         let len = found.reply.len() + self.lead.name().len();
-        let fill = match found.key {
-            _ if found.is_error() || len > self.policy.max_reply || !self.keep() => Fill::Skip,
-            KeyLife::Until(at) if at <= now => Fill::Skip,
-            KeyLife::Until(at) => Fill::Store(self.policy.cap(self.key(), Some(at), now), Attributes::NONE),
-            KeyLife::Unbounded => Fill::Store(self.policy.cap(self.key(), None, now), Attributes::NONE),
+        let end = match found.key {
+            _ if found.is_error() || len > self.policy.max_reply || !self.keep() => None,
+            KeyLife::Until(at) if at <= now => None,
+            KeyLife::Until(at) => Some(self.policy.cap(self.key(), Some(at), now)),
+            KeyLife::Unbounded => Some(self.policy.cap(self.key(), None, now)),
             // A reply about a missing key is remembered like the absence of the key.
-            KeyLife::Absent => {
-                self.policy.absence(self.key(), now).map_or(Fill::Skip, |at| Fill::Store(at, Attributes::NONE))
-            }
+            KeyLife::Absent => self.policy.absence(self.key(), now),
         };
-        if fill == Fill::Skip && self.policy.serves_stale_of(self.key()) {
-            self.lead.forget();
+        if end.is_none() {
+            self.forget_older();
         }
+        let fill = end.map_or(Fill::Skip, |end| Fill::Store(end, Attributes::NONE));
         self.lead.finish(Outcome::Value(found.reply), fill, now);
     }
+}
+
+/// A moment, but not later than the longest lifetime allows.
+fn bounded(at: Millis, longest: Option<u64>, now: Millis) -> Millis {
+    at.min(longest.map_or(Millis::MAX, |longest| now.saturating_add(longest)))
 }

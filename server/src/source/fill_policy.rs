@@ -40,6 +40,14 @@ impl From<&FreshnessSettings> for KeyPolicy {
     }
 }
 
+impl KeyPolicy {
+    /// The same without anything that serves copies past their lifetime or renews them before.
+    pub fn never_stale(self) -> KeyPolicy {
+        let KeyPolicy { ttl, negative_ttl, .. } = self;
+        KeyPolicy { ttl, negative_ttl, ..KeyPolicy::default() }
+    }
+}
+
 /// How fills of a group are stored.
 #[derive(Debug, Clone, Default)]
 pub struct FillPolicy {
@@ -67,42 +75,48 @@ impl FillPolicy {
             false => self.prefixes.get(key).unwrap_or(&self.own),
         }
     }
-    /// In mode `coherent`: whether a copy that the source no longer vouches for may be served while the source is unavailable. It needs
-    /// a lifetime, which bounds the copy's age.
-    pub fn serves_stale(&self) -> bool {
-        let lives = |policy: &KeyPolicy| policy.ttl.is_some();
-        self.coherence == Coherence::Coherent && (lives(&self.own) || self.prefixes.iter().any(|(_, of)| lives(of)))
+    /// The policies of all keys.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &KeyPolicy> {
+        std::iter::once(&self.own).chain(self.prefixes.iter().map(|(_, policy)| policy))
     }
-    /// The same for one key.
-    pub fn serves_stale_of(&self, key: &[u8]) -> bool {
-        self.coherence == Coherence::Coherent && self.of(key).ttl.is_some()
+    /// Whether some copies are served while the source is unavailable, although they are not fresh.
+    pub fn serves_stale(&self) -> bool {
+        self.policies().any(|policy| policy.stale_if_error > 0)
+    }
+    /// The longest time past its freshness for which any copy may be served, ms.
+    pub fn longest_stale(&self) -> u64 {
+        let longest = |policy: &KeyPolicy| {
+            policy.stale_while_revalidate.max(policy.stale_if_error).min(policy.max_stale.unwrap_or(u64::MAX))
+        };
+        self.policies().map(longest).max().unwrap_or(0)
     }
     /// Whether copies are served while the source is unavailable.
     pub fn outlives_source(&self) -> bool {
-        self.coherence == Coherence::Ttl || self.serves_stale()
+        self.coherence == Coherence::Ttl || self.coherence == Coherence::Coherent && self.serves_stale()
     }
     /// The expiry of an entry that is stored without one.
-    pub fn lifetime(&self, key: &[u8], now: Millis) -> Expiry {
+    pub fn lifetime(&self, key: &[u8]) -> Expiry {
         let policy = self.of(key);
         match policy.ttl {
-            // The cache knows the group's lifetime and adds jitter.
+            // The cache knows the group's lifetime.
             Some(_) if std::ptr::eq(policy, &self.own) => Expiry::Default,
-            Some(ttl) => Expiry::At(now.saturating_add(ttl)),
+            Some(ttl) => Expiry::FreshFor(ttl),
             None => Expiry::Never,
         }
     }
-    /// The expiry of a copy: the earlier of its own expiry (`own`) and the key's lifetime from now.
+    /// The end of a copy: its own expiry at the source (`own`), or the end of the key's lifetime from now if that is earlier.
     pub fn cap(&self, key: &[u8], own: Option<Millis>, now: Millis) -> Expiry {
         match (own, self.of(key).ttl) {
             (Some(at), None) => Expiry::At(at),
             (Some(at), Some(ttl)) if at < now.saturating_add(ttl) => Expiry::At(at),
-            _ => self.lifetime(key, now),
+            (_, Some(ttl)) => Expiry::FreshFor(ttl),
+            (None, None) => Expiry::Never,
         }
     }
-    /// Until when an absence is remembered; `None`: it is not.
+    /// Until when an absence counts as fresh; `None`: it is not remembered.
     pub fn absence(&self, key: &[u8], now: Millis) -> Option<Expiry> {
         let ttl = self.of(key).negative_ttl.filter(|ttl| *ttl > 0)?;
-        Some(Expiry::At(now.saturating_add(ttl)))
+        Some(Expiry::FreshUntil(now.saturating_add(ttl)))
     }
     /// Whether replies are cached at all.
     pub fn keeps_replies(&self) -> bool {

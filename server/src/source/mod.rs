@@ -50,6 +50,7 @@ mod source_health;
 mod source_limits;
 mod source_setup;
 mod source_trait;
+mod stale_rules;
 mod table;
 #[cfg(test)]
 pub(crate) mod test_store;

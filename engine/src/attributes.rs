@@ -5,9 +5,11 @@
 //!   attributes:  tag id 4, as often as there are tags | metadata            between key and value
 //! ```
 
-use crate::entry::Entry;
+use crate::{shard_common::Rules, tag_table::TagTable};
 
 const ID: usize = 4;
+/// Bytes that a tag which nobody else carries takes besides its name, roughly.
+const TAG: usize = ID + 64;
 const COUNT_SHIFT: u32 = 24;
 const LENGTH: u32 = (1 << COUNT_SHIFT) - 1;
 
@@ -21,8 +23,12 @@ pub struct Attributes<'a> {
 }
 
 impl Attributes<'_> {
-    /// Longest attributes: four bytes for each tag, and the metadata. An entry with longer ones does not fit.
-    pub const MAX: usize = 1 << 20;
+    /// Most tags of an entry. One with more does not fit.
+    pub const MAX_TAGS: usize = 128;
+    /// Longest tag. An entry with a longer one does not fit.
+    pub const MAX_TAG: usize = 1024;
+    /// Longest metadata. An entry with longer ones does not fit.
+    pub const MAX_METADATA: usize = 1 << 20;
 
     /// Nothing.
     pub const NONE: Attributes<'static> = Attributes { tags: &[], metadata: &[] };
@@ -31,9 +37,12 @@ impl Attributes<'_> {
         self.tags.is_empty() && self.metadata.is_empty()
     }
 
-    /// Bytes that they take in an entry.
-    pub(crate) fn len(&self) -> usize {
-        self.tags.len() * ID + self.metadata.len()
+    /// Bytes that they take, at most; `None` if they are over a limit.
+    pub(crate) fn room(&self) -> Option<usize> {
+        let within = self.tags.len() <= Self::MAX_TAGS
+            && self.tags.iter().all(|tag| tag.len() <= Self::MAX_TAG)
+            && self.metadata.len() <= Self::MAX_METADATA;
+        within.then(|| self.tags.iter().map(|tag| tag.len() + TAG).sum::<usize>() + self.metadata.len())
     }
 }
 
@@ -47,21 +56,49 @@ pub(crate) struct EncodedAttributes<'a> {
 impl<'a> EncodedAttributes<'a> {
     pub(crate) const NONE: EncodedAttributes<'static> = EncodedAttributes { word: 0, bytes: &[] };
 
-    /// Writes the metadata into a buffer that is empty.
-    pub(crate) fn of(attributes: Attributes<'_>, buffer: &'a mut Vec<u8>) -> EncodedAttributes<'a> {
+    /// Writes attributes into a buffer that is empty, and counts their tags as carried. `held`: tags that the entry has already.
+    pub(crate) fn of(
+        attributes: Attributes<'_>,
+        held: impl Iterator<Item = u32>,
+        tags: &mut TagTable,
+        rules: &Rules,
+        buffer: &'a mut Vec<u8>,
+    ) -> EncodedAttributes<'a> {
+        let has = |buffer: &Vec<u8>, id: u32| buffer.chunks_exact(ID).any(|other| *other == id.to_le_bytes());
+        held.for_each(|id| buffer.extend_from_slice(&id.to_le_bytes()));
+        tags.retain(ids_in(buffer));
+        for name in attributes.tags {
+            let id = tags.intern(rules.hash(name), name);
+            if has(buffer, id) {
+                tags.release([id].into_iter());
+            } else {
+                buffer.extend_from_slice(&id.to_le_bytes());
+            }
+        }
+        let count = buffer.len() / ID;
         buffer.extend_from_slice(attributes.metadata);
-        EncodedAttributes { word: buffer.len() as u32, bytes: buffer }
-    }
-
-    /// Copies what an entry has into a buffer that is empty.
-    pub(crate) fn copy(entry: &Entry<'_>, buffer: &'a mut Vec<u8>) -> EncodedAttributes<'a> {
-        buffer.extend_from_slice(entry.attributes());
-        EncodedAttributes { word: entry.word(), bytes: buffer }
+        EncodedAttributes { word: (count as u32) << COUNT_SHIFT | buffer.len() as u32, bytes: buffer }
     }
 
     pub(crate) fn hidden(kind: u32) -> EncodedAttributes<'a> {
         EncodedAttributes { word: kind, bytes: &[] }
     }
+}
+
+fn ids_in(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.chunks_exact(ID).map(|id| u32::from_le_bytes(id.try_into().expect("four bytes")))
+}
+
+/// Number of tags.
+#[inline]
+pub(crate) fn count(word: u32) -> usize {
+    (word >> COUNT_SHIFT) as usize
+}
+
+/// The tags among the attributes.
+#[inline]
+pub(crate) fn ids(word: u32, bytes: &[u8]) -> impl Iterator<Item = u32> {
+    ids_in(&bytes[..count(word) * ID])
 }
 
 /// Length of the attributes.
@@ -71,7 +108,7 @@ pub(crate) fn length(word: u32) -> usize {
 
 /// The metadata among the attributes.
 pub(crate) fn metadata(word: u32, bytes: &[u8]) -> &[u8] {
-    &bytes[(word >> COUNT_SHIFT) as usize * ID..]
+    &bytes[count(word) * ID..]
 }
 
 #[cfg(test)]
@@ -137,10 +174,14 @@ mod tests {
     #[test]
     fn attributes_over_the_limit_do_not_fit() {
         let cache = Cache::new(Config::default());
-        let metadata = vec![0; Attributes::MAX + 1];
-        for (len, fits) in [(Attributes::MAX, true), (Attributes::MAX + 1, false)] {
-            let write = Write { attributes: with(&metadata[..len]), ..Write::new(b"value") };
-            assert_eq!(cache.tier().set(cache.key(b"key"), write, 0).is_ok(), fits);
-        }
+        let (long, names) = (vec![0; Attributes::MAX_METADATA + 1], [&[7; Attributes::MAX_TAG + 1][..]; 129]);
+        let tag = names[0];
+        let fits = |tags: &[&[u8]], metadata: &[u8]| {
+            let write = Write { attributes: Attributes { tags, metadata }, ..Write::new(b"value") };
+            cache.tier().set(cache.key(b"key"), write, 0).is_ok()
+        };
+        assert!(fits(&[], &long[1..]) && !fits(&[], &long));
+        assert!(fits(&[&tag[1..]], b"") && !fits(&[tag], b""));
+        assert!(fits(&[&b"t"[..]; Attributes::MAX_TAGS], b"") && !fits(&[&b"t"[..]; Attributes::MAX_TAGS + 1], b""));
     }
 }

@@ -180,6 +180,7 @@ impl Cache {
         for number in 0..self.shards() {
             while lock(self.mutex(number)).reclaim(&self.rules, now) {}
             while lock(self.mutex(number)).sweep_marks(&self.rules, now) {}
+            self.sweep_tags(number, now);
         }
         self.rules.changes.settled();
     }

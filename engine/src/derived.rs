@@ -198,7 +198,7 @@ impl Shard {
                 return Some(entry.version());
             }
         }
-        self.fits(rules, key.bytes.len(), 0, queue.len()).ok()?;
+        self.fits(rules, key.bytes.len(), Some(0), queue.len()).ok()?;
         let new = New { value: &queue, end: None, attributes: EncodedAttributes::hidden(ANCHOR), absent: true };
         let version = self.store(rules, key, old, new, now);
         self.make_room(rules, now);
@@ -214,7 +214,7 @@ impl Shard {
         expiry: Expiry,
         now: Millis,
     ) -> bool {
-        let fits = self.fits(rules, name.bytes.len(), 0, VERSION + value.len()).is_ok();
+        let fits = self.fits(rules, name.bytes.len(), Some(0), VERSION + value.len()).is_ok();
         let old = self.live(rules, name, now).map(|old| old.0);
         let Some(end) = self.resolve(rules, name, expiry, old, now).filter(|_| fits) else {
             self.settle(&rules.budget);

@@ -43,6 +43,7 @@ impl Outside {
             record: &self.record,
             meta: Meta::read(&self.record),
             clock: &self.clock,
+            tags: None,
             stale_since: None,
         }
     }

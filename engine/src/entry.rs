@@ -4,6 +4,7 @@ use crate::{
     attributes::{self, Attributes},
     large::Large,
     record::{self, Body, Meta},
+    tag_table::TagTable,
     time::Millis,
     version_clock::Clock,
 };
@@ -20,6 +21,8 @@ pub struct Entry<'a> {
     pub(crate) record: &'a [u8],
     pub(crate) meta: Meta,
     pub(crate) clock: &'a Clock,
+    /// The shard's tags; an entry from outside has none.
+    pub(crate) tags: Option<&'a TagTable>,
     /// Set where an entry is served although it is out of date.
     pub(crate) stale_since: Option<Millis>,
 }
@@ -221,6 +224,8 @@ pub enum Change<'c> {
     Append(&'c [u8]),
     /// Overwrite from an offset, padding with zero bytes (creates the entry if there is none).
     Splice(usize, &'c [u8]),
+    /// Add these tags to those that the entry has; nothing else changes.
+    AddTags(&'c [&'c [u8]]),
     /// Change the expiry only.
     Expire(Expiry),
 }

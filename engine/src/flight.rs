@@ -71,19 +71,22 @@ pub(crate) struct Flight {
     /// The queue that the fetch was sent through; 0: not sent yet.
     queue: AtomicU32,
     pub(crate) purpose: Purpose,
+    /// The version that the shard had reached when it began.
+    pub(crate) begun: u64,
     /// It has answered early.
     is_overdue: AtomicBool,
     ending: Mutex<Ending>,
 }
 
 impl Flight {
-    pub(crate) fn new(hash: u64, key: &[u8], name: &[u8], purpose: Purpose) -> Arc<Flight> {
+    pub(crate) fn new(hash: u64, key: &[u8], name: &[u8], purpose: Purpose, begun: u64) -> Arc<Flight> {
         Arc::new(Flight {
             hash,
             key: key.into(),
             name: name.into(),
             queue: AtomicU32::new(0),
             purpose,
+            begun,
             is_overdue: AtomicBool::new(false),
             ending: Mutex::default(),
         })
@@ -161,11 +164,18 @@ impl Flights {
 
     /// The flight for the key's value, or for what is derived from it under a name that is not empty, and whether it was begun by
     /// this call.
-    pub(crate) fn join(&mut self, hash: u64, key: &[u8], name: &[u8], purpose: Purpose) -> (Arc<Flight>, bool) {
+    pub(crate) fn join(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        name: &[u8],
+        purpose: Purpose,
+        begun: u64,
+    ) -> (Arc<Flight>, bool) {
         match self.table.entry(hash, |f| f.is_of(hash, key) && *f.name == *name, |f| f.hash) {
             Entry::Occupied(entry) => (entry.get().clone(), false),
             Entry::Vacant(entry) => {
-                let flight = Flight::new(hash, key, name, purpose);
+                let flight = Flight::new(hash, key, name, purpose, begun);
                 self.bytes += flight.bytes();
                 entry.insert(flight.clone());
                 (flight, true)

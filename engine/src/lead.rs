@@ -191,7 +191,11 @@ impl Cache {
         let landed = shard.flights.land(flight);
         let mut stored = false;
         if let Some((expiry, attributes)) = fill {
-            if landed {
+            if landed && shard.was_cleared_since(&self.rules, flight, attributes.tags) {
+                // What is there is older.
+                shard.delete(&self.rules, key, now);
+                shard.stats.fenced_fills += 1;
+            } else if landed {
                 stored = shard.fill(&self.rules, key, value, expiry, attributes, now);
             } else {
                 shard.stats.fenced_fills += 1;

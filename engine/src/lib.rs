@@ -10,6 +10,7 @@
 //!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it; `holds`: when not to)
 //!   staleness what is out of date, and may be served all the same
 //!   derived   what was made from values, and goes with them   (`derived`)
+//!   tags      what is cleared together   (`tag_table`, `tag_clears`)
 //!   listener  who hears of changes     (`changes`, `listening`)
 //! ```
 //!
@@ -45,6 +46,8 @@ mod shard_common;
 mod staleness;
 mod stats;
 mod sync;
+mod tag_clears;
+mod tag_table;
 mod tier;
 mod time;
 mod version_clock;
@@ -53,6 +56,8 @@ mod write;
 
 #[cfg(test)]
 mod stale_tests;
+#[cfg(test)]
+mod tag_tests;
 #[cfg(test)]
 mod tests;
 

@@ -4,11 +4,13 @@
 //! freed whole, when its last live record has left or been copied on. Bytes are never moved inside a segment.
 
 use crate::{
+    attributes,
     large::{Large, Lent},
     record::{self, Body, End, Meta, Parts, body},
 };
 use bytes::BytesMut;
 use prefetch_index::prefetch_index;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 const CACHE_LINE: usize = 64;
@@ -203,6 +205,29 @@ impl Log {
             Body::Small { key, .. } => key,
             Body::Large { slot } => self.large(slot).key(),
         }
+    }
+
+    /// What the attributes of a record are, and the attributes.
+    pub(crate) fn attributes(&self, position: u32) -> (u32, &[u8]) {
+        let record = self.record(position);
+        self.attributes_of(record, Meta::read(record))
+    }
+
+    pub(crate) fn attributes_of<'a>(&'a self, record: &'a [u8], meta: Meta) -> (u32, &'a [u8]) {
+        if !meta.has_attributes() {
+            return (0, &[]);
+        }
+        let bytes = match body(record, meta) {
+            Body::Small { attributes, .. } => attributes,
+            Body::Large { slot } => self.large(slot).attributes(),
+        };
+        (record::word(record, meta), bytes)
+    }
+
+    /// The tags of a record.
+    pub(crate) fn tag_ids(&self, position: u32) -> SmallVec<[u32; 16]> {
+        let (word, bytes) = self.attributes(position);
+        attributes::ids(word, bytes).collect()
     }
 
     pub(crate) fn large(&self, slot: u32) -> &Large {

@@ -211,10 +211,11 @@ impl Cache {
         purpose: Purpose,
         now: Millis,
     ) -> Lookup<R> {
+        let version = shard.clock.version();
         let (flight, begun) = if shard.holds.has(key.hash, Hold::NoSharing, now) {
-            (Flight::new(key.hash, key.bytes, name, purpose), true)
+            (Flight::new(key.hash, key.bytes, name, purpose, version), true)
         } else {
-            shard.flights.join(key.hash, key.bytes, name, purpose)
+            shard.flights.join(key.hash, key.bytes, name, purpose, version)
         };
         if begun {
             shard.settle(&self.rules.budget);

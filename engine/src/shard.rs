@@ -4,6 +4,7 @@
 //! cache's account. Room is made after a write, not before: for the moment inside the lock a shard may be over by one entry.
 
 use crate::{
+    attributes,
     budget::{Budget, Charged},
     entry::{Entry, LargeValue, Value},
     flight::Flights,
@@ -18,6 +19,8 @@ use crate::{
     shard_common::Rules,
     staleness::{Marks, Standing},
     stats::Stats,
+    tag_clears::TagSweep,
+    tag_table::TagTable,
     time::Millis,
     version_clock::Clock,
     wheel::Wheel,
@@ -59,6 +62,8 @@ pub(crate) struct Shard {
     pub(crate) scratch: Vec<u8>,
     /// The same for attributes; empty between operations.
     pub(crate) attributes: Vec<u8>,
+    pub(crate) tags: TagTable,
+    pub(crate) tag_sweep: TagSweep,
     /// By name, what is [derived](crate::derived) from the shard's keys.
     pub(crate) wanted: Wanted,
     /// What else is out of date or gone ([`crate::staleness`]).
@@ -83,6 +88,8 @@ impl Shard {
             clock: Clock::default(),
             scratch: Vec::new(),
             attributes: Vec::new(),
+            tags: TagTable::default(),
+            tag_sweep: TagSweep::default(),
             wanted: Wanted::default(),
             newest: u32::MAX,
             absent: 0,
@@ -108,6 +115,7 @@ impl Shard {
             + self.clock.bytes()
             + self.scratch.capacity()
             + self.attributes.capacity()
+            + self.tags.bytes()
             + self.wanted.bytes()
             + self.marks.bytes()
             + self.holds.bytes()
@@ -146,7 +154,8 @@ impl Shard {
     pub(crate) fn live(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<(u32, Meta)> {
         let (position, entry) = self.find(key)?;
         let meta = entry.meta;
-        if (entry.ends_by(now) || self.has_marks) && self.standing(rules, position, now) == Standing::Gone {
+        let is_unsure = entry.ends_by(now) || self.has_marks || self.is_cleared(entry.record, meta);
+        if is_unsure && self.standing(rules, position, now) == Standing::Gone {
             self.drop_gone(rules, key, position);
             return None;
         }
@@ -179,7 +188,7 @@ impl Shard {
                 (large.key(), Value::Large(LargeValue(large)))
             }
         };
-        Entry { key, value, record, meta, clock: &self.clock, stale_since: None }
+        Entry { key, value, record, meta, clock: &self.clock, tags: Some(&self.tags), stale_since: None }
     }
 
     /// Notes an access in the record, for eviction.
@@ -203,7 +212,7 @@ impl Shard {
             self.stats.misses += 1;
             return Read::Missing;
         };
-        if entry.ends_by(now + rules.ahead) || self.has_marks {
+        if entry.ends_by(now + rules.ahead) || self.has_marks || self.is_cleared(entry.record, entry.meta) {
             return Read::Unsure(position, read);
         }
         let meta = entry.meta;
@@ -322,6 +331,10 @@ impl Shard {
         self.absent -= usize::from(meta.is_absent());
         self.hidden -= usize::from(meta.is_hidden());
         self.expiring -= usize::from(meta.has_expiry());
+        if meta.has_attributes() {
+            let (word, bytes) = self.log.attributes(position);
+            self.tags.release(attributes::ids(word, bytes));
+        }
         self.index.remove(hash, position);
         self.log.remove(position);
     }
@@ -404,6 +417,8 @@ impl Shard {
             ghost_bytes: self.policy.bytes() as u64,
             wheel_bytes: self.wheel.bytes() as u64,
             flights: self.flights.len() as u64,
+            tags: self.tags.len() as u64,
+            tag_bytes: self.tags.bytes() as u64,
             ..self.stats
         }
     }
@@ -424,5 +439,6 @@ impl Shard {
         assert_eq!(self.absent, metas().filter(|m| m.is_absent()).count());
         assert_eq!(self.hidden, metas().filter(|m| m.is_hidden()).count());
         assert_eq!(self.expiring, metas().filter(|m| m.has_expiry()).count());
+        self.tags.check(positions.iter().map(|p| self.log.attributes(*p)));
     }
 }

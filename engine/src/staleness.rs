@@ -15,7 +15,7 @@
 //! A mark costs a hit a few nanoseconds. [`Cache::tick`](crate::Cache::tick) removes what marks ended, a bounded number of entries at a time, and then
 //! the marks.
 
-use crate::{entry::Entry, index::ScanAt, record, shard::Shard, shard_common::Rules, time::Millis};
+use crate::{entry::Entry, index::ScanAt, record, shard::Shard, shard_common::Rules, tag_table::Cleared, time::Millis};
 
 /// Marks of one shard. One more makes the oldest final, and the shard is swept at once.
 const MOST_MARKS: usize = 32;
@@ -204,6 +204,15 @@ impl Shard {
                 marked => since = [since, marked.map(|mark| mark.since)].into_iter().flatten().min(),
             }
         }
+        if self.is_cleared(entry.record, entry.meta) {
+            match self.judge_tags(entry.record, entry.meta) {
+                Cleared::No => {}
+                Cleared::Since(at) if at.saturating_add(keep) > now || own_end.is_some() => {
+                    since = Some(since.map_or(at, |since| since.min(at)));
+                }
+                Cleared::Since(_) | Cleared::Gone => return Standing::Gone,
+            }
+        }
         match since {
             None => Standing::Fresh { left: end.map(|at| at - now) },
             Some(since) => Standing::OutOfDate { since, own_end },
@@ -214,8 +223,10 @@ impl Shard {
     #[inline]
     pub(crate) fn is_fresh(&self, position: u32, now: Millis) -> bool {
         let record = self.log.record(position);
-        record::expiry(record, record::Meta::read(record)).is_none_or(|at| at > now)
+        let meta = record::Meta::read(record);
+        record::expiry(record, meta).is_none_or(|at| at > now)
             && (!self.has_marks || !self.is_marked(position))
+            && !self.is_cleared(record, meta)
     }
 
     /// Apart from its caller: it is hardly ever needed there, and slows every hit by a tenth.

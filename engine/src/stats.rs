@@ -27,6 +27,10 @@ pub struct Stats {
     pub wheel_bytes: u64,
     /// Fetches in flight.
     pub flights: u64,
+    /// Tags that entries carry, each counted once for each shard where one does.
+    pub tags: u64,
+    /// Bytes of these tags, besides four for each in an entry.
+    pub tag_bytes: u64,
     /// Reads answered.
     pub hits: u64,
     /// Reads that found nothing.
@@ -45,6 +49,8 @@ pub struct Stats {
     pub expirations: u64,
     /// Fills that were not stored because a write or an invalidation overtook them.
     pub fenced_fills: u64,
+    /// Clears of tags.
+    pub tag_clears: u64,
 }
 
 impl Stats {
@@ -71,6 +77,9 @@ impl Stats {
             evictions,
             expirations,
             fenced_fills,
+            tags,
+            tag_bytes,
+            tag_clears,
         } = other;
         self.entries += entries;
         self.expiring_entries += expiring_entries;
@@ -91,5 +100,8 @@ impl Stats {
         self.evictions += evictions;
         self.expirations += expirations;
         self.fenced_fills += fenced_fills;
+        self.tags += tags;
+        self.tag_bytes += tag_bytes;
+        self.tag_clears += tag_clears;
     }
 }

@@ -73,7 +73,7 @@ impl<'t> Tier<'t> {
         self.cache
     }
 
-    fn on<R>(&mut self, number: usize, run: impl FnOnce(&mut Shard) -> R) -> R {
+    pub(crate) fn on<R>(&mut self, number: usize, run: impl FnOnce(&mut Shard) -> R) -> R {
         match &mut self.held {
             None => run(&mut lock(self.cache.mutex(number))),
             Some(held) => {
@@ -157,9 +157,15 @@ impl<'t> Tier<'t> {
         self.on_key(key, |shard| shard.delete(rules, key, now))
     }
 
-    /// Number of entries, expired ones that are not yet reclaimed included.
+    /// Number of entries, expired ones that are not yet reclaimed included. The first call after a clear of tags looks at every
+    /// entry, so that it does not count what is gone.
     pub fn len(&mut self) -> usize {
-        (0..self.cache.shards()).map(|number| self.on(number, |shard| shard.len())).sum()
+        let rules = &self.cache.rules;
+        let count = |shard: &mut Shard| {
+            shard.finish_sweep(rules);
+            shard.len()
+        };
+        (0..self.cache.shards()).map(|number| self.on(number, count)).sum()
     }
 
     /// No entries?

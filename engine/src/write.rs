@@ -1,7 +1,7 @@
 //! The writes of a shard. What they store goes through [`Shard::store`], the only place where a record is made.
 
 use crate::{
-    attributes::{Attributes, EncodedAttributes},
+    attributes::{self, Attributes, EncodedAttributes},
     entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
     index::Hint,
     key::Key,
@@ -38,7 +38,7 @@ impl Shard {
         write: Write<'_>,
         now: Millis,
     ) -> Result<Stored, TooLarge> {
-        self.fits(rules, key.bytes.len(), write.attributes.len(), write.value.len())?;
+        self.fits(rules, key.bytes.len(), write.attributes.room(), write.value.len())?;
         let old = self.live(rules, key, now);
         let present = old.is_some_and(|(position, meta)| self.is_present(position, meta, now));
         let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
@@ -52,7 +52,7 @@ impl Shard {
             return Ok(Stored::Unmet);
         }
         self.flights.fence(key.hash, key.bytes);
-        let version = self.with_attributes(write.attributes, |shard, attributes| {
+        let version = self.with_attributes(rules, write.attributes, |shard, attributes| {
             shard.put(rules, key, old.map(|o| o.0), write.value, attributes, write.expiry, now)
         });
         rules.changes.changed(key.bytes, self.actor);
@@ -72,7 +72,7 @@ impl Shard {
     ) -> bool {
         let bytes = value.unwrap_or_default();
         let attributes = if value.is_some() { attributes } else { Attributes::NONE };
-        let fits = self.fits(rules, key.bytes.len(), attributes.len(), bytes.len()).is_ok();
+        let fits = self.fits(rules, key.bytes.len(), attributes.room(), bytes.len()).is_ok();
         let old = self.live(rules, key, now);
         let end = self.resolve(rules, key, expiry, old.map(|o| o.0), now).filter(|_| fits);
         let Some(end) = end else {
@@ -84,7 +84,7 @@ impl Shard {
             // Who has a copy of what was served out of date hears that there is something newer.
             self.tell_of(rules, position);
         }
-        self.with_attributes(attributes, |shard, attributes| {
+        self.with_attributes(rules, attributes, |shard, attributes| {
             let new = New { value: bytes, end, attributes, absent: value.is_none() };
             shard.store(rules, key, old.map(|o| o.0), new, now);
         });
@@ -127,15 +127,24 @@ impl Shard {
             let entry = self.entry(p);
             (entry.value.as_bytes().len(), entry.attributes().len())
         });
-        let attributes = if let Change::Replace(_, new) = change { new.len() } else { kept };
+        let attributes = match change {
+            Change::Replace(_, new) => new.room(),
+            Change::AddTags(tags) => present.map_or(Some(0), |p| {
+                let entry = self.entry(p);
+                let new = tags.iter().filter(|tag| entry.tags().all(|held| held != **tag)).count();
+                let room = Attributes { tags, ..Attributes::NONE }.room();
+                room.filter(|_| new + entry.tags().count() <= Attributes::MAX_TAGS).map(|room| room + kept)
+            }),
+            _ => Some(kept),
+        };
         let after = match change {
             Change::Put(_) | Change::Replace(..) => scratch.len(),
             Change::Append(bytes) => before.saturating_add(bytes.len()),
             Change::Splice(at, bytes) => before.max(at.saturating_add(bytes.len())),
-            Change::Keep | Change::Delete | Change::Expire(_) => before,
+            Change::Keep | Change::Delete | Change::Expire(_) | Change::AddTags(_) => before,
         };
         self.fits(rules, key.bytes.len(), attributes, after)?;
-        if change != Change::Keep {
+        if !matches!(change, Change::Keep | Change::AddTags(_)) {
             self.flights.fence(key.hash, key.bytes);
         }
         match change {
@@ -151,7 +160,7 @@ impl Shard {
                 });
             }
             Change::Replace(expiry, attributes) => {
-                self.with_attributes(attributes, |shard, attributes| {
+                self.with_attributes(rules, attributes, |shard, attributes| {
                     shard.put(rules, key, old, scratch, attributes, expiry, now);
                 });
             }
@@ -161,6 +170,11 @@ impl Shard {
             Change::Splice(at, bytes) => {
                 self.splice(rules, key, old, present, at, bytes, scratch, now);
             }
+            Change::AddTags(tags) => {
+                if let Some(position) = present {
+                    self.add_tags(rules, key, position, tags, scratch, now);
+                }
+            }
             Change::Expire(expiry) => {
                 if let Some(position) = present {
                     self.expire(rules, key, position, expiry, now);
@@ -168,7 +182,7 @@ impl Shard {
             }
         }
         let changed = match change {
-            Change::Keep => false,
+            Change::Keep | Change::AddTags(_) => false,
             Change::Delete | Change::Expire(_) => present.is_some(),
             Change::Put(_) | Change::Replace(..) | Change::Append(_) | Change::Splice(..) => true,
         };
@@ -283,6 +297,7 @@ impl Shard {
     /// Runs with attributes as they will lie in the entry.
     fn with_attributes<R>(
         &mut self,
+        rules: &Rules,
         attributes: Attributes<'_>,
         run: impl FnOnce(&mut Shard, EncodedAttributes<'_>) -> R,
     ) -> R {
@@ -290,7 +305,9 @@ impl Shard {
             return run(self, EncodedAttributes::NONE);
         }
         let mut buffer = std::mem::take(&mut self.attributes);
-        let result = run(self, EncodedAttributes::of(attributes, &mut buffer));
+        let encoded = EncodedAttributes::of(attributes, std::iter::empty(), &mut self.tags, rules, &mut buffer);
+        let (word, result) = (encoded.word, run(self, encoded));
+        self.tags.release(attributes::ids(word, &buffer));
         self.keep_buffer(buffer);
         result
     }
@@ -305,28 +322,36 @@ impl Shard {
             return run(self, EncodedAttributes::NONE);
         };
         let mut buffer = std::mem::take(&mut self.attributes);
-        let kept = EncodedAttributes::copy(&self.entry(position), &mut buffer);
-        let result = run(self, kept);
+        let (word, bytes) = self.log.attributes(position);
+        buffer.extend_from_slice(bytes);
+        let result = run(self, EncodedAttributes { word, bytes: &buffer });
         self.keep_buffer(buffer);
         result
     }
 
-    fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
+    pub(crate) fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() <= ATTRIBUTES {
             buffer.clear();
             self.attributes = buffer;
         }
     }
 
-    pub(crate) fn fits(&self, rules: &Rules, key: usize, attributes: usize, value: usize) -> Result<(), TooLarge> {
-        let needed = key.saturating_add(attributes).saturating_add(value).saturating_add(rules.fixed);
+    pub(crate) fn fits(
+        &self,
+        rules: &Rules,
+        key: usize,
+        attributes: Option<usize>,
+        value: usize,
+    ) -> Result<(), TooLarge> {
+        let needed =
+            key.saturating_add(attributes.unwrap_or(usize::MAX)).saturating_add(value).saturating_add(rules.fixed);
         let max_memory = rules.budget.max_bytes();
-        if needed > max_memory || attributes > Attributes::MAX { Err(TooLarge { needed, max_memory }) } else { Ok(()) }
+        if needed > max_memory || attributes.is_none() { Err(TooLarge { needed, max_memory }) } else { Ok(()) }
     }
 
     /// Stores a value over `old`; gives its version (0 if it had already expired).
     #[expect(clippy::too_many_arguments, reason = "all of a write")]
-    fn put(
+    pub(crate) fn put(
         &mut self,
         rules: &Rules,
         key: Key<'_>,
@@ -376,6 +401,7 @@ impl Shard {
             self.newest = position;
             let log = &self.log;
             self.index.insert(key.hash, position, |p| rules.hash(log.key(p)));
+            self.tags.retain(attributes::ids(new.attributes.word, attributes));
             self.stats.insertions += u64::from(!new.absent);
             self.absent += usize::from(new.absent);
             self.hidden += usize::from(parts.meta().is_hidden());
@@ -391,6 +417,12 @@ impl Shard {
         }
         if parts.meta().is_hidden() != meta.is_hidden() {
             self.hidden = self.hidden + usize::from(parts.meta().is_hidden()) - usize::from(meta.is_hidden());
+        }
+        if parts.meta().has_attributes() || meta.has_attributes() {
+            // Those that stay must not be freed in between.
+            self.tags.retain(attributes::ids(new.attributes.word, attributes));
+            let (word, before) = self.log.attributes(position);
+            self.tags.release(attributes::ids(word, before));
         }
         parts.policy = policy::touched(meta.policy());
         if is_small && parts.meta() == meta.with_policy(parts.policy) {

@@ -302,6 +302,7 @@ pub const METRICS: &[MetricFamily] = &[
         cache.fenced_fills,
         "Fetched values not stored, because a write, delete or invalidation overtook them."
     ),
+    group!("larder_cache_tag_clears_total", Counter, cache.tag_clears, "Clears by tag."),
     group!("larder_cache_entries", Gauge, cache.entries, "Entries in the memory tier."),
     group!(
         "larder_cache_expiring_entries",
@@ -317,6 +318,18 @@ pub const METRICS: &[MetricFamily] = &[
     group!("larder_cache_index_bytes", Gauge, cache.index_bytes, "Bytes of the index."),
     group!("larder_cache_ghost_bytes", Gauge, cache.ghost_bytes, "Bytes of the memory of evicted keys."),
     group!("larder_cache_wheel_bytes", Gauge, cache.wheel_bytes, "Bytes of the timing wheel."),
+    group!(
+        "larder_cache_tags",
+        Gauge,
+        cache.tags,
+        "Tags that entries carry, each counted once in every shard of the tier where an entry carries it."
+    ),
+    group!(
+        "larder_cache_tag_bytes",
+        Gauge,
+        cache.tag_bytes,
+        "Bytes of the tags that entries carry, besides four in each entry."
+    ),
     group!("larder_cache_segment_bytes", Gauge, cache.segment_bytes, "Bytes of the log's segments."),
     group!("larder_cache_large_bytes", Gauge, cache.large_bytes, "Bytes of values with an allocation of their own."),
     group!("larder_source_up", Gauge, source.up, "1 if the source can be reached."),

@@ -111,6 +111,9 @@ fn every_number_of_the_engine_has_a_metric() {
         evictions: 2016,
         expirations: 2017,
         fenced_fills: 2018,
+        tags: 2022,
+        tag_bytes: 2023,
+        tag_clears: 2024,
     };
     let group = GroupSnapshot { name: "g".to_string(), cache, ..GroupSnapshot::default() };
     let samples = samples(&prometheus_text(&Telemetry::default().snapshot(
@@ -118,7 +121,7 @@ fn every_number_of_the_engine_has_a_metric() {
         PushSnapshot::default(),
         BuffersSnapshot::default(),
     )));
-    for n in 2001..=2021 {
+    for n in 2001..=2024 {
         let shown = |(series, value): (&String, &f64)| series.ends_with("{group=\"g\"}") && *value == f64::from(n);
         assert!(samples.iter().any(shown), "{n} is not shown");
     }

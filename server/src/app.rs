@@ -5,7 +5,7 @@ use crate::{
     config::{Coherence, GroupSettings, Settings, SourceUrl},
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     read::{Group, PendingWrites, invalidation_scope},
-    source::{FillPolicy, KeyPolicy, PrefixTable, SourceLimits, SourceSetup},
+    source::{BreakerPolicy, FillPolicy, KeyPolicy, PrefixTable, ServerLoads, SourceLimits, SourceSetup},
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
@@ -156,17 +156,22 @@ fn policy(group: &GroupSettings) -> FillPolicy {
 }
 
 fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetup>, RunError> {
+    let servers = ServerLoads::default();
     let source = |group: &GroupSettings| {
         let limits = SourceLimits {
             timeout: settings.source_timeout,
             slow_timeout: settings.source_slow_timeout.max(settings.source_timeout),
             max_in_flight: settings.source_max_in_flight,
+            adaptive: settings.source_adaptive,
+            breaker: settings
+                .source_breaker
+                .map(|share| BreakerPolicy { share, window: settings.source_breaker_window }),
             connections: settings.source_connections,
             max_value: settings.max_value,
             max_backlog: settings.max_backlog,
             store: group.store,
         };
-        SourceSetup::new(&group.source, limits, buffers)
+        SourceSetup::sharing(&group.source, limits, buffers, &servers)
             .map_err(|reason| RunError::Source { group: group.name.clone(), reason })
     };
     settings.groups.iter().map(source).collect()

@@ -40,6 +40,10 @@ pub struct Settings {
     pub source_timeout: Duration,
     pub source_slow_timeout: Duration,
     pub source_max_in_flight: usize,
+    pub source_adaptive: bool,
+    /// Per cent of the fetches that fail; `None`: no breaker.
+    pub source_breaker: Option<u8>,
+    pub source_breaker_window: Duration,
     /// Per thread and source.
     pub source_connections: usize,
     /// Requests per second of one client address; `None` is off.

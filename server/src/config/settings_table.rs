@@ -488,7 +488,35 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Count { min: 1, max: 1 << 20 },
         default: Is("4096"),
         example: "100",
-        help: "Fetches that may be under way at a source, all threads together; beyond it a miss fails at once.",
+        help: "Fetches that may be under way at a source, those that wait for their turn included, of all threads and of all groups whose source is the same server. Beyond it a miss fails at once.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "source-adaptive",
+        section: SettingSection::Source,
+        kind: ValueKind::Switch,
+        default: Is("true"),
+        example: "false",
+        help: "Sends fewer fetches at a time to a server whose latency rises above twice its best, at least 16; the others wait up to 250ms, or a quarter of source-timeout if that is less, and then fail. `false`: only source-max-in-flight bounds them. See docs/slow-sources.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "source-breaker",
+        section: SettingSection::Source,
+        kind: ValueKind::Percent { max: 100 },
+        default: Is("75%"),
+        optional: true,
+        example: "50%",
+        help: "Opens the circuit when this share of the fetches within source-breaker-window failed, at least 10: misses then fail at once, or are answered with stale copies, until the source answers probes again. `off`: every miss asks the source. A cluster has no breaker. See docs/slow-sources.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "source-breaker-window",
+        section: SettingSection::Source,
+        kind: ValueKind::Duration { min: 1_000, max: 3_600_000 },
+        default: Is("10s"),
+        example: "30s",
+        help: "How far back fetches count for source-breaker.",
         ..ROW
     },
     SettingSpec {

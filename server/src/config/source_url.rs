@@ -26,6 +26,13 @@ pub enum SourceUrl {
     Demo(DemoUrl),
 }
 
+impl SourceUrl {
+    /// Whether several servers stand behind it, each with a part of the keys.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self, SourceUrl::Redis(RedisUrl { deployment: Deployment::Cluster { .. }, .. }))
+    }
+}
+
 /// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or `unix://[user[:password]@]/path[?db=N]`; for several servers see
 /// [`Deployment`].
 #[derive(Debug, Clone, PartialEq, Eq)]

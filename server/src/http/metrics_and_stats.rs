@@ -2,7 +2,8 @@
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
 use crate::{
     app::App,
-    telemetry::{self, BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot},
+    source::{AdmissionCounts, BreakerState},
+    telemetry::{self, AdmissionSnapshot, BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot},
 };
 use http::{HeaderValue, Response, header};
 use larder_store::disk::Store;
@@ -20,6 +21,20 @@ pub(super) fn metrics(context: &ConnectionContext) -> Response<ResponseBody> {
 pub(super) fn stats(context: &ConnectionContext) -> Response<ResponseBody> {
     let json = telemetry::stats_json(&snapshot(&context.worker.app));
     response_writer::json(ResponseBody::full(json.to_string()))
+}
+
+fn admission(counts: AdmissionCounts) -> AdmissionSnapshot {
+    AdmissionSnapshot {
+        circuit: counts.circuit.map(|now| BreakerState::ALL.map(|state| (state.name(), state == now))),
+        opened: counts.opened,
+        limit: counts.limit,
+        waiting: counts.waiting,
+        rejected_circuit: counts.rejected_circuit,
+        rejected_limit: counts.rejected_limit,
+        rejected_background: counts.rejected_background,
+        retries: counts.retries,
+        retries_denied: counts.retries_denied,
+    }
 }
 
 fn snapshot(app: &App) -> Snapshot {
@@ -40,6 +55,7 @@ fn snapshot(app: &App) -> Snapshot {
                 invalidations: health.invalidations(),
                 tracking_losses: health.tracking_losses(),
                 seconds: health.seconds(),
+                admission: admission(health.admission_counts()),
                 table: source.table_counts(),
             },
             store: source.store().map(Store::stats),

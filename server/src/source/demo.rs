@@ -1,8 +1,8 @@
 //! `demo:`: a source that makes up its answers, with a delay and faults: to see what Larder does without a server behind it.
 use super::{
-    fetch::Fetch, fetch_result::FetchedValue, invalidation::InvalidationScope, local_future::LocalFuture,
-    source_error::SourceError, source_factory::SourceFactory, source_health::SourceHealth, source_limits::SourceLimits,
-    source_trait::Source,
+    admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, fetch_result::FetchedValue,
+    invalidation::InvalidationScope, local_future::LocalFuture, source_error::SourceError,
+    source_factory::SourceFactory, source_health::SourceHealth, source_limits::SourceLimits, source_trait::Source,
 };
 use crate::config::DemoUrl;
 use foldhash::quality::FixedState;
@@ -21,8 +21,8 @@ pub(super) struct DemoSetup {
     health: Arc<SourceHealth>,
 }
 impl DemoSetup {
-    pub(super) fn new(url: DemoUrl, limits: SourceLimits) -> DemoSetup {
-        DemoSetup { url, limits, health: Arc::new(SourceHealth::always_up()) }
+    pub(super) fn new(url: DemoUrl, limits: SourceLimits, health: SourceHealth) -> DemoSetup {
+        DemoSetup { url, limits, health: Arc::new(health) }
     }
 }
 impl SourceFactory for DemoSetup {
@@ -30,35 +30,40 @@ impl SourceFactory for DemoSetup {
         &self.health
     }
     fn open(&self, _scope: Option<InvalidationScope>, _keeps_replies: bool) -> Rc<dyn Source> {
-        Rc::new(DemoSource(self.clone()))
+        let setup = self.clone();
+        let send = move |batch: &mut Vec<Fetch>| answer_all(&setup, batch);
+        Rc::new(DemoSource(FetchGate::new(self.health.clone(), send)))
     }
 }
 
 /// One core's handle.
-struct DemoSource(DemoSetup);
+struct DemoSource(FetchGate);
 
 impl Source for DemoSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let DemoSetup { url, limits, health } = &self.0;
-        health.admit(batch, limits.max_in_flight);
-        let (url, timeout) = (*url, limits.timeout);
-        for fetch in batch.drain(..) {
-            if url.delay.is_zero() {
-                finish(fetch, &url, timeout, health);
-                continue;
-            }
-            let health = health.clone();
-            tokio::task::spawn_local(async move {
-                tokio::time::sleep(url.delay.min(timeout)).await;
-                finish(fetch, &url, timeout, &health);
-            });
-        }
+        self.0.fetch(batch);
     }
     fn read_only_kind(&self) -> &'static str {
         "demo:"
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(ready(Ok(())))
+    }
+}
+
+fn answer_all(setup: &DemoSetup, batch: &mut Vec<Fetch>) {
+    let DemoSetup { url, limits, health } = setup;
+    let (url, timeout) = (*url, limits.timeout);
+    for fetch in batch.drain(..) {
+        if url.delay.is_zero() {
+            finish(fetch, &url, timeout, health);
+            continue;
+        }
+        let health = health.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(url.delay.min(timeout)).await;
+            finish(fetch, &url, timeout, &health);
+        });
     }
 }
 
@@ -82,7 +87,10 @@ fn finish(fetch: Fetch, url: &DemoUrl, timeout: Duration, health: &SourceHealth)
         None if absent => Ok(None),
         None => Ok(Some(FetchedValue { value: entity(fetch.key()).into(), expiry: None })),
     };
-    health.finished(answer.is_err(), url.delay.min(timeout));
+    if let Err(SourceError::Unavailable(reason)) = &answer {
+        health.note_error(reason);
+    }
+    health.finished(FetchEnd::of(&answer), url.delay.min(timeout));
     fetch.finish(answer, clock::now());
 }
 

@@ -25,10 +25,12 @@
 //!
 //! The files here that are no implementation are the contract. Implementations import them; they import an implementation only where a name
 //! in the contract needs it ([`Reads::Table`]).
+mod admission;
 mod copy_metadata;
 mod demo;
 mod disk;
 mod fetch;
+mod fetch_gate;
 mod fetch_refusals;
 mod fetch_result;
 mod fill_policy;
@@ -58,6 +60,7 @@ mod upstream_commands;
 mod upstream_stream;
 mod upstream_tls;
 
+pub use admission::{AdmissionCounts, BreakerState, ServerLoads};
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use fetch::Fetch;
 pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, FetchedValue, KeyLife};
@@ -75,7 +78,7 @@ pub use source_error::SourceError;
 pub(crate) use source_error::UNAVAILABLE;
 pub use source_health::SourceHealth;
 pub(crate) use source_limits::LARGE;
-pub use source_limits::SourceLimits;
+pub use source_limits::{BreakerPolicy, SourceLimits};
 pub use source_setup::SourceSetup;
 pub use source_trait::{Reads, Source};
 pub use table::{PinnedTable, Reloaded, TableLookup, TableSource};

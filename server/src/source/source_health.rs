@@ -1,6 +1,15 @@
 //! The health of a source: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
-use super::{fetch::Fetch, invalidation::InvalidationScope, source_error::SourceError};
-use crate::telemetry::{Distribution, Histogram};
+use super::{
+    admission::{AdmissionCounts, FetchAdmission, FetchEnd, Rejection, ServerLoads},
+    fetch::Fetch,
+    invalidation::InvalidationScope,
+    source_error::SourceError,
+    source_limits::SourceLimits,
+};
+use crate::{
+    config::SourceUrl,
+    telemetry::{Distribution, Histogram},
+};
 use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
@@ -20,7 +29,6 @@ pub struct SourceHealth {
     down: AtomicUsize,
     /// Whether a connection was ever established.
     was_up: AtomicBool,
-    in_flight: AtomicUsize,
     fetches: AtomicU64,
     errors: AtomicU64,
     reconnects: AtomicU64,
@@ -31,12 +39,21 @@ pub struct SourceHealth {
     invalidations: AtomicU64,
     tracking_losses: AtomicU64,
     last_error: Mutex<Option<Arc<str>>>,
+    admission: FetchAdmission,
 }
 
 impl SourceHealth {
+    /// The health of a source with these limits. Groups with the same server and the same `servers` share its limit.
+    pub(super) fn new(url: &SourceUrl, limits: &SourceLimits, servers: &ServerLoads) -> SourceHealth {
+        SourceHealth { admission: FetchAdmission::new(url, limits, servers), ..SourceHealth::default() }
+    }
     /// The health of a source that cannot fail (`none:`).
     pub fn always_up() -> SourceHealth {
-        SourceHealth { up: AtomicUsize::new(1), was_up: AtomicBool::new(true), ..SourceHealth::default() }
+        SourceHealth::default().and_up()
+    }
+    /// Counts as up from the start.
+    pub(super) fn and_up(self) -> SourceHealth {
+        SourceHealth { up: AtomicUsize::new(1), was_up: AtomicBool::new(true), ..self }
     }
     /// Connected, and no connection is down. False until the first connection is made.
     pub fn is_up(&self) -> bool {
@@ -60,7 +77,11 @@ impl SourceHealth {
     }
     /// Fetches in flight.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Relaxed)
+        self.admission.in_flight()
+    }
+    /// The numbers of circuit, limit and retries.
+    pub fn admission_counts(&self) -> AdmissionCounts {
+        self.admission.counts()
     }
     /// Durations of admitted fetches, failed ones included.
     pub fn seconds(&self) -> Distribution {
@@ -93,39 +114,49 @@ impl SourceHealth {
         self.last_error.lock().clone()
     }
 
-    /// Admits fetches while at most `max` are in flight on all cores, and fails the others.
+    pub(super) fn admission(&self) -> &FetchAdmission {
+        &self.admission
+    }
+    /// Fetches were handed to the source.
+    pub(super) fn note_fetches(&self, count: usize) {
+        self.fetches.fetch_add(count as u64, Relaxed);
+    }
+    /// Fetches were refused.
+    pub(super) fn note_rejected(&self, count: usize) {
+        self.errors.fetch_add(count as u64, Relaxed);
+    }
+    /// Admits fetches while at most `max` are in flight on all cores, and fails the others. For sources without a
+    /// [`FetchGate`](super::fetch_gate::FetchGate): those on this machine.
     pub(super) fn admit(&self, batch: &mut Vec<Fetch>, max: usize) {
-        let admitted = self.begin(batch.len(), max);
-        if admitted < batch.len() {
+        let count = batch.len();
+        self.note_fetches(count);
+        let admitted = self.admission.begin(count);
+        if admitted < count {
             let now = clock::now();
             let reason: Arc<str> = format!("more than {max} fetches in flight (source-max-in-flight)").into();
             for fetch in batch.drain(admitted..) {
                 fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
             }
+            self.note_rejected(count - admitted);
+            self.admission.rejected(Rejection::Limit, count - admitted);
         }
-    }
-    /// Counts up to `count` fetches as in flight, at most `max` in total. Returns how many.
-    pub(super) fn begin(&self, count: usize, max: usize) -> usize {
-        // Added first: two cores at the same time may get less than what is free, never more.
-        let before = self.in_flight.fetch_add(count, Relaxed);
-        let admitted = count.min(max.saturating_sub(before));
-        self.in_flight.fetch_sub(count - admitted, Relaxed);
-        self.fetches.fetch_add(count as u64, Relaxed);
-        self.errors.fetch_add((count - admitted) as u64, Relaxed);
-        admitted
     }
     /// An admitted fetch has ended.
-    pub(super) fn finished(&self, failed: bool, took: Duration) {
+    pub(super) fn finished(&self, end: FetchEnd, took: Duration) {
         self.seconds.record_shared(took);
-        self.in_flight.fetch_sub(1, Relaxed);
-        if failed {
+        if end != FetchEnd::Answered {
             self.errors.fetch_add(1, Relaxed);
         }
+        self.admission.finished(end, took, || self.last_error());
     }
     /// Admitted fetches were dropped with their connection task.
     pub(super) fn abandoned(&self, count: usize) {
-        self.in_flight.fetch_sub(count, Relaxed);
+        self.admission.abandoned(count);
         self.errors.fetch_add(count as u64, Relaxed);
+    }
+    /// Whether one more fetch may be sent a second time.
+    pub(super) fn may_retry(&self) -> bool {
+        self.admission.may_retry(self.fetches())
     }
     pub(super) fn note_error(&self, reason: &Arc<str>) {
         *self.last_error.lock() = Some(reason.clone());
@@ -168,6 +199,7 @@ impl ConnectionHealth {
             }
             if next == ConnectionState::Up {
                 self.health.was_up.store(true, Relaxed);
+                self.health.admission.connected();
             }
             if let Some(count) = self.count(self.now) {
                 count.fetch_sub(1, Relaxed);
@@ -222,21 +254,6 @@ impl Drop for TrackingGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn admits_up_to_the_bound_and_again_when_fetches_end() {
-        let health = SourceHealth::default();
-        assert_eq!(health.begin(3, 4), 3);
-        assert_eq!(health.begin(3, 4), 1);
-        assert_eq!(health.begin(1, 4), 0);
-        assert_eq!(health.in_flight(), 4);
-        health.finished(false, Duration::from_millis(3));
-        assert_eq!(health.begin(2, 4), 1);
-        assert_eq!((health.fetches(), health.errors()), (9, 4));
-        assert_eq!((health.seconds().count, health.seconds().seconds()), (1, 0.003));
-        health.abandoned(4);
-        assert_eq!(health.in_flight(), 0);
-    }
 
     #[test]
     fn is_up_only_while_a_connection_stands_and_none_is_down() {

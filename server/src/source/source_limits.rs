@@ -6,6 +6,15 @@ use std::time::Duration;
 /// `proto-max-bulk-len` and `client-query-buffer-limit`. It may close the connection on a larger command.
 pub(crate) const LARGE: usize = 512 * 1024;
 
+/// When a breaker opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerPolicy {
+    /// Per cent of the fetches that ended within `window`.
+    pub share: u8,
+    /// How far back ended fetches count.
+    pub window: Duration,
+}
+
 /// The limits of a source.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceLimits {
@@ -15,6 +24,10 @@ pub struct SourceLimits {
     pub slow_timeout: Duration,
     /// Fetches in flight, all cores together (`source-max-in-flight`).
     pub max_in_flight: usize,
+    /// Whether latency lowers the limit on fetches in flight (`source-adaptive`).
+    pub adaptive: bool,
+    /// When fetches fail at once (`source-breaker`); `None`: never.
+    pub breaker: Option<BreakerPolicy>,
     /// Connections per core (`source-connections`).
     pub connections: usize,
     /// Largest value that is accepted, bytes (`max-value`).

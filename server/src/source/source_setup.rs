@@ -1,5 +1,6 @@
 //! From a source's URL to the source: one line for each implementation.
 use super::{
+    admission::ServerLoads,
     demo::DemoSetup,
     disk::DiskSetup,
     http_origin::OriginSetup,
@@ -24,13 +25,35 @@ impl SourceSetup {
     /// # Errors
     /// A text that names the file or host at fault.
     pub fn new(url: &SourceUrl, limits: SourceLimits, buffers: &Arc<Buffers>) -> Result<SourceSetup, String> {
+        SourceSetup::sharing(url, limits, buffers, &ServerLoads::default())
+    }
+    /// As [`new`](SourceSetup::new). Sources of one server that are given the same `servers` share the limit on fetches in flight there.
+    ///
+    /// # Errors
+    /// As [`new`](SourceSetup::new).
+    pub fn sharing(
+        url: &SourceUrl,
+        mut limits: SourceLimits,
+        buffers: &Arc<Buffers>,
+        servers: &ServerLoads,
+    ) -> Result<SourceSetup, String> {
+        if url.is_cluster() {
+            // Its nodes fail one by one; a breaker would cut off all of them.
+            limits.breaker = None;
+        }
+        if matches!(url, SourceUrl::Table(_) | SourceUrl::Disk(_)) {
+            // A file of this machine is no server that could recover from fewer reads.
+            limits = SourceLimits { breaker: None, adaptive: false, ..limits };
+        }
+        let health = || SourceHealth::new(url, &limits, servers);
         let factory: Box<dyn SourceFactory> = match url {
             SourceUrl::None => Box::new(NoneSetup::default()),
-            SourceUrl::Table(path) => Box::new(TableSetup::open(path, limits)?),
-            SourceUrl::Disk(dir) => Box::new(DiskSetup::open(dir, limits, buffers.clone())?),
-            SourceUrl::Http(url) => Box::new(OriginSetup::new(url, limits, buffers.clone())?),
-            SourceUrl::Demo(url) => Box::new(DemoSetup::new(*url, limits)),
-            SourceUrl::Redis(url) => redis::setup(url, limits, buffers.clone())?,
+            // It serves from the memory map: a failed reload leaves the old table in place.
+            SourceUrl::Table(path) => Box::new(TableSetup::open(path, limits, health().and_up())?),
+            SourceUrl::Disk(dir) => Box::new(DiskSetup::open(dir, limits, health(), buffers.clone())?),
+            SourceUrl::Http(url) => Box::new(OriginSetup::new(url, limits, health(), buffers.clone())?),
+            SourceUrl::Demo(url) => Box::new(DemoSetup::new(*url, limits, health().and_up())),
+            SourceUrl::Redis(url) => redis::setup(url, limits, health(), buffers.clone())?,
         };
         Ok(SourceSetup(factory))
     }

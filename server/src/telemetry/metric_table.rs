@@ -370,6 +370,55 @@ pub const METRICS: &[MetricFamily] = &[
         "New files that were no sound tables: the old one stays."
     ),
     group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches under way."),
+    group!("larder_source_waiting", Gauge, source.admission.waiting, "Fetches that wait until fewer are under way."),
+    group!(
+        "larder_source_limit",
+        Gauge,
+        source.admission.limit,
+        "Fetches that may be under way at the source's server now (source-adaptive)."
+    ),
+    MetricFamily {
+        name: "larder_source_circuit",
+        kind: Gauge,
+        help: "1 for the state that the source's circuit breaker is in (source-breaker).",
+        read: |s, to| {
+            for group in &s.groups {
+                for (state, is_now) in group.source.admission.circuit.iter().flatten() {
+                    to.number(&[("group", &group.name), ("state", state)], u64::from(*is_now));
+                }
+            }
+        },
+    },
+    group!(
+        "larder_source_circuit_opened_total",
+        Counter,
+        source.admission.opened,
+        "How often the circuit opened, failed probes included."
+    ),
+    MetricFamily {
+        name: "larder_source_rejected_total",
+        kind: Counter,
+        help: "Fetches that failed without being sent: the circuit was open, the limit was reached, or a renewal in the background gave way.",
+        read: |s, to| {
+            for group in &s.groups {
+                let admission = &group.source.admission;
+                for (reason, count) in [
+                    ("circuit", admission.rejected_circuit),
+                    ("limit", admission.rejected_limit),
+                    ("background", admission.rejected_background),
+                ] {
+                    to.number(&[("group", &group.name), ("reason", reason)], count);
+                }
+            }
+        },
+    },
+    group!("larder_source_retries_total", Counter, source.admission.retries, "Fetches sent a second time."),
+    group!(
+        "larder_source_retries_denied_total",
+        Counter,
+        source.admission.retries_denied,
+        "Fetches not sent a second time, because more than a tenth were."
+    ),
     MetricFamily {
         name: "larder_source_fetch_duration_seconds",
         kind: Histogram,

@@ -70,8 +70,25 @@ pub struct SourceSnapshot {
     pub invalidations: u64,
     pub tracking_losses: u64,
     pub seconds: Distribution,
+    pub admission: AdmissionSnapshot,
     /// Of no other source.
     pub table: TableSnapshot,
+}
+
+/// The numbers of a source's circuit, limit and retries.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs)]
+pub struct AdmissionSnapshot {
+    /// Each state of the circuit, and whether it is the present one; `None` without a breaker.
+    pub circuit: Option<[(&'static str, bool); 3]>,
+    pub opened: u64,
+    pub limit: u64,
+    pub waiting: u64,
+    pub rejected_circuit: u64,
+    pub rejected_limit: u64,
+    pub rejected_background: u64,
+    pub retries: u64,
+    pub retries_denied: u64,
 }
 
 /// A table's numbers.

@@ -30,7 +30,9 @@ pub use histogram::{Distribution, Histogram};
 pub use log_limiter::LogLimiter;
 pub use logs::Logs;
 pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
-pub use metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot};
+pub use metrics_snapshot::{
+    AdmissionSnapshot, BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot,
+};
 pub use operation_recorder::{RecordedOperation, Recorder};
 pub use process_stats::ProcessStats;
 pub use prometheus_text::prometheus_text;

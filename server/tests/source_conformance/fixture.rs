@@ -18,6 +18,8 @@ pub(crate) const LIMITS: SourceLimits = SourceLimits {
     timeout: Duration::from_secs(20),
     slow_timeout: Duration::from_secs(20),
     max_in_flight: 10_000,
+    adaptive: true,
+    breaker: None,
     connections: 1,
     max_value: 512 * 1024 * 1024,
     max_backlog: 32 << 20,

@@ -8,6 +8,7 @@ mod faults;
 mod fixture;
 mod http_addresses;
 mod http_origin;
+mod overload;
 mod redis_only;
 mod scripted_origin;
 

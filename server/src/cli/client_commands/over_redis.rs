@@ -20,6 +20,8 @@ pub(super) async fn send(
         timeout,
         slow_timeout: timeout,
         max_in_flight: 1,
+        adaptive: true,
+        breaker: None,
         connections: 1,
         max_value: MAX_VALUE as usize,
         max_backlog: 0,

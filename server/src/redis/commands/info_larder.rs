@@ -1,7 +1,11 @@
 //! INFO's section `Larder`: the facts of this process, under names that no Redis uses. In front of a Redis all other
 //! sections are Redis's.
 use super::info::Info;
-use crate::{config::SourceUrl, source::SourceHealth, telemetry::ProcessStats};
+use crate::{
+    config::SourceUrl,
+    source::{BreakerState, SourceHealth},
+    telemetry::ProcessStats,
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Writes the lines.
@@ -77,6 +81,16 @@ fn source(info: &mut Info<'_, '_>, health: &SourceHealth) {
     info.line("larder_source_fetches", health.fetches());
     info.line("larder_source_fetch_errors", health.errors());
     info.line("larder_source_in_flight", health.in_flight());
+    let admission = health.admission_counts();
+    info.line("larder_source_waiting", admission.waiting);
+    info.line("larder_source_limit", admission.limit);
+    info.line("larder_source_circuit", admission.circuit.map_or("none", BreakerState::name));
+    info.line("larder_source_circuit_opened", admission.opened);
+    info.line("larder_source_rejected_circuit", admission.rejected_circuit);
+    info.line("larder_source_rejected_limit", admission.rejected_limit);
+    info.line("larder_source_rejected_background", admission.rejected_background);
+    info.line("larder_source_retries", admission.retries);
+    info.line("larder_source_retries_denied", admission.retries_denied);
     info.line("larder_source_reconnects", health.reconnects());
     info.line("larder_source_tracking_connections", health.tracking());
 }

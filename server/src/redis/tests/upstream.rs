@@ -16,6 +16,8 @@ pub(super) fn setup(redis: &Redis) -> SourceSetup {
         timeout: Duration::from_secs(20),
         slow_timeout: Duration::from_secs(20),
         max_in_flight: 1000,
+        adaptive: true,
+        breaker: None,
         connections: 1,
         max_value: 1 << 20,
         max_backlog: 32 << 20,

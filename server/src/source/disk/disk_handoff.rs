@@ -4,7 +4,10 @@
 //! them. Batching matters because waking a thread costs more than a read of the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups
 //! when each was handed over alone, and costs 0.1 in batches.
 use super::disk_setup::{DiskSetup, fetched_value};
-use crate::source::{fetch::Fetch, fetch_result::FetchedValue, source_error::SourceError, source_health::SourceHealth};
+use crate::source::{
+    admission::FetchEnd, fetch::Fetch, fetch_result::FetchedValue, source_error::SourceError,
+    source_health::SourceHealth,
+};
 use larder_store::{
     clock,
     disk::{CommitReplies, StoreChange, Tree, Work, WriteError, Written},
@@ -39,7 +42,7 @@ impl PendingRead {
     fn answer(self, answer: ReadResult, took: Duration, health: &SourceHealth) {
         match self {
             PendingRead::Fetch(fetch) => {
-                health.finished(answer.is_err(), took);
+                health.finished(FetchEnd::of(&answer), took);
                 fetch.finish(answer, clock::now());
             }
             // The receiver may be gone.

@@ -25,8 +25,13 @@ pub(crate) struct DiskSetup {
 
 impl DiskSetup {
     /// Opens the store.
-    pub(crate) fn open(dir: &Path, limits: SourceLimits, buffers: Arc<Buffers>) -> Result<DiskSetup, String> {
-        let health = Arc::new(SourceHealth::default());
+    pub(crate) fn open(
+        dir: &Path,
+        limits: SourceLimits,
+        health: SourceHealth,
+        buffers: Arc<Buffers>,
+    ) -> Result<DiskSetup, String> {
+        let health = Arc::new(health);
         let mut state = ConnectionHealth::new(health.clone());
         state.set(ConnectionState::Up);
         let state = Mutex::new(state);

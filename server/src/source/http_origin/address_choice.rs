@@ -136,12 +136,18 @@ impl AddressChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{buffers::Buffers, config::SourceUrl, source::source_limits::SourceLimits};
+    use crate::{
+        buffers::Buffers,
+        config::SourceUrl,
+        source::{source_health::SourceHealth, source_limits::SourceLimits},
+    };
 
     const LIMITS: SourceLimits = SourceLimits {
         timeout: Duration::from_secs(1),
         slow_timeout: Duration::from_secs(1),
         max_in_flight: 1,
+        adaptive: true,
+        breaker: None,
         connections: 1,
         max_value: 1,
         max_backlog: 1,
@@ -150,7 +156,8 @@ mod tests {
 
     fn choice() -> AddressChoice {
         let Ok(SourceUrl::Http(url)) = "http://a,b,c/{key}".parse() else { panic!("a URL") };
-        let settings = OriginSettings::new(&url, LIMITS, Buffers::unbounded()).expect("settings");
+        let settings =
+            OriginSettings::new(&url, LIMITS, SourceHealth::default(), Buffers::unbounded()).expect("settings");
         AddressChoice::new(Arc::new(settings))
     }
     /// What requests in turn would choose, while none ends.

@@ -152,6 +152,9 @@ async fn send(
             Some(Ok(response)) => return Ok((connection, response)),
             // An answer, though not one of HTTP.
             Some(Err(error)) if error.is_parse() => return Err(address.unavailable(broken_off(&error)).into()),
+            Some(Err(error)) if !origin.settings.health.may_retry() => {
+                return Err(address.unavailable(broken_off(&error)).into());
+            }
             Some(Err(_)) => {}
             None => return Err(too_late(origin, address)),
         }

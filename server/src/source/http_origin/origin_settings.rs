@@ -51,7 +51,12 @@ impl OriginSettings {
     ///
     /// # Errors
     /// A text that names the file or host at fault.
-    pub(super) fn new(url: &OriginUrl, limits: SourceLimits, buffers: Arc<Buffers>) -> Result<OriginSettings, String> {
+    pub(super) fn new(
+        url: &OriginUrl,
+        limits: SourceLimits,
+        health: SourceHealth,
+        buffers: Arc<Buffers>,
+    ) -> Result<OriginSettings, String> {
         // The files are read once, for all addresses.
         let tls = url.tls.as_ref().map(|tls| upstream_tls::build(tls, &url.addresses[0].host)).transpose()?;
         let addresses = url.addresses.iter().map(|address| {
@@ -71,7 +76,7 @@ impl OriginSettings {
             addresses: addresses.collect::<Result<_, _>>()?,
             url: url.clone(),
             limits,
-            health: Arc::default(),
+            health: Arc::new(health),
             buffers,
             waiting_keys: WaitingKeys::default(),
         })

@@ -20,9 +20,10 @@ impl OriginSetup {
     pub(in crate::source) fn new(
         url: &OriginUrl,
         limits: SourceLimits,
+        health: SourceHealth,
         buffers: Arc<Buffers>,
     ) -> Result<OriginSetup, String> {
-        Ok(OriginSetup(Arc::new(OriginSettings::new(url, limits, buffers)?)))
+        Ok(OriginSetup(Arc::new(OriginSettings::new(url, limits, health, buffers)?)))
     }
 }
 impl SourceFactory for OriginSetup {

@@ -4,7 +4,10 @@ use super::{
     exchange::answer,
     origin_settings::OriginSettings,
 };
-use crate::source::{fetch::Fetch, local_future::LocalFuture, source_error::SourceError, source_trait::Source};
+use crate::source::{
+    admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, local_future::LocalFuture, source_error::SourceError,
+    source_trait::Source,
+};
 use larder_engine::Millis;
 use larder_store::clock;
 use std::{rc::Rc, sync::Arc};
@@ -12,6 +15,7 @@ use tokio::{task::JoinHandle, time::Instant};
 
 /// One core's handle.
 pub(super) struct OriginSource {
+    gate: FetchGate,
     origin: Rc<AddressChoice>,
     /// One for each address.
     watches: Vec<JoinHandle<()>>,
@@ -23,7 +27,10 @@ impl OriginSource {
             let origin = origin.clone();
             tokio::task::spawn_local(async move { origin.watch(index).await })
         });
-        OriginSource { watches: watches.collect(), origin }
+        let watches = watches.collect();
+        let me = Rc::downgrade(&origin);
+        let send = move |batch: &mut Vec<Fetch>| me.upgrade().iter().for_each(|origin| send_all(origin, batch));
+        OriginSource { gate: FetchGate::new(origin.settings.health.clone(), send), watches, origin }
     }
     fn deadline(&self) -> Instant {
         Instant::now() + self.origin.settings.limits.timeout
@@ -37,22 +44,7 @@ impl Drop for OriginSource {
 
 impl Source for OriginSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let settings = &self.origin.settings;
-        settings.health.admit(batch, settings.limits.max_in_flight);
-        let deadline = self.deadline();
-        for fetch in batch.drain(..) {
-            let origin = self.origin.clone();
-            tokio::task::spawn_local(async move {
-                let begun = Instant::now();
-                let answer = answer(&origin, fetch.key(), deadline).await;
-                let health = &origin.settings.health;
-                if let Some(reason) = answer.as_ref().err().and_then(SourceError::reason) {
-                    health.note_error(reason);
-                }
-                health.finished(answer.is_err(), begun.elapsed());
-                fetch.finish(answer, clock::now());
-            });
-        }
+        self.gate.fetch(batch);
     }
     fn read_only_kind(&self) -> &'static str {
         "an HTTP API"
@@ -77,5 +69,23 @@ impl Source for OriginSource {
             }
             answer
         })
+    }
+}
+
+/// Starts a task for each admitted fetch.
+fn send_all(origin: &Rc<AddressChoice>, batch: &mut Vec<Fetch>) {
+    let deadline = Instant::now() + origin.settings.limits.timeout;
+    for fetch in batch.drain(..) {
+        let origin = origin.clone();
+        tokio::task::spawn_local(async move {
+            let begun = Instant::now();
+            let answer = answer(&origin, fetch.key(), deadline).await;
+            let health = &origin.settings.health;
+            if let Some(reason) = answer.as_ref().err().and_then(SourceError::reason) {
+                health.note_error(reason);
+            }
+            health.finished(FetchEnd::of(&answer), begun.elapsed());
+            fetch.finish(answer, clock::now());
+        });
     }
 }

@@ -1,5 +1,6 @@
 //! Requests in the queue of a connection: fetches, and relayed commands.
 use crate::source::{
+    admission::FetchEnd,
     fetch::Fetch,
     fetch_result::{FetchedReply, FetchedValue},
     raw_replies::RawReplies,
@@ -47,11 +48,12 @@ impl QueuedFetch {
         QueuedFetch { fetch, queue, since: Instant::now(), deadline, retried: false }
     }
     pub(super) fn finish_reply(self, found: FetchedReply, now: Millis, health: &SourceHealth) {
-        health.finished(found.is_error(), self.since.elapsed());
+        let end = if found.is_error() { FetchEnd::Refused } else { FetchEnd::Answered };
+        health.finished(end, self.since.elapsed());
         self.fetch.finish_reply(found, now);
     }
     pub(super) fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis, health: &SourceHealth) {
-        health.finished(answer.is_err(), self.since.elapsed());
+        health.finished(FetchEnd::of(&answer), self.since.elapsed());
         self.fetch.finish(answer, now);
     }
 }

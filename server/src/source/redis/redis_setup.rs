@@ -19,11 +19,12 @@ use std::{rc::Rc, sync::Arc};
 pub(crate) fn setup(
     url: &RedisUrl,
     limits: SourceLimits,
+    health: SourceHealth,
     buffers: Arc<Buffers>,
 ) -> Result<Box<dyn SourceFactory>, String> {
     Ok(match url.deployment {
-        Deployment::Single | Deployment::Sentinel(_) => Box::new(RedisSetup::new(url, limits, buffers)?),
-        Deployment::Cluster { .. } => Box::new(ClusterFactory::new(url, limits, buffers)?),
+        Deployment::Single | Deployment::Sentinel(_) => Box::new(RedisSetup::new(url, limits, health, buffers)?),
+        Deployment::Cluster { .. } => Box::new(ClusterFactory::new(url, limits, health, buffers)?),
     })
 }
 
@@ -32,8 +33,13 @@ struct RedisSetup {
     sentinels: Option<Arc<Sentinels>>,
 }
 impl RedisSetup {
-    fn new(url: &RedisUrl, limits: SourceLimits, buffers: Arc<Buffers>) -> Result<RedisSetup, String> {
-        let settings = ConnectionSettings::new(url, limits, Arc::default(), buffers.clone())?;
+    fn new(
+        url: &RedisUrl,
+        limits: SourceLimits,
+        health: SourceHealth,
+        buffers: Arc<Buffers>,
+    ) -> Result<RedisSetup, String> {
+        let settings = ConnectionSettings::new(url, limits, Arc::new(health), buffers.clone())?;
         let sentinels = Sentinels::new(url, settings.master.as_ref(), limits, &buffers)?;
         Ok(RedisSetup { settings: Arc::new(settings), sentinels })
     }
@@ -44,6 +50,6 @@ impl SourceFactory for RedisSetup {
     }
     fn open(&self, scope: Option<InvalidationScope>, keeps_replies: bool) -> Rc<dyn Source> {
         self.sentinels.iter().for_each(Sentinels::watch);
-        Rc::new(RedisSource::new(self.settings.clone(), scope, keeps_replies, None))
+        Rc::new_cyclic(|me| RedisSource::new(self.settings.clone(), scope, keeps_replies, None).gated(me))
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     config::Secret,
     source::{
         fetch::Fetch,
+        fetch_gate::FetchGate,
         fetch_result::CacheableReply,
         invalidation::InvalidationScope,
         local_future::LocalFuture,
@@ -41,6 +42,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// One core's connections to a Redis server.
 pub(super) struct RedisSource {
     settings: Arc<ConnectionSettings>,
+    /// `None` for a node of a cluster: the cluster's gate admits its fetches.
+    gate: Option<FetchGate>,
     /// For fetches; without tracking also for writes and relayed RESP2 commands. At least one.
     connections: Rc<[UpstreamConnection]>,
     /// The keys whose changes these connections announce.
@@ -73,6 +76,7 @@ impl RedisSource {
         let (affinity, routed) = ReplyAffinity::add(&settings.affinity, settings.queue_number(), connections.len());
         tokio::task::spawn_local(fetch_routed(routed, Rc::downgrade(&connections), settings.health.clone()));
         RedisSource {
+            gate: None,
             affinity,
             connections,
             settings,
@@ -85,6 +89,12 @@ impl RedisSource {
             asking: tokio::sync::Mutex::default(),
             pool: Rc::default(),
         }
+    }
+    /// Admits fetches itself.
+    pub(super) fn gated(self, me: &Weak<RedisSource>) -> RedisSource {
+        let me = me.clone();
+        let send = move |batch: &mut Vec<Fetch>| me.upgrade().iter().for_each(|source| source.send(batch));
+        RedisSource { gate: Some(FetchGate::new(self.settings.health.clone(), send)), ..self }
     }
     fn next_connection(&self) -> &UpstreamConnection {
         let turn = self.next.get() % self.connections.len();
@@ -214,8 +224,10 @@ async fn fetch_routed(
 
 impl Source for RedisSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
-        self.settings.health.admit(batch, self.settings.limits.max_in_flight);
-        self.send(batch);
+        match &self.gate {
+            Some(gate) => gate.fetch(batch),
+            None => self.send(batch),
+        }
     }
 
     fn put<'a>(

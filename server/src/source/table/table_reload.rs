@@ -87,14 +87,13 @@ impl FileStamp {
 
 impl TableSetup {
     /// Opens the table and starts its thread, which ends with the setup.
-    pub(crate) fn open(path: &Path, limits: SourceLimits) -> Result<TableSetup, String> {
+    pub(crate) fn open(path: &Path, limits: SourceLimits, health: SourceHealth) -> Result<TableSetup, String> {
         let seen = FileStamp::of(path);
         let table = Arc::new(Table::open(path).map_err(|error| error.to_string())?);
         let served = ServedTable { generation: 1, table, about: Outside::new(1, clock::now()) };
         let shared = Arc::new(SharedTable {
             path: path.to_owned(),
-            // It serves from the memory map: a failed reload leaves the old table in place.
-            health: Arc::new(SourceHealth::always_up()),
+            health: Arc::new(health),
             generation: AtomicU64::new(1),
             served: watch::Sender::new(Arc::new(served)),
             announcer: Mutex::default(),

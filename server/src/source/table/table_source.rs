@@ -5,6 +5,7 @@ use super::{
     table_scan,
 };
 use crate::source::{
+    admission::FetchEnd,
     fetch::Fetch,
     fetch_result::FetchedValue,
     invalidation::InvalidationScope,
@@ -51,7 +52,7 @@ impl Source for TableSource {
                     Ok(served.table.get(&key)?.map(|value| fetched_value(&served.table, value)))
                 });
                 let answer = answer.await;
-                shared.health.finished(answer.is_err(), begun.elapsed());
+                shared.health.finished(FetchEnd::of(&answer), begun.elapsed());
                 fetch.finish(answer, clock::now());
             });
         }

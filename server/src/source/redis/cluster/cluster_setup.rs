@@ -3,7 +3,10 @@ use super::slot_map::SlotMap;
 use crate::{
     buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl},
-    source::{redis::connection_settings::ConnectionSettings, source_error::SourceError, source_limits::SourceLimits},
+    source::{
+        redis::connection_settings::ConnectionSettings, source_error::SourceError, source_health::SourceHealth,
+        source_limits::SourceLimits,
+    },
 };
 use parking_lot::Mutex;
 use std::{
@@ -29,8 +32,13 @@ pub(super) struct ClusterSetup {
 impl ClusterSetup {
     /// # Errors
     /// See [`ConnectionSettings::new`].
-    pub(super) fn new(url: &RedisUrl, limits: SourceLimits, buffers: Arc<Buffers>) -> Result<ClusterSetup, String> {
-        let mut settings = ConnectionSettings::new(url, limits, Arc::default(), buffers)?;
+    pub(super) fn new(
+        url: &RedisUrl,
+        limits: SourceLimits,
+        health: SourceHealth,
+        buffers: Arc<Buffers>,
+    ) -> Result<ClusterSetup, String> {
+        let mut settings = ConnectionSettings::new(url, limits, Arc::new(health), buffers)?;
         let (mut seeds, mut from_replicas) = (vec![url.address.clone()], false);
         if let Deployment::Cluster { seeds: others, from_replicas: replicas } = &url.deployment {
             seeds.extend_from_slice(others);

@@ -12,6 +12,7 @@ use crate::{
     config::{RedisUrl, Secret},
     source::{
         fetch::Fetch,
+        fetch_gate::FetchGate,
         fetch_result::CacheableReply,
         invalidation::InvalidationScope,
         local_future::LocalFuture,
@@ -45,8 +46,13 @@ pub(crate) struct ClusterFactory(Arc<ClusterSetup>);
 impl ClusterFactory {
     /// # Errors
     /// A text that names the file or host at fault.
-    pub(crate) fn new(url: &RedisUrl, limits: SourceLimits, buffers: Arc<Buffers>) -> Result<ClusterFactory, String> {
-        Ok(ClusterFactory(Arc::new(ClusterSetup::new(url, limits, buffers)?)))
+    pub(crate) fn new(
+        url: &RedisUrl,
+        limits: SourceLimits,
+        health: SourceHealth,
+        buffers: Arc<Buffers>,
+    ) -> Result<ClusterFactory, String> {
+        Ok(ClusterFactory(Arc::new(ClusterSetup::new(url, limits, health, buffers)?)))
     }
 }
 impl SourceFactory for ClusterFactory {
@@ -59,7 +65,10 @@ impl SourceFactory for ClusterFactory {
 }
 
 /// One core's handle on the cluster.
-struct ClusterSource(Rc<ClusterCore>);
+struct ClusterSource {
+    core: Rc<ClusterCore>,
+    gate: FetchGate,
+}
 
 impl ClusterSource {
     /// Starts to discover the cluster. Call it on the core's own runtime.
@@ -85,7 +94,9 @@ impl ClusterSource {
             tokio::task::spawn_local(slot_map_refresh::keep_refreshing(Rc::downgrade(&core)));
         }
         tokio::task::spawn_local(open_all(Rc::downgrade(&core), core.setup.subscribe()));
-        ClusterSource(core)
+        let me = Rc::downgrade(&core);
+        let send = move |batch: &mut Vec<Fetch>| me.upgrade().iter().for_each(|core| send(core, batch));
+        ClusterSource { gate: FetchGate::new(core.setup.settings.health.clone(), send), core }
     }
 }
 
@@ -97,25 +108,26 @@ async fn open_all(core: Weak<ClusterCore>, mut map: watch::Receiver<Arc<SlotMap>
     }
 }
 
-impl Source for ClusterSource {
-    fn fetch(&self, batch: &mut Vec<Fetch>) {
-        let core = &self.0;
-        let settings = &core.setup.settings;
-        settings.health.admit(batch, settings.limits.max_in_flight);
-        let map = core.map();
-        while let Some(first) = batch.first() {
-            let address = core.reader(&map, first.key());
-            let its = batch.extract_if(.., |fetch| core.reader(&map, fetch.key()) == address);
-            let mut its: Vec<Fetch> = its.collect();
-            match address.ok_or_else(|| core.no_node_error()).and_then(|address| core.node(address)) {
-                Ok(node) => node.send(&mut its),
-                Err(error) => {
-                    let deadline = core.deadline();
-                    its.into_iter()
-                        .for_each(|fetch| core.redirect(QueuedFetch::new(fetch, 0, deadline), error.clone()));
-                }
+/// Hands admitted fetches to the nodes of their keys.
+fn send(core: &ClusterCore, batch: &mut Vec<Fetch>) {
+    let map = core.map();
+    while let Some(first) = batch.first() {
+        let address = core.reader(&map, first.key());
+        let its = batch.extract_if(.., |fetch| core.reader(&map, fetch.key()) == address);
+        let mut its: Vec<Fetch> = its.collect();
+        match address.ok_or_else(|| core.no_node_error()).and_then(|address| core.node(address)) {
+            Ok(node) => node.send(&mut its),
+            Err(error) => {
+                let deadline = core.deadline();
+                its.into_iter().for_each(|fetch| core.redirect(QueuedFetch::new(fetch, 0, deadline), error.clone()));
             }
         }
+    }
+}
+
+impl Source for ClusterSource {
+    fn fetch(&self, batch: &mut Vec<Fetch>) {
+        self.gate.fetch(batch);
     }
     fn put<'a>(
         &'a self,
@@ -146,7 +158,7 @@ impl Relay for ClusterSource {
         _count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.0.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Shared, resp3 })
+        self.core.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Shared, resp3 })
     }
     fn relay_slow(
         &self,
@@ -154,7 +166,7 @@ impl Relay for ClusterSource {
         _count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.0.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Slow, resp3 })
+        self.core.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Slow, resp3 })
     }
 }
 
@@ -166,16 +178,16 @@ impl RedisServer for ClusterSource {
         resp3: bool,
         clean: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.0.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Isolated { clean }, resp3 })
+        self.core.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Isolated { clean }, resp3 })
     }
     fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
-        self.0.known_commands()
+        self.core.known_commands()
     }
     fn commands(&self) -> LocalFuture<'_, Result<Arc<UpstreamCommands>, SourceError>> {
-        Box::pin(self.0.commands(self.0.deadline()))
+        Box::pin(self.core.commands(self.core.deadline()))
     }
     fn keeps_reply(&self, command: Args<'_>, resp3: bool) -> Option<CacheableReply> {
-        let core = &self.0;
+        let core = &self.core;
         let any = core.nodes.borrow().values().next()?.clone();
         let cacheable = any.cacheable_reply(command)?;
         let key = command.get(cacheable.key)?;
@@ -187,7 +199,7 @@ impl RedisServer for ClusterSource {
         args: Args<'a>,
         resp3: bool,
     ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
-        Box::pin(self.0.clone().open_dedicated(args, resp3))
+        Box::pin(self.core.clone().open_dedicated(args, resp3))
     }
     fn has_client_ids(&self) -> bool {
         false
@@ -195,7 +207,7 @@ impl RedisServer for ClusterSource {
     fn client_tracking(&self) -> ClientTracking {
         // Clients' commands use connections to many nodes. Only broadcast tracking of all keys covers every key that clients read.
         let announces_all = |scope: &InvalidationScope| scope.prefixes.iter().any(|prefix| prefix.is_empty());
-        match &self.0.scope {
+        match &self.core.scope {
             Some(scope) if announces_all(scope) => ClientTracking::Larder,
             _ => ClientTracking::Nobody,
         }
@@ -205,14 +217,14 @@ impl RedisServer for ClusterSource {
     }
     fn identity(&self) -> Option<Arc<ServerIdentity>> {
         // Any node will do: all have one version. The role is not taken over, because clients see the whole cluster.
-        let node = self.0.setup.settings.identity.lock().clone()?;
+        let node = self.core.setup.settings.identity.lock().clone()?;
         Some(Arc::new(ServerIdentity { role: ServerIdentity::default().role, ..ServerIdentity::clone(&node) }))
     }
     fn note_password(&self, password: &[u8]) {
-        self.0.setup.settings.note_password(password);
+        self.core.setup.settings.note_password(password);
     }
     fn credentials(&self) -> (&str, Option<Secret>) {
-        self.0.setup.settings.credentials()
+        self.core.setup.settings.credentials()
     }
     fn log_in<'a>(
         &'a self,
@@ -228,7 +240,7 @@ impl RedisServer for ClusterSource {
         Box::pin(async {
             // Then a node is connected, or the deadline has passed.
             let _ = self.commands().await;
-            let node = self.0.nodes.borrow().values().next().cloned();
+            let node = self.core.nodes.borrow().values().next().cloned();
             if let Some(node) = node {
                 node.wait_identity().await;
             }

@@ -237,7 +237,7 @@ impl Pipeline {
                 }
                 PipelinedRequest::Batch(batch) => {
                     for mut queued in self.sent.drain(..batch.left.min(self.sent.len())) {
-                        if queued.retried || queued.deadline <= now {
+                        if queued.retried || queued.deadline <= now || !self.settings.health.may_retry() {
                             let error = SourceError::Unavailable(why(queued.deadline, limits.timeout));
                             gone.push((queued, error));
                         } else {

@@ -82,6 +82,8 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         timeout,
         slow_timeout: timeout,
         max_in_flight: 1000,
+        adaptive: true,
+        breaker: None,
         connections: 1,
         max_value: MAX_VALUE,
         max_backlog: 1 << 20,
@@ -89,7 +91,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     };
     let settings =
         ConnectionSettings::new(&url, limits, Arc::default(), crate::buffers::Buffers::unbounded()).expect("settings");
-    settings.health.begin(count, 1000);
+    settings.health.admission().begin(count);
     let (mut batch, mut waits) = (Vec::new(), Vec::new());
     for index in 0..count {
         let key = index.to_string();

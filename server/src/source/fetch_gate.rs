@@ -1,0 +1,166 @@
+//! One core's door to a source: sends fetches, lets them wait for a slot, or fails them at once.
+use super::{
+    admission::{FOREGROUND, Rejection},
+    fetch::Fetch,
+    source_error::SourceError,
+    source_health::SourceHealth,
+};
+use larder_store::clock;
+use larder_units::show_duration;
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+};
+use tokio::time::{Instant, timeout_at};
+
+/// Hands admitted fetches to a source.
+type SendBatch = dyn Fn(&mut Vec<Fetch>);
+
+/// One core's door to a source.
+pub(super) struct FetchGate(Rc<GateState>);
+
+struct GateState {
+    health: Arc<SourceHealth>,
+    /// With the time until which each waits, in order.
+    waiting: RefCell<VecDeque<(Fetch, Instant)>>,
+    /// Whether a task sends the waiting fetches.
+    is_draining: Cell<bool>,
+    send: Box<SendBatch>,
+}
+
+impl FetchGate {
+    /// `send` hands admitted fetches to the source. It must not keep the source alive.
+    pub(super) fn new(health: Arc<SourceHealth>, send: impl Fn(&mut Vec<Fetch>) + 'static) -> FetchGate {
+        FetchGate(Rc::new(GateState {
+            health,
+            waiting: RefCell::default(),
+            is_draining: Cell::new(false),
+            send: Box::new(send),
+        }))
+    }
+
+    /// Takes over a batch of fetches.
+    pub(super) fn fetch(&self, batch: &mut Vec<Fetch>) {
+        let state = &self.0;
+        state.health.note_fetches(batch.len());
+        if state.health.admission().begin_all(batch.len()) {
+            state.send(batch);
+        } else {
+            self.fetch_with_care(batch);
+        }
+    }
+
+    /// The circuit is not closed, or few slots are free.
+    #[cold]
+    fn fetch_with_care(&self, batch: &mut Vec<Fetch>) {
+        let state = &self.0;
+        let admission = state.health.admission();
+        let until = Instant::now() + admission.patience;
+        for fetch in batch.drain(..) {
+            if fetch.is_background() && !admission.server.is_below(1, FOREGROUND) {
+                let limit = admission.server.limit();
+                let reason =
+                    format!("most of the {limit} fetches that may be in flight are: a renewal in the background waits");
+                state.reject([fetch], Rejection::Background, SourceError::Unavailable(reason.into()));
+            } else if admission.server.room(&admission.load) == 0 {
+                let reason = format!("more than {} fetches in flight (source-max-in-flight)", admission.server.max());
+                state.reject([fetch], Rejection::Limit, SourceError::Unavailable(reason.into()));
+            } else {
+                admission.server.wait(&admission.load, 1);
+                state.waiting.borrow_mut().push_back((fetch, until));
+            }
+        }
+        state.send_waiting();
+        if !state.waiting.borrow().is_empty() && !state.is_draining.replace(true) {
+            tokio::task::spawn_local(drain(state.clone()));
+        }
+    }
+}
+
+/// Sends waiting fetches as slots become free, and fails those that waited too long. Ends when none waits.
+async fn drain(state: Rc<GateState>) {
+    let server = state.health.admission().server.clone();
+    loop {
+        // Before the look: a slot that becomes free after it wakes this task.
+        let mut freed = pin!(server.freed.notified());
+        freed.as_mut().enable();
+        state.send_waiting();
+        let until = state.waiting.borrow().front().map(|(_, until)| *until);
+        let Some(until) = until else {
+            state.is_draining.set(false);
+            return;
+        };
+        // Either way the next look decides.
+        let _ = timeout_at(until, freed).await;
+    }
+}
+
+impl GateState {
+    fn send(&self, batch: &mut Vec<Fetch>) {
+        (self.send)(batch);
+        if !batch.is_empty() {
+            // The source is gone: its fetches are dropped, which releases their waiters.
+            self.health.abandoned(batch.len());
+            batch.clear();
+        }
+    }
+    /// Sends as many waiting fetches as may be sent now.
+    fn send_waiting(&self) {
+        let admission = self.health.admission();
+        loop {
+            self.expire(Instant::now());
+            let count = self.waiting.borrow().len();
+            if count == 0 {
+                return;
+            }
+            let begun = admission.begin_some(count, || self.health.last_error());
+            if begun == 0 {
+                if let Some(error) = admission.open_error() {
+                    let all = self.take(count);
+                    self.reject(all, Rejection::Circuit, error);
+                }
+                return;
+            }
+            // Not borrowed while they are sent: a source may answer at once.
+            let mut batch = self.take(begun);
+            self.send(&mut batch);
+        }
+    }
+    fn expire(&self, now: Instant) {
+        let overdue = self.waiting.borrow().iter().take_while(|(_, until)| *until <= now).count();
+        if overdue > 0 {
+            let admission = self.health.admission();
+            let (limit, waited) = (admission.server.limit(), show_duration(admission.patience));
+            let reason =
+                format!("waited {waited} behind {limit} fetches in flight, which is all that the source takes now");
+            let overdue = self.take(overdue);
+            self.reject(overdue, Rejection::Limit, SourceError::Unavailable(reason.into()));
+        }
+    }
+    fn take(&self, count: usize) -> Vec<Fetch> {
+        let admission = self.health.admission();
+        admission.server.waited(&admission.load, count);
+        self.waiting.borrow_mut().drain(..count).map(|(fetch, _)| fetch).collect()
+    }
+    fn reject(&self, fetches: impl IntoIterator<Item = Fetch>, why: Rejection, error: SourceError) {
+        let now = clock::now();
+        let mut count = 0;
+        for fetch in fetches {
+            fetch.finish(Err(error.clone()), now);
+            count += 1;
+        }
+        self.health.note_rejected(count);
+        self.health.admission().rejected(why, count);
+    }
+}
+
+impl Drop for GateState {
+    /// Fetches that still wait are dropped, which releases their waiters.
+    fn drop(&mut self) {
+        let admission = self.health.admission();
+        admission.server.waited(&admission.load, self.waiting.get_mut().len());
+    }
+}

@@ -273,6 +273,16 @@ impl Shard {
         next.is_some()
     }
 
+    /// Removes all that final marks ended, for who counts.
+    pub(crate) fn sweep_final_marks(&mut self, rules: &Rules) {
+        let is_final = self.marks.marks.iter().filter(|mark| mark.is_final);
+        if let Some(since) = is_final.map(|mark| mark.since).max() {
+            self.marks.sweep = None;
+            self.marks.next_sweep = 0;
+            while self.sweep_marks(rules, since) {}
+        }
+    }
+
     fn begin_sweep(&self, rules: &Rules, now: Millis) -> Option<Sweep> {
         let version = self.marks.marks.last()?.version;
         let is_due =

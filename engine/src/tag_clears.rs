@@ -151,11 +151,12 @@ impl Shard {
         next.is_some() || self.tag_sweep.is_wanted
     }
 
-    /// Removes all that clears of tags ended, for who counts.
+    /// Removes all that clears ended, for who counts.
     pub(crate) fn finish_sweep(&mut self, rules: &Rules) {
         if self.tag_sweep.under_way.is_some() || self.tag_sweep.is_wanted {
             while self.sweep_cleared(rules, 0) {}
         }
+        self.sweep_final_marks(rules);
     }
 }
 

@@ -157,8 +157,8 @@ impl<'t> Tier<'t> {
         self.on_key(key, |shard| shard.delete(rules, key, now))
     }
 
-    /// Number of entries, expired ones that are not yet reclaimed included. The first call after a clear of tags looks at every
-    /// entry, so that it does not count what is gone.
+    /// Number of entries, expired ones that are not yet reclaimed included. The first call after a clear of a tag or a prefix looks at
+    /// every entry, so that it does not count what is gone.
     pub fn len(&mut self) -> usize {
         let rules = &self.cache.rules;
         let count = |shard: &mut Shard| {

@@ -1,21 +1,12 @@
-//! Control of a whole group: clears its memory tier, reloads its table.
+//! Control of a whole group: reloads its table.
 use super::{
     connection_context::ConnectionContext,
     problem_json::{Problem, ProblemKind},
     response_body::ResponseBody,
     response_writer,
-    route_request::RouteRequest,
 };
 use crate::{read::Group, source::Reloaded};
-use http::{Response, StatusCode};
-
-/// `DELETE /v1/groups/{group}`: empties the memory tier of a group. Its source keeps what it has.
-pub(super) fn clear(request: &RouteRequest<'_>) -> Response<ResponseBody> {
-    request.group.cache.tier().clear();
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
-}
+use http::Response;
 
 /// `POST /v1/groups/{group}/reload`: the group's table is read again. `{"entries":N,"changed":N}`, when all that changed has been announced; `changed` is null if
 /// nobody could have copies.

@@ -5,6 +5,7 @@ use super::{
     read_responses::{self, EntryMetadata, ReadRoute},
     response_body::ResponseBody,
     route_request::RouteRequest,
+    tag_routes,
 };
 use crate::{
     lifecycle::throttle::Throttled,
@@ -124,6 +125,7 @@ fn not_modified(about: Option<EntryMetadata>, instance: u64) -> Response<Respons
 pub(super) struct PutRequest<'r> {
     key: Cow<'r, [u8]>,
     ttl: Option<Duration>,
+    tags: Vec<Box<[u8]>>,
     preconditions: Preconditions,
 }
 
@@ -132,6 +134,7 @@ impl<'r> PutRequest<'r> {
         Ok(PutRequest {
             key: request.key()?,
             ttl: ttl(request.query)?,
+            tags: tag_routes::tags_of(request)?,
             preconditions: Preconditions::parse(request.headers)?,
         })
     }
@@ -143,10 +146,10 @@ impl<'r> PutRequest<'r> {
         // The body may have taken its time.
         let expiry = self.ttl.map(|ttl| clock::now().saturating_add(ttl.as_millis() as u64));
         let stored = if self.preconditions.is_empty() {
-            request.group.put(&self.key, value, expiry).await
+            request.group.put_tagged(&self.key, value, expiry, &self.tags).await
         } else {
             let holds = |version: Option<u64>| self.preconditions.of_write(version.map(|version| version ^ instance));
-            request.group.put_if(&self.key, value, expiry, holds).await
+            request.group.put_if(&self.key, value, expiry, &self.tags, holds).await
         };
         put(stored.map_err(|error| refused(request, error))?, instance)
     }

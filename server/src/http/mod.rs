@@ -41,6 +41,7 @@ mod route_table;
 mod router;
 mod serve_connection;
 mod store_backup;
+mod tag_routes;
 #[cfg(test)]
 mod tests;
 

@@ -37,7 +37,9 @@ pub(super) enum RouteHandler {
     Mget,
     Keys,
     Range(RangeFormat),
-    Clear,
+    ClearGroup,
+    ClearPrefix,
+    ClearTag,
     Healthy,
     Ready,
     Metrics,
@@ -55,7 +57,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 29] = [
+pub(super) static ROUTES: [Route; 33] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
@@ -68,7 +70,11 @@ pub(super) static ROUTES: [Route; 29] = [
     route(Method::POST, "/v1/groups/{group}/mget", RouteListeners::Native, RouteHandler::Mget),
     route(Method::GET, "/v1/groups/{group}/keys", RouteListeners::Native, RouteHandler::Keys),
     route(Method::GET, "/v1/groups/{group}/range", RouteListeners::Native, RouteHandler::Range(RangeFormat::Lines)),
-    route(Method::DELETE, "/v1/groups/{group}", RouteListeners::Native, RouteHandler::Clear),
+    route(Method::DELETE, "/v1/groups/{group}", RouteListeners::Native, RouteHandler::ClearGroup),
+    route(Method::DELETE, "/v1/keys", RouteListeners::Native, RouteHandler::ClearPrefix),
+    route(Method::DELETE, "/v1/groups/{group}/keys", RouteListeners::Native, RouteHandler::ClearPrefix),
+    route(Method::DELETE, "/v1/tags/{key}", RouteListeners::Native, RouteHandler::ClearTag),
+    route(Method::DELETE, "/v1/groups/{group}/tags/{key}", RouteListeners::Native, RouteHandler::ClearTag),
     route(Method::GET, "/lookup", RouteListeners::Native, RouteHandler::Read(ReadRoute::Lookup)),
     route(Method::GET, "/", RouteListeners::Native, RouteHandler::Read(ReadRoute::Text)),
     route(Method::GET, "/v0/entity", RouteListeners::Native, RouteHandler::Read(ReadRoute::Entity)),

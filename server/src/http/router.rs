@@ -10,7 +10,7 @@ use super::{
     response_body::ResponseBody,
     route_request::RouteRequest,
     route_table::{RouteHandler, find},
-    store_backup,
+    store_backup, tag_routes,
 };
 use crate::{app::Worker, read::Group};
 use bytes::Bytes;
@@ -84,7 +84,9 @@ where
         RouteHandler::Range(format) => range_routes::range(&request, format).await,
         RouteHandler::Mget => mget::mget(&request, request_body::read(body, small).await?).await,
         RouteHandler::Keys => list_keys::list_keys(&request).await,
-        RouteHandler::Clear => Ok(group_control::clear(&request)),
+        RouteHandler::ClearGroup => tag_routes::clear_group(&request),
+        RouteHandler::ClearPrefix => tag_routes::clear_prefix(&request),
+        RouteHandler::ClearTag => tag_routes::clear_tag(&request),
         RouteHandler::Healthy => Ok(health::healthy()),
         RouteHandler::Ready => health::ready(context),
         RouteHandler::Metrics => Ok(metrics_and_stats::metrics(context)),

@@ -4,13 +4,14 @@ use crate::source::SourceError;
 use bytes::Bytes;
 use larder_engine::{Attributes, Change, Condition, Expiry, Stored, Write};
 use larder_store::clock;
+use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// The version of a value that is at the source but not in the tier.
 const UNKNOWN: u64 = 0;
 
 impl Group {
-    /// Like [`put`](Group::put), if `condition` holds for the version of the entry (`None`: there is no such key).
+    /// Like [`put_tagged`](Group::put_tagged), if `condition` holds for the version of the entry (`None`: there is no such key).
     ///
     /// This is atomic without a source, and with a source on this machine. With other sources the key is read through
     /// first, and a write of another client between that read and this write goes unnoticed.
@@ -22,6 +23,7 @@ impl Group {
         key: &[u8],
         value: Bytes,
         expiry: Option<u64>,
+        tags: &[Box<[u8]>],
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
         if self.source.reads_through() {
@@ -32,6 +34,7 @@ impl Group {
             return self.put_locked(sole, key, value, expiry).await;
         }
         let (key, now) = (self.cache.key(key), clock::now());
+        let tags: SmallVec<[&[u8]; 8]> = tags.iter().map(|tag| &**tag).collect();
         loop {
             let version = self.cache.tier().peek(key, now, |entry| entry.version());
             if !condition(version) {
@@ -40,7 +43,7 @@ impl Group {
             let write = Write {
                 value: &value,
                 expiry: expiry.map_or_else(|| self.policy.lifetime(key.bytes()), Expiry::At),
-                attributes: Attributes::NONE,
+                attributes: Attributes { tags: &tags, ..Attributes::NONE },
                 condition: Condition::IfVersion(version.unwrap_or(0)),
             };
             match self.cache.tier().set(key, write, now).map_err(too_large)? {

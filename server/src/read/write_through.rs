@@ -4,6 +4,7 @@ use crate::source::{FetchedValue, LocalStore, SourceError};
 use bytes::Bytes;
 use larder_engine::{Attributes, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
 use larder_store::clock;
+use smallvec::SmallVec;
 use std::{future::Future, rc::Rc};
 
 impl Group {
@@ -34,12 +35,28 @@ impl Group {
     /// # Errors
     /// The source's error: nothing has changed (with `Lost`, the write may be applied). Without a source, `Refused` for an entry that is too large.
     pub async fn put(self: &Rc<Self>, key: &[u8], value: Bytes, expiry: Option<Millis>) -> Result<Stored, SourceError> {
+        self.put_tagged(key, value, expiry, &[]).await
+    }
+
+    /// The same with tags. A source keeps none, so only groups without one may be given any.
+    ///
+    /// # Errors
+    /// As [`put`](Group::put).
+    pub async fn put_tagged(
+        self: &Rc<Self>,
+        key: &[u8],
+        value: Bytes,
+        expiry: Option<Millis>,
+        tags: &[Box<[u8]>],
+    ) -> Result<Stored, SourceError> {
+        debug_assert!(tags.is_empty() || !self.source.reads_through(), "checked by who takes them");
         if !self.source.reads_through() {
             let now = clock::now();
+            let tags: SmallVec<[&[u8]; 8]> = tags.iter().map(|tag| &**tag).collect();
             let write = Write {
                 value: &value,
                 expiry: expiry.map_or_else(|| self.policy.lifetime(key), Expiry::At),
-                attributes: Attributes::NONE,
+                attributes: Attributes { tags: &tags, ..Attributes::NONE },
                 condition: Condition::Always,
             };
             let stored = self.cache.tier().set(self.cache.key(key), write, now);

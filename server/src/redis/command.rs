@@ -103,6 +103,8 @@ impl Flags {
     pub const PUBSUB: Flags = Flags(1 << 11);
     /// Does not read what its keys held, unless its options say otherwise.
     pub const OVERWRITES: Flags = Flags(1 << 23);
+    /// Its options may be tags (`TAG name`), which no source keeps.
+    pub const TAGS: Flags = Flags(1 << 31);
     /// Reads only whether its keys exist.
     pub const EXISTENCE: Flags = Flags(1 << 24);
 
@@ -169,6 +171,10 @@ impl Command {
     /// Whether the command works on the whole keyspace.
     pub(super) fn is_keyspace(&self) -> bool {
         self.flags.has(Flags::KEYSPACE)
+    }
+    /// Whether the command works on a key without being a data command.
+    pub(super) fn is_local_on_key(&self) -> bool {
+        self.kind == CommandKind::Local && self.keys.first > 0
     }
     /// Whether the command touches keys or the keyspace.
     #[inline]

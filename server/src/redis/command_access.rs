@@ -95,8 +95,9 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("cluster", &[]),
 ];
 /// Categories in Redis's table that do not follow from group and flags.
-const MORE: [(&str, &[&str]); 17] = [
+const MORE: [(&str, &[&str]); 18] = [
     ("keys", &["dangerous"]),
+    ("larder.tag", &["write"]),
     ("flushall", &["keyspace", "dangerous"]),
     ("flushdb", &["keyspace", "dangerous"]),
     ("info", &["dangerous"]),

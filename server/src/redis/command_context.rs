@@ -1,10 +1,11 @@
 //! The context of a running command.
 use super::{
-    command::{Command, CommandKind},
+    command::{Command, CommandKind, Flags},
     command_counts::count,
     command_error::{CommandError, NOT_IN_MULTI, TOO_LONG},
     command_flow::Flow,
     session::Session,
+    tag_options::refuse_tags,
 };
 use crate::{app::Worker, read::Group, source::RawReplies};
 use larder_engine::{Cache, Expiry, Key, Millis, Tier};
@@ -83,9 +84,12 @@ impl<'c> CommandContext<'c> {
         }
     }
 
-    /// Refuses keys whose length is not allowed.
+    /// Refuses keys whose length is not allowed, and tags that would be lost.
     #[inline]
     pub(super) fn check_keys(&self) -> Result<(), CommandError> {
+        if self.command.flags.has(Flags::TAGS) && self.args.len() > 3 && self.group().source.reads_through() {
+            refuse_tags(self.args)?;
+        }
         let max = self.worker.app.settings.max_key;
         match self.command.keys.of(self.args).all(|key| (1..=max).contains(&key.len())) {
             true => Ok(()),

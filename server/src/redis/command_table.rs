@@ -24,7 +24,7 @@ macro_rules! for_all_commands {
     "mset" -3 [WRITE DENYOOM OVERWRITES] (1 -1 2) "1.0.1" Tier(strings::mset), "Stores several values at once";
     "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "1.0.1" Tier(strings::msetnx), "Stores several values unless one of the keys exists";
     "psetex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.6.0" Store(strings::psetex, strings::stored_by_psetex), "Stores a value for some milliseconds";
-    "set" -3 [WRITE DENYOOM OVERWRITES] (1 1 1) "1.0.0" Store(strings::set, strings::stored_by_set), "Stores a value";
+    "set" -3 [WRITE DENYOOM OVERWRITES TAGS] (1 1 1) "1.0.0" Store(strings::set, strings::stored_by_set), "Stores a value";
     "setex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.0.0" Store(strings::setex, strings::stored_by_setex), "Stores a value for some seconds";
     "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(strings::setnx), "Stores a value unless the key exists";
     "setrange" 4 [WRITE DENYOOM] (1 1 1) "2.2.0" Tier(strings::setrange), "Overwrites a part of a value";
@@ -39,6 +39,8 @@ macro_rules! for_all_commands {
     "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the moment of expiry in Unix seconds";
     "expiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::expiretime), "Returns the moment of expiry in Unix seconds";
     "keys" 2 [READONLY KEYSPACE SLOW] (0 0 0) "1.0.0" Keyspace(scan::keys, keyspace::keys), "Returns the keys that match a pattern";
+    "larder.cleartag" -2 [WRITE FAST UNLOCKED] (0 0 0) "0.2.0" Local(tags::clear_tag), "Clears what carries a tag from memory (Larder's own)";
+    "larder.tag" -3 [FAST UNLOCKED] (1 1 1) "0.2.0" Local(tags::tag), "Adds tags to what is in memory for a key (Larder's own)";
     "object" -2 [] (0 0 0) "2.2.3" Container, "What a value is made of";
     "object|encoding" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::encoding), "Returns the name of a value's representation";
     "object|freq" 3 [READONLY] (2 2 1) "4.0.0" Tier(object::freq), "Returns how often a key was read, as the eviction policy counts";

@@ -42,6 +42,7 @@ mod push_messages;
 mod reply_budget;
 mod session;
 mod subscribed_topics;
+mod tag_options;
 #[cfg(test)]
 mod tests;
 mod tracked_reads;

@@ -162,7 +162,8 @@ impl Session {
         let reads = matches!(command.kind, CommandKind::Get | CommandKind::MultiGet);
         match self.outstanding {
             Outstanding::Nothing => true,
-            Outstanding::Reads => reads || !command.is_data(),
+            // A local command on a key (LARDER.TAG) is about what a read before it may still fetch.
+            Outstanding::Reads => reads || !command.is_data() && !command.is_local_on_key(),
             // A command that does not concern the source may still concern the connection to it.
             Outstanding::Forwarded if self.multi.is_some() || self.is_silent() => false,
             Outstanding::Forwarded => command.is_data() && (self.dedicated.is_some() || !reads),

@@ -69,7 +69,10 @@ impl Fetch {
     pub fn validators(&mut self) -> Option<Validators> {
         let (value, metadata) = self.lead.held(clock::now(), |entry| {
             let said = CopyMetadataView::read(entry.metadata());
-            (said.etag.is_some() || said.last_modified.is_some()).then(|| (entry.value.to_bytes(), said.to_owned()))
+            (said.etag.is_some() || said.last_modified.is_some()).then(|| {
+                let tags = entry.tags().map(Box::from).collect();
+                (entry.value.to_bytes(), CopyMetadata { tags, ..said.to_owned() })
+            })
         })??;
         let validators = Validators { etag: metadata.etag.clone(), last_modified: metadata.last_modified.clone() };
         self.held = Some((value, metadata));

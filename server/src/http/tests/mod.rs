@@ -5,3 +5,4 @@ mod routes;
 mod source;
 mod store;
 mod support;
+mod tags;

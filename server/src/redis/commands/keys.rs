@@ -94,21 +94,24 @@ pub(in crate::redis) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     Ok(())
 }
 
-/// Stores the first key's value and expiry under the second key. `None` if the first key does not exist.
+/// Stores the first key's value, expiry and tags under the second key. `None` if the first key does not exist.
 fn duplicate(
     call: &CommandContext<'_>,
     tier: &mut Tier<'_>,
     condition: Condition,
 ) -> Result<Option<Stored>, larder_engine::TooLarge> {
-    let found =
-        tier.peek(call.key(1), call.now, |entry| (entry.value.to_bytes(), entry.expiry(), entry.metadata().to_vec()));
-    let Some((value, expiry, metadata)) = found else {
+    let found = tier.peek(call.key(1), call.now, |entry| {
+        let tags: Vec<Vec<u8>> = entry.tags().map(<[u8]>::to_vec).collect();
+        (entry.value.to_bytes(), entry.expiry(), tags, entry.metadata().to_vec())
+    });
+    let Some((value, expiry, tags, metadata)) = found else {
         return Ok(None);
     };
+    let tags: Vec<&[u8]> = tags.iter().map(|tag| &tag[..]).collect();
     let write = Write {
         value: &value,
         expiry: expiry.map_or(Expiry::Never, Expiry::At),
-        attributes: Attributes { metadata: &metadata, ..Attributes::NONE },
+        attributes: Attributes { tags: &tags, metadata: &metadata },
         condition,
     };
     tier.set(call.key(2), write, call.now).map(Some)

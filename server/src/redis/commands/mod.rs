@@ -24,5 +24,6 @@ pub(super) mod select;
 pub(super) mod server;
 pub(super) mod strings;
 pub(super) mod subscriptions;
+pub(super) mod tags;
 pub(super) mod upstream_hello_auth;
 pub(super) mod upstream_tracking;

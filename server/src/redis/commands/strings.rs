@@ -1,10 +1,12 @@
 //! Strings: SET and related commands, GETEX, GETDEL, APPEND, ranges, MSET.
+use super::tags;
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
 };
 use larder_engine::{Attributes, Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
 use larder_proto::resp::Args;
+use smallvec::SmallVec;
 
 /// How a time argument is read.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +47,7 @@ struct Options<'a> {
     keep_ttl: bool,
     persist: bool,
     lifetime: Option<Lifetime<'a>>,
+    tags: SmallVec<[&'a [u8]; 4]>,
 }
 impl<'a> Options<'a> {
     /// Parses the options from part `first` on. `set` says that the command is SET, not GETEX.
@@ -74,6 +77,8 @@ impl<'a> Options<'a> {
                 o.only_if = Some(Condition::IfAbsent);
             } else if set && is("XX") && o.only_if != Some(Condition::IfAbsent) {
                 o.only_if = Some(Condition::IfPresent);
+            } else if set && is("TAG") {
+                o.tags.push(parts.next().ok_or(SYNTAX)?);
             } else if set && is("GET") {
                 o.get = true;
             } else if set && is("KEEPTTL") && o.lifetime.is_none() {
@@ -95,7 +100,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`
+/// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL] [TAG tag]…`
 #[inline]
 pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let value = call.arg(2);
@@ -106,10 +111,14 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
     let expiry = options.expiry(call)?;
     call.check_len(value.len())?;
     let condition = options.only_if.unwrap_or(Condition::Always);
-    if options.get {
-        return exchange(call, tier, value, expiry, condition);
+    if !options.tags.is_empty() {
+        tags::check(&options.tags)?;
     }
-    let stored = store(call, tier, call.key(1), value, expiry, condition)?;
+    let attributes = Attributes { tags: &options.tags, ..Attributes::NONE };
+    if options.get {
+        return exchange(call, tier, value, expiry, attributes, condition);
+    }
+    let stored = tier.set(call.key(1), Write { value, expiry, attributes, condition }, call.now)?;
     match stored {
         Stored::Unmet => call.reply.null(),
         _ => call.reply.ok(),
@@ -150,7 +159,7 @@ fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) ->
 pub(in crate::redis) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let value = call.arg(2);
     call.check_len(value.len())?;
-    exchange(call, tier, value, call.lifetime(call.arg(1)), Condition::Always)
+    exchange(call, tier, value, call.lifetime(call.arg(1)), Attributes::NONE, Condition::Always)
 }
 
 fn store(
@@ -171,6 +180,7 @@ fn exchange(
     tier: &mut Tier<'_>,
     value: &[u8],
     expiry: Expiry,
+    attributes: Attributes<'_>,
     condition: Condition,
 ) -> CommandResult {
     let key = call.key(1);
@@ -184,7 +194,7 @@ fn exchange(
             (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, ()),
             _ => {
                 scratch.extend_from_slice(value);
-                (Change::Replace(expiry, Attributes::NONE), ())
+                (Change::Replace(expiry, attributes), ())
             }
         }
     })?;

@@ -7,6 +7,7 @@ mod local_tracking;
 mod own_replies;
 mod plain_gets;
 mod support;
+mod tags;
 mod upstream;
 
 pub(in crate::redis) use support::Redis;

@@ -182,6 +182,16 @@ impl Cache {
         self.join(shard, key, name.bytes, purpose, now)
     }
 
+    /// A read of the source, whatever is held: joins the flight for a key, or leads one if the lead is given. `name`: empty, or of what is derived from
+    /// the key. Counts nothing.
+    pub fn fetch(self: &Arc<Self>, key: Key<'_>, name: &[u8], now: Millis) -> (Wait, Option<Lead>) {
+        match self.join::<()>(lock(self.mutex(self.shard_of(key.hash))), key, name, Purpose::Fetch, now) {
+            Lookup::Lead(lead) => (lead.wait(), Some(lead)),
+            Lookup::Wait(wait) => (wait, None),
+            Lookup::Hit(()) | Lookup::Renew(..) | Lookup::Absent => unreachable!("what joins a flight has not looked"),
+        }
+    }
+
     /// As [`judge`](Cache::judge), for something derived from `key` whose standing is known.
     #[cold]
     fn judge_derived(&self, key: Key<'_>, name: Key<'_>, standing: Standing, now: Millis) -> Verdict {

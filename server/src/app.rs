@@ -2,13 +2,17 @@
 use crate::{
     buffers::Buffers,
     clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
-    config::{Coherence, GroupSettings, Settings, SourceUrl},
+    config::{Coherence, GroupSettings, Settings, SourceUrl, TierMode},
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     read::{Group, PendingWrites, invalidation_scope},
-    source::{BreakerPolicy, FillPolicy, KeyPolicy, PrefixTable, ServerLoads, SourceLimits, SourceSetup},
+    source::{
+        BreakerPolicy, FillPolicy, KeyPolicy, ModeRule, ModeRules, PrefixTable, ServerLoads, SourceLimits, SourceSetup,
+        mode_rules_text,
+    },
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
 };
 use larder_engine::Cache;
+use larder_store::clock;
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 /// The state that all cores share. `net::run` builds it.
@@ -23,6 +27,8 @@ pub struct App {
     pub caches: Vec<Arc<larder_engine::Cache>>,
     /// The shared part of each group's source and its health, in the same order.
     pub sources: Vec<SourceSetup>,
+    /// The mode rules of each group, in the same order.
+    pub modes: Vec<Arc<ModeRules>>,
     /// The pending writes to each group's source, in the same order.
     pub writes: Vec<Arc<PendingWrites>>,
     /// The number of calls of each Redis command.
@@ -103,6 +109,7 @@ impl App {
             backlog,
             sources: sources(&settings, &buffers)?,
             buffers,
+            modes: settings.groups.iter().map(|group| Arc::new(ModeRules::of_settings(group))).collect(),
             writes: settings.groups.iter().map(|_| Arc::default()).collect(),
             clients: Arc::new(Clients::new(settings.threads, connections)),
             throttle: Throttle::new(&settings),
@@ -116,6 +123,33 @@ impl App {
     }
 }
 
+impl App {
+    /// Replaces the mode rules of a group, on all cores at once; `None`: by those of the configuration. What a rule denies is forgotten.
+    ///
+    /// # Errors
+    /// The group has no tier before a source, so its reads could not be answered otherwise.
+    pub fn change_modes(&self, group: &str, rules: Option<Vec<ModeRule>>) -> Result<(), String> {
+        let (at, settings) = (self.settings.groups.iter().enumerate())
+            .find(|(_, settings)| settings.name == group)
+            .ok_or_else(|| format!("there is no group {group}"))?;
+        if matches!(settings.source, SourceUrl::None | SourceUrl::Table(_)) {
+            return Err(format!("the source of group {group} is {}: its reads have no other answer", settings.source));
+        }
+        let modes = &self.modes[at];
+        match rules {
+            Some(rules) => modes.replace(rules),
+            None => modes.reset(),
+        }
+        let table = modes.table();
+        for (prefix, _) in table.iter().filter(|(_, mode)| **mode == TierMode::Deny) {
+            self.caches[at].mark_prefix(prefix, true, clock::now());
+        }
+        let (now, until) = (mode_rules_text(&table), if modes.are_changed() { " until the next start" } else { "" });
+        tracing::warn!(group, rules = now, "mode rules changed{until}");
+        Ok(())
+    }
+}
+
 fn cache(group: &GroupSettings) -> Arc<Cache> {
     Cache::new(larder_engine::Config {
         max_memory: group.max_memory,
@@ -123,12 +157,12 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
         shards: None,
         default_ttl: group.freshness.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,
-        stale_rules: Some(Arc::new(policy(group))),
+        stale_rules: Some(Arc::new(policy(group, &Arc::default()))),
         seed: None,
     })
 }
 
-fn policy(group: &GroupSettings) -> FillPolicy {
+fn policy(group: &GroupSettings, modes: &Arc<ModeRules>) -> FillPolicy {
     let coherence = match group.source {
         // Without a source nothing outside can change.
         SourceUrl::None => Coherence::Ttl,
@@ -148,6 +182,7 @@ fn policy(group: &GroupSettings) -> FillPolicy {
     };
     let prefixes = group.prefixes.iter().map(|of| (of.prefix.as_bytes(), of_keys(&of.freshness)));
     FillPolicy {
+        modes: modes.clone(),
         own: of_keys(&group.freshness),
         prefixes: PrefixTable::new(prefixes),
         coherence,
@@ -184,7 +219,7 @@ impl Worker {
             .map(|(index, settings)| {
                 let cache = app.caches[index].clone();
                 // A core has a policy of its own, so that cores do not share its reference count.
-                let policy = Arc::new(policy(settings));
+                let policy = Arc::new(policy(settings, &app.modes[index]));
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
                     .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));

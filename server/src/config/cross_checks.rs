@@ -3,7 +3,7 @@ use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
     raw_settings::Layer,
-    settings::{Coherence, FreshnessSettings, GroupSettings, Settings},
+    settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
     source_url::SourceUrl,
 };
 use larder_units::{show_duration, show_size};
@@ -71,6 +71,14 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
         if !group.tracking_prefixes.is_empty() && group.coherence != Coherence::Coherent {
             warnings
                 .push(format!("tracking-prefixes of group {} mean nothing unless coherence is coherent", group.name));
+        }
+    }
+    for group in &settings.groups {
+        let has_mode = group.mode != TierMode::Cache || group.prefixes.iter().any(|of| of.mode != TierMode::Cache);
+        if has_mode && matches!(group.source, SourceUrl::None | SourceUrl::Table(_)) {
+            let (name, source) = (&group.name, &group.source);
+            warnings
+                .push(format!("mode means nothing in group {name}: with source {source} reads have no other answer"));
         }
     }
     warnings.extend(settings.groups.iter().filter_map(endless_copies));

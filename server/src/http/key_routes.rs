@@ -97,7 +97,11 @@ pub(super) fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, So
             let look = |entry: Entry<'_>| {
                 ReadOutcome::Found(Some(EntryMetadata::fetched(&entry, now)), entry.value.to_bytes())
             };
-            group.cache.tier().peek(group.cache.key(key), now, look).unwrap_or(ReadOutcome::Found(None, value))
+            let held = match group.policy.serves(key) {
+                true => group.cache.tier().peek(group.cache.key(key), now, look),
+                false => None,
+            };
+            held.unwrap_or(ReadOutcome::Found(None, value))
         }
         Ok(None) => ReadOutcome::Absent,
         Err(error) => ReadOutcome::Failed(error),

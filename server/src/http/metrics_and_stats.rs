@@ -2,8 +2,10 @@
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
 use crate::{
     app::App,
-    source::{AdmissionCounts, BreakerState},
-    telemetry::{self, AdmissionSnapshot, BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, SourceSnapshot},
+    source::{AdmissionCounts, BreakerState, ModeCounts, ModeRules},
+    telemetry::{
+        self, AdmissionSnapshot, BuffersSnapshot, GroupSnapshot, ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot,
+    },
 };
 use http::{HeaderValue, Response, header};
 use larder_store::disk::Store;
@@ -38,8 +40,8 @@ fn admission(counts: AdmissionCounts) -> AdmissionSnapshot {
 }
 
 fn snapshot(app: &App) -> Snapshot {
-    let groups = app.settings.groups.iter().zip(&app.caches).zip(&app.sources);
-    let groups = groups.map(|((settings, cache), source)| {
+    let groups = app.settings.groups.iter().zip(&app.caches).zip(&app.sources).zip(&app.modes);
+    let groups = groups.map(|(((settings, cache), source), modes)| {
         let health = source.health();
         GroupSnapshot {
             name: settings.name.clone(),
@@ -58,6 +60,7 @@ fn snapshot(app: &App) -> Snapshot {
                 admission: admission(health.admission_counts()),
                 table: source.table_counts(),
             },
+            modes: modes_snapshot(modes),
             store: source.store().map(Store::stats),
         }
     });
@@ -74,4 +77,10 @@ fn snapshot(app: &App) -> Snapshot {
         refused: app.buffers.refused(),
     };
     app.telemetry.snapshot(groups.collect(), pushes, buffers)
+}
+
+fn modes_snapshot(modes: &ModeRules) -> ModeSnapshot {
+    let ModeCounts { observed_hits, observed_hit_bytes, observed_misses, denied_reads } = modes.counts();
+    let rules = modes.table().iter().count() as u64;
+    ModeSnapshot { rules, observed_hits, observed_hit_bytes, observed_misses, denied_reads }
 }

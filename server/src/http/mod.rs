@@ -27,6 +27,7 @@ mod list_keys;
 mod log_level;
 mod metrics_and_stats;
 mod mget;
+mod mode_rules;
 mod openapi;
 mod preconditions;
 mod problem_json;

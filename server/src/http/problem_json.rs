@@ -28,6 +28,7 @@ pub(super) enum ProblemKind {
     NoSuchGroup,
     NoSuchRoute,
     NotReady,
+    NoTier,
     NotATable,
     PreconditionFailed,
     ReadOnly,
@@ -65,6 +66,7 @@ impl ProblemKind {
             ProblemKind::NoSuchGroup => ("no-such-group", "No such group", S::NOT_FOUND),
             ProblemKind::NoSuchRoute => ("no-such-route", "No such route", S::NOT_FOUND),
             ProblemKind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
+            ProblemKind::NoTier => ("no-tier", "The group has no tier before a source", S::CONFLICT),
             ProblemKind::NotATable => ("not-a-table", "The source is no table", S::CONFLICT),
             ProblemKind::PreconditionFailed => {
                 ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)

@@ -47,6 +47,9 @@ pub(super) enum RouteHandler {
     OpenApi,
     LogLevel,
     SetLogLevel,
+    ModeRules,
+    SetModeRules,
+    ResetModeRules,
     Record,
     Reload,
     Backup,
@@ -57,7 +60,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 33] = [
+pub(super) static ROUTES: [Route; 36] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
@@ -90,6 +93,9 @@ pub(super) static ROUTES: [Route; 33] = [
     route(Method::PUT, "/v1/log-level", RouteListeners::Admin, RouteHandler::SetLogLevel),
     route(Method::POST, "/v1/record", RouteListeners::Admin, RouteHandler::Record),
     route(Method::POST, "/v1/groups/{group}/reload", RouteListeners::Admin, RouteHandler::Reload),
+    route(Method::GET, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::ModeRules),
+    route(Method::PUT, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::SetModeRules),
+    route(Method::DELETE, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::ResetModeRules),
     route(Method::POST, "/v1/store/backup", RouteListeners::Admin, RouteHandler::Backup),
 ];
 

@@ -3,7 +3,7 @@ use super::{
     connection_context::ConnectionContext,
     group_control, health,
     key_routes::{self, PutRequest},
-    list_keys, log_level, metrics_and_stats, mget, openapi,
+    list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi,
     problem_json::{Problem, ProblemKind},
     range_routes, record_operations,
     request_body::{self, BodyLimit},
@@ -96,6 +96,9 @@ where
         RouteHandler::Reload => group_control::reload(context, request.group).await,
         RouteHandler::Record => record_operations::record(context, query),
         RouteHandler::Backup => store_backup::backup(context, query).await,
+        RouteHandler::ModeRules => Ok(mode_rules::mode_rules(&request)),
+        RouteHandler::SetModeRules => mode_rules::set_mode_rules(&request, &request_body::read(body, small).await?),
+        RouteHandler::ResetModeRules => mode_rules::reset_mode_rules(&request),
         RouteHandler::SetLogLevel => log_level::set_log_level(context, &request_body::read(body, small).await?),
     }
 }

@@ -1,7 +1,7 @@
 //! A group as one core sees it (tier, source, policy), and reads that may miss.
 use super::pending_writes::PendingWrites;
 use crate::{
-    config::Coherence,
+    config::{Coherence, TierMode},
     source::{Fetch, FillPolicy, PinnedTable, Reads, Source, SourceError, TableLookup},
 };
 use bytes::Bytes;
@@ -57,7 +57,52 @@ impl Group {
                 TableLookup::Unknown(read) => read,
             },
         };
+        if self.policy.modes.are_set() {
+            return self.begin_by_mode(key, now, batch, read);
+        }
         self.start_read(self.cache.lookup(key, now, read), batch)
+    }
+
+    /// As [`begin`](Group::begin), where mode rules are set.
+    #[inline(never)]
+    fn begin_by_mode<R>(
+        &self,
+        key: Key<'_>,
+        now: Millis,
+        batch: &mut Vec<Fetch>,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> StartedRead<R> {
+        let modes = &self.policy.modes;
+        match modes.of(key.bytes()) {
+            TierMode::Cache => self.start_read(self.cache.lookup(key, now, read), batch),
+            TierMode::Observe => {
+                let hit = self.cache.tier().get(key, now, |entry| entry.value.as_bytes().len());
+                modes.note_observed(hit);
+                self.ask_source(key, b"", hit.is_none(), now, batch)
+            }
+            TierMode::Deny => {
+                modes.note_denied();
+                self.ask_source(key, b"", false, now, batch)
+            }
+        }
+    }
+
+    /// Starts a read that the source answers, whatever the tier has. `keeps`: its answer becomes the tier's copy. What the tier could have served is
+    /// not replaced, or its lifetime would begin again with each read.
+    pub(super) fn ask_source<R>(
+        &self,
+        key: Key<'_>,
+        name: &[u8],
+        keeps: bool,
+        now: Millis,
+        batch: &mut Vec<Fetch>,
+    ) -> StartedRead<R> {
+        let (wait, lead) = self.cache.fetch(key, name, now);
+        if let Some(lead) = lead {
+            let policy = self.policy.clone();
+            batch.push(if keeps { Fetch::new(lead, policy) } else { Fetch::past_the_tier(lead, policy) });
+        }
+        StartedRead::Wait(wait)
     }
 
     /// Turns a lookup in the memory tier into a read. The fetch of a new flight is pushed to `batch`.

@@ -39,7 +39,7 @@ impl Group {
 
     /// The tier's copy, if it has the same expiry as the entry.
     fn tier_copy(&self, key: &[u8]) -> Option<FetchedValue> {
-        if self.policy.of(key).ttl.is_some() {
+        if self.policy.of(key).ttl.is_some() || !self.policy.serves(key) {
             return None;
         }
         let found =
@@ -90,7 +90,9 @@ impl Group {
         tier.act_as(actor);
         for (key, found) in changes {
             let key = self.cache.key(key);
-            let copy = found.as_ref().filter(|found| found.expiry.is_none_or(|at| at > now)).map(|found| Write {
+            let is_kept =
+                |found: &&FetchedValue| found.expiry.is_none_or(|at| at > now) && !self.policy.denies(key.bytes());
+            let copy = found.as_ref().filter(is_kept).map(|found| Write {
                 value: &found.value,
                 expiry: self.policy.cap(key.bytes(), found.expiry, now),
                 attributes: Attributes::NONE,

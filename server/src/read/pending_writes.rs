@@ -91,6 +91,9 @@ impl<'g> PendingWrite<'g> {
             return 0;
         }
         self.settle(|this| {
+            if this.policy.denies(this.key.bytes()) {
+                return None;
+            }
             let write = Write {
                 value,
                 expiry: this.policy.cap(this.key.bytes(), expiry, now),

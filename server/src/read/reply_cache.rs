@@ -8,7 +8,7 @@ use crate::source::{
     CacheableReply, Fetch,
     reply_name::{RESP3, UNLESS_FIELDS_EXPIRE, name_len, write_name},
 };
-use larder_engine::{Derived, Millis};
+use larder_engine::{Derived, Key, Millis};
 use larder_proto::resp::Args;
 
 /// Names up to this length are built without an allocation.
@@ -42,6 +42,35 @@ impl Group {
         let how = if resp3 { RESP3 } else { 0 } | if cacheable.unless_fields_expire { UNLESS_FIELDS_EXPIRE } else { 0 };
         write_name(command, how, name);
         let (key, name) = (self.cache.key(command.get(cacheable.key).unwrap_or_default()), self.cache.key(name));
+        if self.policy.modes.are_set() && !self.policy.serves(key.bytes()) {
+            return self.begin_unserved_reply(key, name, now, batch);
+        }
         self.start_read(self.cache.lookup_derived(key, name, now, read), batch)
+    }
+
+    /// As [`begin_reply`](Group::begin_reply), for a key that the tier does not serve.
+    #[inline(never)]
+    fn begin_unserved_reply<R>(
+        &self,
+        key: Key<'_>,
+        name: Key<'_>,
+        now: Millis,
+        batch: &mut Vec<Fetch>,
+    ) -> StartedRead<R> {
+        let modes = &self.policy.modes;
+        if self.policy.denies(key.bytes()) {
+            modes.note_denied();
+            return StartedRead::Absent;
+        }
+        let found = self.start_read(self.cache.lookup_derived(key, name, now, |reply| reply.as_bytes().len()), batch);
+        modes.note_observed(match found {
+            StartedRead::Hit(len) => Some(len),
+            StartedRead::Absent | StartedRead::Wait(_) => None,
+        });
+        match found {
+            StartedRead::Hit(_) => self.ask_source(key, name.bytes(), false, now, batch),
+            StartedRead::Absent => StartedRead::Absent,
+            StartedRead::Wait(wait) => StartedRead::Wait(wait),
+        }
     }
 }

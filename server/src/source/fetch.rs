@@ -24,7 +24,9 @@ pub struct Fetch {
     /// When it began, if its duration is kept with the copy.
     begun: Option<Millis>,
     /// The copy that the source was asked about.
-    held: Option<(Bytes, CopyMetadata)>,
+    held: Option<Box<(Bytes, CopyMetadata)>>,
+    /// The answer is for those who wait alone: it changes nothing in the tier.
+    passes_tier: bool,
 }
 
 /// What the flight ends with.
@@ -38,7 +40,11 @@ impl Fetch {
     /// The fetch for this lead.
     pub fn new(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         let times = policy.of(lead.key()).refresh_ahead == Some(RefreshAhead::XFetch);
-        Fetch { begun: times.then(clock::now), lead, policy, vouched: false, held: None }
+        Fetch { begun: times.then(clock::now), lead, policy, vouched: false, held: None, passes_tier: false }
+    }
+    /// A fetch whose answer is not kept.
+    pub fn past_the_tier(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
+        Fetch { passes_tier: true, ..Fetch::new(lead, policy) }
     }
     /// See [`Lead::sent_through`].
     pub fn sent_through(&self, queue: u32) {
@@ -50,6 +56,9 @@ impl Fetch {
     }
     /// Whether the result may be stored.
     fn keep(&self) -> bool {
+        if self.passes_tier || self.policy.denies(self.key()) {
+            return false;
+        }
         match self.policy.coherence {
             Coherence::Coherent => self.vouched,
             Coherence::Ttl => true,
@@ -75,7 +84,7 @@ impl Fetch {
             })
         })??;
         let validators = Validators { etag: metadata.etag.clone(), last_modified: metadata.last_modified.clone() };
-        self.held = Some((value, metadata));
+        self.held = Some(Box::new((value, metadata)));
         Some(validators)
     }
 
@@ -115,7 +124,7 @@ impl Fetch {
                 };
                 Ending::Answer(None, end, CopyMetadata::default())
             }
-            Ok(FetchAnswer::NotModified { fresh, metadata }) => match self.held.take() {
+            Ok(FetchAnswer::NotModified { fresh, metadata }) => match self.held.take().map(|held| *held) {
                 Some((value, held)) => Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata.over(held)),
                 None => Ending::Failed(SourceError::Unavailable(
                     "the origin says 304 to a request without validators".into(),
@@ -159,7 +168,8 @@ impl Fetch {
                 self.lead.finish(value.map_or(Outcome::Absent, Outcome::Value), fill, now);
             }
             Ending::Failed(error) if error.is_unavailable() => {
-                let known = self.lead.last_known(now);
+                let may_serve = !self.passes_tier && self.policy.serves(self.key());
+                let known = may_serve.then(|| self.lead.last_known(now)).flatten();
                 // In mode `coherent` the source is asked again at once: no copy is served any more when it has answered.
                 if known.is_some() && self.policy.coherence == Coherence::Ttl {
                     self.lead.hold_off(now + self.policy.of(self.key()).retry_throttle, now);
@@ -184,6 +194,9 @@ impl Fetch {
 
     /// After an answer that is not stored, no client may get an older copy.
     fn forget_older(&self) {
+        if self.passes_tier {
+            return;
+        }
         let may_be_held = self.lead.has_fallback() || self.lead.renews();
         if may_be_held || self.policy.coherence == Coherence::Coherent && self.policy.serves_stale() {
             self.lead.forget();

@@ -1,8 +1,8 @@
 //! How fills of a group are stored: lifetimes, absences, coherence, replies. A key prefix may have lifetimes of its own.
-use super::prefix_table::PrefixTable;
-use crate::config::{Coherence, FreshnessSettings, RefreshAhead};
+use super::{mode_rules::ModeRules, prefix_table::PrefixTable};
+use crate::config::{Coherence, FreshnessSettings, RefreshAhead, TierMode};
 use larder_engine::{Expiry, Millis};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// How old copies of a key may be, and when they are renewed. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,6 +56,8 @@ pub struct FillPolicy {
     pub own: KeyPolicy,
     /// The policies of key prefixes.
     pub prefixes: PrefixTable<KeyPolicy>,
+    /// Which keys the memory tier keeps and serves; shared by all cores.
+    pub modes: Arc<ModeRules>,
     /// The coherence mode; unused without a source.
     pub coherence: Coherence,
     /// Largest cached reply, bytes, command included; 0: replies are not cached.
@@ -74,6 +76,16 @@ impl FillPolicy {
             true => &self.own,
             false => self.prefixes.get(key).unwrap_or(&self.own),
         }
+    }
+    /// Whether the memory tier answers reads of a key.
+    #[inline]
+    pub fn serves(&self, key: &[u8]) -> bool {
+        self.modes.of(key) == TierMode::Cache
+    }
+    /// Whether the memory tier keeps nothing of a key.
+    #[inline]
+    pub fn denies(&self, key: &[u8]) -> bool {
+        self.modes.of(key) == TierMode::Deny
     }
     /// The policies of all keys.
     pub(super) fn policies(&self) -> impl Iterator<Item = &KeyPolicy> {

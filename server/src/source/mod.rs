@@ -38,6 +38,7 @@ mod http_origin;
 mod invalidation;
 mod local_future;
 mod local_store;
+mod mode_rules;
 pub mod none;
 mod prefix_table;
 mod push_queue;
@@ -68,6 +69,9 @@ pub use fill_policy::{FillPolicy, KeyPolicy};
 pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
 pub use local_future::LocalFuture;
 pub use local_store::{LocalStore, Page, Scan};
+pub use mode_rules::{
+    ModeCounts, ModeRule, ModeRules, ModeTable, check_count, mode_rules_text, parse_mode, parse_mode_rules,
+};
 pub use prefix_table::PrefixTable;
 pub use push_queue::PushQueue;
 pub use raw_replies::RawReplies;

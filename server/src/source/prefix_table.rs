@@ -62,6 +62,12 @@ impl<T> PrefixTable<T> {
         }
     }
 
+    /// The value of exactly this prefix.
+    pub fn exact(&self, prefix: &[u8]) -> Option<&T> {
+        let at = self.rows.binary_search_by(|row| (*row.prefix).cmp(prefix)).ok()?;
+        Some(&self.rows[at].value)
+    }
+
     /// All prefixes with their values, in the order of the prefixes.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &T)> {
         self.rows.iter().map(|row| (&*row.prefix, &row.value))

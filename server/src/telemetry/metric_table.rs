@@ -288,6 +288,26 @@ pub const METRICS: &[MetricFamily] = &[
         cache.derived_hits,
         "Commands answered by a whole reply that was kept (cache-replies); larder_cache_hits_total has them as well."
     ),
+    group!("larder_mode_rules", Gauge, modes.rules, "Rules of `mode` other than that every key is cached."),
+    group!(
+        "larder_observed_hits_total",
+        Counter,
+        modes.observed_hits,
+        "Reads in mode `observe` that the memory tier could have answered; larder_cache_hits_total has them as well."
+    ),
+    group!(
+        "larder_observed_hit_bytes_total",
+        Counter,
+        modes.observed_hit_bytes,
+        "Bytes of the values and replies that it had for them."
+    ),
+    group!(
+        "larder_observed_misses_total",
+        Counter,
+        modes.observed_misses,
+        "Reads in mode `observe` that the memory tier could not have answered."
+    ),
+    group!("larder_denied_reads_total", Counter, modes.denied_reads, "Reads in mode `deny`."),
     group!("larder_cache_insertions_total", Counter, cache.insertions, "Entries stored under a key that had none."),
     group!("larder_cache_evictions_total", Counter, cache.evictions, "Entries removed to make room."),
     group!(

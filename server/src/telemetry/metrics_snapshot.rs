@@ -52,8 +52,20 @@ pub struct GroupSnapshot {
     pub name: String,
     pub cache: Stats,
     pub source: SourceSnapshot,
+    pub modes: ModeSnapshot,
     /// Of a `disk:` source.
     pub store: Option<StoreStats>,
+}
+
+/// Reads that mode rules kept from the memory tier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct ModeSnapshot {
+    pub rules: u64,
+    pub observed_hits: u64,
+    pub observed_hit_bytes: u64,
+    pub observed_misses: u64,
+    pub denied_reads: u64,
 }
 
 /// One source's numbers; of `none:` only that it is up.

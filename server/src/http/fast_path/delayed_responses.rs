@@ -63,7 +63,9 @@ impl FastConnection<'_> {
     ) -> Option<Response<ResponseBody>> {
         let worker = &self.context.worker;
         let (group, instance, now) = (&worker.groups[0], worker.app.instance, clock::now());
-        if let Ok(Some(_)) = ended {
+        if let Ok(Some(_)) = ended
+            && group.policy.serves(key)
+        {
             let mut buffers = self.context.http.turn_buffers.borrow_mut();
             let date = buffers.date.at(now);
             let written = group.cache.tier().peek(group.cache.key(key), now, |entry| {

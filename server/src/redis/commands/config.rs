@@ -8,6 +8,7 @@ use crate::{
         command_error::{CommandError, SYNTAX},
         command_flow::Flow,
     },
+    source::{ModeRule, mode_rules_text, parse_mode_rules},
 };
 use larder_proto::glob;
 
@@ -37,6 +38,7 @@ const PARAMETERS: &[Parameter] = &[
         },
     },
     Parameter { name: "io-threads", get: |call| call.worker.app.settings.threads.to_string() },
+    Parameter { name: MODE_RULES, get: |call| mode_rules(call) },
     Parameter { name: LOG_LEVEL, get: |call| redis_level(call.worker.app.telemetry.logs.level()).into() },
     Parameter { name: "maxclients", get: |call| call.worker.app.clients.limit().to_string() },
     Parameter { name: MAX_MEMORY, get: |call| call.cache().max_memory().to_string() },
@@ -53,6 +55,8 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter { name: TRACKED_KEYS, get: |call| call.worker.app.tracking.max_keys().to_string() },
 ];
+/// Larder's own parameter, with every source.
+pub(super) const MODE_RULES: &str = "larder-mode-rules";
 const MAX_MEMORY: &str = "maxmemory";
 const LOG_LEVEL: &str = "loglevel";
 pub(super) const TRACKED_KEYS: &str = "tracking-table-max-keys";
@@ -129,6 +133,8 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
                 return Err(failed("argument must be at least 1mb"));
             }
             changes.max_memory = Some(bytes);
+        } else if parameter.name == MODE_RULES {
+            changes.modes = Some(parse_modes(name, value)?);
         } else if parameter.name == LOG_LEVEL {
             let named = LEVELS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
             let why = "argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
@@ -140,7 +146,7 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
             return Err(failed("can't set immutable config"));
         }
     }
-    changes.make(call);
+    changes.make(call)?;
     Ok(Flow::Done)
 }
 
@@ -150,9 +156,15 @@ pub(super) struct ConfigChanges {
     pub(super) max_memory: Option<usize>,
     pub(super) level: Option<LogLevel>,
     pub(super) tracked_keys: Option<usize>,
+    pub(super) modes: Option<Vec<ModeRule>>,
 }
 impl ConfigChanges {
-    pub(super) fn make(self, call: &mut CommandContext<'_>) {
+    pub(super) fn make(self, call: &mut CommandContext<'_>) -> Result<(), CommandError> {
+        // First what may be refused.
+        if let Some(rules) = self.modes {
+            let changed = call.worker.app.change_modes(&call.group().name, Some(rules));
+            changed.map_err(|why| failed(MODE_RULES.as_bytes(), &why))?;
+        }
         if let Some(bytes) = self.max_memory {
             call.cache().set_max_memory(bytes, call.now);
         }
@@ -163,7 +175,18 @@ impl ConfigChanges {
             call.worker.app.telemetry.logs.set_level(level);
         }
         call.reply.ok();
+        Ok(())
     }
+}
+
+/// The mode rules of the group, as text.
+pub(super) fn mode_rules(call: &CommandContext<'_>) -> String {
+    mode_rules_text(&call.group().policy.modes.table())
+}
+/// Reads the value of [`MODE_RULES`].
+pub(super) fn parse_modes(name: &[u8], value: &[u8]) -> Result<Vec<ModeRule>, CommandError> {
+    let text = std::str::from_utf8(value).map_err(|_| failed(name, "argument must be text"))?;
+    parse_mode_rules(text).map_err(|why| failed(name, &why))
 }
 
 pub(super) fn unknown(name: &[u8]) -> CommandError {

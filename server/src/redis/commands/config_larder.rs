@@ -1,6 +1,6 @@
 //! Larder's settings as CONFIG parameters in front of a Redis: `larder-` and the setting's name. All other names belong
 //! to Redis.
-use super::config::{ConfigChanges, MIN_MEMORY, TRACKED_KEYS, failed, unknown};
+use super::config::{ConfigChanges, MIN_MEMORY, MODE_RULES, TRACKED_KEYS, failed, mode_rules, parse_modes, unknown};
 use crate::{
     config::{LogLevel, TABLE},
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
@@ -31,7 +31,7 @@ pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
             Some(_) => ours = true,
             None => {
                 theirs = true;
-                ours |= !sets && is_pattern(name) && TABLE.iter().any(|setting| matches(name, setting.name));
+                ours |= !sets && is_pattern(name) && names().any(|setting| matches(name, setting));
             }
         }
     }
@@ -40,6 +40,11 @@ pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
         (true, false) => Whose::Larder,
         (false, _) => Whose::Redis,
     }
+}
+
+/// Everything that is called `larder-…`: the settings, and the rules that are several settings.
+fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|setting| setting.name).chain([&MODE_RULES[PREFIX.len()..]])
 }
 
 /// The setting's part of a parameter name.
@@ -69,7 +74,9 @@ fn now(call: &CommandContext<'_>, name: &str, at_start: &str) -> String {
 pub(in crate::redis) fn asked(call: &CommandContext<'_>) -> Vec<(String, String)> {
     let is_asked = |name: &str| call.args.from(2).any(|pattern| matches(pattern, name));
     let shown = call.worker.app.settings.shown.iter().filter(|(name, _)| is_asked(name));
-    shown.map(|(name, at_start)| ([PREFIX, name].concat(), now(call, name, at_start))).collect()
+    let settings = shown.map(|(name, at_start)| ([PREFIX, name].concat(), now(call, name, at_start)));
+    let rules = is_asked(&MODE_RULES[PREFIX.len()..]).then(|| (MODE_RULES.to_owned(), mode_rules(call)));
+    settings.chain(rules).collect()
 }
 
 /// Writes names and values.
@@ -105,6 +112,12 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
         let shown = &call.worker.app.settings.shown;
         let named = |text: &str| setting(name).is_some_and(|name| name.eq_ignore_ascii_case(text.as_bytes()));
+        if name.eq_ignore_ascii_case(MODE_RULES.as_bytes()) {
+            if changes.modes.replace(parse_modes(name, value)?).is_some() {
+                return Err(failed(name, "duplicate parameter"));
+            }
+            continue;
+        }
         let Some((own, at_start)) = shown.iter().find(|(own, _)| named(own)) else { return Err(unknown(name)) };
         if seen.contains(own) {
             return Err(failed(name, "duplicate parameter"));
@@ -129,6 +142,6 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
             _ => return Err(failed(name, "can't set immutable config")),
         }
     }
-    changes.make(call);
+    changes.make(call)?;
     Ok(Flow::Done)
 }

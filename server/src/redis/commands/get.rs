@@ -49,7 +49,8 @@ pub(in crate::redis) fn mget(call: &mut CommandContext<'_>, batch: &mut Vec<Fetc
         // holds the key locks.
         let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
         let mut keys = call.command.keys.of(call.args);
-        if keys.all(|key| tier.peek(cache.key(key), now, |_| ()).is_some()) {
+        let policy = &call.group().policy;
+        if keys.all(|key| policy.serves(key) && tier.peek(cache.key(key), now, |_| ()).is_some()) {
             mget_in(call, &mut tier)?;
             return Ok(Flow::Done);
         }

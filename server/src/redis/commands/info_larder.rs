@@ -3,7 +3,7 @@
 use super::info::Info;
 use crate::{
     config::SourceUrl,
-    source::{BreakerState, SourceHealth},
+    source::{BreakerState, SourceHealth, mode_rules_text},
     telemetry::ProcessStats,
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -61,6 +61,13 @@ fn tier(info: &mut Info<'_, '_>) {
     info.line("larder_misses", tier.misses + tier.negative_hits);
     info.line("larder_evicted_keys", tier.evictions);
     info.line("larder_expired_keys", tier.expirations);
+    let modes = &info.call.group().policy.modes;
+    let counts = modes.counts();
+    info.line("larder_mode_rules", mode_rules_text(&modes.table()));
+    info.line("larder_mode_rules_lost_at_restart", u8::from(modes.are_changed()));
+    info.line("larder_observed_hits", counts.observed_hits);
+    info.line("larder_observed_misses", counts.observed_misses);
+    info.line("larder_denied_reads", counts.denied_reads);
 }
 
 fn source(info: &mut Info<'_, '_>, health: &SourceHealth) {

@@ -75,6 +75,7 @@ impl Server {
             bound: Bound::default(),
             caches: vec![cache],
             sources: Vec::new(),
+            modes: Vec::new(),
             writes: Vec::new(),
             calls: CommandCalls::new(1, redis::COMMANDS.len()),
             cursors: Cursors::default(),

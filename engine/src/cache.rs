@@ -3,11 +3,12 @@
 use crate::{
     budget::Budget,
     change_listener::ChangeListener,
+    entry::Entry,
     key::Key,
     large::Lent,
     shard::Shard,
     shard_common::Rules,
-    staleness::StaleRules,
+    staleness::{StaleRules, Standing},
     stats::Stats,
     sync::{Arc, Mutex, lock},
     time::Millis,
@@ -149,19 +150,32 @@ impl Cache {
     }
 
     /// Everything that is held is out of date from now on, and no fetch in flight will be stored: reads miss it until it is fetched or written
-    /// again, but for what the [`StaleRules`] allow.
-    pub fn mark_stale(&self, now: Millis) {
-        self.mark_prefix(b"", false, now);
+    /// again, but for what the [`StaleRules`] allow. False if that was so already.
+    pub fn mark_stale(&self, now: Millis) -> bool {
+        self.mark_prefix(b"", false, now)
     }
 
     /// The same for the keys that begin with `prefix`. If `is_final`, they are gone at once; their memory is given back in the background
     /// ([`Cache::tick`]). Takes a time that does not depend on the number of entries.
-    pub fn mark_prefix(&self, prefix: &[u8], is_final: bool, now: Millis) {
+    pub fn mark_prefix(&self, prefix: &[u8], is_final: bool, now: Millis) -> bool {
+        let mut is_new = false;
         for slot in &self.shards {
-            lock(&slot.0).mark(&self.rules, prefix, is_final, now);
+            is_new |= lock(&slot.0).mark(&self.rules, prefix, is_final, now);
         }
         self.rules.changes.cleared();
         self.rules.changes.settled();
+        is_new
+    }
+
+    /// Reads what is held of a key, out of date or not, unless it is gone. Counts nothing.
+    pub fn peek_stale<R>(&self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+        let mut shard = lock(self.mutex(self.shard_of(key.hash)));
+        let (position, meta) = shard.live(&self.rules, key, now)?;
+        let stale_since = match shard.standing(&self.rules, position, now) {
+            Standing::OutOfDate { since, .. } => Some(since),
+            Standing::Fresh { .. } | Standing::Gone => None,
+        };
+        (!meta.is_absent()).then(|| read(Entry { stale_since, ..shard.entry(position) }))
     }
 
     /// Forgets a key: its entry is removed and a fetch in flight will not be stored.

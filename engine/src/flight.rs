@@ -188,11 +188,6 @@ impl Flights {
         self.table.find(hash, |f| f.is_of(hash, key) && *f.name == *name)
     }
 
-    /// Whether a flight is in the table: not fenced, not over.
-    pub(crate) fn has(&self, flight: &Arc<Flight>) -> bool {
-        self.table.find(flight.hash, |f| Arc::ptr_eq(f, flight)).is_some()
-    }
-
     /// Moves the fence of all keys under a prefix.
     pub(crate) fn fence_all(&mut self, prefix: &[u8]) {
         if prefix.is_empty() {
@@ -231,7 +226,7 @@ impl Flights {
             let queue = f.queue.load(Relaxed);
             f.is_of(flight.hash, &flight.key) && !Arc::ptr_eq(f, flight) && queue != 0 && queue != ours
         });
-        self.has(flight)
+        self.table.find(flight.hash, |f| Arc::ptr_eq(f, flight)).is_some()
     }
 
     /// Takes a flight out; false if its fence has moved.

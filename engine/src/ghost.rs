@@ -48,9 +48,14 @@ impl Ghost {
         self.slots.len() / WAYS
     }
 
+    /// Where a key's bucket begins, and its fingerprint.
+    fn place(&self, hash: u64) -> (usize, u16) {
+        (spread(hash, self.buckets()) * WAYS, (hash as u16 & 0x7fff).max(1))
+    }
+
     fn bucket(&mut self, hash: u64) -> (&mut [u16], u16) {
-        let at = spread(hash, self.buckets()) * WAYS;
-        (&mut self.slots[at..at + WAYS], (hash as u16 & 0x7fff).max(1))
+        let (at, fingerprint) = self.place(hash);
+        (&mut self.slots[at..at + WAYS], fingerprint)
     }
 
     /// True if it was in there.
@@ -60,6 +65,11 @@ impl Ghost {
         bucket.copy_within(..found.unwrap_or(WAYS - 1), 1);
         bucket[0] = fingerprint << 1 | u16::from(flag);
         found.is_some()
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        let (at, fingerprint) = self.place(hash);
+        self.slots[at..at + WAYS].iter().any(|slot| slot >> 1 == fingerprint)
     }
 
     fn take(&mut self, hash: u64) -> Option<Trace> {
@@ -207,6 +217,11 @@ impl History {
     pub(crate) fn recall(&mut self, hash: u64) -> Memory {
         self.sketch.add(hash, 1);
         Memory { small: self.small.take(hash), main: self.main.take(hash).is_some() }
+    }
+
+    /// Whether a key was dropped not long ago.
+    pub(crate) fn knows(&self, hash: u64) -> bool {
+        self.small.has(hash) || self.main.has(hash)
     }
 
     pub(crate) fn add(&mut self, hash: u64, hits: u8) {

@@ -150,12 +150,10 @@ pub struct EarlyAnswer {
 impl EarlyAnswer {
     /// From now on reads are answered without waiting for this flight. Nothing if the flight is over, or nothing may be served.
     pub fn give(self, now: Millis) {
+        // What may be served to a new reader may be served to those who wait, even if the flight was fenced.
         let Some(known) = self.cache.last_known(&self.flight, now) else { return };
         {
-            let shard = lock(self.cache.mutex(self.cache.shard_of(self.flight.hash)));
-            if !shard.flights.has(&self.flight) {
-                return;
-            }
+            let _shard = lock(self.cache.mutex(self.cache.shard_of(self.flight.hash)));
             self.flight.set_overdue();
         }
         self.flight.answer_early(known.map_or(Outcome::Absent, Outcome::Value));
@@ -230,10 +228,12 @@ impl Cache {
             }
             Standing::Gone => false,
         };
-        may_serve.then(|| match derived {
+        let known = may_serve.then(|| match derived {
             Some((value, _)) => Some(value),
             None => (!meta.is_absent()).then(|| entry.value.to_bytes()),
-        })
+        });
+        shard.stats.stale_fetches += u64::from(may_serve);
+        known
     }
 
     /// See [`Lead::overtake`].

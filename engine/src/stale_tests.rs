@@ -147,6 +147,13 @@ fn a_fetch_that_takes_too_long_is_answered_early_and_goes_on() {
     assert!(lead.finish(Outcome::Value("new".into()), Fill::Store(Expiry::FreshFor(100), Attributes::NONE), 1320));
     assert_eq!(poll(late), Poll::Ready(Outcome::Value("new".into())));
     assert_eq!(told(&look(&cache, 1320)), "hit");
+    // A second loss fences the flight; who waits for it is answered all the same.
+    let Lookup::Lead(lead) = look(&cache, 1320 + 150) else { panic!("no fetch") };
+    let mut wait = pin!(lead.wait());
+    cache.mark_stale(1475);
+    lead.early_answer().give(1480);
+    assert_eq!(wait.as_mut().poll(context), Poll::Ready(Outcome::Value("new".into())));
+    drop(lead);
     // Too late, and with nothing to give.
     let Lookup::Lead(lead) = look(&cache, 1320 + 150) else { panic!("no fetch") };
     let early = lead.early_answer();

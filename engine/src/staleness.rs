@@ -159,13 +159,14 @@ impl Marks {
 
 impl Shard {
     /// From now on what is held under a prefix (empty: everything) is out of date, or gone if `is_final`, until it is written again. Nothing that is
-    /// in flight for it will be stored.
-    pub(crate) fn mark(&mut self, rules: &Rules, prefix: &[u8], is_final: bool, now: Millis) {
+    /// in flight for it will be stored. False if older marks say as much.
+    pub(crate) fn mark(&mut self, rules: &Rules, prefix: &[u8], is_final: bool, now: Millis) -> bool {
         self.flights.fence_all(prefix);
         let version = self.clock.version();
         let says_nothing_new =
             |mark: &Mark| mark.version == version && mark.is_final >= is_final && prefix.starts_with(&mark.prefix);
-        if version > 0 && !self.marks.marks.iter().any(says_nothing_new) {
+        let is_new = version > 0 && !self.marks.marks.iter().any(says_nothing_new);
+        if is_new {
             if self.marks.marks.len() == MOST_MARKS {
                 // Earlier than need be, which is never wrong for what can be fetched. Only copies have marks that are not final.
                 if !self.marks.marks.iter().any(|mark| mark.is_final) {
@@ -183,6 +184,7 @@ impl Shard {
             self.has_marks = true;
         }
         self.settle(&rules.budget);
+        is_new
     }
 
     /// Where the entry at a position stands.

@@ -41,6 +41,8 @@ pub struct Stats {
     pub derived_hits: u64,
     /// Reads answered with something out of date; `hits` or `negative_hits` have them as well.
     pub stale_hits: u64,
+    /// Fetches that failed or took too long, and were answered with something out of date.
+    pub stale_fetches: u64,
     /// Entries that were stored under a key that had none.
     pub insertions: u64,
     /// Entries dropped for room.
@@ -73,6 +75,7 @@ impl Stats {
             negative_hits,
             derived_hits,
             stale_hits,
+            stale_fetches,
             insertions,
             evictions,
             expirations,
@@ -96,6 +99,7 @@ impl Stats {
         self.negative_hits += negative_hits;
         self.derived_hits += derived_hits;
         self.stale_hits += stale_hits;
+        self.stale_fetches += stale_fetches;
         self.insertions += insertions;
         self.evictions += evictions;
         self.expirations += expirations;

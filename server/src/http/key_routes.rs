@@ -97,8 +97,12 @@ pub(super) fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, So
             let look = |entry: Entry<'_>| {
                 ReadOutcome::Found(Some(EntryMetadata::fetched(&entry, now)), entry.value.to_bytes())
             };
+            // It is not necessarily fresh: the fetch may have failed, or taken too long.
+            let look_stale = |entry: Entry<'_>| {
+                (entry.stale_since().is_none() || entry.value.as_bytes() == value).then(|| look(entry))
+            };
             let held = match group.policy.serves(key) {
-                true => group.cache.tier().peek(group.cache.key(key), now, look),
+                true => group.cache.peek_stale(group.cache.key(key), now, look_stale).flatten(),
                 false => None,
             };
             held.unwrap_or(ReadOutcome::Found(None, value))

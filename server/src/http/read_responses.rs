@@ -39,18 +39,22 @@ pub(super) struct EntryMetadata {
     pub(super) version: u64,
     /// Since it was stored.
     age: u64,
-    /// Until it expires; `None`: it does not.
+    /// Until it expires or stops being fresh; `None`: it does not.
     left: Option<u64>,
+    /// Since it is out of date.
+    stale: Option<u64>,
     /// It was fetched for this request.
     fetched: bool,
 }
 impl EntryMetadata {
     /// An entry that was found.
     pub(super) fn hit(entry: &Entry<'_>, now: Millis) -> EntryMetadata {
+        let stale = entry.stale_since().map(|since| now.saturating_sub(since) / 1000);
         EntryMetadata {
             version: entry.version(),
             age: now.saturating_sub(entry.stored()) / 1000,
-            left: entry.expiry().map(|at| at.saturating_sub(now) / 1000),
+            left: if stale.is_some() { Some(0) } else { entry.expiry().map(|at| at.saturating_sub(now) / 1000) },
+            stale,
             fetched: false,
         }
     }
@@ -60,8 +64,27 @@ impl EntryMetadata {
         EntryMetadata { fetched: true, ..EntryMetadata::hit(entry, now) }
     }
 
+    /// `Cache-Status` up to the lifetime that is left, which is negative for what is out of date (RFC 9211, 2.4).
+    #[inline]
     fn status(self) -> &'static [u8] {
-        if self.fetched { FETCHED } else { HIT }
+        match (self.stale, self.fetched) {
+            (None, false) => HIT,
+            (None, true) => FETCHED,
+            (Some(_), false) => STALE_HIT,
+            // The fetch failed or took too long.
+            (Some(_), true) => STALE_FETCH,
+        }
+    }
+
+    #[inline]
+    fn before_ttl(self) -> &'static [u8] {
+        if self.stale.is_some() { b"; ttl=-" } else { b"; ttl=" }
+    }
+
+    /// What follows [`before_ttl`](EntryMetadata::before_ttl): seconds.
+    #[inline]
+    fn ttl(self) -> Option<u64> {
+        self.stale.or(self.left)
     }
 
     /// Adds the headers, as a 200 and a 304 carry them.
@@ -75,8 +98,10 @@ impl EntryMetadata {
             max_age.put(b"max-age=");
             max_age.put_number(left);
             headers.insert(header::CACHE_CONTROL, ascii(max_age));
-            status.put(b"; ttl=");
-            status.put_number(left);
+        }
+        if let Some(ttl) = self.ttl() {
+            status.put(self.before_ttl());
+            status.put_number(ttl);
         }
         headers.insert(CACHE_STATUS, ascii(status));
     }
@@ -94,6 +119,8 @@ pub(super) fn tag(version: u64, instance: u64) -> HeaderValue {
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const HIT: &[u8] = b"larder; hit";
 const FETCHED: &[u8] = b"larder; fwd=miss; stored";
+const STALE_HIT: &[u8] = b"larder; hit; detail=stale";
+const STALE_FETCH: &[u8] = b"larder; fwd=stale; detail=stale";
 const NOT_STORED: HeaderValue = HeaderValue::from_static("larder; fwd=miss");
 
 fn ascii(text: Vec<u8>) -> HeaderValue {
@@ -138,9 +165,16 @@ impl ReadRoute {
                 }
                 out.put(b"\r\ncache-status: ");
                 out.put(about.status());
-                if let Some(left) = left {
-                    out.put(b"; ttl=");
-                    out.put(left);
+                match (about.stale, left) {
+                    (Some(stale), _) => {
+                        out.put(about.before_ttl());
+                        out.put_number(stale);
+                    }
+                    (None, Some(left)) => {
+                        out.put(about.before_ttl());
+                        out.put(left);
+                    }
+                    (None, None) => {}
                 }
                 end_head(out, value.len(), date);
                 put_value(out, &entry.value);

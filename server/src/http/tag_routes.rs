@@ -64,7 +64,7 @@ pub(super) fn clear_prefix(request: &RouteRequest<'_>) -> Result<Response<Respon
 /// `DELETE /v1/groups/{group}`: empties the memory tier of a group. Its source keeps what it has.
 pub(super) fn clear_group(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     match is_soft(request)? {
-        true => request.group.cache.mark_stale(request.now),
+        true => drop(request.group.cache.mark_stale(request.now)),
         false => request.group.cache.tier().clear(),
     }
     Ok(cleared())

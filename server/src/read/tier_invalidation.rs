@@ -27,7 +27,14 @@ impl Invalidations for TierInvalidator {
     }
     fn lost(&self) {
         match self.policy.serves_stale() {
-            true => self.cache.mark_stale(clock::now()),
+            // Once for all connections that are lost together.
+            true if self.cache.mark_stale(clock::now()) => {
+                let seconds = self.policy.longest_stale() / 1000;
+                tracing::warn!(
+                    "the source no longer announces changes: copies are served for up to {seconds} s (stale-if-error) while it cannot be asked"
+                );
+            }
+            true => {}
             false => self.all(),
         }
     }

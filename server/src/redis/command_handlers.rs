@@ -9,8 +9,8 @@ use super::{
     commands::{
         client, client_pause, client_unblock, config,
         config_larder::{self, Whose},
-        connection, expire, increments, info, introspection, keys, keyspace, maintenance, merged_replies, object,
-        pubsub, scan, select, server, strings, subscriptions, tags, upstream_hello_auth, upstream_tracking,
+        connection, expire, explain, increments, info, introspection, keys, keyspace, maintenance, merged_replies,
+        object, pubsub, scan, select, server, strings, subscriptions, tags, upstream_hello_auth, upstream_tracking,
     },
 };
 use crate::{read::KeyGuard, source::LocalFuture};

@@ -23,7 +23,7 @@ pub struct Fetch {
     vouched: bool,
     /// When it began, if its duration is kept with the copy.
     begun: Option<Millis>,
-    /// The copy that the source was asked about.
+    /// The copy that the source was asked about. Boxed: it is seldom there, and a fetch is moved several times.
     held: Option<Box<(Bytes, CopyMetadata)>>,
     /// The answer is for those who wait alone: it changes nothing in the tier.
     passes_tier: bool,

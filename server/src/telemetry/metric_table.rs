@@ -283,6 +283,12 @@ pub const METRICS: &[MetricFamily] = &[
         "Reads answered at once with something out of date; also counted as hits."
     ),
     group!(
+        "larder_cache_stale_fetches_total",
+        Counter,
+        cache.stale_fetches,
+        "Fetches that failed or took too long and were answered with something out of date."
+    ),
+    group!(
         "larder_cache_reply_hits_total",
         Counter,
         cache.derived_hits,

@@ -108,6 +108,7 @@ fn every_number_of_the_engine_has_a_metric() {
         negative_hits: 2014,
         derived_hits: 2020,
         stale_hits: 2021,
+        stale_fetches: 2025,
         insertions: 2015,
         evictions: 2016,
         expirations: 2017,
@@ -122,7 +123,7 @@ fn every_number_of_the_engine_has_a_metric() {
         PushSnapshot::default(),
         BuffersSnapshot::default(),
     )));
-    for n in 2001..=2024 {
+    for n in 2001..=2025 {
         let shown = |(series, value): (&String, &f64)| series.ends_with("{group=\"g\"}") && *value == f64::from(n);
         assert!(samples.iter().any(shown), "{n} is not shown");
     }

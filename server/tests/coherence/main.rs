@@ -166,7 +166,7 @@ fn what_a_client_saw_at_the_source_is_not_followed_by_an_older_copy() {
 #[test]
 fn a_lost_tracking_connection_empties_the_group() {
     let redis = RedisServer::start();
-    let larder = before(&redis, &["--threads", "2", "--source-connections", "2"]);
+    let larder = before(&redis, &["--threads", "2", "--source-connections", "2", "--stale-if-error", "0s"]);
     let mut client = larder.client();
     for round in 1..=5 {
         let value = format!("{round}");
@@ -188,7 +188,7 @@ fn a_lost_tracking_connection_empties_the_group() {
 #[test]
 fn a_redis_that_is_killed_and_comes_back_with_other_data() {
     let mut redis = RedisServer::start();
-    let larder = before(&redis, &["--threads", "2"]);
+    let larder = before(&redis, &["--threads", "2", "--stale-if-error", "0s"]);
     let mut client = larder.client();
     for round in 0..3 {
         let old = Reply::bulk(format!("old {round}"));
@@ -215,9 +215,18 @@ fn a_redis_that_is_killed_and_comes_back_with_other_data() {
 }
 
 #[test]
-fn with_a_lifetime_copies_outlast_redis_but_not_its_return() {
+fn copies_outlast_redis_but_not_its_return() {
+    outlast(&[]);
+}
+
+#[test]
+fn with_a_lifetime_copies_outlast_redis_for_as_long_as_that() {
+    outlast(&["--ttl", "1h", "--stale-if-error", "1ms"]);
+}
+
+fn outlast(more: &[&str]) {
     let mut redis = RedisServer::start();
-    let larder = before(&redis, &["--threads", "2", "--ttl", "1h", "--negative-ttl", "1h"]);
+    let larder = before(&redis, &[&["--threads", "2", "--negative-ttl", "1h"], more].concat());
     let mut client = larder.client();
     for round in 0..3 {
         let old = Reply::bulk(format!("old {round}"));
@@ -253,7 +262,7 @@ fn with_a_lifetime_copies_outlast_redis_but_not_its_return() {
 fn a_redis_that_falls_silent_vouches_for_a_second_and_the_deadline() {
     let redis = RedisServer::start();
     set(&redis, "k", "v");
-    let larder = before(&redis, &["--source-timeout", "300ms", "--threads", "2"]);
+    let larder = before(&redis, &["--source-timeout", "300ms", "--threads", "2", "--stale-if-error", "0s"]);
     let mut client = larder.client();
     until_kept(&redis, &mut client, "k", &Reply::bulk("v"));
     redis.stop();
@@ -266,6 +275,42 @@ fn a_redis_that_falls_silent_vouches_for_a_second_and_the_deadline() {
     redis.cont();
     wait_until("service to return", || client.command(&["GET", "k"]) == Reply::bulk("v"));
     until_kept(&redis, &mut client, "k", &Reply::bulk("v"));
+}
+
+/// Redis neither answers nor closes its connections. No read of what is kept waits longer than the soft timeout, not even at the moment when
+/// Larder notices; when the copies are too old, reads fail.
+#[test]
+fn hits_go_on_while_redis_is_frozen_until_they_are_too_old() {
+    let redis = RedisServer::start();
+    set(&redis, "k", "v");
+    redis.command(&["HSET", "h", "f", "w"]);
+    let larder = before(&redis, &["--threads", "2", "--stale-if-error", "2s", "--source-timeout", "1s"]);
+    let mut client = larder.client();
+    until_kept(&redis, &mut client, "k", &Reply::bulk("v"));
+    let hget = ["HGET", "h", "f"];
+    wait_until("the reply to be kept", || {
+        let kept = larder.metric("larder_cache_reply_hits_total{group=\"default\"}") > 0.0;
+        assert_eq!(client.command(&hget), Reply::bulk("w"));
+        kept
+    });
+    redis.stop();
+    let (frozen, mut longest) = (Instant::now(), Duration::ZERO);
+    let ended = loop {
+        let start = Instant::now();
+        let answers = [client.command(&["GET", "k"]), client.command(&hget), http(&larder, "k")];
+        if answers != [Reply::bulk("v"), Reply::bulk("w"), Reply::bulk("v")] {
+            break frozen.elapsed();
+        }
+        longest = longest.max(start.elapsed());
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // One second without a word, one more without an answer, and the bound.
+    assert!(ended > Duration::from_millis(2900) && ended < Duration::from_millis(4000) + BOUND, "{ended:?}");
+    assert!(longest < Duration::from_millis(3 * 100) + BOUND, "three reads took {longest:?}");
+    assert!(matches!(client.command(&["GET", "k"]), Reply::Error(_)));
+    assert!(larder.metric("larder_cache_stale_hits_total{group=\"default\"}") > 0.0);
+    redis.cont();
+    wait_until("service to return", || client.command(&["GET", "k"]) == Reply::bulk("v"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub(super) mod config;
 pub(super) mod config_larder;
 pub(super) mod connection;
 pub(super) mod expire;
+pub(super) mod explain;
 pub(super) mod get;
 pub(super) mod increments;
 pub(super) mod info;

@@ -14,6 +14,7 @@ mod server;
 mod soak;
 mod store;
 mod table;
+mod tags;
 mod verify;
 
 use std::io::Write;
@@ -38,6 +39,7 @@ pub(crate) enum Program {
     Soak(soak::SoakArgs),
     Store(store::StoreArgs),
     Table(table::TableArgs),
+    Tags(tags::TagsArgs),
     Verify(verify::VerifyArgs),
 }
 
@@ -60,6 +62,7 @@ impl Program {
             Program::Soak(args) => soak::run(args, out),
             Program::Store(args) => store::run(args, out),
             Program::Table(args) => table::run(args, out),
+            Program::Tags(args) => tags::run(args, out),
             Program::Verify(args) => verify::run(args, out),
         }
     }

@@ -50,6 +50,10 @@ fn http_origin() {
     run("docs/http-origin.md");
 }
 #[test]
+fn tags() {
+    run("docs/tags.md");
+}
+#[test]
 fn tables() {
     let folder = tempfile::tempdir().unwrap();
     run_in("docs/tables.md", folder.path());

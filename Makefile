@@ -20,7 +20,7 @@ CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run dev test test-workspace test-interleavings test-image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify profile soak check-coherence check-differential check-crash FORCE
+.PHONY: help run dev test test-workspace test-interleavings test-image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages profile soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -116,6 +116,10 @@ bench-targets: $(TARGET)/release/larder-bench ## Are Larder's ratios to redis-se
 bench-verify: $(TARGET)/release/larder-bench ## Is the load generator honest? Against arithmetic, wrk, redis-benchmark; its page in Chromium
 	tests/install_tools bench
 	$< verify
+
+bench-outages: $(TARGET)/release/larder-bench ## Hits, answers and source load while the source suffers, beside nginx and redis-server (BENCH_ARGS=--quick: 5 minutes)
+	tests/install_tools bench
+	$< outages --larder $(TARGET)/release/larder --out docs/outages $(BENCH_ARGS)
 
 profile: $(TARGET)/release/larder-bench ## Where the time goes under each load: shares, and flame graphs in target/profile (needs perf)
 	tests/install_tools bench

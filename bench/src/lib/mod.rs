@@ -5,6 +5,7 @@
 //! | `load` | the load generator: schedule, keys, values, protocols, connections |
 //! | `results` | the result of a load: JSON, table for a person, HdrHistogram log, page with charts |
 //! | `trace` | files of recorded requests |
+//! | `scripted_origin` | an HTTP origin in this process that is slow, fails or is gone as the program says |
 //! | `servers` | servers under test as child processes |
 //! | `rival_caches` | caches in this process behind one trait |
 //! | `external_generators` | redis-benchmark and wrk |
@@ -22,6 +23,7 @@ pub(crate) mod load;
 pub(crate) mod machine;
 pub(crate) mod results;
 pub(crate) mod rival_caches;
+pub(crate) mod scripted_origin;
 pub(crate) mod servers;
 pub(crate) mod trace;
 pub(crate) mod value_stamp;

@@ -4,6 +4,7 @@ mod engine;
 mod floor;
 mod hit_ratio;
 mod memory;
+mod outages;
 mod profile;
 mod record;
 mod replay;
@@ -30,6 +31,7 @@ pub(crate) enum Program {
     Report(report::ReportArgs),
     HitRatio(hit_ratio::HitRatioArgs),
     Memory(memory::MemoryArgs),
+    Outages(outages::OutagesArgs),
     Engine(engine::EngineArgs),
     Bound(bound::BoundArgs),
     Server(server::ServerArgs),
@@ -52,6 +54,7 @@ impl Program {
             Program::Replay(args) => replay::run(args, out),
             Program::Report(args) => report::run(args),
             Program::HitRatio(args) => hit_ratio::run(args, out),
+            Program::Outages(args) => outages::run(args, out),
             Program::Memory(args) => memory::run(args, out),
             Program::Engine(args) => engine::run(args, out),
             Program::Bound(args) => bound::run(args, out),

@@ -7,6 +7,7 @@
 //!                        └─> hdr_log
 //! ```
 pub(crate) mod chart;
+pub(crate) mod chart_file;
 mod hdr_log;
 pub(crate) mod measured_run;
 pub(crate) mod output_options;

@@ -19,7 +19,7 @@ pub(crate) use go_caches::{gcache, groupcache_go};
 pub(crate) use installed::{find, given, require};
 pub(crate) use larder::{FLOOR_VALUE, floor, larder};
 pub(crate) use memcached::memcached;
-pub(crate) use nginx::{backend, nginx, nginx_cache, nginx_with};
+pub(crate) use nginx::{backend, nginx, nginx_cache, nginx_shield, nginx_with};
 pub(crate) use process::ServerProcess;
 pub(crate) use redis_servers::{POGOCACHE, dragonfly, pogocache, redis, restart_redis, valkey};
 pub(crate) use varnish::varnish;

@@ -124,3 +124,21 @@ pub(crate) fn nginx_cache(core: Option<usize>, backend: SocketAddr) -> anyhow::R
     let configuration = NginxConfiguration { master: true, http: &http, server };
     nginx_like("nginx proxy_cache", folder, core, &configuration, serves)
 }
+
+/// The same, made to outlive a backend that suffers: one fetch for each key (`proxy_cache_lock`), stale answers while it is renewed and when
+/// the backend fails (`proxy_cache_use_stale`), lifetimes from the backend, and a deadline of a second as Larder has.
+pub(crate) fn nginx_shield(backend: SocketAddr) -> anyhow::Result<ServerProcess> {
+    let folder = folder_in_memory()?;
+    let http = format!(
+        "proxy_cache_path cache levels=1:2 use_temp_path=off keys_zone=all:64m max_size=256m inactive=3600s;
+    upstream backend {{ server {backend} max_fails=0; keepalive 64; keepalive_requests 1000000000; keepalive_timeout 3600s; }}"
+    );
+    let server = "location / {
+            proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection '';
+            proxy_connect_timeout 1s; proxy_read_timeout 1s; proxy_send_timeout 1s;
+            proxy_cache all; proxy_cache_key $uri; proxy_cache_lock on; proxy_cache_lock_timeout 1s; proxy_cache_background_update on;
+            proxy_cache_use_stale error timeout updating http_500 http_502 http_503 http_504;
+        }";
+    let configuration = NginxConfiguration { master: true, http: &http, server };
+    nginx_like("nginx proxy_cache", folder, None, &configuration, serves)
+}

@@ -1,0 +1,47 @@
+//! Charts as files of their own, with a legend and a background, so that they can be read on any page.
+use super::chart::{self, Axis, ChartLine, colour, escape};
+use std::fmt::Write;
+
+/// Height of a line of the legend.
+const ROW: usize = 24;
+const WIDTH: usize = 960;
+const HEIGHT: usize = 380;
+const IN_A_ROW: usize = 5;
+
+/// A chart as a file: its lines, one for each name.
+pub(crate) fn file(title: &str, x: &Axis, y: &Axis, lines: Vec<(&str, Vec<(f64, f64)>)>) -> String {
+    let height = HEIGHT + ROW * (1 + lines.len().div_ceil(IN_A_ROW));
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\
+         <style>{}</style><rect width=\"{WIDTH}\" height=\"{height}\" fill=\"var(--paper)\"/>",
+        chart::STYLE
+    );
+    let _ = write!(out, "<text x=\"76\" y=\"18\" font-weight=\"600\">{}</text>", escape(title));
+    for (number, (name, _)) in lines.iter().enumerate() {
+        let (left, top) = (76 + number % IN_A_ROW * 172, ROW + number / IN_A_ROW * ROW);
+        let _ = write!(
+            out,
+            "<rect x=\"{left}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text>",
+            top + 6,
+            colour(number),
+            left + 18,
+            top + 17,
+            escape(name)
+        );
+    }
+    let lines: Vec<ChartLine> = lines
+        .into_iter()
+        .enumerate()
+        .map(|(number, (name, points))| ChartLine {
+            points,
+            colour: colour(number),
+            dashed: false,
+            title: name.to_owned(),
+        })
+        .collect();
+    let drawn = chart::lines(title, x, y, &lines);
+    // The chart's own frame gives way to this file's.
+    let inside = drawn.split_once('>').map_or("", |(_, inside)| inside).trim_end_matches("</svg>");
+    let _ = write!(out, "<g transform=\"translate(0 {})\">{inside}</g></svg>", height - HEIGHT);
+    out
+}

@@ -90,3 +90,39 @@ fn json_logs_and_a_level_that_changes() {
     let lost = lines.iter().position(|line| line["message"] == "source connection lost").unwrap();
     assert!(lost < first, "nothing below WARN was logged before the change: {text}");
 }
+
+#[test]
+fn a_circuit_that_opens_and_closes_is_seen_and_logged_once() {
+    let mut source = RedisServer::start();
+    let mut larder = Larder::start(&["--source", &source.url(), "--coherence", "ttl"]);
+    let up = |larder: &Larder, n: f64| {
+        wait_until("the source's state to change", || larder.metric("larder_source_up{group=\"default\"}") == n);
+    };
+    let circuit = |larder: &Larder, state: &str| {
+        larder.metric(&format!("larder_source_circuit{{group=\"default\",state=\"{state}\"}}")) == 1.0
+    };
+    up(&larder, 1.0);
+    assert!(circuit(&larder, "closed"));
+    source.kill();
+    up(&larder, 0.0);
+    let mut client = larder.client();
+    let refused: Vec<String> = (0..30).map(|n| client.command(&["GET", &n.to_string()]).error().to_owned()).collect();
+    assert!(circuit(&larder, "open"));
+    assert!(refused[29].starts_with("ERR source unavailable: circuit open: "), "{}", refused[29]);
+    assert!(larder.metric("larder_source_rejected_total{group=\"default\",reason=\"circuit\"}") >= 1.0);
+    let Reply::Bulk(Some(info)) = client.command(&["INFO", "larder"]) else { panic!("INFO has no text") };
+    assert!(String::from_utf8_lossy(&info).contains("\r\nlarder_source_circuit:open\r\n"));
+    // Writes are not held back: the source itself says why not.
+    assert!(client.command(&["SET", "k", "v"]).error().contains("connection refused"));
+    source.restart();
+    up(&larder, 1.0);
+    for n in 0..3 {
+        assert_eq!(client.command(&["GET", &format!("back {n}")]), Reply::nil(), "the first reads after the reconnect");
+    }
+    assert!(circuit(&larder, "closed"));
+    assert_eq!(larder.metric("larder_source_circuit_opened_total{group=\"default\"}"), 1.0);
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
+    let text = larder.stderr();
+    assert_eq!(text.matches("source circuit opened").count(), 1, "{text}");
+}

@@ -6,8 +6,8 @@ use crate::{
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     read::{Group, PendingWrites, invalidation_scope},
     source::{
-        BreakerPolicy, FillPolicy, KeyPolicy, ModeRule, ModeRules, PrefixTable, ServerLoads, SourceLimits, SourceSetup,
-        mode_rules_text,
+        BreakerPolicy, FillPolicy, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules, PrefixTable,
+        ServerLoads, SourceLimits, SourceSetup, mode_rules_text,
     },
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
 };
@@ -29,6 +29,8 @@ pub struct App {
     pub sources: Vec<SourceSetup>,
     /// The mode rules of each group, in the same order.
     pub modes: Vec<Arc<ModeRules>>,
+    /// What became of the sampled hits of each group, in the same order.
+    pub inspections: Vec<Arc<InspectionCounts>>,
     /// The pending writes to each group's source, in the same order.
     pub writes: Vec<Arc<PendingWrites>>,
     /// The number of calls of each Redis command.
@@ -109,6 +111,7 @@ impl App {
             backlog,
             sources: sources(&settings, &buffers)?,
             buffers,
+            inspections: settings.groups.iter().map(|_| Arc::default()).collect(),
             modes: settings.groups.iter().map(|group| Arc::new(ModeRules::of_settings(group))).collect(),
             writes: settings.groups.iter().map(|_| Arc::default()).collect(),
             clients: Arc::new(Clients::new(settings.threads, connections)),
@@ -183,6 +186,7 @@ fn policy(group: &GroupSettings, modes: &Arc<ModeRules>) -> FillPolicy {
     let prefixes = group.prefixes.iter().map(|of| (of.prefix.as_bytes(), of_keys(&of.freshness)));
     FillPolicy {
         modes: modes.clone(),
+        inspection: None,
         own: of_keys(&group.freshness),
         prefixes: PrefixTable::new(prefixes),
         coherence,
@@ -219,7 +223,10 @@ impl Worker {
             .map(|(index, settings)| {
                 let cache = app.caches[index].clone();
                 // A core has a policy of its own, so that cores do not share its reference count.
-                let policy = Arc::new(policy(settings, &app.modes[index]));
+                let inspection = settings
+                    .inspect
+                    .map(|share| Arc::new(Inspection::new(share, cache.scratch(), app.inspections[index].clone())));
+                let policy = Arc::new(FillPolicy { inspection, ..policy(settings, &app.modes[index]) });
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
                     .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));

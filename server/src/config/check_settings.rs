@@ -192,6 +192,7 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
         max_keys: scope.count("max-keys"),
         freshness: freshness(scope),
         mode: mode(scope),
+        inspect: scope.share("inspect"),
         ttl_jitter: scope.number("ttl-jitter") as u8,
         prefixes: scopes
             .iter()

@@ -114,6 +114,12 @@ impl EffectiveSettings {
             _ => None,
         }
     }
+    pub(super) fn share(&self, name: &str) -> Option<u32> {
+        match self.one(name) {
+            Some(SettingValue::Share(millionths)) => Some(*millionths),
+            _ => None,
+        }
+    }
     pub(super) fn rate(&self, name: &str) -> Option<u32> {
         match self.one(name) {
             Some(SettingValue::Rate(n)) => Some(*n),

@@ -135,6 +135,7 @@ fn range(kind: ValueKind) -> Option<String> {
         ValueKind::Count { min, max } => Some(format!("{min} to {max}")),
         ValueKind::Percent { max } => Some(format!("0% to {max}%")),
         ValueKind::Duration { min, max } => Some(format!("{} to {}", millis(min), millis(max))),
+        ValueKind::Share => Some("0.0001% to 100%".to_string()),
         ValueKind::RefreshAhead => Some("`1%` to `99%`, or `xfetch`".to_string()),
         ValueKind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
         ValueKind::Rate

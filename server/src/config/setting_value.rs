@@ -21,6 +21,8 @@ pub enum SettingValue {
     Percent(u64),
     Duration(Duration),
     RefreshAhead(RefreshAhead),
+    /// In millionths.
+    Share(u32),
     Rate(u32),
     Address(SocketAddr),
     Source(SourceUrl),
@@ -38,6 +40,7 @@ impl fmt::Display for SettingValue {
             SettingValue::Percent(n) => write!(f, "{n}%"),
             SettingValue::Duration(duration) => f.write_str(&show_duration(*duration)),
             SettingValue::RefreshAhead(when) => when.fmt(f),
+            SettingValue::Share(millionths) => write!(f, "{}%", f64::from(*millionths) / 1e4),
             SettingValue::Rate(n) => write!(f, "{n}/s"),
             SettingValue::Address(address) => address.fmt(f),
             SettingValue::Source(url) => url.fmt(f),
@@ -92,6 +95,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             let show = |millis| show_duration(Duration::from_millis(millis));
             within(millis, min, max, show).map(|millis| SettingValue::Duration(Duration::from_millis(millis)))
         }
+        ValueKind::Share => share(text).map(SettingValue::Share),
         ValueKind::RefreshAhead => text.parse().map(SettingValue::RefreshAhead),
         ValueKind::Rate => {
             let what = || format!("`{text}` is not a rate: write 1000/s");
@@ -126,6 +130,23 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
                 Err(format!("`{text}` is not one of {}{near}", names.join(", ")))
             }
         },
+    }
+}
+
+/// A share in millionths.
+fn share(text: &str) -> Result<u32, String> {
+    let number = text
+        .strip_suffix('%')
+        .map(str::trim_end)
+        .filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+    let percent: f64 = number
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(|| format!("`{text}` is not a share: write 0.1% or 5%"))?;
+    let millionths = (percent * 1e4).round();
+    if (1.0..=1e6).contains(&millionths) {
+        Ok(millionths as u32)
+    } else {
+        Err(format!("{text} is not between 0.0001% and 100%"))
     }
 }
 

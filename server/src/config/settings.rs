@@ -78,6 +78,8 @@ pub struct GroupSettings {
     /// Of all keys without a prefix of their own in `prefixes`.
     pub freshness: FreshnessSettings,
     pub mode: TierMode,
+    /// Millionths of hits.
+    pub inspect: Option<u32>,
     /// Per cent, 0 to 50.
     pub ttl_jitter: u8,
     /// In the order of the file; the longest prefix of a key counts.

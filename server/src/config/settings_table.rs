@@ -96,6 +96,8 @@ pub enum ValueKind {
     Duration { min: u64, max: u64 },
     /// When a copy is renewed before it is out of date: a share of the lifetime, or `xfetch`.
     RefreshAhead,
+    /// A share of all, down to a millionth: `0.1%`.
+    Share,
     /// Requests per second: `1000/s`.
     Rate,
     /// A listening address.
@@ -141,7 +143,7 @@ impl SettingSpec {
         match self.kind {
             ValueKind::Size { .. } | ValueKind::Memory { .. } => "SIZE",
             ValueKind::Count { .. } => "N",
-            ValueKind::Percent { .. } => "PERCENT",
+            ValueKind::Percent { .. } | ValueKind::Share => "PERCENT",
             ValueKind::Duration { .. } => "DURATION",
             ValueKind::RefreshAhead => "WHEN",
             ValueKind::Rate => "N/s",
@@ -398,6 +400,16 @@ pub const TABLE: &[SettingSpec] = &[
         per_prefix: true,
         example: "observe",
         help: "What the memory tier does with keys. `cache`: it keeps and serves them; `observe`: it keeps them and counts hits and misses, but each read is answered by the source; `deny`: it neither keeps nor serves them. See docs/observe.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "inspect",
+        section: SettingSection::Freshness,
+        kind: ValueKind::Share,
+        optional: true,
+        per_group: true,
+        example: "0.1%",
+        help: "Compares this share of hits with the source a moment later; `/metrics` says how many copies were older (`larder_inspected_…`). Each comparison is one more fetch; at most four are under way for each thread, and none while the source fails. Whole replies are not compared.",
         ..ROW
     },
     SettingSpec {

@@ -2,9 +2,10 @@
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
 use crate::{
     app::App,
-    source::{AdmissionCounts, BreakerState, ModeCounts, ModeRules},
+    source::{AdmissionCounts, BreakerState, InspectionCounts, ModeCounts, ModeRules},
     telemetry::{
-        self, AdmissionSnapshot, BuffersSnapshot, GroupSnapshot, ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot,
+        self, AdmissionSnapshot, BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, ModeSnapshot,
+        PushSnapshot, Snapshot, SourceSnapshot,
     },
 };
 use http::{HeaderValue, Response, header};
@@ -40,8 +41,8 @@ fn admission(counts: AdmissionCounts) -> AdmissionSnapshot {
 }
 
 fn snapshot(app: &App) -> Snapshot {
-    let groups = app.settings.groups.iter().zip(&app.caches).zip(&app.sources).zip(&app.modes);
-    let groups = groups.map(|(((settings, cache), source), modes)| {
+    let groups = app.settings.groups.iter().zip(&app.caches).zip(&app.sources).zip(&app.modes).zip(&app.inspections);
+    let groups = groups.map(|((((settings, cache), source), modes), inspection)| {
         let health = source.health();
         GroupSnapshot {
             name: settings.name.clone(),
@@ -61,6 +62,7 @@ fn snapshot(app: &App) -> Snapshot {
                 table: source.table_counts(),
             },
             modes: modes_snapshot(modes),
+            inspection: inspection_snapshot(inspection),
             store: source.store().map(Store::stats),
         }
     });
@@ -83,4 +85,11 @@ fn modes_snapshot(modes: &ModeRules) -> ModeSnapshot {
     let ModeCounts { observed_hits, observed_hit_bytes, observed_misses, denied_reads } = modes.counts();
     let rules = modes.table().iter().count() as u64;
     ModeSnapshot { rules, observed_hits, observed_hit_bytes, observed_misses, denied_reads }
+}
+
+fn inspection_snapshot(counts: &InspectionCounts) -> InspectionSnapshot {
+    let [compared, older, forgotten, skipped] = counts.numbers();
+    let mut ages = Distribution::default();
+    ages.add(counts.ages());
+    InspectionSnapshot { compared, older, forgotten, skipped, ages }
 }

@@ -1,5 +1,5 @@
 //! A group as one core sees it (tier, source, policy), and reads that may miss.
-use super::pending_writes::PendingWrites;
+use super::{inspector::ServedCopy, pending_writes::PendingWrites};
 use crate::{
     config::{Coherence, TierMode},
     source::{Fetch, FillPolicy, PinnedTable, Reads, Source, SourceError, TableLookup},
@@ -57,15 +57,15 @@ impl Group {
                 TableLookup::Unknown(read) => read,
             },
         };
-        if self.policy.modes.are_set() {
-            return self.begin_by_mode(key, now, batch, read);
+        if self.policy.has_rules() {
+            return self.begin_by_rules(key, now, batch, read);
         }
         self.start_read(self.cache.lookup(key, now, read), batch)
     }
 
-    /// As [`begin`](Group::begin), where mode rules are set.
+    /// As [`begin`](Group::begin), where mode rules are set or hits are sampled.
     #[inline(never)]
-    fn begin_by_mode<R>(
+    fn begin_by_rules<R>(
         &self,
         key: Key<'_>,
         now: Millis,
@@ -74,7 +74,26 @@ impl Group {
     ) -> StartedRead<R> {
         let modes = &self.policy.modes;
         match modes.of(key.bytes()) {
-            TierMode::Cache => self.start_read(self.cache.lookup(key, now, read), batch),
+            TierMode::Cache => {
+                let sampling = self.policy.inspection.as_ref().filter(|inspection| inspection.samples(now));
+                let Some(inspection) = sampling else {
+                    return self.start_read(self.cache.lookup(key, now, read), batch);
+                };
+                let mut served = None;
+                let found = self.cache.lookup(key, now, |entry| {
+                    // A copy that is out of date is known to be.
+                    served = entry.stale_since().is_none().then(|| ServedCopy {
+                        version: entry.version(),
+                        age: Duration::from_millis(now.saturating_sub(entry.stored())),
+                    });
+                    read(entry)
+                });
+                match served {
+                    Some(served) => self.inspect(inspection, key, served),
+                    None => inspection.dropped(),
+                }
+                self.start_read(found, batch)
+            }
             TierMode::Observe => {
                 let hit = self.cache.tier().get(key, now, |entry| entry.value.as_bytes().len());
                 modes.note_observed(hit);

@@ -26,6 +26,7 @@
 mod conditional_writes;
 mod entry_tags;
 mod group;
+mod inspector;
 mod key_locks;
 mod local_changes;
 mod lock_stripes;

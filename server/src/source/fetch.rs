@@ -27,6 +27,8 @@ pub struct Fetch {
     held: Option<Box<(Bytes, CopyMetadata)>>,
     /// The answer is for those who wait alone: it changes nothing in the tier.
     passes_tier: bool,
+    /// The answer is compared with a copy.
+    compares: bool,
 }
 
 /// What the flight ends with.
@@ -40,11 +42,23 @@ impl Fetch {
     /// The fetch for this lead.
     pub fn new(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         let times = policy.of(lead.key()).refresh_ahead == Some(RefreshAhead::XFetch);
-        Fetch { begun: times.then(clock::now), lead, policy, vouched: false, held: None, passes_tier: false }
+        Fetch {
+            begun: times.then(clock::now),
+            lead,
+            policy,
+            vouched: false,
+            held: None,
+            passes_tier: false,
+            compares: false,
+        }
     }
     /// A fetch whose answer is not kept.
     pub fn past_the_tier(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         Fetch { passes_tier: true, ..Fetch::new(lead, policy) }
+    }
+    /// A fetch whose answer is compared with a copy, which nobody waits for.
+    pub fn to_compare(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
+        Fetch { compares: true, ..Fetch::past_the_tier(lead, policy) }
     }
     /// See [`Lead::sent_through`].
     pub fn sent_through(&self, queue: u32) {
@@ -71,7 +85,7 @@ impl Fetch {
     }
     /// Whether nobody waits for the answer: the fetch renews a copy that is being served.
     pub fn is_background(&self) -> bool {
-        self.lead.renews()
+        self.compares || self.lead.renews()
     }
     /// What to ask the source with, so that it need not send a value that is held already. The fetch keeps that value for
     /// [`FetchAnswer::NotModified`], even if the tier forgets it meanwhile.

@@ -1,5 +1,5 @@
 //! How fills of a group are stored: lifetimes, absences, coherence, replies. A key prefix may have lifetimes of its own.
-use super::{mode_rules::ModeRules, prefix_table::PrefixTable};
+use super::{inspection::Inspection, mode_rules::ModeRules, prefix_table::PrefixTable};
 use crate::config::{Coherence, FreshnessSettings, RefreshAhead, TierMode};
 use larder_engine::{Expiry, Millis};
 use std::{sync::Arc, time::Duration};
@@ -58,6 +58,8 @@ pub struct FillPolicy {
     pub prefixes: PrefixTable<KeyPolicy>,
     /// Which keys the memory tier keeps and serves; shared by all cores.
     pub modes: Arc<ModeRules>,
+    /// The sampling of hits that are compared with the source.
+    pub inspection: Option<Arc<Inspection>>,
     /// The coherence mode; unused without a source.
     pub coherence: Coherence,
     /// Largest cached reply, bytes, command included; 0: replies are not cached.
@@ -76,6 +78,11 @@ impl FillPolicy {
             true => &self.own,
             false => self.prefixes.get(key).unwrap_or(&self.own),
         }
+    }
+    /// Whether a read needs more than a lookup: mode rules are set, or hits are sampled.
+    #[inline]
+    pub fn has_rules(&self) -> bool {
+        self.modes.are_set() | self.inspection.is_some()
     }
     /// Whether the memory tier answers reads of a key.
     #[inline]

@@ -314,6 +314,35 @@ pub const METRICS: &[MetricFamily] = &[
         "Reads in mode `observe` that the memory tier could not have answered."
     ),
     group!("larder_denied_reads_total", Counter, modes.denied_reads, "Reads in mode `deny`."),
+    group!("larder_inspected_total", Counter, inspection.compared, "Sampled hits compared with the source (inspect)."),
+    group!(
+        "larder_inspected_older_total",
+        Counter,
+        inspection.older,
+        "Of them, those whose copy was older than what the source had a moment later."
+    ),
+    group!(
+        "larder_inspected_forgotten_total",
+        Counter,
+        inspection.forgotten,
+        "Sampled hits whose copy the tier had forgotten or replaced meanwhile; not compared."
+    ),
+    group!(
+        "larder_inspected_skipped_total",
+        Counter,
+        inspection.skipped,
+        "Sampled hits not compared because the source did not answer."
+    ),
+    MetricFamily {
+        name: "larder_inspected_older_age_seconds",
+        kind: Histogram,
+        help: "How long the older copies had been kept when they were served.",
+        read: |s, to| {
+            for group in &s.groups {
+                to.distribution(&[("group", &group.name)], &group.inspection.ages);
+            }
+        },
+    },
     group!("larder_cache_insertions_total", Counter, cache.insertions, "Entries stored under a key that had none."),
     group!("larder_cache_evictions_total", Counter, cache.evictions, "Entries removed to make room."),
     group!(

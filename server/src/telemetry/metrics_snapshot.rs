@@ -53,6 +53,7 @@ pub struct GroupSnapshot {
     pub cache: Stats,
     pub source: SourceSnapshot,
     pub modes: ModeSnapshot,
+    pub inspection: InspectionSnapshot,
     /// Of a `disk:` source.
     pub store: Option<StoreStats>,
 }
@@ -66,6 +67,17 @@ pub struct ModeSnapshot {
     pub observed_hit_bytes: u64,
     pub observed_misses: u64,
     pub denied_reads: u64,
+}
+
+/// Hits that were compared with the source (`inspect`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct InspectionSnapshot {
+    pub compared: u64,
+    pub older: u64,
+    pub forgotten: u64,
+    pub skipped: u64,
+    pub ages: Distribution,
 }
 
 /// One source's numbers; of `none:` only that it is up.

@@ -31,8 +31,8 @@ pub use log_limiter::LogLimiter;
 pub use logs::Logs;
 pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
 pub use metrics_snapshot::{
-    AdmissionSnapshot, BuffersSnapshot, GroupSnapshot, ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot,
-    TableSnapshot,
+    AdmissionSnapshot, BuffersSnapshot, GroupSnapshot, InspectionSnapshot, ModeSnapshot, PushSnapshot, Snapshot,
+    SourceSnapshot, TableSnapshot,
 };
 pub use operation_recorder::{RecordedOperation, Recorder};
 pub use process_stats::ProcessStats;

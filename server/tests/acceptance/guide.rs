@@ -54,6 +54,10 @@ fn tags() {
     run("docs/tags.md");
 }
 #[test]
+fn observe() {
+    run("docs/observe.md");
+}
+#[test]
 fn tables() {
     let folder = tempfile::tempdir().unwrap();
     run_in("docs/tables.md", folder.path());

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod inspector;
 #[path = "../common/larder.rs"]
 mod larder;
 mod modes;

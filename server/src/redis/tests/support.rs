@@ -76,6 +76,7 @@ impl Server {
             caches: vec![cache],
             sources: Vec::new(),
             modes: Vec::new(),
+            inspections: Vec::new(),
             writes: Vec::new(),
             calls: CommandCalls::new(1, redis::COMMANDS.len()),
             cursors: Cursors::default(),

@@ -2,9 +2,10 @@
 use crate::lib::{machine, servers::require};
 use anyhow::{Context, ensure};
 use std::{
+    io::Write,
     net::SocketAddr,
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// Connections that a load keeps open.
@@ -75,6 +76,18 @@ pub(crate) fn wrk_with(
     let text = output(core, &mut command)?;
     ensure!(!text.contains("Non-2xx") && !text.contains("Socket errors"), "wrk met errors: {text}");
     parse_wrk(&text).with_context(|| format!("wrk printed {text:?}"))
+}
+
+/// The same on paths that begin with `path` and are asked for once each, ever.
+pub(crate) fn wrk_new_paths(core: usize, address: SocketAddr, path: &str, seconds: u64) -> anyhow::Result<Done> {
+    let mut script = tempfile::NamedTempFile::with_suffix(".lua")?;
+    let run = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros();
+    writeln!(
+        script,
+        "local n = 0 request = function() n = n + 1 return wrk.format(nil, string.format('{path}{run:x}-%012d', n)) end"
+    )?;
+    let script = script.path().to_string_lossy().into_owned();
+    wrk_with(core, address, "/", seconds, &["-s", &script])
 }
 
 fn parse_wrk(text: &str) -> Option<Done> {

@@ -83,6 +83,30 @@ impl Tags {
     }
 }
 
+/// Whether a list that [`Tags::parse`] takes has this tag, which is not one of ours: as it was sent, with its quotes and perhaps `W/`.
+pub fn is_listed<'a>(mut lines: impl Iterator<Item = &'a [u8]>, tag: &[u8], weakly: bool) -> bool {
+    let (is_weak, wanted) = match tag.strip_prefix(b"W/") {
+        Some(opaque) => (true, opaque),
+        None => (false, tag),
+    };
+    lines.any(|line| {
+        let mut rest = line.trim_ascii();
+        if rest == b"*" {
+            return true;
+        }
+        while let Some(start) = rest.iter().position(|&byte| byte == b'"') {
+            let weak = rest[..start].ends_with(b"W/");
+            let Some(length) = rest[start + 1..].iter().position(|&byte| byte == b'"') else { break };
+            let end = start + 1 + length + 1;
+            if &rest[start..end] == wanted && (weakly || !weak && !is_weak) {
+                return true;
+            }
+            rest = &rest[end..];
+        }
+        false
+    })
+}
+
 /// Exactly what [`write()`] writes between the quotes.
 fn version(digits: &[u8]) -> Option<u64> {
     if digits.len() != 16 {
@@ -111,6 +135,25 @@ mod tests {
 
     fn parse(lines: &[&str]) -> Option<Tags> {
         Tags::parse(lines.iter().map(|line| line.as_bytes()))
+    }
+
+    #[test]
+    fn tags_of_others_are_compared_byte_for_byte() {
+        let listed = |lines: &[&str], tag: &str, weakly| {
+            is_listed(lines.iter().map(|line| line.as_bytes()), tag.as_bytes(), weakly)
+        };
+        for (lines, tag, weak, strong) in [
+            (&["\"a\""][..], "\"a\"", true, true),
+            (&["\"b\", W/\"a\""], "\"a\"", true, false),
+            (&["\"b\"", "\"a,b\",\"a\""], "W/\"a\"", true, false),
+            (&["\"a,b\""], "\"b\"", false, false),
+            (&["*"], "\"b\"", true, true),
+            (&["\"A\""], "\"a\"", false, false),
+            (&["\"a"], "\"a\"", false, false),
+            (&[], "\"a\"", false, false),
+        ] {
+            assert_eq!((listed(lines, tag, true), listed(lines, tag, false)), (weak, strong), "{lines:?} {tag}");
+        }
     }
 
     #[test]

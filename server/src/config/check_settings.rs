@@ -247,6 +247,9 @@ fn source(scope: &EffectiveSettings) -> SourceUrl {
         origin.options = OriginOptions {
             connect_timeout: scope.duration("source-connect-timeout"),
             first_byte_timeout: scope.duration("source-first-byte-timeout"),
+            headers: scope.headers("source-headers"),
+            vary: scope.texts("source-vary").into_iter().map(str::to_string).collect(),
+            takes_writes: scope.text("source-writes") == Some("through"),
         };
     }
     source

@@ -1,6 +1,7 @@
 //! The effective values of settings: what holds after all layers and defaults, with where each value comes from.
 use super::{
     raw_settings::SettingOrigin,
+    sent_header::SentHeader,
     setting_value::SettingValue,
     settings::{RefreshAhead, Secret},
     settings_table::{SettingSpec, ValueKind},
@@ -145,6 +146,10 @@ impl EffectiveSettings {
     pub(super) fn addresses(&self, name: &str) -> Vec<SocketAddr> {
         let values = self.effective(name).values.iter();
         values.filter_map(|v| if let SettingValue::Address(a) = v { Some(*a) } else { None }).collect()
+    }
+    pub(super) fn headers(&self, name: &str) -> Vec<SentHeader> {
+        let values = self.effective(name).values.iter();
+        values.filter_map(|v| if let SettingValue::Header(header) = v { Some(header.clone()) } else { None }).collect()
     }
     /// The prefixes of tracked keys. A prefix of every key is written `*`.
     pub(super) fn tracking_prefixes(&self) -> Vec<&str> {

@@ -28,6 +28,7 @@ mod origin_url;
 mod print_config;
 mod raw_settings;
 mod reference_page;
+mod sent_header;
 mod setting_value;
 mod settings;
 mod settings_table;
@@ -52,6 +53,7 @@ pub use origin_url::{OriginAddress, OriginUrl};
 pub use print_config::print_config;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
+pub use sent_header::{SentHeader, SentValue};
 pub use setting_value::SettingValue;
 pub use settings::{
     Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,

@@ -1,4 +1,5 @@
 //! How an HTTP API is asked: the settings of its group that its URL does not hold.
+use super::sent_header::SentHeader;
 use std::time::Duration;
 
 /// How an HTTP API is asked.
@@ -8,4 +9,10 @@ pub struct OriginOptions {
     pub connect_timeout: Option<Duration>,
     /// Deadline of the head of a response, from the request on (`source-first-byte-timeout`); `None`: that of the whole fetch.
     pub first_byte_timeout: Option<Duration>,
+    /// Further header fields of each request (`source-headers`).
+    pub headers: Vec<SentHeader>,
+    /// Fields of which an answer may depend (`Vary`) and be kept: Larder always sends the same (`source-vary`). In lower case.
+    pub vary: Vec<String>,
+    /// Writes go through as `PUT` and `DELETE` (`source-writes`).
+    pub takes_writes: bool,
 }

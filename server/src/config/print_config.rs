@@ -3,6 +3,7 @@ use super::{
     check_settings::CheckedConfig,
     effective_values::{EffectiveValue, quote},
     raw_settings::SettingOrigin,
+    sent_header::SentValue,
     setting_value::SettingValue,
     settings_table::{Fallback, SettingSection},
     source_url::{Deployment, SourceUrl},
@@ -42,24 +43,31 @@ fn line(effective: &EffectiveValue) -> (String, String) {
         (SettingOrigin::Default, Fallback::Computed(how)) => format!("default: {how}"),
         _ => origin.to_string(),
     };
-    if let [value] = values.as_slice()
-        && holds_secret(value)
-    {
-        return (format!("# {} = {}", setting.name, toml(value)), format!("{comment}; the secret is not shown"));
+    if values.iter().any(holds_secret) {
+        let shown = match values.as_slice() {
+            [value] => toml(value),
+            values => array(values),
+        };
+        return (format!("# {} = {shown}", setting.name), format!("{comment}; the secret is not shown"));
     }
     let text = match values.as_slice() {
         [] if setting.optional => "\"none\"".to_string(),
         // Only a burst without its rate: it cannot be set, so it is not shown as if it could.
         [] => return (format!("# {}", setting.name), comment),
         [value] => toml(value),
-        values => format!("[{}]", values.iter().map(toml).collect::<Vec<_>>().join(", ")),
+        values => array(values),
     };
     (format!("{} = {text}", setting.name), comment)
+}
+
+fn array(values: &[SettingValue]) -> String {
+    format!("[{}]", values.iter().map(toml).collect::<Vec<_>>().join(", "))
 }
 
 fn holds_secret(value: &SettingValue) -> bool {
     match value {
         SettingValue::Secret(_) => true,
+        SettingValue::Header(header) => matches!(header.value, SentValue::Text(_)),
         SettingValue::Source(SourceUrl::Redis(url)) => {
             url.password.is_some()
                 || matches!(&url.deployment, Deployment::Sentinel(sentinels) if sentinels.password.is_some())

@@ -146,6 +146,8 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::Prefix
         | ValueKind::Endpoint
         | ValueKind::Secret
+        | ValueKind::Header
+        | ValueKind::HeaderName
         | ValueKind::Switch
         | ValueKind::Command => None,
     }

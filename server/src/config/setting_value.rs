@@ -4,10 +4,12 @@ use super::{
     listen_address::parse_address,
     machine_limits::Machine,
     nearest_name::nearest,
+    sent_header::SentHeader,
     settings::{RefreshAhead, Secret},
     settings_table::{SettingSpec, ValueKind},
     source_url::SourceUrl,
 };
+use http::HeaderName;
 use larder_store::disk::Durability;
 use larder_units::{parse_duration, parse_size, show_duration, show_size};
 use std::{fmt, net::SocketAddr, time::Duration};
@@ -30,6 +32,7 @@ pub enum SettingValue {
     Text(String),
     Switch(bool),
     Secret(Secret),
+    Header(SentHeader),
 }
 
 impl fmt::Display for SettingValue {
@@ -48,6 +51,7 @@ impl fmt::Display for SettingValue {
             SettingValue::Text(text) => f.write_str(text),
             SettingValue::Switch(on) => on.fmt(f),
             SettingValue::Secret(_) => f.write_str("***"),
+            SettingValue::Header(header) => header.fmt(f),
         }
     }
 }
@@ -122,6 +126,11 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
         }
         ValueKind::Command => CommandList::check(text).map(SettingValue::Text),
         ValueKind::Secret => Ok(SettingValue::Secret(text.into())),
+        ValueKind::Header => SentHeader::parse(text).map(SettingValue::Header),
+        ValueKind::HeaderName => match HeaderName::try_from(text) {
+            Ok(name) => Ok(SettingValue::Text(name.to_string())),
+            Err(_) => Err(format!("`{text}` is not the name of a header")),
+        },
         ValueKind::Choice(names) => match names.iter().find(|n| n.eq_ignore_ascii_case(text)) {
             Some(name) => Ok(SettingValue::Text(name.to_string())),
             None => {

@@ -114,6 +114,10 @@ pub enum ValueKind {
     Endpoint,
     /// Any text; it is not shown.
     Secret,
+    /// A header field to send, `Name: value` or `Name: @FILE`; a value is not shown.
+    Header,
+    /// The name of a header field.
+    HeaderName,
     /// One of these names.
     Choice(&'static [&'static str]),
     /// `true` or `false`; the flag alone means `true`.
@@ -154,6 +158,8 @@ impl SettingSpec {
             ValueKind::Prefix => "PREFIX",
             ValueKind::Endpoint => "HOST:PORT",
             ValueKind::Secret => "TEXT",
+            ValueKind::Header => "HEADER",
+            ValueKind::HeaderName => "NAME",
             ValueKind::Choice(_) => "NAME",
             ValueKind::Switch => "BOOL",
             ValueKind::Command => "COMMAND",
@@ -492,6 +498,38 @@ pub const TABLE: &[SettingSpec] = &[
         per_group: true,
         example: "200ms",
         help: "With an HTTP source: deadline of the head of an answer from when the request was sent, within `source-timeout`, which then leaves time for a large body; `off`: only that.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "source-headers",
+        section: SettingSection::Source,
+        kind: ValueKind::Header,
+        optional: true,
+        many: true,
+        per_group: true,
+        example: "X-Api-Key: @/run/secrets/api-key",
+        help: "With an HTTP source: header fields to send with each request, `Name: value`, or `Name: @FILE` for a value that stands in a file, which is read at the start. Values are never shown.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "source-vary",
+        section: SettingSection::Source,
+        kind: ValueKind::HeaderName,
+        optional: true,
+        many: true,
+        per_group: true,
+        example: "accept",
+        help: "With an HTTP source: request header fields on which an answer may depend (`Vary`) and still be kept, because Larder always sends the same; `accept-encoding` is always among them. An answer that varies with any other is not kept.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "source-writes",
+        section: SettingSection::Source,
+        kind: ValueKind::Choice(&["refuse", "through"]),
+        default: Is("refuse"),
+        per_group: true,
+        example: "through",
+        help: "With an HTTP source: `refuse` answers every write with an error, `through` sends it to the API as `PUT` or `DELETE` of the key's URL and forgets the copy.",
         ..ROW
     },
     SettingSpec {

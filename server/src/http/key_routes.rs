@@ -10,7 +10,7 @@ use super::{
 use crate::{
     lifecycle::throttle::Throttled,
     read::{Group, StartedRead},
-    source::SourceError,
+    source::{CopyMetadataView, SourceError},
     telemetry::RecordedOperation,
 };
 use bytes::Bytes;
@@ -23,7 +23,8 @@ use std::{borrow::Cow, time::Duration};
 
 /// What came of route a key.
 pub(super) enum ReadOutcome {
-    Found(Option<EntryMetadata>, Bytes),
+    /// With what its source said about the copy.
+    Found(Option<EntryMetadata>, Box<[u8]>, Bytes),
     Absent,
     Failed(SourceError),
 }
@@ -56,12 +57,12 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
     };
     request.note(RecordedOperation::Get, &key);
     match read(request.group, &key, request.now).await {
-        ReadOutcome::Found(about, value) => {
+        ReadOutcome::Found(about, said, value) => {
             let instance = request.worker.app.instance;
             let version = about.map(|about| about.version).unwrap_or_default();
-            match preconditions.of_read(version ^ instance) {
-                Ok(true) => route.found(&key, value, about, instance),
-                Ok(false) => not_modified(about, instance),
+            match preconditions.of_read(version ^ instance, &CopyMetadataView::read(&said)) {
+                Ok(true) => route.found(&key, value, about, &said, instance),
+                Ok(false) => not_modified(about, &said, instance),
                 Err(problem) => problem.into_response(),
             }
         }
@@ -77,7 +78,7 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
 async fn read(group: &Group, key: &[u8], now: Millis) -> ReadOutcome {
     let mut batch = Vec::new();
     let begun = group.begin(group.cache.key(key), now, &mut batch, |entry| {
-        ReadOutcome::Found(Some(EntryMetadata::hit(&entry, now)), entry.value.to_bytes())
+        ReadOutcome::Found(Some(EntryMetadata::hit(&entry, now)), entry.metadata().into(), entry.value.to_bytes())
     });
     if !batch.is_empty() {
         group.source.fetch(&mut batch);
@@ -95,7 +96,8 @@ pub(super) fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, So
         Ok(Some(value)) => {
             let now = clock::now();
             let look = |entry: Entry<'_>| {
-                ReadOutcome::Found(Some(EntryMetadata::fetched(&entry, now)), entry.value.to_bytes())
+                let about = EntryMetadata::fetched(&entry, now);
+                ReadOutcome::Found(Some(about), entry.metadata().into(), entry.value.to_bytes())
             };
             // It is not necessarily fresh: the fetch may have failed, or taken too long.
             let look_stale = |entry: Entry<'_>| {
@@ -105,7 +107,7 @@ pub(super) fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, So
                 true => group.cache.peek_stale(group.cache.key(key), now, look_stale).flatten(),
                 false => None,
             };
-            held.unwrap_or(ReadOutcome::Found(None, value))
+            held.unwrap_or(ReadOutcome::Found(None, Box::default(), value))
         }
         Ok(None) => ReadOutcome::Absent,
         Err(error) => ReadOutcome::Failed(error),
@@ -120,11 +122,11 @@ pub(super) fn throttled(route: ReadRoute, query: &[u8], throttled: &Throttled) -
     route.failed(key, Problem::throttled(throttled))
 }
 
-fn not_modified(about: Option<EntryMetadata>, instance: u64) -> Response<ResponseBody> {
+fn not_modified(about: Option<EntryMetadata>, said: &[u8], instance: u64) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     if let Some(about) = about {
-        about.insert_into(response.headers_mut(), instance);
+        about.insert_into(response.headers_mut(), instance, said);
     }
     response
 }

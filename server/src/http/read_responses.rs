@@ -8,6 +8,7 @@ use super::{
     response_body::{BodyWriter, ResponseBody},
     response_writer::{JSON, ROOM, TEXT, text},
 };
+use crate::source::CopyMetadataView;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Millis, Value};
@@ -87,9 +88,14 @@ impl EntryMetadata {
         self.stale.or(self.left)
     }
 
-    /// Adds the headers, as a 200 and a 304 carry them.
-    pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64) {
-        headers.insert(header::ETAG, tag(self.version, instance));
+    /// Adds the headers, as a 200 and a 304 carry them. `said`: what the source said about the copy.
+    pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64, said: &[u8]) {
+        let said = CopyMetadataView::read(said);
+        let text = |field: Option<&[u8]>| field.and_then(|field| HeaderValue::from_bytes(field).ok());
+        headers.insert(header::ETAG, text(said.etag).unwrap_or_else(|| tag(self.version, instance)));
+        if let Some(date) = text(said.last_modified) {
+            headers.insert(header::LAST_MODIFIED, date);
+        }
         headers.insert(header::AGE, self.age.into());
         let mut status = Vec::with_capacity(48);
         status.put(self.status());
@@ -152,9 +158,18 @@ impl ReadRoute {
         let value = entry.value.as_bytes();
         match self {
             ReadRoute::Kv => {
-                out.reserve(ROOM + value.len());
-                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\netag: ");
-                etag::write(out, about.version ^ instance);
+                match entry.metadata() {
+                    [] => {
+                        out.reserve(ROOM + value.len());
+                        out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\netag: ");
+                        etag::write(out, about.version ^ instance);
+                    }
+                    said => {
+                        out.reserve(ROOM + said.len() + value.len());
+                        out.put(b"HTTP/1.1 200 OK\r\ncontent-type: ");
+                        put_said(out, said, about.version ^ instance);
+                    }
+                }
                 out.put(b"\r\nage: ");
                 out.put_number(about.age);
                 let mut left = itoa::Buffer::new();
@@ -207,21 +222,24 @@ impl ReadRoute {
         None
     }
 
-    /// The value was found. `about` is `None` if the tier does not hold the fetched value.
+    /// The value was found. `about` is `None` if the tier does not hold the fetched value; `said` is what the source said about it.
     pub(super) fn found(
         self,
         key: &[u8],
         value: Bytes,
         about: Option<EntryMetadata>,
+        said: &[u8],
         instance: u64,
     ) -> Response<ResponseBody> {
         let mut response = Response::default();
         let headers = response.headers_mut();
         match self {
             ReadRoute::Kv => {
-                headers.insert(header::CONTENT_TYPE, OCTETS);
+                let content_type = CopyMetadataView::read(said).content_type;
+                let content_type = content_type.and_then(|text| HeaderValue::from_bytes(text).ok());
+                headers.insert(header::CONTENT_TYPE, content_type.unwrap_or(OCTETS));
                 match about {
-                    Some(about) => about.insert_into(headers, instance),
+                    Some(about) => about.insert_into(headers, instance, said),
                     None => {
                         headers.insert(CACHE_STATUS, NOT_STORED);
                     }
@@ -285,6 +303,22 @@ impl ReadRoute {
 const BEFORE_KEY: &[u8] = b"{\"key\": ";
 const BEFORE_VALUE: &[u8] = b", \"value\": ";
 const AFTER_FOUND: &[u8] = b", \"status\": 200}";
+
+/// Content type and validators of an entry whose source said something about it, up to the end of the line.
+#[cold]
+fn put_said(out: &mut Output, said: &[u8], version: u64) {
+    let said = CopyMetadataView::read(said);
+    out.put(said.content_type.unwrap_or(b"application/octet-stream"));
+    out.put(b"\r\netag: ");
+    match said.etag {
+        Some(text) => out.put(text),
+        None => etag::write(out, version),
+    }
+    if let Some(date) = said.last_modified {
+        out.put(b"\r\nlast-modified: ");
+        out.put(date);
+    }
+}
 
 fn end_head(out: &mut Output, len: usize, date: &[u8; Date::LEN]) {
     out.put(b"\r\ncontent-length: ");

@@ -88,7 +88,13 @@ impl Group {
             };
             match put {
                 Ok(replaced) => {
-                    let version = writing.put(&value, expiry, clock::now());
+                    let version = match group.source.returns_what_is_written() {
+                        true => writing.put(&value, expiry, clock::now()),
+                        false => {
+                            writing.forget();
+                            0
+                        }
+                    };
                     Ok(if replaced { Stored::Replaced(version) } else { Stored::Created(version) })
                 }
                 Err(error) => Err(failed(writing, error)),

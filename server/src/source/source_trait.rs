@@ -34,6 +34,14 @@ pub trait Source {
     fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(ready(Err(SourceError::ReadOnly(self.read_only_kind()))))
     }
+    /// Whether single values can be written to a source that is neither a Redis nor a store on this machine.
+    fn takes_values(&self) -> bool {
+        false
+    }
+    /// Whether a read after a write gives the bytes that were written, so that they can be kept as a copy.
+    fn returns_what_is_written(&self) -> bool {
+        true
+    }
     /// Checks that the source answers (for readiness).
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>>;
     /// The source as a Redis server, for commands that are relayed verbatim.

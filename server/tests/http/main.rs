@@ -5,6 +5,10 @@
 mod common;
 #[path = "../common/larder.rs"]
 mod larder;
+mod origin;
+#[expect(dead_code, reason = "the suite of the sources uses the rest")]
+#[path = "../source_conformance/scripted_origin.rs"]
+mod scripted_origin;
 
 use common::{RedisServer, Reply, wait_until};
 use larder::Larder;

@@ -5,7 +5,7 @@ use larder::{
     read::{Group, StartedRead, invalidation_scope},
     source::{FillPolicy, SourceError, SourceHealth, SourceLimits, SourceSetup},
 };
-use larder_engine::{Cache, Config};
+use larder_engine::{Cache, Config, StaleRules};
 use larder_store::clock;
 use std::{
     future::Future,
@@ -50,8 +50,10 @@ pub(crate) fn open(url: &SourceUrl, limits: SourceLimits, policy: FillPolicy) ->
 /// In mode `coherent`, with these `tracking-prefixes`.
 pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: FillPolicy, prefixes: &[&str]) -> Fixture {
     let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
-    let cache = Cache::new(Config { max_memory: 64 * 1024 * 1024, default_ttl: policy.own.ttl, ..Config::default() });
     let policy = Arc::new(policy);
+    let stale_rules: Option<Arc<dyn StaleRules>> = Some(policy.clone());
+    let (max_memory, default_ttl) = (64 * 1024 * 1024, policy.own.ttl);
+    let cache = Cache::new(Config { max_memory, default_ttl, stale_rules, ..Config::default() });
     let watch = (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, &policy, prefixes));
     let source = setup.open(watch, policy.keeps_replies());
     let group = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });

@@ -14,6 +14,9 @@ use std::{
 /// A request as the origin sees it.
 pub(crate) struct Asked {
     pub(crate) target: String,
+    /// The whole head, in lower case but for the first line.
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
     /// The number of the connection, and of the request on it, from 0.
     pub(crate) connection: usize,
     pub(crate) request: usize,
@@ -95,9 +98,18 @@ fn serve(mut stream: TcpStream, connection: usize, seen: &Mutex<Vec<String>>, sc
             input.extend_from_slice(&buffer[..read]);
         };
         let head = String::from_utf8(input.drain(..end).collect()).expect("ASCII");
+        let (line, fields) = head.split_once("\r\n").expect("a first line");
+        let lower = format!("{line}\r\n{}", fields.to_ascii_lowercase());
+        let length = lower.split("\r\ncontent-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+        let length: usize = length.map_or(0, |text| text.parse().expect("a length"));
+        while input.len() < length {
+            let Ok(read @ 1..) = stream.read(&mut buffer) else { return };
+            input.extend_from_slice(&buffer[..read]);
+        }
+        let body = input.drain(..length).collect();
         let target = head.split(' ').nth(1).expect("a target").to_owned();
         seen.lock().expect("no panic").push(head);
-        for step in script(&Asked { target, connection, request }) {
+        for step in script(&Asked { target, head: lower, body, connection, request }) {
             match step {
                 Step::Send(bytes) => {
                     if stream.write_all(&bytes).is_err() {

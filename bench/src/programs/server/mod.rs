@@ -37,6 +37,10 @@ use std::{
 /// --source-core (by default the client's, so that larder has a core to itself as with hits); compared with larder's hits. That the
 /// requests did reach redis-server is checked by its counters.
 ///
+/// Origin misses: wrk, 50 kept connections, each path asked for once: larder's /v1/kv/{key} with an HTTP source, and nginx with proxy_cache
+/// (a master and one worker, its files in memory, connections to the backend kept). Both are in front of an nginx on --source-core that
+/// answers every path with the same 64 bytes and a lifetime. CPU time is that of all the processes of the server measured.
+///
 /// Forwarded: redis-benchmark, HSET of random hashes out of 100,000. Three processes share two cores: redis-server is pinned to the first, the
 /// client to the second, larder between them may use both; compared with redis-server alone. CPU time is larder's own.
 ///

@@ -18,6 +18,8 @@ pub(super) enum ServerLoad {
     MissesP1,
     /// The same, 16 commands at a time
     MissesP16,
+    /// HTTP GET of keys that only the HTTP backend has: larder and nginx with proxy_cache
+    OriginMisses,
     /// HSET, 16 commands at a time: larder, which forwards them to a redis-server, and redis-server itself
     ForwardedP16,
     /// GET, 16 commands at a time: larder that redis-server tells of changes, and larder with copies of a fixed lifetime
@@ -44,6 +46,7 @@ impl ServerLoad {
             ServerLoad::HttpLookup => (Some(FigureTarget::AtMost(0.9)), None),
             ServerLoad::MissesP1 => (None, Some(FigureTarget::AtLeast(0.5))),
             ServerLoad::MissesP16 => (None, None),
+            ServerLoad::OriginMisses => (Some(FigureTarget::AtMost(0.4)), None),
             ServerLoad::ForwardedP16 => (None, Some(FigureTarget::AtLeast(0.7))),
             ServerLoad::CoherentP16 => (Some(FigureTarget::AtMost(1.05)), None),
             ServerLoad::FloorP1 => (Some(FigureTarget::AtMost(1.08)), None),

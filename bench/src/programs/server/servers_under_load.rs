@@ -23,6 +23,8 @@ pub(super) enum LoadTool {
     Hashes(u32),
     /// wrk on this path.
     Http(&'static str),
+    /// wrk on paths that begin with this, each asked for once.
+    NewPaths(&'static str),
 }
 
 /// A server, ready to be loaded.
@@ -66,6 +68,7 @@ impl ServerSetting<'_> {
             ServerLoad::HttpLookup => self.http("/lookup?key=key:000000000042")?,
             ServerLoad::MissesP1 => [self.misses(1)?, self.larder(LoadTool::Redis(1))?],
             ServerLoad::MissesP16 => [self.misses(16)?, self.larder(LoadTool::Redis(16))?],
+            ServerLoad::OriginMisses => [self.in_front_of_origin()?, self.nginx_cache()?],
             ServerLoad::ForwardedP16 => {
                 let redis = servers::redis(Some(self.server_core))?;
                 let name = "redis-server";
@@ -132,6 +135,26 @@ impl ServerSetting<'_> {
         })
     }
 
+    /// A larder whose HTTP source has every key. Like nginx's, its copies live for an hour and have room for a quarter of a gigabyte.
+    fn in_front_of_origin(&self) -> anyhow::Result<ServerUnderLoad> {
+        let source = servers::backend(Some(self.source_core), &FLOOR_VALUE)?;
+        let url = format!("http://{}/miss/{{key}}", source.address);
+        let arguments = ["--source", &url, "--max-memory", "256MiB", "--ttl", "1h"];
+        let server = servers::larder(self.larder, Some(self.server_core), &arguments)?;
+        Ok(ServerUnderLoad {
+            name: "larder, all misses",
+            server,
+            way: LoadTool::NewPaths("/v1/kv/"),
+            source: Some(source),
+        })
+    }
+    fn nginx_cache(&self) -> anyhow::Result<ServerUnderLoad> {
+        let source = servers::backend(Some(self.source_core), &FLOOR_VALUE)?;
+        let server = servers::nginx_cache(Some(self.server_core), source.address)?;
+        let way = LoadTool::NewPaths("/miss/");
+        Ok(ServerUnderLoad { name: "nginx proxy_cache, all misses", server, way, source: Some(source) })
+    }
+
     /// A larder that forwards, on whichever core has room.
     fn forwarding(&self) -> anyhow::Result<ServerUnderLoad> {
         let source = servers::redis(Some(self.server_core))?;
@@ -194,6 +217,9 @@ impl ServerSetting<'_> {
                 )?
             }
             LoadTool::Http(path) => external_generators::wrk(self.client_core, measured.http_address()?, path, 1)?,
+            LoadTool::NewPaths(path) => {
+                external_generators::wrk_new_paths(self.client_core, measured.http_address()?, path, 1)?
+            }
         };
         Ok((done.per_second * self.seconds as f64) as u64)
     }
@@ -211,8 +237,15 @@ impl ServerSetting<'_> {
             LoadTool::Hashes(_) => calls_of_hset(found_by),
             // wrk looks at every answer's status.
             LoadTool::Http(_) => Ok(0),
+            // What was never asked for cannot be a hit.
+            LoadTool::NewPaths(_) => Ok(0),
         };
-        let (hits_before, cpu_before) = (found(&measured.way)?, process.cpu_time()?);
+        // nginx with a cache is several processes.
+        let cpu_time = || match measured.way {
+            LoadTool::NewPaths(_) => measured.server.run_time(),
+            _ => process.cpu_time(),
+        };
+        let (hits_before, cpu_before) = (found(&measured.way)?, cpu_time()?);
         let done = match measured.way {
             LoadTool::Redis(pipeline) => external_generators::redis_benchmark(
                 self.client_core,
@@ -233,8 +266,11 @@ impl ServerSetting<'_> {
             LoadTool::Http(path) => {
                 external_generators::wrk(self.client_core, measured.http_address()?, path, self.seconds)?
             }
+            LoadTool::NewPaths(path) => {
+                external_generators::wrk_new_paths(self.client_core, measured.http_address()?, path, self.seconds)?
+            }
         };
-        let cpu = process.cpu_time()? - cpu_before;
+        let cpu = cpu_time()? - cpu_before;
         if let (LoadTool::Redis(_) | LoadTool::Hashes(_), true) = (&measured.way, counts) {
             let found = found(&measured.way)? - hits_before;
             // Concurrent misses of one key may share a fetch, so a source sees somewhat less.

@@ -24,7 +24,7 @@ impl FastConnection<'_> {
             // The source keeps its own deadline.
             self.deadline.allow(None);
             let response = match answer {
-                PendingAnswer::Large(value) => Some(route.found(&key, value, None, worker.app.instance)),
+                PendingAnswer::Large(value) => Some(route.found(&key, value, None, &[], worker.app.instance)),
                 PendingAnswer::Wait(wait) => {
                     let ended = Group::end(wait).await;
                     self.fetched(route, &key, ended)
@@ -78,7 +78,7 @@ impl FastConnection<'_> {
             }
         }
         Some(match key_routes::fetched(group, key, ended) {
-            ReadOutcome::Found(about, value) => route.found(key, value, about, instance),
+            ReadOutcome::Found(about, said, value) => route.found(key, value, about, &said, instance),
             ReadOutcome::Absent => route.absent(key),
             ReadOutcome::Failed(error) => route.failed(Some(key), Problem::source(&error)),
         })

@@ -7,7 +7,8 @@
 //!               a forwarded command         write, their replies in one read  dedicated connection
 //! local_store   a copy in the tier, else    run on a scratch tier; their      the same, in parts around commands on
 //!               a command on the store      changes are one store write       the keyspace
-//! read_only     a copy in the tier          none                              refused
+//! read_only     a copy in the tier; SET, MSET  none                           refused
+//!               and DEL where it takes values
 //! ```
 //!
 //! Invariants:

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::source::{source_error::SourceError, upstream_stream::connect_tcp};
 use bytes::Bytes;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use std::{
@@ -25,7 +25,7 @@ const MAX_IDLE: usize = 64;
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// A connection that can carry one request at a time. hyper's task behind it ends when this is dropped.
-pub(super) type Connection = SendRequest<Empty<Bytes>>;
+pub(super) type Connection = SendRequest<Full<Bytes>>;
 
 /// The connections of one core to one address.
 pub(super) struct ConnectionPool {

@@ -1,41 +1,47 @@
 //! One request and its response, on a connection to one of the addresses.
 use super::{
     address_choice::{AddressChoice, Tried},
-    answer_meaning::has_value,
+    answer_meaning::{Meaning, of_read},
     connection_pool::{Connection, ConnectionPool},
     origin_settings::SharedAddress,
     request_target::request_target,
     response_body::{broken_off, read_body},
     response_freshness::ResponseFreshness,
+    response_metadata::metadata,
     retry_after::retry_after,
 };
-use crate::source::{fetch_refusals::timeout_reason, fetch_result::FetchedValue, source_error::SourceError};
+use crate::source::{
+    copy_metadata::{FreshUntil, Validators},
+    fetch_refusals::timeout_reason,
+    fetch_result::FetchAnswer,
+    source_error::SourceError,
+};
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header, response::Parts};
-use http_body_util::Empty;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, response::Parts};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use larder_engine::Millis;
 use larder_store::clock;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("larder/", env!("CARGO_PKG_VERSION")));
-
 /// The answer to a fetch, by its deadline.
 ///
 /// # Errors
-/// See [`has_value`]; `Unavailable` also if no answer came, and `Throttled` if the origin asked not to be asked now.
+/// See [`of_read`]; `Unavailable` also if no answer came, and `Throttled` if the origin asked not to be asked now.
 pub(super) async fn answer(
     origin: &AddressChoice,
     key: &[u8],
+    validators: Option<Validators>,
     deadline: Instant,
-) -> Result<Option<FetchedValue>, SourceError> {
+) -> Result<FetchAnswer, SourceError> {
     let settings = &origin.settings;
     let asked = clock::now();
     if let Some(until) = settings.waiting_keys.until(key, asked) {
         return Err(resting(&settings.origin, until, asked));
     }
     let target = request_target(&settings.url, key).map_err(|reason| settings.refused(reason))?;
+    let read = Read { key, target, validators };
     let mut tried = Tried::default();
     let mut failed = None;
     loop {
@@ -43,7 +49,7 @@ pub(super) async fn answer(
             let resting = || resting(&settings.origin, origin.rest_of_all(asked).unwrap_or(asked), asked);
             return Err(failed.unwrap_or_else(resting));
         };
-        let exchange = exchange(origin, pool, key, &target, deadline);
+        let exchange = exchange(origin, pool, &read, deadline);
         let exchanged = timeout_at(deadline, exchange).await.unwrap_or_else(|_| {
             let reason = timeout_reason(settings.limits.timeout, &settings.limits);
             Err(Failure::Final(pool.address().unavailable(reason)))
@@ -56,8 +62,38 @@ pub(super) async fn answer(
     }
 }
 
+/// A read of one key.
+struct Read<'k> {
+    key: &'k [u8],
+    target: Uri,
+    /// Of the copy that is held.
+    validators: Option<Validators>,
+}
+impl Read<'_> {
+    fn request(&self, address: &SharedAddress) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::default());
+        *request.uri_mut() = self.target.clone();
+        let headers = request.headers_mut();
+        headers.clone_from(&address.headers);
+        if let Some(Validators { etag, last_modified }) = &self.validators {
+            insert(headers, header::IF_NONE_MATCH, etag.as_deref());
+            insert(headers, header::IF_MODIFIED_SINCE, last_modified.as_deref());
+        }
+        request
+    }
+    fn is_conditional(&self) -> bool {
+        self.validators.as_ref().is_some_and(|with| with.etag.is_some() || with.last_modified.is_some())
+    }
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: Option<&[u8]>) {
+    if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
+        headers.insert(name, value);
+    }
+}
+
 /// Why a request got no answer.
-enum Failure {
+pub(super) enum Failure {
     /// Nothing was sent: another address may answer.
     NotConnected(SourceError),
     /// The answer, or what stands for it.
@@ -72,38 +108,40 @@ impl From<SourceError> for Failure {
 async fn exchange(
     origin: &AddressChoice,
     pool: &ConnectionPool,
-    key: &[u8],
-    target: &Uri,
+    read: &Read<'_>,
     deadline: Instant,
-) -> Result<Option<FetchedValue>, Failure> {
+) -> Result<FetchAnswer, Failure> {
     let settings = &origin.settings;
     let address = pool.address();
     let _under_way = pool.begin();
     let asked = clock::now();
-    let (connection, response) = send(origin, pool, target, deadline).await?;
+    let (connection, response) = send(origin, pool, read, deadline).await?;
     let (head, body) = response.into_parts();
-    let value = match has_value(&head, address) {
-        Ok(true) => Some(read_body(body, settings, address).await?),
+    let freshness = ResponseFreshness::of(&head.headers, asked, &settings.url.options.vary);
+    let fresh = freshness.fresh;
+    let (fresh, metadata) = match metadata(&head.headers, &freshness) {
+        Some(metadata) => (fresh, metadata),
+        None => (FreshUntil::NotKept, Default::default()),
+    };
+    let answer = match of_read(&head, read.is_conditional(), address) {
+        Ok(Meaning::Value) => {
+            let value = read_body(body, settings, address).await?;
+            FetchAnswer::Copy { value, fresh, metadata }
+        }
         // The body is of no interest. hyper reads what has come of it, and closes the connection if that is not all.
-        Ok(false) => None,
+        Ok(Meaning::Absent) => FetchAnswer::Absent { fresh },
+        Ok(Meaning::NotModified) => FetchAnswer::NotModified { fresh, metadata },
         Err(error) => {
             pool.give_back(connection);
-            return Err(throttled(origin, address, key, &head, error).into());
+            return Err(throttled(origin, address, read.key, &head, error).into());
         }
     };
     pool.give_back(connection);
-    Ok(value.map(|value| {
-        let expiry = match ResponseFreshness::of(&head.headers, asked) {
-            ResponseFreshness::Unstated => None,
-            ResponseFreshness::NotKept => Some(asked),
-            ResponseFreshness::Until(at) => Some(at),
-        };
-        FetchedValue { value, expiry }
-    }))
+    Ok(answer)
 }
 
 /// Honours `Retry-After`: of a 429 for the key, of a 503 for the address.
-fn throttled(
+pub(super) fn throttled(
     origin: &AddressChoice,
     address: &SharedAddress,
     key: &[u8],
@@ -125,7 +163,7 @@ fn throttled(
 }
 
 /// The error of a request that is not sent because the origin asked for a rest.
-fn resting(origin: &str, until: Millis, now: Millis) -> SourceError {
+pub(super) fn resting(origin: &str, until: Millis, now: Millis) -> SourceError {
     let wait = Duration::from_millis(until.saturating_sub(now));
     SourceError::Throttled(format!("{origin}: asked not to be asked again for {wait:?} (Retry-After)").into(), wait)
 }
@@ -134,21 +172,12 @@ fn resting(origin: &str, until: Millis, now: Millis) -> SourceError {
 async fn send(
     origin: &AddressChoice,
     pool: &ConnectionPool,
-    target: &Uri,
+    read: &Read<'_>,
     deadline: Instant,
 ) -> Result<(Connection, Response<Incoming>), Failure> {
     let address = pool.address();
-    let request = || {
-        let mut request = Request::new(Empty::<Bytes>::new());
-        *request.uri_mut() = target.clone();
-        let headers = request.headers_mut();
-        headers.insert(header::HOST, address.authority.clone());
-        headers.insert(header::USER_AGENT, USER_AGENT);
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        request
-    };
     if let Some(mut connection) = pool.take_idle().await {
-        match within_first_byte(origin, connection.send_request(request())).await {
+        match within_first_byte(origin, connection.send_request(read.request(address))).await {
             Some(Ok(response)) => return Ok((connection, response)),
             // An answer, though not one of HTTP.
             Some(Err(error)) if error.is_parse() => return Err(address.unavailable(broken_off(&error)).into()),
@@ -156,26 +185,27 @@ async fn send(
                 return Err(address.unavailable(broken_off(&error)).into());
             }
             Some(Err(_)) => {}
-            None => return Err(too_late(origin, address)),
+            None => return Err(address.unavailable(too_late(origin)).into()),
         }
     }
     let mut connection = origin.connect(pool, deadline).await.map_err(Failure::NotConnected)?;
-    match within_first_byte(origin, connection.send_request(request())).await {
+    match within_first_byte(origin, connection.send_request(read.request(address))).await {
         Some(Ok(response)) => Ok((connection, response)),
         Some(Err(error)) => Err(address.unavailable(broken_off(&error)).into()),
-        None => Err(too_late(origin, address)),
+        None => Err(address.unavailable(too_late(origin)).into()),
     }
 }
 
 /// `None` if the head of the response has not come within `source-first-byte-timeout`.
-async fn within_first_byte<T>(origin: &AddressChoice, response: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn within_first_byte<T>(origin: &AddressChoice, response: impl Future<Output = T>) -> Option<T> {
     match origin.settings.url.options.first_byte_timeout {
         Some(limit) => tokio::time::timeout(limit, response).await.ok(),
         None => Some(response.await),
     }
 }
 
-fn too_late(origin: &AddressChoice, address: &SharedAddress) -> Failure {
+/// Why it is not waited for any longer.
+pub(super) fn too_late(origin: &AddressChoice) -> String {
     let limit = origin.settings.url.options.first_byte_timeout.unwrap_or_default();
-    address.unavailable(format_args!("no answer within {limit:?} (source-first-byte-timeout)")).into()
+    format!("no answer within {limit:?} (source-first-byte-timeout)")
 }

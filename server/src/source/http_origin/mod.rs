@@ -16,7 +16,9 @@
 //! - An address to which the latest attempt to connect failed is out: it is asked only if all are, and probed until it is reached.
 //! - What an origin asks for with `Retry-After` is honoured: for the key (429), or for the address (503).
 //! - Nothing is allocated for a length that the origin only announces beyond what `max-value` and `max-buffers` allow.
-//! - A response that the origin marks as not to be kept, or to be asked for anew each time, answers those who wait for it and is not kept.
+//! - A response that the origin marks as not to be kept answers those who wait for it and is not kept.
+//! - A copy with validators is renewed by asking whether it has changed.
+//! - Writes, where they are allowed, go to one address once. Only what was surely not sent is sent again.
 mod address_choice;
 mod answer_meaning;
 mod connection_pool;
@@ -24,9 +26,12 @@ mod exchange;
 mod origin_settings;
 mod origin_setup;
 mod origin_source;
+mod request_headers;
 mod request_target;
 mod response_body;
 mod response_freshness;
+mod response_metadata;
 mod retry_after;
+mod write_exchange;
 
 pub(super) use origin_setup::OriginSetup;

@@ -1,5 +1,5 @@
 //! What all cores share of one origin: its URL, addresses, limits and health.
-use super::retry_after::WaitingKeys;
+use super::{request_headers, retry_after::WaitingKeys};
 use crate::{
     buffers::Buffers,
     config::OriginUrl,
@@ -10,7 +10,7 @@ use crate::{
         upstream_tls::{self, Tls},
     },
 };
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, header};
 use larder_engine::Millis;
 use std::{
     fmt,
@@ -39,8 +39,8 @@ pub(super) struct SharedAddress {
     pub(super) port: u16,
     /// Scheme, host and port, for errors and logs.
     pub(super) name: String,
-    /// The header `Host`.
-    pub(super) authority: HeaderValue,
+    /// What each request carries, `Host` included.
+    pub(super) headers: HeaderMap,
     pub(super) tls: Option<Tls>,
     /// It asked not to be asked before then.
     rests_until: AtomicU64,
@@ -59,12 +59,18 @@ impl OriginSettings {
     ) -> Result<OriginSettings, String> {
         // The files are read once, for all addresses.
         let tls = url.tls.as_ref().map(|tls| upstream_tls::build(tls, &url.addresses[0].host)).transpose()?;
+        let headers = request_headers::build(&url.options)?;
         let addresses = url.addresses.iter().map(|address| {
             let authority = address.authority(tls.is_some());
+            let mut headers = headers.clone();
+            // `source-headers` may name the host that all addresses serve.
+            if !headers.contains_key(header::HOST) {
+                let host = HeaderValue::from_str(&authority);
+                headers.insert(header::HOST, host.map_err(|_| format!("`{authority}` cannot be the name of a host"))?);
+            }
             Ok::<_, String>(SharedAddress {
                 name: format!("{}://{authority}", url.scheme()),
-                authority: HeaderValue::from_str(&authority)
-                    .map_err(|_| format!("`{authority}` cannot be the name of a host"))?,
+                headers,
                 tls: tls.as_ref().map(|tls| tls.towards(&address.host)).transpose()?,
                 host: address.host.clone(),
                 port: address.port,
@@ -91,6 +97,10 @@ impl SharedAddress {
     /// The error of an address that gave no answer that can be used.
     pub(super) fn unavailable(&self, reason: impl fmt::Display) -> SourceError {
         SourceError::Unavailable(format!("{}: {reason}", self.name).into())
+    }
+    /// The error of an address that gave no answer to a write, which it may have made.
+    pub(super) fn lost(&self, reason: impl fmt::Display) -> SourceError {
+        SourceError::Lost(format!("{}: {reason}", self.name).into())
     }
     /// The error of an address that will not answer this key however often it is asked.
     pub(super) fn refused(&self, reason: impl fmt::Display) -> SourceError {

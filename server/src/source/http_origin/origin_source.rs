@@ -3,11 +3,13 @@ use super::{
     address_choice::{AddressChoice, Tried},
     exchange::answer,
     origin_settings::OriginSettings,
+    write_exchange::write,
 };
 use crate::source::{
     admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, local_future::LocalFuture, source_error::SourceError,
     source_trait::Source,
 };
+use bytes::Bytes;
 use larder_engine::Millis;
 use larder_store::clock;
 use std::{rc::Rc, sync::Arc};
@@ -32,6 +34,12 @@ impl OriginSource {
         let send = move |batch: &mut Vec<Fetch>| me.upgrade().iter().for_each(|origin| send_all(origin, batch));
         OriginSource { gate: FetchGate::new(origin.settings.health.clone(), send), watches, origin }
     }
+    fn check_writable(&self) -> Result<(), SourceError> {
+        match self.takes_values() {
+            true => Ok(()),
+            false => Err(SourceError::ReadOnly(self.read_only_kind())),
+        }
+    }
     fn deadline(&self) -> Instant {
         Instant::now() + self.origin.settings.limits.timeout
     }
@@ -45,6 +53,38 @@ impl Drop for OriginSource {
 impl Source for OriginSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         self.gate.fetch(batch);
+    }
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(async move {
+            self.check_writable()?;
+            if expiry.is_some() {
+                return Err(self.origin.settings.refused("a value that is written through takes no lifetime"));
+            }
+            write(&self.origin, key, Some(Bytes::copy_from_slice(value)), self.deadline()).await
+        })
+    }
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(async move {
+            self.check_writable()?;
+            write(&self.origin, key, None, self.deadline()).await
+        })
+    }
+    fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(async move {
+            self.check_writable()?;
+            Err(self.origin.settings.refused("a lifetime cannot be written through"))
+        })
+    }
+    fn takes_values(&self) -> bool {
+        self.origin.settings.url.options.takes_writes
+    }
+    fn returns_what_is_written(&self) -> bool {
+        false
     }
     fn read_only_kind(&self) -> &'static str {
         "an HTTP API"
@@ -75,17 +115,18 @@ impl Source for OriginSource {
 /// Starts a task for each admitted fetch.
 fn send_all(origin: &Rc<AddressChoice>, batch: &mut Vec<Fetch>) {
     let deadline = Instant::now() + origin.settings.limits.timeout;
-    for fetch in batch.drain(..) {
+    for mut fetch in batch.drain(..) {
         let origin = origin.clone();
         tokio::task::spawn_local(async move {
             let begun = Instant::now();
-            let answer = answer(&origin, fetch.key(), deadline).await;
+            let validators = fetch.validators();
+            let answer = answer(&origin, fetch.key(), validators, deadline).await;
             let health = &origin.settings.health;
             if let Some(reason) = answer.as_ref().err().and_then(SourceError::reason) {
                 health.note_error(reason);
             }
             health.finished(FetchEnd::of(&answer), begun.elapsed());
-            fetch.finish(answer, clock::now());
+            fetch.finish_copy(answer, clock::now());
         });
     }
 }

@@ -52,6 +52,23 @@ pub(super) async fn read_body(
     Ok(buffers.count(BufferKind::Fetched, value))
 }
 
+/// The beginning of a body that explains an error, as one line of text; empty if there is none.
+pub(super) async fn read_explanation(mut body: Incoming) -> String {
+    const LONGEST: usize = 256;
+    let mut text = Vec::new();
+    while text.len() < LONGEST
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        text.extend(frame.data_ref().into_iter().flatten().take(LONGEST - text.len()));
+    }
+    let text = String::from_utf8_lossy(&text);
+    text.split(|letter: char| letter.is_control())
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 /// hyper's error with its cause, which its own text leaves out.
 pub(super) fn broken_off(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {

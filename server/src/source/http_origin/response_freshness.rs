@@ -1,56 +1,53 @@
-//! How long a response stays fresh (RFC 9111), as a shared cache sees it.
+//! How long a response stays fresh and how long it may be served stale after that (RFC 9111, RFC 5861), as a shared cache sees it.
 //!
 //! The parser is our own. The one of the crate `headers` takes directives in lower case only, ignores `no-cache` and `private` that name
 //! fields, and drops the whole header where one number is wrong: each would keep what must not be kept.
+use crate::source::copy_metadata::FreshUntil;
 use http::{HeaderMap, HeaderName, header};
 use larder_engine::Millis;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the headers say about keeping the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResponseFreshness {
-    /// Nothing: the group's settings decide.
-    Unstated,
-    /// It may not be kept, or it is stale already.
-    NotKept,
-    /// It is fresh until then.
-    Until(Millis),
+pub(super) struct ResponseFreshness {
+    pub(super) fresh: FreshUntil,
+    /// How long afterwards it may be served while it is renewed, ms; `None`: not said.
+    pub(super) stale_while_revalidate: Option<u64>,
+    /// How long afterwards it may be served while the origin fails, ms; `None`: not said.
+    pub(super) stale_if_error: Option<u64>,
 }
 
 impl ResponseFreshness {
-    /// Of a response to a request that was sent at `asked`: the time in transit counts as age (RFC 9111 section 4.2.3).
-    pub(super) fn of(headers: &HeaderMap, asked: Millis) -> ResponseFreshness {
+    /// Of a response to a request that was sent at `asked`: the time in transit counts as age (RFC 9111 section 4.2.3). It may depend on
+    /// the request's fields `vary`.
+    pub(super) fn of(headers: &HeaderMap, asked: Millis, vary: &[String]) -> ResponseFreshness {
         let directives = CacheControl::of(headers);
-        if directives.forbids || varies(headers) {
-            return ResponseFreshness::NotKept;
-        }
-        let lifetime = match (directives.s_maxage.or(directives.max_age), headers.get(header::EXPIRES)) {
-            (Some(seconds), _) => seconds.saturating_mul(1000),
-            (None, Some(_)) => {
-                let date = date(headers, &header::DATE).unwrap_or(asked);
-                // What is no date, `0` above all, is in the past (RFC 9111 section 5.3).
-                date_of_expiry(headers).saturating_sub(date)
-            }
-            (None, None) => return ResponseFreshness::Unstated,
+        let bound = |stated: Option<u64>| match directives.revalidates(stated) {
+            true => Some(0),
+            false => stated.map(|seconds| seconds.saturating_mul(1000)),
         };
-        let age = headers.get(header::AGE).and_then(|age| age.to_str().ok());
-        // An invalid age is ignored (RFC 9111 section 5.1).
-        let age = age.and_then(|age| seconds(age.split(',').next().unwrap_or_default().trim())).unwrap_or(0);
-        match lifetime.saturating_sub(age.saturating_mul(1000)) {
-            0 => ResponseFreshness::NotKept,
-            left => ResponseFreshness::Until(asked.saturating_add(left)),
+        ResponseFreshness {
+            fresh: directives.fresh(headers, asked, vary),
+            stale_while_revalidate: bound(directives.stale_while_revalidate),
+            stale_if_error: bound(directives.stale_if_error),
         }
     }
 }
 
-/// The directives of `Cache-Control` that concern a shared cache.
+/// The directives of `Cache-Control` that concern a shared cache. Of two numbers the first counts.
 #[derive(Debug, Default)]
 struct CacheControl {
-    /// `no-store`, `private` or `no-cache`, with or without fields: without revalidation `no-cache` means that nothing can be kept.
+    /// `no-store` or `private`, with or without fields.
     forbids: bool,
-    /// Seconds; of two the first counts.
+    /// `no-cache`, with or without fields.
+    no_cache: bool,
+    /// `must-revalidate` or `proxy-revalidate`.
+    must_revalidate: bool,
+    /// Seconds.
     s_maxage: Option<u64>,
     max_age: Option<u64>,
+    stale_while_revalidate: Option<u64>,
+    stale_if_error: Option<u64>,
 }
 impl CacheControl {
     fn of(headers: &HeaderMap) -> CacheControl {
@@ -62,16 +59,53 @@ impl CacheControl {
                     None => (directive, &b""[..]),
                 };
                 // What is no number makes the response stale (RFC 9111 section 4.2.1).
-                let number = || seconds(&String::from_utf8_lossy(value).trim().replace('"', "")).unwrap_or(0);
+                let number = || Some(seconds(&String::from_utf8_lossy(value).trim().replace('"', "")).unwrap_or(0));
                 match name.trim_ascii().to_ascii_lowercase().as_slice() {
-                    b"no-store" | b"no-cache" | b"private" => found.forbids = true,
-                    b"s-maxage" => found.s_maxage = found.s_maxage.or_else(|| Some(number())),
-                    b"max-age" => found.max_age = found.max_age.or_else(|| Some(number())),
+                    b"no-store" | b"private" => found.forbids = true,
+                    b"no-cache" => found.no_cache = true,
+                    b"must-revalidate" | b"proxy-revalidate" => found.must_revalidate = true,
+                    b"s-maxage" => found.s_maxage = found.s_maxage.or_else(number),
+                    b"max-age" => found.max_age = found.max_age.or_else(number),
+                    b"stale-while-revalidate" => {
+                        found.stale_while_revalidate = found.stale_while_revalidate.or_else(number);
+                    }
+                    b"stale-if-error" => found.stale_if_error = found.stale_if_error.or_else(number),
                     _ => {}
                 }
             }
         }
         found
+    }
+
+    /// Whether nothing may be served stale. `s-maxage` says so too (RFC 9111 section 5.2.2.10), unless the bound stands beside it.
+    fn revalidates(&self, stated: Option<u64>) -> bool {
+        self.must_revalidate || self.no_cache || self.s_maxage.is_some() && stated.is_none()
+    }
+
+    fn fresh(&self, headers: &HeaderMap, asked: Millis, vary: &[String]) -> FreshUntil {
+        if self.forbids || varies(headers, vary) {
+            return FreshUntil::NotKept;
+        }
+        if self.no_cache {
+            // It is of use only if it can be asked for anew with less than a whole answer.
+            return match headers.contains_key(header::ETAG) || headers.contains_key(header::LAST_MODIFIED) {
+                true => FreshUntil::At(asked),
+                false => FreshUntil::NotKept,
+            };
+        }
+        let lifetime = match (self.s_maxage.or(self.max_age), headers.get(header::EXPIRES)) {
+            (Some(seconds), _) => seconds.saturating_mul(1000),
+            (None, Some(_)) => {
+                let date = date(headers, &header::DATE).unwrap_or(asked);
+                // What is no date, `0` above all, is in the past (RFC 9111 section 5.3).
+                date_of_expiry(headers).saturating_sub(date)
+            }
+            (None, None) => return FreshUntil::Policy,
+        };
+        let age = headers.get(header::AGE).and_then(|age| age.to_str().ok());
+        // An invalid age is ignored (RFC 9111 section 5.1).
+        let age = age.and_then(|age| seconds(age.split(',').next().unwrap_or_default().trim())).unwrap_or(0);
+        FreshUntil::At(asked.saturating_add(lifetime).saturating_sub(age.saturating_mul(1000)))
     }
 }
 
@@ -91,11 +125,14 @@ fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     .map(<[u8]>::trim_ascii)
 }
 
-/// Whether the response depends on more of the request than Larder always sends alike. `Accept-Encoding` is such a field.
-fn varies(headers: &HeaderMap) -> bool {
+/// Whether the response depends on other fields of the request than these and `Accept-Encoding`.
+fn varies(headers: &HeaderMap, among: &[String]) -> bool {
     let lines = headers.get_all(header::VARY).iter();
     let mut fields = lines.flat_map(|line| members(line.as_bytes()));
-    fields.any(|field| !field.is_empty() && !field.eq_ignore_ascii_case(b"accept-encoding"))
+    let same = |field: &[u8], name: &str| field.eq_ignore_ascii_case(name.as_bytes());
+    fields.any(|field| {
+        !field.is_empty() && !same(field, "accept-encoding") && !among.iter().any(|name| same(field, name))
+    })
 }
 
 /// A number of seconds. One that is too large is a very large one (RFC 9111 section 1.2.2).
@@ -114,32 +151,38 @@ fn date_of_expiry(headers: &HeaderMap) -> Millis {
 
 #[cfg(test)]
 mod tests {
-    use super::{ResponseFreshness::*, *};
+    use super::{
+        FreshUntil::{At, NotKept, Policy},
+        *,
+    };
     use proptest::prelude::*;
 
     /// Sun, 06 Nov 1994 08:49:37 GMT.
     const ASKED: Millis = 784_111_777_000;
 
-    fn of(fields: &[(&'static str, &str)]) -> ResponseFreshness {
+    fn whole(fields: &[(&'static str, &str)]) -> ResponseFreshness {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(*name, value.parse().expect("a value"));
         }
-        ResponseFreshness::of(&headers, ASKED)
+        ResponseFreshness::of(&headers, ASKED, &["accept".to_owned(), "x-tenant".to_owned()])
     }
-    fn cache_control(value: &str) -> ResponseFreshness {
+    fn of(fields: &[(&'static str, &str)]) -> FreshUntil {
+        whole(fields).fresh
+    }
+    fn cache_control(value: &str) -> FreshUntil {
         of(&[("cache-control", value)])
     }
-    fn fresh(seconds: u64) -> ResponseFreshness {
-        Until(ASKED + seconds * 1000)
+    fn fresh(seconds: u64) -> FreshUntil {
+        At(ASKED + seconds * 1000)
     }
 
     #[test]
     fn directives() {
         for (value, expected) in [
-            ("", Unstated),
-            ("public", Unstated),
-            ("must-revalidate, immutable", Unstated),
+            ("", Policy),
+            ("public", Policy),
+            ("must-revalidate, immutable", Policy),
             ("max-age=60", fresh(60)),
             ("MAX-AGE = 60", fresh(60)),
             ("max-age=\"60\"", fresh(60)),
@@ -148,12 +191,12 @@ mod tests {
             ("s-maxage=10, max-age=60", fresh(10)),
             ("max-age=60, max-age=10", fresh(60)),
             ("max-age=99999999999999999999999", fresh(1 << 31)),
-            ("max-age=0", NotKept),
-            ("s-maxage=0, max-age=60", NotKept),
-            ("max-age=-1", NotKept),
-            ("max-age=soon", NotKept),
-            ("max-age", NotKept),
-            ("max-age=1.5", NotKept),
+            ("max-age=0", fresh(0)),
+            ("s-maxage=0, max-age=60", fresh(0)),
+            ("max-age=-1", fresh(0)),
+            ("max-age=soon", fresh(0)),
+            ("max-age", fresh(0)),
+            ("max-age=1.5", fresh(0)),
             ("no-store", NotKept),
             ("max-age=60, No-Store", NotKept),
             ("no-cache, max-age=60", NotKept),
@@ -176,7 +219,8 @@ mod tests {
         let expires = ("expires", "Sun, 06 Nov 1994 08:50:07 GMT");
         for (fields, expected) in [
             (&[("cache-control", "max-age=60"), ("age", "20")][..], fresh(40)),
-            (&[("cache-control", "max-age=60"), ("age", "60")], NotKept),
+            (&[("cache-control", "max-age=60"), ("age", "60")], fresh(0)),
+            (&[("cache-control", "max-age=60"), ("age", "90")], At(ASKED - 30_000)),
             (&[("cache-control", "max-age=60"), ("age", "young")], fresh(60)),
             (&[("cache-control", "max-age=60"), ("age", "20, 50")], fresh(40)),
             (&[expires, date], fresh(30)),
@@ -184,8 +228,8 @@ mod tests {
             // The origin's clock is a minute behind: its own two moments are compared.
             (&[expires, earlier], fresh(90)),
             (&[expires, date, ("age", "10")], fresh(20)),
-            (&[("expires", "0"), date], NotKept),
-            (&[("expires", "Sun, 06 Nov 1994 08:49:37 GMT"), date], NotKept),
+            (&[("expires", "0"), date], fresh(0)),
+            (&[("expires", "Sun, 06 Nov 1994 08:49:37 GMT"), date], fresh(0)),
             (&[expires, date, ("cache-control", "max-age=5")], fresh(5)),
             (&[expires, date, ("cache-control", "public")], fresh(30)),
         ] {
@@ -194,11 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn only_accept_encoding_may_vary() {
+    fn only_what_is_always_the_same_may_vary() {
         for (vary, expected) in [
             ("Accept-Encoding", fresh(60)),
             ("accept-encoding, Accept-Encoding", fresh(60)),
             ("", fresh(60)),
+            ("X-Tenant,Accept", fresh(60)),
             ("*", NotKept),
             ("Accept-Encoding, Cookie", NotKept),
             ("Origin", NotKept),
@@ -208,12 +253,39 @@ mod tests {
         assert_eq!(of(&[("vary", "Cookie")]), NotKept);
     }
 
+    #[test]
+    fn what_must_be_asked_for_anew_is_kept_if_that_can_be_cheap() {
+        assert_eq!(of(&[("cache-control", "no-cache, max-age=60"), ("etag", "\"a\"")]), fresh(0));
+        let date = ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(of(&[("cache-control", "No-Cache"), date]), fresh(0));
+        assert_eq!(of(&[("cache-control", "no-cache, no-store"), date]), NotKept);
+    }
+
+    #[test]
+    fn how_long_it_may_be_served_stale() {
+        for (value, expected) in [
+            ("max-age=60", (None, None)),
+            ("max-age=60, stale-while-revalidate=5, Stale-If-Error=\"7\"", (Some(5000), Some(7000))),
+            ("stale-if-error=9999999999999999", (None, Some((1 << 31) * 1000))),
+            ("stale-if-error=-1, stale-while-revalidate", (Some(0), Some(0))),
+            ("max-age=60, must-revalidate, stale-if-error=7", (Some(0), Some(0))),
+            ("max-age=60, proxy-revalidate", (Some(0), Some(0))),
+            ("no-cache, stale-while-revalidate=5", (Some(0), Some(0))),
+            ("s-maxage=60", (Some(0), Some(0))),
+            ("s-maxage=60, stale-while-revalidate=5", (Some(5000), Some(0))),
+            ("max-age=60, immutable", (None, None)),
+        ] {
+            let found = whole(&[("cache-control", value)]);
+            assert_eq!((found.stale_while_revalidate, found.stale_if_error), expected, "{value}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_header_is_an_answer(value in "[ -~]{0,60}", other in "(no-store|max-age=|s-maxage=|\"|,|=|[0-9]|\\\\){0,8}") {
             let found = cache_control(&format!("{value},{other}"));
             let stated = cache_control(&format!("no-store,{value}"));
-            prop_assert!(!matches!(found, Until(at) if at <= ASKED));
+            prop_assert!(found == NotKept || found == Policy || matches!(found, At(at) if at >= ASKED));
             prop_assert_eq!(stated, NotKept);
         }
     }

@@ -82,7 +82,7 @@ pub(super) const SCENARIOS: [Scenario; 5] = [
 /// What suffers.
 enum SufferingSource {
     Http(ScriptedOrigin),
-    Redis(ServerProcess),
+    Redis(Box<ServerProcess>),
 }
 
 impl Scenario {
@@ -94,7 +94,7 @@ impl Scenario {
             false => PhaseLengths { calm: second(30), incident: second(self.seconds), recovery: second(30) },
         };
         let source = match self.incident {
-            Incident::Stopped => SufferingSource::Redis(redis_with_values()?),
+            Incident::Stopped => SufferingSource::Redis(Box::new(redis_with_values()?)),
             _ => SufferingSource::Http(ScriptedOrigin::start(DELAY.0)?),
         };
         // Dropped before the source.

@@ -123,6 +123,7 @@ impl Cache {
             ahead: config.stale_rules.as_ref().map_or(0, |rules| rules.earliest_renewal()),
             stale: config.stale_rules.clone(),
             lent: lent.clone(),
+            shards,
         };
         let shards = (0..shards).map(|_| {
             let mut shard = Shard::new(segment, lent.clone());

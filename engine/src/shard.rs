@@ -48,6 +48,8 @@ pub(crate) struct Shard {
     pub(crate) has_marks: bool,
     /// Entries that are remembered absences.
     pub(crate) absent: usize,
+    /// Bytes of these absences.
+    pub(crate) absence_bytes: usize,
     /// Records that are neither entries nor remembered absences, but counted in `absent`.
     pub(crate) hidden: usize,
     /// Entries that expire.
@@ -93,6 +95,7 @@ impl Shard {
             wanted: Wanted::default(),
             newest: u32::MAX,
             absent: 0,
+            absence_bytes: 0,
             hidden: 0,
             expiring: 0,
             charged: Charged::default(),
@@ -325,10 +328,33 @@ impl Shard {
         rules.hash(self.log.key(position))
     }
 
+    /// The record at a position goes or is replaced.
+    #[inline]
+    pub(crate) fn forget_absence(&mut self, position: u32, meta: Meta) {
+        if meta.is_absent() && !meta.is_hidden() {
+            self.absence_bytes -= self.log.footprint(position);
+        }
+    }
+
+    /// The record at a position is new.
+    #[inline]
+    pub(crate) fn note_absence(&mut self, position: u32, meta: Meta) {
+        if meta.is_absent() && !meta.is_hidden() {
+            self.absence_bytes += self.log.footprint(position);
+        }
+    }
+
+    /// Whether another absence can be remembered.
+    pub(crate) fn has_room_for_absence(&self, rules: &Rules) -> bool {
+        let (bytes, keys) = rules.absence_room();
+        self.absence_bytes < bytes && self.absent - self.hidden < keys
+    }
+
     /// Takes an entry out of everything.
     pub(crate) fn drop_entry(&mut self, hash: u64, position: u32) {
         let meta = Meta::read(self.log.record(position));
         self.absent -= usize::from(meta.is_absent());
+        self.forget_absence(position, meta);
         self.hidden -= usize::from(meta.is_hidden());
         self.expiring -= usize::from(meta.has_expiry());
         if meta.has_attributes() {
@@ -437,6 +463,11 @@ impl Shard {
         self.log.check(&positions);
         let metas = || positions.iter().map(|p| Meta::read(self.log.record(*p)));
         assert_eq!(self.absent, metas().filter(|m| m.is_absent()).count());
+        let absences = positions.iter().filter(|p| {
+            let meta = Meta::read(self.log.record(**p));
+            meta.is_absent() && !meta.is_hidden()
+        });
+        assert_eq!(self.absence_bytes, absences.map(|p| self.log.footprint(*p)).sum::<usize>());
         assert_eq!(self.hidden, metas().filter(|m| m.is_hidden()).count());
         assert_eq!(self.expiring, metas().filter(|m| m.has_expiry()).count());
         self.tags.check(positions.iter().map(|p| self.log.attributes(*p)));

@@ -26,9 +26,20 @@ pub(crate) struct Rules {
     /// And how early entries are renewed at most, ms.
     pub(crate) ahead: u64,
     pub(crate) lent: Lent,
+    /// Number of shards.
+    pub(crate) shards: usize,
 }
 
+/// Remembered absences take at most one part in so many of the bounds, so that reads of keys that do not exist cannot evict values.
+const ABSENCE_SHARE: usize = 16;
+
 impl Rules {
+    /// Bytes and keys that a shard has for remembered absences.
+    pub(crate) fn absence_room(&self) -> (usize, usize) {
+        let share = |bound: usize| bound / self.shards / ABSENCE_SHARE;
+        (share(self.budget.max_bytes()), self.budget.max_keys().map_or(usize::MAX, |keys| share(keys).max(1)))
+    }
+
     /// A key's hash. Straight through the hasher: `[u8]`'s own `Hash` adds the length, which the hasher takes in anyway.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {

@@ -179,6 +179,34 @@ fn absences_grow_old_like_values() {
 }
 
 #[test]
+fn absences_have_a_room_of_their_own_and_evict_no_values() {
+    let full = || Config { max_memory: 8 << 20, shards: Some(1), seed: Some(1), ..Config::default() };
+    for config in [full(), Config { max_keys: Some(16_000), ..full() }] {
+        let cache = Cache::new(config);
+        let mut tier = cache.tier();
+        let name = |n: u32| n.to_le_bytes();
+        for n in 0..15_000 {
+            tier.set(cache.key(&name(n)), Write::new(&[7; 300]), 0).expect("it fits");
+        }
+        let held = || (0..15_000).filter(|n| cache.tier().peek(cache.key(&name(*n)), 0, |_| ()).is_some()).count();
+        assert_eq!(held(), 15_000);
+        for n in 1_000_000..1_200_000 {
+            let Lookup::Lead(lead) = cache.lookup(cache.key(&name(n)), 0, |_| ()) else { panic!("no fetch") };
+            lead.finish(Outcome::Absent, Fill::Store(Expiry::FreshFor(100), Attributes::NONE), 0);
+        }
+        assert_eq!(held(), 15_000);
+        let remembered = cache.stats().negative_entries;
+        assert!((500..100_000).contains(&remembered), "{remembered}");
+        lock(cache.mutex(0)).check();
+        // Their room is free again when they are over.
+        cache.tick(1_000);
+        assert_eq!(cache.stats().negative_entries, 0);
+        let Lookup::Lead(lead) = cache.lookup(cache.key(b"another"), 1_000, |_| ()) else { panic!("no fetch") };
+        assert!(lead.finish(Outcome::Absent, Fill::Store(Expiry::FreshFor(100), Attributes::NONE), 1_000));
+    }
+}
+
+#[test]
 fn what_cannot_be_kept_is_not_shared_for_a_while() {
     let cache = cache();
     let Lookup::Lead(lead) = look(&cache, 0) else { panic!("no fetch") };

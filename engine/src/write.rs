@@ -74,6 +74,8 @@ impl Shard {
         let attributes = if value.is_some() { attributes } else { Attributes::NONE };
         let fits = self.fits(rules, key.bytes.len(), attributes.room(), bytes.len()).is_ok();
         let old = self.live(rules, key, now);
+        let replaces_absence = old.is_some_and(|(_, meta)| meta.is_absent() && !meta.is_hidden());
+        let fits = fits && (value.is_some() || replaces_absence || self.has_room_for_absence(rules));
         let end = self.resolve(rules, key, expiry, old.map(|o| o.0), now).filter(|_| fits);
         let Some(end) = end else {
             // What is there is older.
@@ -404,6 +406,7 @@ impl Shard {
             self.tags.retain(attributes::ids(new.attributes.word, attributes));
             self.stats.insertions += u64::from(!new.absent);
             self.absent += usize::from(new.absent);
+            self.note_absence(position, parts.meta());
             self.hidden += usize::from(parts.meta().is_hidden());
             self.note_end(rules, key.hash, None, new.end, now);
             return self.clock.widen(version);
@@ -431,6 +434,8 @@ impl Shard {
             record::overwrite(record, &parts);
         } else {
             let position_after = self.log.append(self.log.queue_of(position), &parts, self.policy.drops);
+            self.forget_absence(position, meta);
+            self.note_absence(position_after, parts.meta());
             self.log.remove(position);
             self.index.moved(key.hash, position, position_after);
             self.newest = position_after;

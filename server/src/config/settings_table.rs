@@ -436,7 +436,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("coherent"),
         per_group: true,
         example: "ttl",
-        help: "How old a copy of what a Redis source has may be. `coherent`: Redis announces every change (`CLIENT TRACKING`), and what it would not announce is not kept; while Redis cannot be asked, copies are served up to their `ttl`, and none without one; `ttl`: as old as `ttl` allows; `off`: nothing is kept. See docs/coherence.md.",
+        help: "How old a copy of what a Redis source has may be. `coherent`: Redis announces every change (`CLIENT TRACKING`), and what it would not announce is not kept; while Redis cannot be asked, copies are served for `stale-if-error`, or up to their `ttl` where that is longer; `ttl`: as old as `ttl` allows; `off`: nothing is kept. See docs/coherence.md.",
         ..ROW
     },
     SettingSpec {

@@ -58,6 +58,10 @@ fn observe() {
     run("docs/observe.md");
 }
 #[test]
+fn stale() {
+    run("docs/stale.md");
+}
+#[test]
 fn tables() {
     let folder = tempfile::tempdir().unwrap();
     run_in("docs/tables.md", folder.path());

@@ -5,7 +5,7 @@
 //!   attributes:  tag id 4, as often as there are tags | metadata            between key and value
 //! ```
 
-use crate::{shard_common::Rules, tag_table::TagTable};
+use crate::tag_table::TagTable;
 
 const ID: usize = 4;
 /// Bytes that a tag which nobody else carries takes besides its name, roughly.
@@ -61,14 +61,14 @@ impl<'a> EncodedAttributes<'a> {
         attributes: Attributes<'_>,
         held: impl Iterator<Item = u32>,
         tags: &mut TagTable,
-        rules: &Rules,
+        hash: impl Fn(&[u8]) -> u64,
         buffer: &'a mut Vec<u8>,
     ) -> EncodedAttributes<'a> {
         let has = |buffer: &Vec<u8>, id: u32| buffer.chunks_exact(ID).any(|other| *other == id.to_le_bytes());
         held.for_each(|id| buffer.extend_from_slice(&id.to_le_bytes()));
         tags.retain(ids_in(buffer));
         for name in attributes.tags {
-            let id = tags.intern(rules.hash(name), name);
+            let id = tags.intern(hash(name), name);
             if has(buffer, id) {
                 tags.release([id].into_iter());
             } else {

@@ -8,7 +8,7 @@ use crate::{
     large::Lent,
     shard::Shard,
     shard_common::Rules,
-    staleness::{StaleRules, Standing},
+    stale_rules::{StaleRules, Standing},
     stats::Stats,
     sync::{Arc, Mutex, lock},
     time::Millis,

@@ -25,7 +25,7 @@ use crate::{
     record,
     shard::Shard,
     shard_common::Rules,
-    staleness::Standing,
+    stale_rules::Standing,
     sync::{Arc, lock},
     time::Millis,
     write::New,

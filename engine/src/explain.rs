@@ -5,7 +5,7 @@ use crate::{
     derived::is_anchor,
     holds::Hold,
     key::Key,
-    staleness::{Serves, StaleWindows, Standing},
+    stale_rules::{Serves, StaleWindows, Standing},
     sync::lock,
     time::Millis,
 };

@@ -7,7 +7,7 @@ use crate::{
     flight::{Flight, Outcome, Purpose, Wait},
     holds::Hold,
     key::Key,
-    staleness::{Serves, StaleWindows, Standing},
+    stale_rules::{Serves, StaleWindows, Standing},
     sync::{Arc, lock},
     time::Millis,
 };

@@ -9,7 +9,7 @@ use crate::{
     key::Key,
     lead::Lead,
     shard::{Read, Shard},
-    staleness::{Serves, Standing},
+    stale_rules::{Serves, Standing},
     sync::{Arc, MutexGuard, lock, try_lock},
     time::Millis,
 };

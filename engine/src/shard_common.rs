@@ -1,6 +1,6 @@
 //! What all shards of a cache go by: the account, the hasher, the listener, lifetimes.
 
-use crate::{budget::Budget, change_listener::ChangeListener, large::Lent, staleness::StaleRules};
+use crate::{budget::Budget, change_listener::ChangeListener, large::Lent, stale_rules::StaleRules};
 use foldhash::quality::FixedState;
 use std::{
     hash::{BuildHasher, Hasher},

@@ -15,7 +15,16 @@
 //! A mark costs a hit a few nanoseconds. [`Cache::tick`](crate::Cache::tick) removes what marks ended, a bounded number of entries at a time, and then
 //! the marks.
 
-use crate::{entry::Entry, index::ScanAt, record, shard::Shard, shard_common::Rules, tag_table::Cleared, time::Millis};
+use crate::{
+    index::ScanAt,
+    marks::{Mark, Sweep},
+    record,
+    shard::Shard,
+    shard_common::Rules,
+    stale_rules::Standing,
+    tag_table::Cleared,
+    time::Millis,
+};
 
 /// Marks of one shard. One more makes the oldest final, and the shard is swept at once.
 const MOST_MARKS: usize = 32;
@@ -23,139 +32,6 @@ const MOST_MARKS: usize = 32;
 const SWEPT: usize = 256;
 /// A sweep that leaves marks is followed by the next after this time, ms.
 const SWEEP_EVERY: Millis = 10_000;
-
-/// For how long an entry that is out of date may be served, ms since then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StaleWindows {
-    /// To everybody, while one fetch renews it.
-    pub while_renewed: u64,
-    /// To those whose fetch fails or takes too long. If a mark made it out of date, also until the end of its own freshness.
-    pub if_error: u64,
-    /// In no case longer.
-    pub at_most: u64,
-    /// From this moment on not at all.
-    pub gone_at: Millis,
-}
-
-/// How long copies may be served past their freshness. The cache asks only about entries that are out of date or soon will be.
-pub trait StaleRules: std::fmt::Debug + Send + Sync {
-    /// For how long this entry may be served.
-    fn windows(&self, entry: &Entry<'_>) -> StaleWindows;
-    /// Whether it is time to renew a fresh entry that stays fresh for `left` ms more.
-    fn renews_ahead(&self, entry: &Entry<'_>, left: u64, now: Millis) -> bool;
-    /// The longest of all windows, ms: entries are kept for so long past the end of their freshness.
-    fn longest_window(&self) -> u64;
-    /// How early entries are renewed at most, ms before the end of their freshness; 0: never ahead.
-    fn earliest_renewal(&self) -> u64;
-}
-
-/// Where an entry stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// It may be served. `left`: until it ends, ms.
-    Fresh { left: Option<u64> },
-    /// `own_end`: the end of its own freshness, if that is still to come.
-    OutOfDate { since: Millis, own_end: Option<Millis> },
-    /// It may not be served any more.
-    Gone,
-}
-
-impl Standing {
-    /// That of something that is held only together with something else.
-    pub(crate) fn worse(self, other: Standing) -> Standing {
-        match (self, other) {
-            (Standing::Gone, _) | (_, Standing::Gone) => Standing::Gone,
-            (Standing::OutOfDate { since, own_end }, Standing::OutOfDate { since: other, own_end: other_end }) => {
-                let own_end = own_end.zip(other_end).map(|(one, other)| one.min(other));
-                Standing::OutOfDate { since: since.min(other), own_end }
-            }
-            (Standing::OutOfDate { since, .. }, Standing::Fresh { .. }) => Standing::OutOfDate { since, own_end: None },
-            (Standing::Fresh { .. }, stale @ Standing::OutOfDate { .. }) => stale,
-            (Standing::Fresh { left }, Standing::Fresh { left: other }) => {
-                Standing::Fresh { left: left.into_iter().chain(other).min() }
-            }
-        }
-    }
-}
-
-/// How an entry that is out of date may be served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Serves {
-    WhileRenewed,
-    IfError,
-    No,
-}
-
-impl StaleWindows {
-    /// Not at all.
-    pub const NONE: StaleWindows = StaleWindows { while_renewed: 0, if_error: 0, at_most: 0, gone_at: 0 };
-
-    pub(crate) fn allow(self, since: Millis, own_end: Option<Millis>, now: Millis) -> Serves {
-        let late = now.saturating_sub(since);
-        if late >= self.at_most || now >= self.gone_at {
-            Serves::No
-        } else if late < self.while_renewed {
-            Serves::WhileRenewed
-        } else if late < self.if_error || self.if_error > 0 && own_end.is_some_and(|end| end > now) {
-            Serves::IfError
-        } else {
-            Serves::No
-        }
-    }
-}
-
-/// The entries of a shard under a prefix, up to a version.
-#[derive(Debug)]
-struct Mark {
-    version: u64,
-    since: Millis,
-    prefix: Box<[u8]>,
-    /// They are gone, not only out of date.
-    is_final: bool,
-}
-
-/// The marks of one shard, and how far the sweep has come.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    /// Oldest first.
-    marks: Vec<Mark>,
-    sweep: Option<Sweep>,
-    /// When the next sweep may begin.
-    next_sweep: Millis,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Sweep {
-    at: ScanAt,
-    begun: Millis,
-    /// The newest mark when it began.
-    version: u64,
-    /// An entry is out of date, but not gone.
-    leaves_some: bool,
-}
-
-impl Mark {
-    fn has_ended(&self, keep: u64, now: Millis) -> bool {
-        self.is_final || now >= self.since.saturating_add(keep)
-    }
-}
-
-impl Marks {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.marks.is_empty()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.marks.capacity() * size_of::<Mark>() + self.marks.iter().map(|mark| mark.prefix.len()).sum::<usize>()
-    }
-
-    /// The first mark that covers an entry, unless a final one does: then that.
-    fn of(&self, key: &[u8], version: u64) -> Option<&Mark> {
-        let mut covering = self.marks.iter().filter(|mark| version <= mark.version && key.starts_with(&mark.prefix));
-        let first = covering.next()?;
-        if first.is_final { Some(first) } else { covering.find(|mark| mark.is_final).or(Some(first)) }
-    }
-}
 
 impl Shard {
     /// From now on what is held under a prefix (empty: everything) is out of date, or gone if `is_final`, until it is written again. Nothing that is

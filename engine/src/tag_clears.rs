@@ -10,14 +10,16 @@
 use crate::{
     attributes::{self, Attributes, EncodedAttributes},
     cache::Cache,
-    entry::{Change, Entry, Expiry},
+    entry::{Change, Entry, Expiry, TooLarge},
     flight::Flight,
     index::ScanAt,
     key::Key,
     record::{self, Meta},
     shard::Shard,
     shard_common::Rules,
-    staleness::Standing,
+    stale_rules::Standing,
+    sync::lock,
+    tag_sweep::UnderWay,
     tag_table::Cleared,
     tier::Tier,
     time::Millis,
@@ -31,24 +33,6 @@ const STEPS: usize = 8;
 const SWEEP_EVERY: Millis = 10_000;
 /// Soft clears of a tag that are closer together than this part of the longest stale window count as one.
 const APART: u64 = 8;
-
-/// How far the search for cleared entries has come.
-#[derive(Debug, Default)]
-pub(crate) struct TagSweep {
-    under_way: Option<UnderWay>,
-    /// Something was cleared since the last one began.
-    is_wanted: bool,
-    next: Millis,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct UnderWay {
-    at: ScanAt,
-    /// The latest clear when it began.
-    latest: u64,
-    /// An entry is out of date, but not gone.
-    leaves_some: bool,
-}
 
 impl Shard {
     /// Clears a tag; gives the number of records that carry it.
@@ -102,7 +86,8 @@ impl Shard {
         scratch.extend_from_slice(entry.value.as_bytes());
         let held = self.log.tag_ids(position);
         let added = Attributes { tags, metadata: &metadata };
-        let encoded = EncodedAttributes::of(added, held.into_iter(), &mut self.tags, rules, &mut buffer);
+        let encoded =
+            EncodedAttributes::of(added, held.into_iter(), &mut self.tags, |tag| rules.hash(tag), &mut buffer);
         let word = encoded.word;
         self.put(rules, key, Some(position), scratch, encoded, Expiry::Keep, now);
         if self.tags.judge(word, &buffer, version) == Cleared::No
@@ -164,7 +149,7 @@ impl Cache {
     /// Removes some of what clears of tags ended.
     pub(crate) fn sweep_tags(&self, number: usize, now: Millis) {
         for _ in 0..STEPS {
-            if !crate::sync::lock(self.mutex(number)).sweep_cleared(&self.rules, now) {
+            if !lock(self.mutex(number)).sweep_cleared(&self.rules, now) {
                 break;
             }
         }
@@ -196,8 +181,8 @@ impl Tier<'_> {
     /// Adds tags to the entry of a key; false if there is none.
     ///
     /// # Errors
-    /// [`TooLarge`](crate::TooLarge) if it has more tags then than [`Attributes::MAX_TAGS`], or one is longer than [`Attributes::MAX_TAG`].
-    pub fn add_tags(&mut self, key: Key<'_>, tags: &[&[u8]], now: Millis) -> Result<bool, crate::TooLarge> {
+    /// [`TooLarge`](TooLarge) if it has more tags then than [`Attributes::MAX_TAGS`], or one is longer than [`Attributes::MAX_TAG`].
+    pub fn add_tags(&mut self, key: Key<'_>, tags: &[&[u8]], now: Millis) -> Result<bool, TooLarge> {
         self.update(key, now, |entry, _| match entry {
             Some(_) => (Change::AddTags(tags), true),
             None => (Change::Keep, false),

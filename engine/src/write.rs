@@ -307,7 +307,8 @@ impl Shard {
             return run(self, EncodedAttributes::NONE);
         }
         let mut buffer = std::mem::take(&mut self.attributes);
-        let encoded = EncodedAttributes::of(attributes, std::iter::empty(), &mut self.tags, rules, &mut buffer);
+        let encoded =
+            EncodedAttributes::of(attributes, std::iter::empty(), &mut self.tags, |tag| rules.hash(tag), &mut buffer);
         let (word, result) = (encoded.word, run(self, encoded));
         self.tags.release(attributes::ids(word, &buffer));
         self.keep_buffer(buffer);

@@ -108,6 +108,7 @@ fuzz_target!(|input: Input| {
                     }
                     Lookup::Absent => {}
                     Lookup::Wait(_) => panic!("no flight outlives its step"),
+                    Lookup::Renew(..) => panic!("nothing is served that is out of date"),
                     Lookup::Lead(lead) => {
                         let value = vec![serial; usize::from(len)];
                         derived.remove(&(key.clone(), of));

@@ -1,9 +1,10 @@
 //! The effective values of settings: what holds after all layers and defaults, with where each value comes from.
 use super::{
     raw_settings::SettingOrigin,
+    secret::Secret,
     sent_header::SentHeader,
     setting_value::SettingValue,
-    settings::{RefreshAhead, Secret},
+    settings::RefreshAhead,
     settings_table::{SettingSpec, ValueKind},
 };
 use std::{net::SocketAddr, time::Duration};

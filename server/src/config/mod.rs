@@ -28,6 +28,7 @@ mod origin_url;
 mod print_config;
 mod raw_settings;
 mod reference_page;
+mod secret;
 mod sent_header;
 mod setting_value;
 mod settings;
@@ -53,11 +54,12 @@ pub use origin_url::{OriginAddress, OriginUrl};
 pub use print_config::print_config;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
+pub use secret::Secret;
 pub use sent_header::{SentHeader, SentValue};
 pub use setting_value::SettingValue;
 pub use settings::{
     Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
-    RefreshAhead, Secret, Settings, TierMode,
+    RefreshAhead, Settings, TierMode,
 };
 pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};

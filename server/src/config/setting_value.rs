@@ -4,8 +4,9 @@ use super::{
     listen_address::parse_address,
     machine_limits::Machine,
     nearest_name::nearest,
+    secret::Secret,
     sent_header::SentHeader,
-    settings::{RefreshAhead, Secret},
+    settings::RefreshAhead,
     settings_table::{SettingSpec, ValueKind},
     source_url::SourceUrl,
 };

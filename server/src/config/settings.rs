@@ -1,7 +1,7 @@
 //! The checked configuration: what the rest of the server reads.
-use super::{command_lists::AccessSettings, source_url::SourceUrl};
+use super::{command_lists::AccessSettings, secret::Secret, source_url::SourceUrl};
 use larder_store::disk::StoreSettings;
-use std::{fmt, net::SocketAddr, ops::Deref, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// The checked configuration. Every field is described in the table ([`super::settings_table::TABLE`]) under its name with hyphens.
 #[derive(Debug, Clone, PartialEq)]
@@ -244,31 +244,6 @@ impl LogLevel {
     pub fn from_name(name: &str) -> Option<LogLevel> {
         let at = Self::NAMES.iter().position(|n| n.eq_ignore_ascii_case(name))?;
         Some(Self::ALL[at])
-    }
-}
-
-/// Text that must not reach a log: its `Debug` is `***`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-impl Deref for Secret {
-    type Target = str;
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-impl From<String> for Secret {
-    fn from(text: String) -> Self {
-        Secret(text)
-    }
-}
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Secret(text.to_string())
     }
 }
 

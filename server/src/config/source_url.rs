@@ -2,7 +2,7 @@
 use super::{
     demo_url::DemoUrl,
     origin_url::OriginUrl,
-    settings::Secret,
+    secret::Secret,
     tls_url::TlsUrl,
     url_parts::{RESERVED, RESERVED_IN_PATH},
 };

@@ -3,7 +3,7 @@ use super::{
     demo_url::DemoUrl,
     nearest_name::nearest,
     origin_url::OriginUrl,
-    settings::Secret,
+    secret::Secret,
     source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl},
     tls_url::TlsUrl,
     url_parts::{decode, host_port, parameters},

@@ -1,8 +1,8 @@
 //! What is served when: a table of the state machine, then random histories against the bounds that the rules give.
 
 use crate::{
-    Attributes, Cache, Config, Entry, Expiry, Fill, Lead, Lookup, Millis, Outcome, StaleRules, StaleWindows, Wait,
-    Write,
+    Attributes, Cache, Config, Entry, Expiry, Fill, Lead, Lookup, Millis, NextRead, Outcome, StaleRules, StaleWindows,
+    Wait, Write,
     sync::{Arc, lock},
 };
 use bytes::Bytes;
@@ -103,7 +103,27 @@ fn what_is_served_at_each_age() {
         fill(&cache, "v", 1000);
         let one = look(&cache, 1000 + age);
         assert_eq!((told(&one), told(&look(&cache, 1000 + age))), (first, second), "age {age}");
+        assert!(cache.explain(cache.key(b"k"), 1000 + age).is_fetching == !matches!(one, Lookup::Hit(_)), "age {age}");
         drop(one);
+        // What is said of it is what happens.
+        let explained = self::cache();
+        fill(&explained, "v", 1000);
+        let known = explained.explain(explained.key(b"k"), 1000 + age);
+        let next = match known.next {
+            NextRead::Hit => "hit",
+            NextRead::HitAndRenew => "hit, renew",
+            NextRead::Stale => "stale, renew",
+            NextRead::FetchOrStale => "fetch or stale",
+            NextRead::Fetch => "fetch",
+        };
+        assert_eq!(next, first, "age {age}");
+        let stale_since = known.held.and_then(|held| held.stale_since);
+        assert_eq!(stale_since, (100..300).contains(&age).then_some(1100), "age {age}");
+        assert_eq!(
+            known.held.map(|held| held.served_until),
+            (age < 300).then_some([Some(1150), Some(1300)]),
+            "age {age}"
+        );
         // The background gives nothing back earlier than that.
         let again = self::cache();
         fill(&again, "v", 1000);

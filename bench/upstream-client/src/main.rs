@@ -141,7 +141,7 @@ async fn measure(port: u16) -> anyhow::Result<()> {
         SourceLimits { timeout, slow_timeout: timeout, max_in_flight, adaptive: true, breaker: None, connections: 1, max_value, max_backlog, store };
     let setup = SourceSetup::new(&url, limits, &Buffers::unbounded()).map_err(anyhow::Error::msg)?;
     let cache = Cache::new(Config { max_keys: Some(1), ..Config::default() });
-    let (source, policy) = (setup.open(None, false), FillPolicy::default());
+    let (source, policy) = (setup.open(None, false), Arc::new(FillPolicy::default()));
     let ours = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });
     let pairs = [
         ("expiry", Client::OursExpiry(ours.clone()), Client::CrateExpiry(rival.clone())),

@@ -84,6 +84,10 @@ impl FillPolicy {
     pub fn has_rules(&self) -> bool {
         self.modes.are_set() | self.inspection.is_some()
     }
+    /// What the memory tier does with a key.
+    pub fn mode(&self, key: &[u8]) -> TierMode {
+        self.modes.of(key)
+    }
     /// Whether the memory tier answers reads of a key.
     #[inline]
     pub fn serves(&self, key: &[u8]) -> bool {

@@ -15,7 +15,7 @@ pub(in crate::redis) fn explain(call: &mut CommandContext<'_>) -> Result<Flow, C
     let policy = group.policy.of(key.bytes());
     let source = call.worker.app.sources[0].health();
     let reply = &mut call.reply;
-    reply.map(16);
+    reply.map(17);
     text(reply, "held", held(&known));
     text(reply, "state", state(&known));
     let entry = known.held;
@@ -33,7 +33,9 @@ pub(in crate::redis) fn explain(call: &mut CommandContext<'_>) -> Result<Flow, C
     text(reply, "fetching", if known.is_fetching { "yes" } else { "no" });
     text(reply, "source", if source.is_up() { "up" } else { "down" });
     text(reply, "policy", &in_words(policy));
+    text(reply, "mode", group.policy.mode(key.bytes()).name());
     let (why, next) = match group.source.reads() {
+        _ if !group.policy.serves(key.bytes()) => (Some(NOT_SERVED.to_owned()), "a read asks the source"),
         Reads::Tier => (None, if entry.is_some() { HIT } else { "a read answers that the key does not exist" }),
         Reads::Table(_) => (None, "a read answers from the table"),
         Reads::Through => (why(&known, now), next(&known)),
@@ -45,6 +47,7 @@ pub(in crate::redis) fn explain(call: &mut CommandContext<'_>) -> Result<Flow, C
 }
 
 const HIT: &str = "a read answers from memory";
+const NOT_SERVED: &str = "the key's mode is not `cache`";
 
 fn held(known: &Explanation) -> &'static str {
     match known.held.map(|entry| entry.kind) {

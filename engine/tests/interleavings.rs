@@ -137,7 +137,7 @@ fn exclusive_operations_on_the_same_shards_neither_deadlock_nor_interleave() {
     explore(|| {
         let cache = cache(4);
         // Room for little: each write must also evict, from shards that the other thread may hold.
-        cache.set_max_memory(40 << 10, 0);
+        cache.set_max_memory(54 << 10, 0);
         let writers: Vec<_> = [[b"a", b"b"], [b"b", b"a"]]
             .into_iter()
             .enumerate()

@@ -6,6 +6,7 @@ use super::{
     response_writer,
 };
 use http::{Response, StatusCode};
+use larder_store::clock;
 
 /// `GET /healthz`: the process answers.
 pub(super) fn healthy() -> Response<ResponseBody> {
@@ -27,9 +28,9 @@ pub(super) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody
             let detail = format!("the source of group `{}` has not been reached yet: {}", group.name, reason());
             return Err(Problem::of(ProblemKind::NotReady, detail));
         }
-        let is_lost = health.is_lost();
-        readable |= !is_lost || group.policy.outlives_source();
-        if is_lost {
+        let lost_for = health.lost_for(clock::now());
+        readable |= lost_for.is_none_or(|lost_for| group.policy.outlives_source(lost_for));
+        if lost_for.is_some() {
             lost.get_or_insert_with(|| format!("the source of group `{}` is lost: {}", group.name, reason()));
         }
     }

@@ -113,9 +113,17 @@ impl FillPolicy {
         };
         self.policies().map(longest).max().unwrap_or(0)
     }
-    /// Whether copies are served while the source is unavailable.
-    pub fn outlives_source(&self) -> bool {
-        self.coherence == Coherence::Ttl || self.coherence == Coherence::Coherent && self.serves_stale()
+    /// Whether copies may still be served when the source has been lost for so many ms.
+    pub fn outlives_source(&self, lost_for: u64) -> bool {
+        let may_serve = |policy: &KeyPolicy| {
+            let window = policy.stale_if_error.min(policy.max_stale.unwrap_or(u64::MAX));
+            window > 0 && (lost_for < window || policy.ttl.is_some())
+        };
+        match self.coherence {
+            Coherence::Ttl => true,
+            Coherence::Coherent => self.policies().any(may_serve),
+            Coherence::Off => false,
+        }
     }
     /// The expiry of an entry that is stored without one.
     pub fn lifetime(&self, key: &[u8]) -> Expiry {

@@ -10,6 +10,7 @@ use crate::{
     config::SourceUrl,
     telemetry::{Distribution, Histogram},
 };
+use larder_engine::Millis;
 use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
@@ -29,6 +30,8 @@ pub struct SourceHealth {
     down: AtomicUsize,
     /// Whether a connection was ever established.
     was_up: AtomicBool,
+    /// Since when the source is lost, ms; 0: it is not.
+    lost_since: AtomicU64,
     fetches: AtomicU64,
     errors: AtomicU64,
     reconnects: AtomicU64,
@@ -66,6 +69,11 @@ impl SourceHealth {
     /// Whether no connection is left and a reconnect has failed.
     pub fn is_lost(&self) -> bool {
         self.up.load(Relaxed) == 0 && self.down.load(Relaxed) > 0
+    }
+    /// For how long the source has been lost at `now`, ms; `None`: it is not.
+    pub fn lost_for(&self, now: Millis) -> Option<u64> {
+        let since = self.lost_since.load(Relaxed);
+        self.is_lost().then(|| now.saturating_sub(if since == 0 { now } else { since }))
     }
     /// Fetches handed to the source since the start.
     pub fn fetches(&self) -> u64 {
@@ -205,6 +213,13 @@ impl ConnectionHealth {
                 count.fetch_sub(1, Relaxed);
             }
             self.now = next;
+            let lost_since = &self.health.lost_since;
+            match self.health.is_lost() {
+                // The first moment counts, until a connection is made. Who fails to write it finds an earlier one.
+                true => drop(lost_since.compare_exchange(0, clock::now(), Relaxed, Relaxed)),
+                false if next == ConnectionState::Up => lost_since.store(0, Relaxed),
+                false => {}
+            }
         }
         changed
     }
@@ -272,6 +287,12 @@ mod tests {
         assert!(!health.is_up() && !health.is_lost(), "it is tried again");
         two.set(ConnectionState::Down);
         assert!(health.is_lost());
+        assert!(health.lost_for(clock::now() + 5_000).is_some_and(|lost| lost >= 5_000));
+        two.set(ConnectionState::Unknown);
+        two.set(ConnectionState::Down);
+        assert!(health.lost_for(clock::now() + 5_000).is_some_and(|lost| lost >= 5_000), "an attempt does not end it");
+        two.set(ConnectionState::Up);
+        assert_eq!(health.lost_for(clock::now()), None);
         assert!(health.was_up());
     }
 }

@@ -159,7 +159,8 @@ fn not_ready_before_the_source_was_reached() {
 #[test]
 fn not_ready_while_nothing_can_be_read() {
     let mut redis = RedisServer::start();
-    for args in [&[][..], &["--coherence", "off", "--ttl", "1h"]] {
+    let (no_copies, copies_end) = (["--stale-if-error", "0s"], ["--stale-if-error", "1s"]);
+    for args in [&no_copies[..], &copies_end, &["--coherence", "off", "--ttl", "1h"]] {
         let larder = Larder::start(&[&["--source", &redis.url()], args].concat());
         let url = format!("http://127.0.0.1:{}/readyz", larder.admin);
         // Nobody sends it anything else: a load balancer has taken it out, or has not yet let it in.

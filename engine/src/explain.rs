@@ -5,7 +5,8 @@ use crate::{
     derived::is_anchor,
     holds::Hold,
     key::Key,
-    stale_rules::{Serves, StaleWindows, Standing},
+    record,
+    stale_rules::{Serves, Standing},
     sync::lock,
     time::Millis,
 };
@@ -90,18 +91,15 @@ impl Cache {
             () if entry.meta.is_absent() => HeldKind::Absence,
             () => HeldKind::Value,
         };
-        let rules = self.rules.stale.as_ref();
-        let windows = rules.map_or(StaleWindows::NONE, |rules| rules.windows(&entry));
+        let windows = self.rules.windows(&entry);
         let end = entry.expiry();
         let after = |since: Millis, window: u64| since.saturating_add(window.min(windows.at_most)).min(windows.gone_at);
         let (next, stale_since, from) = match shard.standing(&self.rules, position, now) {
             Standing::Gone => return explanation,
             Standing::Fresh { left } => {
-                let renews = left.is_some_and(|left| {
-                    left <= self.rules.ahead && rules.is_some_and(|rules| rules.renews_ahead(&entry, left, now))
-                });
+                let renews = self.rules.renews_ahead(&entry, left, now);
                 let next = if renews && !is_held_off { NextRead::HitAndRenew } else { NextRead::Hit };
-                (next, None, end.filter(|_| crate::record::is_soft(entry.record, entry.meta)))
+                (next, None, end.filter(|_| record::is_soft(entry.record, entry.meta)))
             }
             Standing::OutOfDate { since, own_end } => {
                 let next = match windows.allow(since, own_end, now) {

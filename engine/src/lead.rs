@@ -7,7 +7,7 @@ use crate::{
     flight::{Flight, Outcome, Purpose, Wait},
     holds::Hold,
     key::Key,
-    stale_rules::{Serves, StaleWindows, Standing},
+    stale_rules::{Serves, Standing},
     sync::{Arc, lock},
     time::Millis,
 };
@@ -83,10 +83,7 @@ impl Lead {
 
     /// The entry that is held, whether it may be served or not, unless it is gone: for a fetch that asks whether it has changed.
     pub fn held<R>(&self, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
-        let key = Key { bytes: &self.flight.key, hash: self.flight.hash };
-        let mut shard = lock(self.cache.mutex(self.cache.shard_of(key.hash)));
-        let (position, meta) = shard.live(&self.cache.rules, key, now)?;
-        (!meta.is_absent()).then(|| read(shard.entry(position)))
+        self.cache.peek_stale(Key { bytes: &self.flight.key, hash: self.flight.hash }, now, read)
     }
 
     /// The fetch failed: until then, what may be served is served without another.
@@ -223,8 +220,7 @@ impl Cache {
         let may_serve = match standing {
             Standing::Fresh { .. } => true,
             Standing::OutOfDate { since, own_end } => {
-                let windows = self.rules.stale.as_ref().map_or(StaleWindows::NONE, |rules| rules.windows(&entry));
-                windows.allow(since, own_end, now) != Serves::No
+                self.rules.windows(&entry).allow(since, own_end, now) != Serves::No
             }
             Standing::Gone => false,
         };

@@ -98,20 +98,14 @@ impl Cache {
         standing: Standing,
         now: Millis,
     ) -> Verdict {
-        let Some(rules) = &self.rules.stale else {
-            return match standing {
-                Standing::Fresh { .. } => Verdict::Serve { stale_since: None, renew: false },
-                Standing::OutOfDate { .. } | Standing::Gone => Verdict::Fetch(Purpose::Fetch),
-            };
-        };
         let entry = shard.entry(position);
         let (since, serves) = match standing {
             Standing::Fresh { left } => {
-                let renew = left.is_some_and(|left| left <= self.rules.ahead && rules.renews_ahead(&entry, left, now));
-                let renew = renew && !shard.holds.has(key.hash, Hold::NoFetch, now);
+                let renew =
+                    self.rules.renews_ahead(&entry, left, now) && !shard.holds.has(key.hash, Hold::NoFetch, now);
                 return Verdict::Serve { stale_since: None, renew };
             }
-            Standing::OutOfDate { since, own_end } => (since, rules.windows(&entry).allow(since, own_end, now)),
+            Standing::OutOfDate { since, own_end } => (since, self.rules.windows(&entry).allow(since, own_end, now)),
             Standing::Gone => return Verdict::Fetch(Purpose::Fetch),
         };
         if serves == Serves::No {

@@ -1,6 +1,6 @@
 //! The marks of a shard: what was stored before them under a prefix is out of date, or gone ([`crate::staleness`]).
 
-use crate::{index::ScanAt, time::Millis};
+use crate::{sweep_state::Sweep, time::Millis};
 
 /// The entries of a shard under a prefix, up to a version.
 #[derive(Debug)]
@@ -20,16 +20,6 @@ pub(crate) struct Marks {
     pub(crate) sweep: Option<Sweep>,
     /// When the next sweep may begin.
     pub(crate) next_sweep: Millis,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sweep {
-    pub(crate) at: ScanAt,
-    pub(crate) begun: Millis,
-    /// The newest mark when it began.
-    pub(crate) version: u64,
-    /// An entry is out of date, but not gone.
-    pub(crate) leaves_some: bool,
 }
 
 impl Mark {

@@ -20,7 +20,7 @@ use crate::{
     shard_common::Rules,
     stale_rules::Standing,
     stats::Stats,
-    tag_sweep::TagSweep,
+    sweep_state::TagSweep,
     tag_table::TagTable,
     time::Millis,
     version_clock::Clock,

@@ -1,6 +1,13 @@
 //! What all shards of a cache go by: the account, the hasher, the listener, lifetimes.
 
-use crate::{budget::Budget, change_listener::ChangeListener, large::Lent, stale_rules::StaleRules};
+use crate::{
+    budget::Budget,
+    change_listener::ChangeListener,
+    entry::Entry,
+    large::Lent,
+    stale_rules::{StaleRules, StaleWindows},
+    time::Millis,
+};
 use foldhash::quality::FixedState;
 use std::{
     hash::{BuildHasher, Hasher},
@@ -38,6 +45,17 @@ impl Rules {
     pub(crate) fn absence_room(&self) -> (usize, usize) {
         let share = |bound: usize| bound / self.shards / ABSENCE_SHARE;
         (share(self.budget.max_bytes()), self.budget.max_keys().map_or(usize::MAX, |keys| share(keys).max(1)))
+    }
+
+    /// For how long an entry that is out of date may be served.
+    pub(crate) fn windows(&self, entry: &Entry<'_>) -> StaleWindows {
+        self.stale.as_ref().map_or(StaleWindows::NONE, |rules| rules.windows(entry))
+    }
+
+    /// Whether it is time to renew a fresh entry, of which so much time is `left`.
+    pub(crate) fn renews_ahead(&self, entry: &Entry<'_>, left: Option<u64>, now: Millis) -> bool {
+        let near = left.filter(|left| *left <= self.ahead);
+        near.zip(self.stale.as_ref()).is_some_and(|(left, rules)| rules.renews_ahead(entry, left, now))
     }
 
     /// A key's hash. Straight through the hasher: `[u8]`'s own `Hash` adds the length, which the hasher takes in anyway.

@@ -16,23 +16,12 @@
 //! the marks.
 
 use crate::{
-    index::ScanAt,
-    marks::{Mark, Sweep},
-    record,
-    shard::Shard,
-    shard_common::Rules,
-    stale_rules::Standing,
-    tag_table::Cleared,
-    time::Millis,
+    marks::Mark, record, shard::Shard, shard_common::Rules, stale_rules::Standing, sweep::SWEEP_EVERY,
+    sweep_state::Sweep, tag_table::Cleared, time::Millis,
 };
 
 /// Marks of one shard. One more makes the oldest final, and the shard is swept at once.
 const MOST_MARKS: usize = 32;
-/// Entries that one step of the sweep looks at.
-const SWEPT: usize = 256;
-/// A sweep that leaves marks is followed by the next after this time, ms.
-const SWEEP_EVERY: Millis = 10_000;
-
 impl Shard {
     /// From now on what is held under a prefix (empty: everything) is out of date, or gone if `is_final`, until it is written again. Nothing that is
     /// in flight for it will be stored. False if older marks say as much.
@@ -124,31 +113,18 @@ impl Shard {
         let Some(mut sweep) = self.marks.sweep.take().or_else(|| self.begin_sweep(rules, now)) else {
             return false;
         };
-        let (mut gone, mut leaves_some) = (Vec::new(), false);
-        let next = self.index.scan(sweep.at, SWEPT, |position| match self.standing(rules, position, now) {
-            Standing::Gone => gone.push(position),
-            Standing::OutOfDate { .. } => leaves_some = true,
-            Standing::Fresh { .. } => {}
-        });
-        for position in gone {
-            let hash = self.hash_at(rules, position);
-            self.tell_of(rules, position);
-            self.drop_entry(hash, position);
-        }
-        sweep.leaves_some |= leaves_some;
-        match next {
-            Some(at) => self.marks.sweep = Some(Sweep { at, ..sweep }),
-            None => {
-                // What a mark made out of date must not count as fresh without it.
-                let is_done =
-                    |mark: &Mark| mark.is_final || !sweep.leaves_some && mark.has_ended(rules.keep, sweep.begun);
-                self.marks.marks.retain(|mark| mark.version > sweep.version || !is_done(mark));
-                self.marks.next_sweep = now + SWEEP_EVERY;
-                self.has_marks = !self.marks.is_empty();
-            }
+        let has_more = self.sweep_some(rules, &mut sweep, now, true, |_, _| true);
+        if has_more {
+            self.marks.sweep = Some(sweep);
+        } else {
+            // What a mark made out of date must not count as fresh without it.
+            let is_done = |mark: &Mark| mark.is_final || !sweep.leaves_some && mark.has_ended(rules.keep, sweep.begun);
+            self.marks.marks.retain(|mark| mark.version > sweep.version || !is_done(mark));
+            self.marks.next_sweep = now + SWEEP_EVERY;
+            self.has_marks = !self.marks.is_empty();
         }
         self.settle(&rules.budget);
-        next.is_some()
+        has_more
     }
 
     /// Removes all that final marks ended, for who counts.
@@ -165,6 +141,6 @@ impl Shard {
         let version = self.marks.marks.last()?.version;
         let is_due =
             now >= self.marks.next_sweep && self.marks.marks.iter().any(|mark| mark.has_ended(rules.keep, now));
-        is_due.then_some(Sweep { at: ScanAt::START, begun: now, version, leaves_some: false })
+        is_due.then(|| Sweep::new(version, now))
     }
 }

@@ -12,25 +12,20 @@ use crate::{
     cache::Cache,
     entry::{Change, Entry, Expiry, TooLarge},
     flight::Flight,
-    index::ScanAt,
     key::Key,
     record::{self, Meta},
     shard::Shard,
     shard_common::Rules,
-    stale_rules::Standing,
+    sweep::SWEEP_EVERY,
+    sweep_state::Sweep,
     sync::lock,
-    tag_sweep::UnderWay,
     tag_table::Cleared,
     tier::Tier,
     time::Millis,
 };
 
-/// Entries that one step of the sweep looks at.
-const SWEPT: usize = 256;
 /// Steps of one tick, so that clears without end do not keep a core busy.
 const STEPS: usize = 8;
-/// A sweep that leaves entries which are out of date is followed by the next after this time, ms.
-const SWEEP_EVERY: Millis = 10_000;
 /// Soft clears of a tag that are closer together than this part of the longest stale window count as one.
 const APART: u64 = 8;
 
@@ -101,39 +96,30 @@ impl Shard {
 
     /// Removes some of what was cleared. True if there is more to do.
     fn sweep_cleared(&mut self, rules: &Rules, now: Millis) -> bool {
-        let fresh = UnderWay { at: ScanAt::START, latest: self.tags.latest(), leaves_some: false };
-        let UnderWay { at, latest, mut leaves_some } = match self.tag_sweep.under_way.take() {
-            Some(under_way) => under_way,
-            None if self.tag_sweep.is_wanted || fresh.latest > 0 && now >= self.tag_sweep.next => fresh,
+        let latest = self.tags.latest();
+        let mut sweep = match self.tag_sweep.under_way.take() {
+            Some(sweep) => sweep,
+            None if self.tag_sweep.is_wanted || latest > 0 && now >= self.tag_sweep.next => {
+                self.tag_sweep.is_wanted = false;
+                Sweep::new(latest, now)
+            }
             None => return false,
         };
-        if at == ScanAt::START {
-            self.tag_sweep.is_wanted = false;
-        }
-        let mut gone = Vec::new();
-        let next = self.index.scan(at, SWEPT, |position| {
-            let record = self.log.record(position);
-            if self.is_cleared(record, Meta::read(record)) {
-                match self.standing(rules, position, now) {
-                    Standing::Gone => gone.push(position),
-                    Standing::OutOfDate { .. } | Standing::Fresh { .. } => leaves_some = true,
-                }
-            }
+        // Whoever listens heard of it when the tag was cleared.
+        let has_more = self.sweep_some(rules, &mut sweep, now, false, |shard, position| {
+            let record = shard.log.record(position);
+            shard.is_cleared(record, Meta::read(record))
         });
-        for position in gone {
-            // Whoever listens heard of it when the tag was cleared.
-            let hash = self.hash_at(rules, position);
-            self.drop_entry(hash, position);
-        }
-        self.tag_sweep.under_way = next.map(|at| UnderWay { at, latest, leaves_some });
-        if next.is_none() {
+        if has_more {
+            self.tag_sweep.under_way = Some(sweep);
+        } else {
             self.tag_sweep.next = now + SWEEP_EVERY;
-            if !leaves_some {
-                self.tags.none_cleared(latest);
+            if !sweep.leaves_some {
+                self.tags.none_cleared(sweep.version);
             }
         }
         self.settle(&rules.budget);
-        next.is_some() || self.tag_sweep.is_wanted
+        has_more || self.tag_sweep.is_wanted
     }
 
     /// Removes all that clears ended, for who counts.

@@ -224,23 +224,16 @@ impl Fetch {
 
     /// Ends the fetch of a whole reply with the reply, which may be an error.
     pub fn finish_reply(self, found: FetchedReply, now: Millis) {
-        if self.policy.coherence != Coherence::Ttl {
-            self.lead.overtake();
-        }
         let len = found.reply.len() + self.lead.name().len();
         let end = match found.key {
-            _ if found.is_error() || len > self.policy.max_reply || !self.keep() => None,
+            _ if found.is_error() || len > self.policy.max_reply => None,
             KeyLife::Until(at) if at <= now => None,
             KeyLife::Until(at) => Some(self.policy.cap(self.key(), Some(at), now)),
             KeyLife::Unbounded => Some(self.policy.cap(self.key(), None, now)),
             // A reply about a missing key is remembered like the absence of the key.
             KeyLife::Absent => self.policy.absence(self.key(), now),
         };
-        if end.is_none() {
-            self.forget_older();
-        }
-        let fill = end.map_or(Fill::Skip, |end| Fill::Store(end, Attributes::NONE));
-        self.lead.finish(Outcome::Value(found.reply), fill, now);
+        self.end(Ending::Answer(Some(found.reply), end, CopyMetadata::default()), now);
     }
 }
 

@@ -1,10 +1,10 @@
 //! One request and its response, on a connection to one of the addresses.
 use super::{
-    address_choice::{AddressChoice, Tried},
+    address_attempts::{Failure, at_some_address},
+    address_choice::AddressChoice,
     answer_meaning::{Meaning, of_read},
     connection_pool::{Connection, ConnectionPool},
     origin_settings::SharedAddress,
-    request_target::request_target,
     response_body::{broken_off, read_body},
     response_freshness::ResponseFreshness,
     response_metadata::metadata,
@@ -12,7 +12,6 @@ use super::{
 };
 use crate::source::{
     copy_metadata::{FreshUntil, Validators},
-    fetch_refusals::timeout_reason,
     fetch_result::FetchAnswer,
     source_error::SourceError,
 };
@@ -22,8 +21,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use larder_engine::Millis;
 use larder_store::clock;
-use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// The answer to a fetch, by its deadline.
 ///
@@ -35,44 +33,24 @@ pub(super) async fn answer(
     validators: Option<Validators>,
     deadline: Instant,
 ) -> Result<FetchAnswer, SourceError> {
-    let settings = &origin.settings;
-    let asked = clock::now();
-    if let Some(until) = settings.waiting_keys.until(key, asked) {
-        return Err(resting(&settings.origin, until, asked));
-    }
-    let target = request_target(&settings.url, key).map_err(|reason| settings.refused(reason))?;
-    let read = Read { key, target, validators };
-    let mut tried = Tried::default();
-    let mut failed = None;
-    loop {
-        let Some(pool) = origin.choose(&mut tried, asked) else {
-            let resting = || resting(&settings.origin, origin.rest_of_all(asked).unwrap_or(asked), asked);
-            return Err(failed.unwrap_or_else(resting));
-        };
-        let exchange = exchange(origin, pool, &read, deadline);
-        let exchanged = timeout_at(deadline, exchange).await.unwrap_or_else(|_| {
-            let reason = timeout_reason(settings.limits.timeout, &settings.limits);
-            Err(Failure::Final(pool.address().unavailable(reason)))
-        });
-        match exchanged {
-            Ok(answer) => return Ok(answer),
-            Err(Failure::Final(error)) => return Err(error),
-            Err(Failure::NotConnected(error)) => failed = Some(error),
-        }
-    }
+    let read = Read { key, validators };
+    let no_answer = |address: &SharedAddress, reason| address.unavailable(reason);
+    at_some_address(origin, key, deadline, no_answer, async |pool, target| {
+        exchange(origin, pool, &read, target, deadline).await
+    })
+    .await
 }
 
 /// A read of one key.
 struct Read<'k> {
     key: &'k [u8],
-    target: Uri,
     /// Of the copy that is held.
     validators: Option<Validators>,
 }
 impl Read<'_> {
-    fn request(&self, address: &SharedAddress) -> Request<Full<Bytes>> {
+    fn request(&self, target: &Uri, address: &SharedAddress) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::default());
-        *request.uri_mut() = self.target.clone();
+        *request.uri_mut() = target.clone();
         let headers = request.headers_mut();
         headers.clone_from(&address.headers);
         if let Some(Validators { etag, last_modified }) = &self.validators {
@@ -92,30 +70,17 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, value: Option<&[u8]>) {
     }
 }
 
-/// Why a request got no answer.
-pub(super) enum Failure {
-    /// Nothing was sent: another address may answer.
-    NotConnected(SourceError),
-    /// The answer, or what stands for it.
-    Final(SourceError),
-}
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Failure {
-        Failure::Final(error)
-    }
-}
-
 async fn exchange(
     origin: &AddressChoice,
     pool: &ConnectionPool,
     read: &Read<'_>,
+    target: &Uri,
     deadline: Instant,
 ) -> Result<FetchAnswer, Failure> {
     let settings = &origin.settings;
     let address = pool.address();
-    let _under_way = pool.begin();
     let asked = clock::now();
-    let (connection, response) = send(origin, pool, read, deadline).await?;
+    let (connection, response) = send(origin, pool, || read.request(target, address), deadline).await?;
     let (head, body) = response.into_parts();
     let freshness = ResponseFreshness::of(&head.headers, asked, &settings.url.options.vary);
     let fresh = freshness.fresh;
@@ -162,22 +127,16 @@ pub(super) fn throttled(
     SourceError::Throttled(reason.clone(), wait)
 }
 
-/// The error of a request that is not sent because the origin asked for a rest.
-pub(super) fn resting(origin: &str, until: Millis, now: Millis) -> SourceError {
-    let wait = Duration::from_millis(until.saturating_sub(now));
-    SourceError::Throttled(format!("{origin}: asked not to be asked again for {wait:?} (Retry-After)").into(), wait)
-}
-
 /// Sends the request on an idle connection; on a new one if there is none, or if it turns out that the origin has closed it.
 async fn send(
     origin: &AddressChoice,
     pool: &ConnectionPool,
-    read: &Read<'_>,
+    request: impl Fn() -> Request<Full<Bytes>>,
     deadline: Instant,
 ) -> Result<(Connection, Response<Incoming>), Failure> {
     let address = pool.address();
     if let Some(mut connection) = pool.take_idle().await {
-        match within_first_byte(origin, connection.send_request(read.request(address))).await {
+        match within_first_byte(origin, connection.send_request(request())).await {
             Some(Ok(response)) => return Ok((connection, response)),
             // An answer, though not one of HTTP.
             Some(Err(error)) if error.is_parse() => return Err(address.unavailable(broken_off(&error)).into()),
@@ -189,7 +148,7 @@ async fn send(
         }
     }
     let mut connection = origin.connect(pool, deadline).await.map_err(Failure::NotConnected)?;
-    match within_first_byte(origin, connection.send_request(read.request(address))).await {
+    match within_first_byte(origin, connection.send_request(request())).await {
         Some(Ok(response)) => Ok((connection, response)),
         Some(Err(error)) => Err(address.unavailable(broken_off(&error)).into()),
         None => Err(address.unavailable(too_late(origin)).into()),

@@ -19,6 +19,7 @@
 //! - A response that the origin marks as not to be kept answers those who wait for it and is not kept.
 //! - A copy with validators is renewed by asking whether it has changed.
 //! - Writes, where they are allowed, go to one address once. Only what was surely not sent is sent again.
+mod address_attempts;
 mod address_choice;
 mod answer_meaning;
 mod connection_pool;

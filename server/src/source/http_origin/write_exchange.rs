@@ -1,19 +1,19 @@
 //! A write that goes through to the origin: one `PUT` or `DELETE` of the key's URL.
 use super::{
-    address_choice::{AddressChoice, Tried},
+    address_attempts::{Failure, at_some_address},
+    address_choice::AddressChoice,
     answer_meaning::of_write,
     connection_pool::{Connection, ConnectionPool},
-    exchange::{Failure, resting, throttled, too_late, within_first_byte},
-    request_target::request_target,
+    exchange::{throttled, too_late, within_first_byte},
+    origin_settings::SharedAddress,
     response_body::{broken_off, read_explanation},
 };
-use crate::source::{fetch_refusals::timeout_reason, source_error::SourceError};
+use crate::source::source_error::SourceError;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, client::conn::TrySendError};
-use larder_store::clock;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// Stores `value`, or deletes the key; whether the origin had it, as far as its answer tells.
 ///
@@ -25,40 +25,28 @@ pub(super) async fn write(
     value: Option<Bytes>,
     deadline: Instant,
 ) -> Result<bool, SourceError> {
-    let settings = &origin.settings;
-    let asked = clock::now();
-    if let Some(until) = settings.waiting_keys.until(key, asked) {
-        return Err(resting(&settings.origin, until, asked));
+    // Without an answer, it may have been sent.
+    let no_answer = |address: &SharedAddress, reason| address.lost(reason);
+    at_some_address(origin, key, deadline, no_answer, async |pool, target| {
+        let request = request(target, pool.address(), value.clone());
+        exchange(origin, pool, key, request, deadline).await
+    })
+    .await
+}
+
+fn request(target: &Uri, address: &SharedAddress, value: Option<Bytes>) -> Request<Full<Bytes>> {
+    let len = value.as_ref().map(Bytes::len);
+    let mut request = Request::new(Full::new(value.unwrap_or_default()));
+    *request.method_mut() = if len.is_some() { Method::PUT } else { Method::DELETE };
+    *request.uri_mut() = target.clone();
+    let headers = request.headers_mut();
+    headers.clone_from(&address.headers);
+    if let Some(len) = len {
+        headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/octet-stream"));
+        // hyper leaves it out if the value is empty.
+        headers.insert(header::CONTENT_LENGTH, len.into());
     }
-    let target = request_target(&settings.url, key).map_err(|reason| settings.refused(reason))?;
-    let mut tried = Tried::default();
-    let mut failed = None;
-    loop {
-        let Some(pool) = origin.choose(&mut tried, asked) else {
-            let resting = || resting(&settings.origin, origin.rest_of_all(asked).unwrap_or(asked), asked);
-            return Err(failed.unwrap_or_else(resting));
-        };
-        let address = pool.address();
-        let mut request = Request::new(Full::new(value.clone().unwrap_or_default()));
-        *request.method_mut() = if value.is_some() { Method::PUT } else { Method::DELETE };
-        *request.uri_mut() = target.clone();
-        request.headers_mut().clone_from(&address.headers);
-        if let Some(value) = &value {
-            let octets = HeaderValue::from_static("application/octet-stream");
-            request.headers_mut().entry(header::CONTENT_TYPE).or_insert(octets);
-            // hyper leaves it out if the value is empty.
-            request.headers_mut().insert(header::CONTENT_LENGTH, value.len().into());
-        }
-        let _under_way = pool.begin();
-        let exchanged = timeout_at(deadline, exchange(origin, pool, key, request, deadline)).await;
-        match exchanged {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(Failure::Final(error))) => return Err(error),
-            Ok(Err(Failure::NotConnected(error))) => failed = Some(error),
-            // It may have been sent.
-            Err(_) => return Err(address.lost(timeout_reason(settings.limits.timeout, &settings.limits))),
-        }
-    }
+    request
 }
 
 async fn exchange(

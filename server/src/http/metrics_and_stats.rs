@@ -2,10 +2,9 @@
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
 use crate::{
     app::App,
-    source::{AdmissionCounts, BreakerState, InspectionCounts, ModeCounts, ModeRules},
+    source::InspectionCounts,
     telemetry::{
-        self, AdmissionSnapshot, BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, ModeSnapshot,
-        PushSnapshot, Snapshot, SourceSnapshot,
+        self, BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, PushSnapshot, Snapshot, SourceSnapshot,
     },
 };
 use http::{HeaderValue, Response, header};
@@ -26,20 +25,6 @@ pub(super) fn stats(context: &ConnectionContext) -> Response<ResponseBody> {
     response_writer::json(ResponseBody::full(json.to_string()))
 }
 
-fn admission(counts: AdmissionCounts) -> AdmissionSnapshot {
-    AdmissionSnapshot {
-        circuit: counts.circuit.map(|now| BreakerState::ALL.map(|state| (state.name(), state == now))),
-        opened: counts.opened,
-        limit: counts.limit,
-        waiting: counts.waiting,
-        rejected_circuit: counts.rejected_circuit,
-        rejected_limit: counts.rejected_limit,
-        rejected_background: counts.rejected_background,
-        retries: counts.retries,
-        retries_denied: counts.retries_denied,
-    }
-}
-
 fn snapshot(app: &App) -> Snapshot {
     let groups = app.settings.groups.iter().zip(&app.caches).zip(&app.sources).zip(&app.modes).zip(&app.inspections);
     let groups = groups.map(|((((settings, cache), source), modes), inspection)| {
@@ -58,10 +43,10 @@ fn snapshot(app: &App) -> Snapshot {
                 invalidations: health.invalidations(),
                 tracking_losses: health.tracking_losses(),
                 seconds: health.seconds(),
-                admission: admission(health.admission_counts()),
+                admission: health.admission_snapshot(),
                 table: source.table_counts(),
             },
-            modes: modes_snapshot(modes),
+            modes: modes.snapshot(),
             inspection: inspection_snapshot(inspection),
             store: source.store().map(Store::stats),
         }
@@ -79,12 +64,6 @@ fn snapshot(app: &App) -> Snapshot {
         refused: app.buffers.refused(),
     };
     app.telemetry.snapshot(groups.collect(), pushes, buffers)
-}
-
-fn modes_snapshot(modes: &ModeRules) -> ModeSnapshot {
-    let ModeCounts { observed_hits, observed_hit_bytes, observed_misses, denied_reads } = modes.counts();
-    let rules = modes.table().iter().count() as u64;
-    ModeSnapshot { rules, observed_hits, observed_hit_bytes, observed_misses, denied_reads }
 }
 
 fn inspection_snapshot(counts: &InspectionCounts) -> InspectionSnapshot {

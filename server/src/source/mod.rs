@@ -62,7 +62,7 @@ mod upstream_commands;
 mod upstream_stream;
 mod upstream_tls;
 
-pub use admission::{AdmissionCounts, BreakerState, ServerLoads};
+pub use admission::{BreakerState, ServerLoads};
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use fetch::Fetch;
 pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, FetchedValue, KeyLife};
@@ -71,9 +71,7 @@ pub use inspection::{Inspected, Inspection, InspectionCounts};
 pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
 pub use local_future::LocalFuture;
 pub use local_store::{LocalStore, Page, Scan};
-pub use mode_rules::{
-    ModeCounts, ModeRule, ModeRules, ModeTable, check_count, mode_rules_text, parse_mode, parse_mode_rules,
-};
+pub use mode_rules::{ModeRule, ModeRules, ModeTable, check_count, mode_rules_text, parse_mode, parse_mode_rules};
 pub use prefix_table::PrefixTable;
 pub use push_queue::PushQueue;
 pub use raw_replies::RawReplies;

@@ -1,6 +1,9 @@
 //! Mode rules: which keys the memory tier keeps and serves (`mode`), by key prefix. They change at run time, all at once.
 use super::prefix_table::PrefixTable;
-use crate::config::{GroupSettings, TierMode};
+use crate::{
+    config::{GroupSettings, TierMode},
+    telemetry::ModeSnapshot,
+};
 use arc_swap::ArcSwap;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use std::sync::{
@@ -30,19 +33,6 @@ pub struct ModeRules {
     at_start: ModeTable,
     changed: AtomicBool,
     counts: [AtomicU64; 4],
-}
-
-/// Reads that rules kept from the memory tier.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ModeCounts {
-    /// In mode `observe`: reads that the tier could have answered.
-    pub observed_hits: u64,
-    /// Bytes of the values that it had for them.
-    pub observed_hit_bytes: u64,
-    /// In mode `observe`: reads that the tier could not have answered.
-    pub observed_misses: u64,
-    /// Reads in mode `deny`.
-    pub denied_reads: u64,
 }
 
 impl ModeRules {
@@ -117,10 +107,11 @@ impl ModeRules {
         self.counts[3].fetch_add(1, Relaxed);
     }
     /// What was counted since the start.
-    pub fn counts(&self) -> ModeCounts {
+    pub fn snapshot(&self) -> ModeSnapshot {
         let [observed_hits, observed_hit_bytes, observed_misses, denied_reads] =
             [0, 1, 2, 3].map(|at| self.counts[at].load(Relaxed));
-        ModeCounts { observed_hits, observed_hit_bytes, observed_misses, denied_reads }
+        let rules = self.table().iter().count() as u64;
+        ModeSnapshot { rules, observed_hits, observed_hit_bytes, observed_misses, denied_reads }
     }
 }
 

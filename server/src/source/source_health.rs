@@ -1,6 +1,6 @@
 //! The health of a source: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
 use super::{
-    admission::{AdmissionCounts, FetchAdmission, FetchEnd, Rejection, ServerLoads},
+    admission::{FetchAdmission, FetchEnd, Rejection, ServerLoads},
     fetch::Fetch,
     invalidation::InvalidationScope,
     source_error::SourceError,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     config::SourceUrl,
-    telemetry::{Distribution, Histogram},
+    telemetry::{AdmissionSnapshot, Distribution, Histogram},
 };
 use larder_engine::Millis;
 use larder_store::clock;
@@ -88,8 +88,8 @@ impl SourceHealth {
         self.admission.in_flight()
     }
     /// The numbers of circuit, limit and retries.
-    pub fn admission_counts(&self) -> AdmissionCounts {
-        self.admission.counts()
+    pub fn admission_snapshot(&self) -> AdmissionSnapshot {
+        self.admission.snapshot()
     }
     /// Durations of admitted fetches, failed ones included.
     pub fn seconds(&self) -> Distribution {

@@ -114,6 +114,12 @@ pub struct AdmissionSnapshot {
     pub retries: u64,
     pub retries_denied: u64,
 }
+impl AdmissionSnapshot {
+    /// The present state of the circuit.
+    pub fn circuit_now(&self) -> Option<&'static str> {
+        self.circuit.iter().flatten().find_map(|(state, is_now)| is_now.then_some(*state))
+    }
+}
 
 /// A table's numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

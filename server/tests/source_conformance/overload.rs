@@ -22,7 +22,8 @@ use std::{
 const BREAKER: BreakerPolicy = BreakerPolicy { share: 75, window: Duration::from_secs(10) };
 
 fn circuit(group: &Fixture) -> BreakerState {
-    group.health.admission_counts().circuit.expect("a breaker")
+    let now = group.health.admission_snapshot().circuit_now();
+    BreakerState::ALL.into_iter().find(|state| Some(state.name()) == now).expect("a breaker")
 }
 fn keys(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}{number}")).collect()
@@ -84,7 +85,7 @@ fn a_source_that_fails_opens_the_circuit_and_one_that_refuses_does_not() {
                         the last error: demo: a fault on purpose (fail=1)";
         assert_eq!(said, expected);
         assert!(begun.elapsed() < Duration::from_millis(400), "at once");
-        let counts = group.health.admission_counts();
+        let counts = group.health.admission_snapshot();
         assert_eq!((counts.opened, counts.rejected_circuit, group.health.errors()), (1, 1, 11));
 
         // Half of the fetches failing is not enough.
@@ -98,7 +99,7 @@ fn a_source_that_fails_opens_the_circuit_and_one_that_refuses_does_not() {
             assert!(reason(group.get(number.to_string()).await).starts_with("WRONGTYPE"));
         }
         assert_eq!(circuit(&group), BreakerState::Closed);
-        assert_eq!(group.health.admission_counts().opened, 0);
+        assert_eq!(group.health.admission_snapshot().opened, 0);
     });
 }
 
@@ -159,7 +160,7 @@ fn an_origin_that_hangs_is_probed_by_few_and_then_asked_by_all() {
                 circuit(&group) == BreakerState::Closed
             })
             .await;
-        assert!(group.health.admission_counts().limit < 100, "a slow start");
+        assert!(group.health.admission_snapshot().limit < 100, "a slow start");
         let answers = get_many(&group, &keys("herd", 60)).await;
         assert!(answers.iter().all(|answer| *answer == some("v")), "they wait for their turn: {answers:?}");
     });
@@ -184,7 +185,7 @@ fn a_source_that_becomes_slow_gets_fewer_fetches_at_a_time() {
             }
             slow.working.1.store(0, SeqCst);
             let answers = get_many(&group, &keys("bounded ", 100)).await;
-            let (most, counts) = (slow.working.1.load(SeqCst), group.health.admission_counts());
+            let (most, counts) = (slow.working.1.load(SeqCst), group.health.admission_snapshot());
             let late = answers.iter().filter(|answer| answer.is_err()).count();
             if adaptive {
                 assert!(most <= 50, "{most} at a time, {counts:?}");
@@ -192,11 +193,11 @@ fn a_source_that_becomes_slow_gets_fewer_fetches_at_a_time() {
                 limited.for_each(|error| assert!(error.to_string().contains("waited 250ms behind "), "{error}"));
                 assert_eq!(counts.rejected_limit as usize, group.health.errors() as usize);
                 slow.delay.store(5, SeqCst);
-                let recovered = group.health.admission_counts().limit;
+                let recovered = group.health.admission_snapshot().limit;
                 group
                     .until("a higher limit", async || {
                         get_many(&group, &keys(&format!("{:?}", Instant::now()), 10)).await;
-                        group.health.admission_counts().limit > 2 * recovered.max(most as u64)
+                        group.health.admission_snapshot().limit > 2 * recovered.max(most as u64)
                     })
                     .await;
             } else {
@@ -252,6 +253,6 @@ fn groups_of_one_server_share_its_slots() {
         let (refused, ()) = tokio::join!(flood, few);
         assert!(refused > 0, "the server has more to do than it can");
         assert!(slow.working.1.load(SeqCst) <= 200, "both share one bound");
-        assert_eq!(greedy.health.admission_counts().limit, modest.health.admission_counts().limit);
+        assert_eq!(greedy.health.admission_snapshot().limit, modest.health.admission_snapshot().limit);
     });
 }

@@ -3,7 +3,7 @@
 use super::info::Info;
 use crate::{
     config::SourceUrl,
-    source::{BreakerState, SourceHealth, mode_rules_text},
+    source::{SourceHealth, mode_rules_text},
     telemetry::ProcessStats,
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,7 +62,7 @@ fn tier(info: &mut Info<'_, '_>) {
     info.line("larder_evicted_keys", tier.evictions);
     info.line("larder_expired_keys", tier.expirations);
     let modes = &info.call.group().policy.modes;
-    let counts = modes.counts();
+    let counts = modes.snapshot();
     info.line("larder_mode_rules", mode_rules_text(&modes.table()));
     info.line("larder_mode_rules_lost_at_restart", u8::from(modes.are_changed()));
     info.line("larder_observed_hits", counts.observed_hits);
@@ -88,10 +88,10 @@ fn source(info: &mut Info<'_, '_>, health: &SourceHealth) {
     info.line("larder_source_fetches", health.fetches());
     info.line("larder_source_fetch_errors", health.errors());
     info.line("larder_source_in_flight", health.in_flight());
-    let admission = health.admission_counts();
+    let admission = health.admission_snapshot();
     info.line("larder_source_waiting", admission.waiting);
     info.line("larder_source_limit", admission.limit);
-    info.line("larder_source_circuit", admission.circuit.map_or("none", BreakerState::name));
+    info.line("larder_source_circuit", admission.circuit_now().unwrap_or("none"));
     info.line("larder_source_circuit_opened", admission.opened);
     info.line("larder_source_rejected_circuit", admission.rejected_circuit);
     info.line("larder_source_rejected_limit", admission.rejected_limit);

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     config::SourceUrl,
     source::{source_error::SourceError, source_limits::SourceLimits},
+    telemetry::AdmissionSnapshot,
 };
 use larder_units::show_duration;
 use parking_lot::Mutex;
@@ -41,29 +42,6 @@ impl FetchEnd {
             Err(_) => FetchEnd::Refused,
         }
     }
-}
-
-/// The numbers of the admission, for metrics and `INFO`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AdmissionCounts {
-    /// The state of the circuit; `None`: there is no breaker.
-    pub circuit: Option<BreakerState>,
-    /// How often the circuit opened.
-    pub opened: u64,
-    /// The limit on fetches in flight at the server.
-    pub limit: u64,
-    /// Fetches that wait for a slot.
-    pub waiting: u64,
-    /// Fetches refused while the circuit was open.
-    pub rejected_circuit: u64,
-    /// Fetches refused because the limit was reached.
-    pub rejected_limit: u64,
-    /// Background fetches refused because most of the limit was taken.
-    pub rejected_background: u64,
-    /// Fetches that were sent a second time.
-    pub retries: u64,
-    /// Fetches that were not, because the budget was used up.
-    pub retries_denied: u64,
 }
 
 /// Why a fetch is refused.
@@ -128,10 +106,11 @@ impl FetchAdmission {
     pub(in crate::source) fn in_flight(&self) -> usize {
         self.load.in_flight.load(Relaxed)
     }
-    pub(in crate::source) fn counts(&self) -> AdmissionCounts {
+    pub(in crate::source) fn snapshot(&self) -> AdmissionSnapshot {
         let [circuit, limit, background] = self.rejected.each_ref().map(|count| count.load(Relaxed));
-        AdmissionCounts {
-            circuit: self.breaker.as_ref().map(SharedBreaker::state),
+        let now = self.breaker.as_ref().map(SharedBreaker::state);
+        AdmissionSnapshot {
+            circuit: now.map(|now| BreakerState::ALL.map(|state| (state.name(), state == now))),
             opened: self.breaker.as_ref().map_or(0, SharedBreaker::opened),
             limit: self.server.limit() as u64,
             waiting: self.load.waiting.load(Relaxed) as u64,

@@ -27,7 +27,6 @@ mod shared_breaker;
 mod tests;
 
 pub use circuit_breaker::BreakerState;
-pub use fetch_admission::AdmissionCounts;
 pub(super) use fetch_admission::{FetchAdmission, FetchEnd, Rejection};
 pub(super) use server_load::FOREGROUND;
 pub use server_load::ServerLoads;

@@ -7,6 +7,7 @@ pub mod config;
 pub mod http;
 pub mod lifecycle;
 pub mod net;
+pub mod peer;
 pub mod read;
 pub mod redis;
 pub mod source;

@@ -13,8 +13,21 @@ use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};
 
 /// The server's rooms, lowest first. A room imports only rooms before it.
-const ROOMS: [&str; 12] =
-    ["config", "buffers", "telemetry", "lifecycle", "source", "read", "clients", "app", "redis", "http", "net", "cli"];
+const ROOMS: [&str; 13] = [
+    "config",
+    "buffers",
+    "telemetry",
+    "lifecycle",
+    "source",
+    "peer",
+    "read",
+    "clients",
+    "app",
+    "redis",
+    "http",
+    "net",
+    "cli",
+];
 
 /// All crates, from the bottom up.
 const CRATES: [&str; 6] = ["units", "engine", "proto", "store", "server", "bench"];

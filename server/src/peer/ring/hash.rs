@@ -1,0 +1,53 @@
+//! The hashes of the groupcache libraries: of keys, and of the points of a member.
+use crc::{CRC_32_ISO_HDLC, Crc, Table};
+use md5::{Digest, Md5};
+
+/// Sixteen bytes of the key a step.
+static CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
+
+/// How a ring hashes keys and members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingHash {
+    /// groupcache-go v3 and mailgun's groupcache: 64-bit FNV-1, of members over the hexadecimal MD5 of number and name.
+    Fnv1,
+    /// The original groupcache: CRC-32 (IEEE), of members over number and name.
+    Crc32,
+}
+
+impl RingHash {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            RingHash::Fnv1 => "fnv1",
+            RingHash::Crc32 => "crc32",
+        }
+    }
+
+    /// The point of a key.
+    pub(super) fn of_key(self, key: &[u8]) -> u64 {
+        match self {
+            // Go casts the hash to `int` and sorts that: negative ones come first. With the sign turned over, unsigned order is the same.
+            RingHash::Fnv1 => fnv1(key) ^ (1 << 63),
+            // In the upper half, so that the ring is 2⁶⁴ long for both.
+            RingHash::Crc32 => u64::from(CRC.checksum(key)) << 32,
+        }
+    }
+
+    /// The point of a member's replica.
+    pub(super) fn of_replica(self, replica: usize, name: &str) -> u64 {
+        let numbered = format!("{replica}{name}");
+        match self {
+            RingHash::Fnv1 => {
+                let hexadecimal: String = Md5::digest(numbered).iter().map(|byte| format!("{byte:02x}")).collect();
+                self.of_key(hexadecimal.as_bytes())
+            }
+            RingHash::Crc32 => self.of_key(numbered.as_bytes()),
+        }
+    }
+}
+
+/// FNV-1: multiply, then xor. FNV-1a does it the other way round.
+fn fnv1(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| hash.wrapping_mul(0x0000_0100_0000_01b3) ^ u64::from(*byte))
+}

@@ -1,7 +1,29 @@
 # docker build --tag larder .                            runs all tests, then makes the image
 # docker build --tag larder --target image-untested .    makes the image without the tests
+# make image                                             the image of a program that cargo has built, in seconds (`prebuilt` below)
 #
 # Paths in COPY and RUN are relative where they can be, so that tests/docker/check runs them as written in a plain directory.
+
+# glibc, CA certificates and an unprivileged user; no shell. `deploy/image/build` makes one of the same from Debian's packages.
+ARG BASE=gcr.io/distroless/cc-debian12:nonroot
+
+# All of the image but the program and its licences.
+FROM ${BASE} AS runtime
+USER 65532:65532
+# All interfaces: the container's network is the boundary. Publish the admin port (8081) to trusted networks only.
+ENV LARDER_HTTP=:8080 LARDER_REDIS=:6380 LARDER_ADMIN=:8081 LARDER_LOG_FORMAT=json
+EXPOSE 8080 6380 8081
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/local/bin/larder"]
+CMD ["serve"]
+
+# Its context is a folder with the program, not the repository. Before the stages that compile, because older builders make all stages up to
+# the one that is asked for.
+FROM runtime AS prebuilt
+COPY larder /usr/local/bin/larder
+COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/larder/
+COPY --chown=65532:65532 data /data
+WORKDIR /data
 
 FROM rust:1.95-bookworm AS source
 WORKDIR /src
@@ -31,19 +53,11 @@ RUN python3 -m venv env && env/bin/pip install --quiet --disable-pip-version-che
 USER 65532:65532
 ENTRYPOINT ["env/bin/python", "smoke.py"]
 
-# glibc, CA certificates and an unprivileged user; no shell.
-FROM gcr.io/distroless/cc-debian12:nonroot AS image-untested
+FROM runtime AS image-untested
 COPY --from=build /src/image/larder /usr/local/bin/larder
 COPY --from=build /src/image/LICENSE-APACHE /src/image/LICENSE-MIT /usr/share/doc/larder/
 COPY --from=build --chown=65532:65532 /src/image/data /data
 WORKDIR /data
-USER 65532:65532
-# All interfaces: the container's network is the boundary. Publish the admin port (8081) to trusted networks only.
-ENV LARDER_HTTP=:8080 LARDER_REDIS=:6380 LARDER_ADMIN=:8081 LARDER_LOG_FORMAT=json
-EXPOSE 8080 6380 8081
-STOPSIGNAL SIGTERM
-ENTRYPOINT ["/usr/local/bin/larder"]
-CMD ["serve"]
 
 # Asking for the mark is what makes the tests run before there is an image.
 FROM image-untested AS image

@@ -20,7 +20,7 @@ CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run dev test test-workspace test-interleavings test-image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages profile soak check-coherence check-differential check-crash FORCE
+.PHONY: help run dev test test-workspace test-interleavings test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages profile soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -32,7 +32,7 @@ dev: ## The same with a debug build, which is what the tests run
 	@$(CARGO) build --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
 
 test: tools ## Installs what the tests need and runs them all
-	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-image
+	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-image test-deploy
 
 test-workspace:
 	$(CARGO) test --workspace --no-fail-fast
@@ -43,6 +43,14 @@ test-interleavings:
 # After the workspace's tests, which build the binary.
 test-image: test-workspace
 	.deps/python/bin/python tests/docker/check.py $(TARGET)/debug/larder
+
+# Manifests, chart and compose file by their own tools; what compose starts, as processes; the image, built by buildah.
+test-deploy: test-workspace
+	LARDER_BIN=$(TARGET)/debug/larder .deps/python-deploy/bin/python -B tests/deploy/run.py
+
+image: ## Builds an optimised Larder and its image (docker, podman or buildah; ENGINE, BASE and TAG as in deploy/image/build)
+	$(CARGO) build --release --package larder
+	deploy/image/build $(TARGET)/release/larder $(TAG)
 
 tools: ## Installs redis-server and the client libraries that the tests drive
 	tests/install_tools

@@ -1,0 +1,79 @@
+"""What the tests of deploy/ share: the program under test, the image's settings, and files as their own tools read them."""
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+LARDER = Path(os.environ.get("LARDER_BIN", ROOT / "target/debug/larder")).absolute()
+RENDER = ROOT / ".deps/render"
+
+
+def require(program):
+    """The path of a program; an error with the line to type without it."""
+    # Servers are in a folder that not every PATH has.
+    found = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin")
+    if not found:
+        raise RuntimeError(f"{program} is missing. Type: make tools")
+    return found
+
+
+def run(*command, **options):
+    """Runs a command to its end; what it prints is in the result."""
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+
+
+def render(*arguments):
+    """What tests/deploy/render makes of files."""
+    if not RENDER.exists():
+        raise RuntimeError(f"{RENDER} is missing. Type: make tools")
+    result = run(RENDER, *arguments)
+    if result.returncode:
+        raise ValueError(result.stderr.strip())
+    return result.stdout
+
+
+def rendered(*arguments):
+    """The same, as a list of YAML documents."""
+    return [document for document in yaml.safe_load_all(render(*arguments)) if document]
+
+
+def image_settings():
+    """The variables that the image sets."""
+    text = re.search(r"^FROM \$\{BASE\} AS runtime$(.*?)^FROM ", (ROOT / "Dockerfile").read_text(), re.M | re.S)[1]
+    return dict(pair.split("=", 1) for line in re.findall(r"^ENV (.*)$", text, re.M) for pair in shlex.split(line))
+
+
+def peers_can_be_set():
+    """Whether this Larder has peers."""
+    return "`--peers " in run(LARDER, "config", "docs").stdout
+
+
+def refusal(arguments, settings):
+    """What `larder config check` says against a node's arguments and variables; empty if it takes them."""
+    assert arguments[:1] == ["serve"], arguments
+    if not peers_can_be_set():
+        settings = {name: value for name, value in settings.items() if not name.startswith("LARDER_PEER")}
+    return run(LARDER, "config", "check", *arguments[1:], env={**image_settings(), **settings}).stderr
+
+
+@contextlib.contextmanager
+def running(*command, **options):
+    """A server, asked to end with SIGTERM."""
+    child = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, **options)
+    try:
+        yield child
+    finally:
+        child.terminate()
+        try:
+            child.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise

@@ -1,0 +1,31 @@
+{{/* The name of everything: the release's, with the chart's behind it unless it is in there already. */}}
+{{- define "larder.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What selects the pods; it can never change. */}}
+{{- define "larder.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "larder.labels" -}}
+{{ include "larder.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
+
+{{/* The source's URL, with the file of its password. */}}
+{{- define "larder.source" -}}
+{{- $url := .Values.source.url -}}
+{{- if .Values.source.passwordSecret.name -}}
+{{- $url }}{{ ternary "&" "?" (contains "?" $url) }}password-file=/run/secrets/source/{{ .Values.source.passwordSecret.key }}
+{{- else -}}
+{{- $url -}}
+{{- end -}}
+{{- end -}}

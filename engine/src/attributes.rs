@@ -33,12 +33,19 @@ impl Attributes<'_> {
     /// Nothing.
     pub const NONE: Attributes<'static> = Attributes { tags: &[], metadata: &[] };
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.tags.is_empty() && self.metadata.is_empty()
     }
 
     /// Bytes that they take, at most; `None` if they are over a limit.
+    #[inline]
     pub(crate) fn room(&self) -> Option<usize> {
+        if self.is_empty() { Some(0) } else { self.room_of_some() }
+    }
+
+    #[cold]
+    fn room_of_some(&self) -> Option<usize> {
         let within = self.tags.len() <= Self::MAX_TAGS
             && self.tags.iter().all(|tag| tag.len() <= Self::MAX_TAG)
             && self.metadata.len() <= Self::MAX_METADATA;

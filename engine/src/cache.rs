@@ -171,12 +171,12 @@ impl Cache {
     /// Reads what is held of a key, out of date or not, unless it is gone. Counts nothing.
     pub fn peek_stale<R>(&self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let mut shard = lock(self.mutex(self.shard_of(key.hash)));
-        let (position, meta) = shard.live(&self.rules, key, now)?;
-        let stale_since = match shard.standing(&self.rules, position, now) {
+        let live = shard.live(&self.rules, key, now)?;
+        let stale_since = match shard.standing(&self.rules, live.position, now) {
             Standing::OutOfDate { since, .. } => Some(since),
             Standing::Fresh { .. } | Standing::Gone => None,
         };
-        (!meta.is_absent()).then(|| read(Entry { stale_since, ..shard.entry(position) }))
+        (!live.meta.is_absent()).then(|| read(Entry { stale_since, ..shard.entry(live.position) }))
     }
 
     /// Forgets a key: its entry is removed and a fetch in flight will not be stored.

@@ -23,7 +23,7 @@ use crate::{
     flight::Flight,
     key::Key,
     record,
-    shard::Shard,
+    shard::{Live, Shard},
     shard_common::Rules,
     stale_rules::Standing,
     sync::{Arc, lock},
@@ -118,7 +118,7 @@ impl Shard {
 
     /// The key's anchor, if it has one. An access, for eviction: what hangs on it was read.
     pub(crate) fn anchor(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<Anchor> {
-        let (position, meta) = self.live(rules, key, now)?;
+        let Live { position, meta, .. } = self.live(rules, key, now)?;
         let entry = self.entry(position);
         if !is_anchor(&entry) {
             return None;
@@ -139,7 +139,7 @@ impl Shard {
         anchor: u64,
         now: Millis,
     ) -> Option<(u32, Standing)> {
-        let (position, _) = self.live(rules, name, now)?;
+        let position = self.live(rules, name, now)?.position;
         let entry = self.entry(position);
         Derived::of(&entry, anchor)?;
         // Marks are about keys; a name only looks like one.
@@ -191,10 +191,11 @@ impl Shard {
     /// The version of the key's anchor, which is made if there is none of this queue; `None` if it does not fit.
     fn raise_anchor(&mut self, rules: &Rules, key: Key<'_>, queue: u32, now: Millis) -> Option<u64> {
         let queue = queue.to_le_bytes();
-        let old = self.live(rules, key, now).map(|old| old.0);
-        if let Some(position) = old {
-            let entry = self.entry(position);
-            if is_anchor(&entry) && entry.value.as_bytes() == queue && self.is_fresh(position, now) {
+        let live = self.live(rules, key, now);
+        let old = live.map(|live| live.position);
+        if let Some(live) = live {
+            let entry = self.entry(live.position);
+            if is_anchor(&entry) && entry.value.as_bytes() == queue && live.is_fresh {
                 return Some(entry.version());
             }
         }
@@ -215,7 +216,7 @@ impl Shard {
         now: Millis,
     ) -> bool {
         let fits = self.fits(rules, name.bytes.len(), Some(0), VERSION + value.len()).is_ok();
-        let old = self.live(rules, name, now).map(|old| old.0);
+        let old = self.live(rules, name, now).map(|live| live.position);
         let Some(end) = self.resolve(rules, name, expiry, old, now).filter(|_| fits) else {
             self.settle(&rules.budget);
             return false;

@@ -94,9 +94,14 @@ impl Shard {
     /// One step of making room. False if there was nothing to give.
     pub(crate) fn relieve(&mut self, rules: &Rules, now: Millis) -> bool {
         let compacted = rules.budget.bytes_over() && self.log.slack() > SLACK && self.compact(rules).is_some();
-        let relieved = compacted || self.evict(rules, now) || (rules.budget.bytes_over() && self.wanted.forget());
+        let relieved = compacted || self.evict(rules, now) || (rules.budget.bytes_over() && self.forget_wanted());
         self.settle(&rules.budget);
         relieved
+    }
+
+    fn forget_wanted(&mut self) -> bool {
+        self.side_changed = true;
+        self.wanted.forget()
     }
 
     fn relocate(&mut self, position: u32, hash: u64, queue: Queue, bits: u8) {

@@ -21,7 +21,7 @@ pub(crate) struct Holds(HashTable<(u64, Hold, Millis)>);
 
 impl Holds {
     pub(crate) fn bytes(&self) -> usize {
-        self.0.capacity() * (size_of::<(u64, Hold, Millis)>() + 1)
+        self.0.allocation_size()
     }
 
     pub(crate) fn add(&mut self, hash: u64, hold: Hold, until: Millis, now: Millis) {

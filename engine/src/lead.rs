@@ -7,6 +7,7 @@ use crate::{
     flight::{Flight, Outcome, Purpose, Wait},
     holds::Hold,
     key::Key,
+    shard::Live,
     stale_rules::{Serves, Standing},
     sync::{Arc, lock},
     time::Millis,
@@ -99,6 +100,7 @@ impl Lead {
     fn hold(&self, hold: Hold, until: Millis, now: Millis) {
         let mut shard = lock(self.cache.mutex(self.cache.shard_of(self.flight.hash)));
         shard.holds.add(self.flight.hash, hold, until, now);
+        shard.side_changed = true;
         shard.settle(&self.cache.rules.budget);
     }
 
@@ -211,7 +213,7 @@ impl Cache {
             name => Some(self.last_derived(key, self.key(name), now)?),
         };
         let mut shard = lock(self.mutex(self.shard_of(key.hash)));
-        let (position, meta) = shard.live(&self.rules, key, now)?;
+        let Live { position, meta, .. } = shard.live(&self.rules, key, now)?;
         let entry = shard.entry(position);
         if derived.is_none() && meta.is_hidden() {
             return None;

@@ -164,6 +164,7 @@ impl Cache {
         let mut shard = lock(self.mutex(number));
         shard.stats.misses += 1;
         let again = shard.wanted.again(name.hash, self.rules.budget.entries(self.shards()));
+        shard.side_changed = true;
         if !again && !shard.find(key).is_some_and(|(_, entry)| is_anchor(&entry)) {
             // The first time, there is more to be remembered.
             shard.settle(&self.rules.budget);

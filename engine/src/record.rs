@@ -80,6 +80,12 @@ impl Meta {
         self.0 & (ABSENT | WORD) == WORD
     }
 
+    /// It may have an end or tags, so more than the meta word says whether it may be served.
+    #[inline]
+    pub(crate) fn may_be_over(self) -> bool {
+        self.0 & (EXPIRY | WORD) != 0
+    }
+
     pub(crate) fn is_dead(self) -> bool {
         self.0 & DEAD != 0
     }
@@ -230,6 +236,11 @@ pub(crate) fn word(record: &[u8], meta: Meta) -> u32 {
 #[inline]
 pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
     let at = meta.body_at();
+    // One test for what is most common.
+    if meta.0 & (LARGE | WORD) == 0 {
+        let (key, rest) = record[at..].split_at(meta.key_len());
+        return Body::Small { key, attributes: &[], value: &rest[..meta.value_len()] };
+    }
     if meta.is_large() {
         return Body::Large { slot: u32_at(record, at) };
     }
@@ -242,13 +253,13 @@ pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
     Body::Small { key, attributes, value }
 }
 
-/// Writes a small record of the same shape over another: all but the meta word.
-pub(crate) fn overwrite(record: &mut [u8], parts: &Parts<'_>) {
+/// Writes a small record of the same shape over another: all but the meta word, which is theirs.
+pub(crate) fn overwrite(record: &mut [u8], meta: Meta, parts: &Parts<'_>) {
     set_version(record, parts.version);
     if let Some(end) = parts.end {
         set_end(record, end);
     }
-    let body_at = parts.meta().body_at();
+    let body_at = meta.body_at();
     if parts.word != 0 {
         record[body_at - WORD_BYTES..body_at].copy_from_slice(&parts.word.to_le_bytes());
     }

@@ -37,6 +37,23 @@ pub(crate) enum Read<R, F> {
     Unsure(u32, F),
 }
 
+/// The record of a key that is not gone ([`Shard::live`]).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Live {
+    pub(crate) position: u32,
+    pub(crate) meta: Meta,
+    /// It is not out of date.
+    pub(crate) is_fresh: bool,
+}
+
+impl Live {
+    /// An entry as callers see them: neither a remembered absence nor out of date.
+    #[inline]
+    pub(crate) fn is_present(self) -> bool {
+        self.is_fresh && !self.meta.is_absent()
+    }
+}
+
 /// In this order for the sake of cache lines: each one that a core writes must come over from the core that wrote it last. The
 /// lock and the index share the first; what every write changes is in the next three.
 #[derive(Debug)]
@@ -47,6 +64,10 @@ pub(crate) struct Shard {
     pub(crate) newest: u32,
     /// There are [`marks`](Shard::marks).
     pub(crate) has_marks: bool,
+    /// What most writes do not touch has changed, so its bytes have to be counted anew. Whoever changes one of the fields that
+    /// [`Shard::count_side`] counts says so.
+    pub(crate) side_changed: bool,
+    side_bytes: usize,
     /// Entries that are remembered absences.
     pub(crate) absent: usize,
     /// Bytes of these absences.
@@ -81,6 +102,8 @@ impl Shard {
         Shard {
             index: Index::new(),
             has_marks: false,
+            side_changed: true,
+            side_bytes: 0,
             marks: Marks::default(),
             holds: Holds::default(),
             actor: 0,
@@ -117,7 +140,13 @@ impl Shard {
             + self.wheel.bytes()
             + self.flights.bytes()
             + self.clock.bytes()
-            + self.scratch.capacity()
+            + self.side_bytes
+    }
+
+    /// Bytes of the fields that a plain read, write or fill leaves as they are.
+    #[cold]
+    fn count_side(&self) -> usize {
+        self.scratch.capacity()
             + self.attributes.capacity()
             + self.tags.bytes()
             + self.wanted.bytes()
@@ -126,7 +155,13 @@ impl Shard {
     }
 
     /// Puts what is held now on the account.
+    #[inline(always)]
     pub(crate) fn settle(&mut self, budget: &Budget) {
+        if self.side_changed {
+            self.side_bytes = self.count_side();
+            self.side_changed = false;
+        }
+        debug_assert_eq!(self.side_bytes, self.count_side());
         let bytes = self.bytes();
         budget.settle(&mut self.charged, bytes, self.index.len());
     }
@@ -155,15 +190,21 @@ impl Shard {
     }
 
     /// The key's record, out of date or not, unless it is gone; then it is removed.
-    pub(crate) fn live(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<(u32, Meta)> {
+    pub(crate) fn live(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> Option<Live> {
         let (position, entry) = self.find(key)?;
         let meta = entry.meta;
-        let is_unsure = entry.ends_by(now) || self.has_marks || self.is_cleared(entry.record, meta);
-        if is_unsure && self.standing(rules, position, now) == Standing::Gone {
-            self.drop_gone(rules, key, position);
-            return None;
+        let is_over = || entry.ends_by(now) || self.is_cleared(entry.record, meta);
+        let is_unsure = self.has_marks || meta.may_be_over() && is_over();
+        let mut is_fresh = true;
+        if is_unsure {
+            let standing = self.standing(rules, position, now);
+            if standing == Standing::Gone {
+                self.drop_gone(rules, key, position);
+                return None;
+            }
+            is_fresh = matches!(standing, Standing::Fresh { .. });
         }
-        Some((position, meta))
+        Some(Live { position, meta, is_fresh })
     }
 
     pub(crate) fn drop_gone(&mut self, rules: &Rules, key: Key<'_>, position: u32) {
@@ -204,6 +245,7 @@ impl Shard {
     }
 
     /// A counted read of what is fresh. Everything else is for [`Shard::judge`].
+    #[inline(always)]
     pub(crate) fn read<R, F: FnOnce(Entry<'_>) -> R>(
         &mut self,
         rules: &Rules,
@@ -216,10 +258,11 @@ impl Shard {
             self.stats.misses += 1;
             return Read::Missing;
         };
-        if entry.ends_by(now + rules.ahead) || self.has_marks || self.is_cleared(entry.record, entry.meta) {
+        let meta = entry.meta;
+        let may_end = || entry.ends_by(now + rules.ahead) || self.is_cleared(entry.record, meta);
+        if self.has_marks || meta.may_be_over() && may_end() {
             return Read::Unsure(position, read);
         }
-        let meta = entry.meta;
         let answer = (!meta.is_absent()).then(|| read(entry));
         self.touch(position, meta);
         match answer {
@@ -254,6 +297,7 @@ impl Shard {
     }
 
     /// A counted read for those who do not fetch.
+    #[inline]
     pub(crate) fn get<R>(
         &mut self,
         rules: &Rules,
@@ -285,8 +329,8 @@ impl Shard {
         now: Millis,
         read: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
-        let (position, meta) = self.live(rules, key, now)?;
-        self.is_present(position, meta, now).then(|| read(self.entry(position)))
+        let live = self.live(rules, key, now)?;
+        live.is_present().then(|| read(self.entry(live.position)))
     }
 
     /// Is the record at a position an entry as callers see them: neither a remembered absence nor out of date?
@@ -299,9 +343,9 @@ impl Shard {
     pub(crate) fn delete(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> bool {
         self.flights.fence(key.hash, key.bytes);
         let old = self.live(rules, key, now);
-        let present = old.is_some_and(|(position, meta)| self.is_present(position, meta, now));
-        if let Some((position, _)) = old {
-            self.drop_entry(key.hash, position);
+        let present = old.is_some_and(Live::is_present);
+        if let Some(live) = old {
+            self.drop_entry(key.hash, live.position);
         }
         if present {
             rules.changes.changed(key.bytes, self.actor);
@@ -317,6 +361,7 @@ impl Shard {
         let mut old = std::mem::replace(self, empty);
         self.clock = std::mem::take(&mut old.clock);
         self.wanted = std::mem::take(&mut old.wanted);
+        self.side_changed = true;
         self.charged = std::mem::take(&mut old.charged);
         self.stats = old.stats;
         self.actor = old.actor;
@@ -361,6 +406,7 @@ impl Shard {
         if meta.has_attributes() {
             let (word, bytes) = self.log.attributes(position);
             self.tags.release(attributes::ids(word, bytes));
+            self.side_changed = true;
         }
         self.index.remove(hash, position);
         self.log.remove(position);

@@ -47,6 +47,7 @@ impl Shard {
                 self.marks.next_sweep = now;
             }
             self.has_marks = true;
+            self.side_changed = true;
         }
         self.settle(&rules.budget);
         is_new
@@ -122,6 +123,7 @@ impl Shard {
             self.marks.marks.retain(|mark| mark.version > sweep.version || !is_done(mark));
             self.marks.next_sweep = now + SWEEP_EVERY;
             self.has_marks = !self.marks.is_empty();
+            self.side_changed = true;
         }
         self.settle(&rules.budget);
         has_more

@@ -42,6 +42,7 @@ impl Shard {
         self.clock.next(now);
         let cleared = self.tags.clear((tag.hash, tag.bytes), self.clock.version(), soft, rules.keep / APART, flights);
         self.tag_sweep.is_wanted |= cleared > 0;
+        self.side_changed = true;
         self.settle(&rules.budget);
         cleared
     }

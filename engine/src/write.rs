@@ -8,7 +8,7 @@ use crate::{
     large::Large,
     policy,
     record::{self, Body, End, MAX_KEY, MAX_VALUE, Meta, Parts, body},
-    shard::Shard,
+    shard::{Live, Shard},
     shard_common::Rules,
     time::Millis,
 };
@@ -40,20 +40,21 @@ impl Shard {
     ) -> Result<Stored, TooLarge> {
         self.fits(rules, key.bytes.len(), write.attributes.room(), write.value.len())?;
         let old = self.live(rules, key, now);
-        let present = old.is_some_and(|(position, meta)| self.is_present(position, meta, now));
-        let version = if present { old.map_or(0, |(position, _)| self.version(position)) } else { 0 };
+        let present = old.is_some_and(Live::is_present);
         let met = match write.condition {
             Condition::Always => true,
             Condition::IfAbsent => !present,
             Condition::IfPresent => present,
-            Condition::IfVersion(wanted) => wanted == version,
+            Condition::IfVersion(wanted) => {
+                wanted == old.filter(|_| present).map_or(0, |live| self.version(live.position))
+            }
         };
         if !met {
             return Ok(Stored::Unmet);
         }
         self.flights.fence(key.hash, key.bytes);
         let version = self.with_attributes(rules, write.attributes, |shard, attributes| {
-            shard.put(rules, key, old.map(|o| o.0), write.value, attributes, write.expiry, now)
+            shard.put(rules, key, old.map(|live| live.position), write.value, attributes, write.expiry, now)
         });
         rules.changes.changed(key.bytes, self.actor);
         self.make_room(rules, now);
@@ -74,21 +75,22 @@ impl Shard {
         let attributes = if value.is_some() { attributes } else { Attributes::NONE };
         let fits = self.fits(rules, key.bytes.len(), attributes.room(), bytes.len()).is_ok();
         let old = self.live(rules, key, now);
-        let replaces_absence = old.is_some_and(|(_, meta)| meta.is_absent() && !meta.is_hidden());
+        let replaces_absence = old.is_some_and(|live| live.meta.is_absent() && !live.meta.is_hidden());
+        let old = old.map(|live| live.position);
         let fits = fits && (value.is_some() || replaces_absence || self.has_room_for_absence(rules));
-        let end = self.resolve(rules, key, expiry, old.map(|o| o.0), now).filter(|_| fits);
+        let end = self.resolve(rules, key, expiry, old, now).filter(|_| fits);
         let Some(end) = end else {
             // What is there is older.
             self.delete(rules, key, now);
             return false;
         };
-        if let Some((position, _)) = old {
+        if let Some(position) = old {
             // Who has a copy of what was served out of date hears that there is something newer.
             self.tell_of(rules, position);
         }
         self.with_attributes(rules, attributes, |shard, attributes| {
             let new = New { value: bytes, end, attributes, absent: value.is_none() };
-            shard.store(rules, key, old.map(|o| o.0), new, now);
+            shard.store(rules, key, old, new, now);
         });
         self.make_room(rules, now);
         true
@@ -101,15 +103,18 @@ impl Shard {
         now: Millis,
         change: impl FnOnce(Option<&Entry<'_>>, &mut Vec<u8>) -> (Change<'c>, R),
     ) -> Result<R, TooLarge> {
-        let old = self.live(rules, key, now).map(|o| o.0);
-        let present = old.filter(|p| self.is_present(*p, Meta::read(self.log.record(*p)), now));
+        let live = self.live(rules, key, now);
+        let old = live.map(|live| live.position);
+        let present = old.filter(|_| live.is_some_and(Live::is_present));
         let mut scratch = std::mem::take(&mut self.scratch);
+        let capacity = scratch.capacity();
         scratch.clear();
         let (change, result) = change(present.map(|p| self.entry(p)).as_ref(), &mut scratch);
         let done = self.change(rules, key, old, present, change, &mut scratch, now);
         if scratch.capacity() <= SCRATCH.min(self.log.segment_size()) {
             self.scratch = scratch;
         }
+        self.side_changed |= self.scratch.capacity() != capacity;
         self.make_room(rules, now);
         done.map(|()| result)
     }
@@ -297,6 +302,7 @@ impl Shard {
     }
 
     /// Runs with attributes as they will lie in the entry.
+    #[inline]
     fn with_attributes<R>(
         &mut self,
         rules: &Rules,
@@ -316,6 +322,7 @@ impl Shard {
     }
 
     /// The same with those that an entry has, if there is one.
+    #[inline]
     fn with_attributes_of<R>(
         &mut self,
         position: Option<u32>,
@@ -333,6 +340,7 @@ impl Shard {
     }
 
     pub(crate) fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
+        self.side_changed = true;
         if buffer.capacity() <= ATTRIBUTES {
             buffer.clear();
             self.attributes = buffer;
@@ -365,7 +373,8 @@ impl Shard {
         now: Millis,
     ) -> u64 {
         // A remembered absence has no expiry to keep.
-        let kept = old.filter(|p| self.is_present(*p, Meta::read(self.log.record(*p)), now));
+        let is_present = |p: &u32| self.is_present(*p, Meta::read(self.log.record(*p)), now);
+        let kept = old.filter(|p| matches!(expiry, Expiry::Keep) && is_present(p));
         let Some(end) = self.resolve(rules, key, expiry, kept, now) else {
             if let Some(position) = old {
                 self.drop_entry(key.hash, position);
@@ -386,16 +395,19 @@ impl Shard {
             policy: 0,
             body: Body::Large { slot: 0 },
         };
+        let mut meta = parts.meta();
         let mut is_small = key.bytes.len() <= MAX_KEY && attributes.len() + new.value.len() <= MAX_VALUE;
         if is_small {
             parts.body = Body::Small { key: key.bytes, attributes, value: new.value };
-            is_small = parts.meta().len() <= self.log.max_record();
+            meta = parts.meta();
+            is_small = meta.len() <= self.log.max_record();
         }
-        let mut weight = parts.meta().len();
+        let mut weight = meta.len();
         if !is_small {
             let large = Large::new(key.bytes, attributes, new.value, &self.log.lent);
             weight += large.bytes();
             parts.body = Body::Large { slot: self.log.add_large(large) };
+            meta = parts.meta();
         }
         let Some(position) = old else {
             let (queue, policy) = self.admit(rules, key.hash, weight);
@@ -404,39 +416,46 @@ impl Shard {
             self.newest = position;
             let log = &self.log;
             self.index.insert(key.hash, position, |p| rules.hash(log.key(p)));
-            self.tags.retain(attributes::ids(new.attributes.word, attributes));
+            if meta.has_attributes() {
+                self.tags.retain(attributes::ids(new.attributes.word, attributes));
+                self.side_changed = true;
+            }
             self.stats.insertions += u64::from(!new.absent);
-            self.absent += usize::from(new.absent);
-            self.note_absence(position, parts.meta());
-            self.hidden += usize::from(parts.meta().is_hidden());
+            if new.absent {
+                self.absent += 1;
+                self.note_absence(position, meta);
+                self.hidden += usize::from(meta.is_hidden());
+            }
             self.note_end(rules, key.hash, None, new.end, now);
             return self.clock.widen(version);
         };
         let record = self.log.record(position);
-        let meta = Meta::read(record);
-        let before = record::end(record, meta);
+        let old_meta = Meta::read(record);
+        let before = record::end(record, old_meta);
         // Written only where it changes: see the order of the shard's fields.
-        if new.absent != meta.is_absent() {
-            self.absent = self.absent + usize::from(new.absent) - usize::from(meta.is_absent());
+        if new.absent != old_meta.is_absent() {
+            self.absent = self.absent + usize::from(new.absent) - usize::from(old_meta.is_absent());
         }
-        if parts.meta().is_hidden() != meta.is_hidden() {
-            self.hidden = self.hidden + usize::from(parts.meta().is_hidden()) - usize::from(meta.is_hidden());
+        if meta.is_hidden() != old_meta.is_hidden() {
+            self.hidden = self.hidden + usize::from(meta.is_hidden()) - usize::from(old_meta.is_hidden());
         }
-        if parts.meta().has_attributes() || meta.has_attributes() {
+        if meta.has_attributes() || old_meta.has_attributes() {
             // Those that stay must not be freed in between.
             self.tags.retain(attributes::ids(new.attributes.word, attributes));
             let (word, before) = self.log.attributes(position);
             self.tags.release(attributes::ids(word, before));
+            self.side_changed = true;
         }
-        parts.policy = policy::touched(meta.policy());
-        if is_small && parts.meta() == meta.with_policy(parts.policy) {
+        parts.policy = policy::touched(old_meta.policy());
+        let meta = meta.with_policy(parts.policy);
+        if is_small && meta == old_meta.with_policy(parts.policy) {
             let record = self.log.record_mut(position);
-            parts.meta().write(record);
-            record::overwrite(record, &parts);
+            meta.write(record);
+            record::overwrite(record, meta, &parts);
         } else {
             let position_after = self.log.append(self.log.queue_of(position), &parts, self.policy.drops);
-            self.forget_absence(position, meta);
-            self.note_absence(position_after, parts.meta());
+            self.forget_absence(position, old_meta);
+            self.note_absence(position_after, meta);
             self.log.remove(position);
             self.index.moved(key.hash, position, position_after);
             self.newest = position_after;
@@ -446,6 +465,7 @@ impl Shard {
     }
 
     /// Keeps the wheel's promise: an entry's hint waits in a slot that is due when the entry has to be looked at, or before.
+    #[inline]
     fn note_end(&mut self, rules: &Rules, hash: u64, before: Option<End>, after: Option<End>, now: Millis) {
         if after.is_some() != before.is_some() {
             self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
@@ -457,13 +477,18 @@ impl Shard {
             self.wheel.add(Hint::of(hash), due(end), now);
         }
         if self.wheel.len() > 2 * self.expiring + STRAY_HINTS {
-            let (index, log) = (&self.index, &self.log);
-            self.wheel.sweep(16, |hint| {
-                let mut expires = false;
-                index.hinted(hint, |p| expires |= Meta::read(log.record(p)).has_expiry());
-                expires
-            });
+            self.sweep_hints();
         }
+    }
+
+    #[cold]
+    fn sweep_hints(&mut self) {
+        let (index, log) = (&self.index, &self.log);
+        self.wheel.sweep(16, |hint| {
+            let mut expires = false;
+            index.hinted(hint, |p| expires |= Meta::read(log.record(p)).has_expiry());
+            expires
+        });
     }
 }
 

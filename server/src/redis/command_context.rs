@@ -85,10 +85,10 @@ impl<'c> CommandContext<'c> {
     }
 
     /// Refuses keys whose length is not allowed, and tags that would be lost.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_keys(&self) -> Result<(), CommandError> {
-        if self.command.flags.has(Flags::TAGS) && self.args.len() > 3 && self.group().source.reads_through() {
-            refuse_tags(self.args)?;
+        if self.args.len() > 3 {
+            self.check_tags()?;
         }
         let max = self.worker.app.settings.max_key;
         match self.command.keys.of(self.args).all(|key| (1..=max).contains(&key.len())) {
@@ -96,6 +96,14 @@ impl<'c> CommandContext<'c> {
             false => Err(bad_key(max)),
         }
     }
+    #[inline(never)]
+    fn check_tags(&self) -> Result<(), CommandError> {
+        match self.command.flags.has(Flags::TAGS) && self.group().source.reads_through() {
+            true => refuse_tags(self.args),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses values longer than `max-value`.
     #[inline]
     pub(super) fn check_len(&self, len: usize) -> Result<(), CommandError> {

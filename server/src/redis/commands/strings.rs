@@ -103,11 +103,14 @@ impl<'a> Options<'a> {
 /// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL] [TAG tag]…`
 #[inline]
 pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let value = call.arg(2);
-    let options = match call.args.len() {
-        3 => Options::default(),
-        _ => Options::parse(call, 3, true)?,
-    };
+    let (key, value) = (call.key(1), call.arg(2));
+    if call.args.len() == 3 {
+        call.check_len(value.len())?;
+        store(call, tier, key, value, call.lifetime(key.bytes()), Condition::Always)?;
+        call.reply.ok();
+        return Ok(());
+    }
+    let options = Options::parse(call, 3, true)?;
     let expiry = options.expiry(call)?;
     call.check_len(value.len())?;
     let condition = options.only_if.unwrap_or(Condition::Always);
@@ -118,7 +121,7 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
     if options.get {
         return exchange(call, tier, value, expiry, attributes, condition);
     }
-    let stored = tier.set(call.key(1), Write { value, expiry, attributes, condition }, call.now)?;
+    let stored = tier.set(key, Write { value, expiry, attributes, condition }, call.now)?;
     match stored {
         Stored::Unmet => call.reply.null(),
         _ => call.reply.ok(),

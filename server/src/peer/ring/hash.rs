@@ -25,8 +25,8 @@ impl RingHash {
     /// The point of a key.
     pub(super) fn of_key(self, key: &[u8]) -> u64 {
         match self {
-            // Go casts the hash to `int` and sorts that: negative ones come first. With the sign turned over, unsigned order is the same.
-            RingHash::Fnv1 => fnv1(key) ^ (1 << 63),
+            // The libraries compare points as signed numbers. On a circle that is the same order, begun elsewhere.
+            RingHash::Fnv1 => fnv1(key),
             // In the upper half, so that the ring is 2⁶⁴ long for both.
             RingHash::Crc32 => u64::from(CRC.checksum(key)) << 32,
         }

@@ -250,6 +250,7 @@ fn source(scope: &EffectiveSettings) -> SourceUrl {
             headers: scope.headers("source-headers"),
             vary: scope.texts("source-vary").into_iter().map(str::to_string).collect(),
             takes_writes: scope.text("source-writes") == Some("through"),
+            http2: scope.one("source-http2") == Some(&SettingValue::Switch(true)),
         };
     }
     source

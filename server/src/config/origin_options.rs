@@ -3,7 +3,7 @@ use super::sent_header::SentHeader;
 use std::time::Duration;
 
 /// How an HTTP API is asked.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginOptions {
     /// Deadline of one attempt to connect (`source-connect-timeout`); `None`: that of the whole fetch.
     pub connect_timeout: Option<Duration>,
@@ -15,4 +15,18 @@ pub struct OriginOptions {
     pub vary: Vec<String>,
     /// Writes go through as `PUT` and `DELETE` (`source-writes`).
     pub takes_writes: bool,
+    /// HTTP/2 is offered where TLS is spoken (`source-http2`).
+    pub http2: bool,
+}
+impl Default for OriginOptions {
+    fn default() -> OriginOptions {
+        OriginOptions {
+            connect_timeout: None,
+            first_byte_timeout: None,
+            headers: Vec::new(),
+            vary: Vec::new(),
+            takes_writes: false,
+            http2: true,
+        }
+    }
 }

@@ -533,6 +533,16 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "source-http2",
+        section: SettingSection::Source,
+        kind: ValueKind::Switch,
+        default: Is("true"),
+        per_group: true,
+        example: "false",
+        help: "With an `https://` source: offers HTTP/2, with which one connection of a thread carries up to 100 requests at a time. `false`: HTTP/1.1 only, for example to spread requests over the servers behind one address.",
+        ..ROW
+    },
+    SettingSpec {
         name: "source-max-in-flight",
         section: SettingSection::Source,
         kind: ValueKind::Count { min: 1, max: 1 << 20 },

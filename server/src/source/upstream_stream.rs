@@ -36,6 +36,13 @@ pub(super) async fn connect_tcp(host: &str, port: u16, tls: Option<&Tls>) -> io:
     }
 }
 
+impl Stream {
+    /// Whether the server chose HTTP/2 in the TLS handshake.
+    pub(super) fn speaks_http2(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {

@@ -32,11 +32,11 @@ fn name(host: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(host.to_owned()).map_err(|_| format!("TLS: `{host}` is neither a host name nor an address"))
 }
 
-/// Reads the files that the URL names.
+/// Reads the files that the URL names. `protocols` are offered to the server, the preferred one first (ALPN).
 ///
 /// # Errors
 /// A text that names the file or the host at fault.
-pub(super) fn build(url: &TlsUrl, host: &str) -> Result<Tls, String> {
+pub(super) fn build(url: &TlsUrl, host: &str, protocols: &[&[u8]]) -> Result<Tls, String> {
     let provider = Arc::new(ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -46,7 +46,7 @@ pub(super) fn build(url: &TlsUrl, host: &str) -> Result<Tls, String> {
     } else {
         versions.with_root_certificates(roots(url.ca.as_deref())?)
     };
-    let config = match (&url.cert, &url.key) {
+    let mut config = match (&url.cert, &url.key) {
         (Some(cert), Some(key)) => {
             let private = PrivateKeyDer::from_pem_file(key).map_err(|error| at(key, error))?;
             trusting.with_client_auth_cert(certificates(cert)?, private).map_err(|error| at(cert, error))?
@@ -55,6 +55,7 @@ pub(super) fn build(url: &TlsUrl, host: &str) -> Result<Tls, String> {
         (Some(_), None) => return Err("TLS: `cert` needs `key`, its private key".to_owned()),
         (None, Some(_)) => return Err("TLS: `key` needs `cert`, its certificate".to_owned()),
     };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name: name(host)? })
 }
 

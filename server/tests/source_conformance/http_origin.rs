@@ -379,10 +379,17 @@ pub(crate) struct Nginx(Child);
 impl Nginx {
     /// Serves the files in `dir/files` under `/v/` on a port, as `tls` says.
     pub(crate) fn start(dir: &Path, port: u16, tls: Option<&Certificates>) -> Nginx {
+        Nginx::with(dir, port, tls, "", "")
+    }
+    /// With HTTP/2, and further lines of the server's configuration.
+    pub(crate) fn with_http2(dir: &Path, port: u16, tls: &Certificates, more: &str) -> Nginx {
+        Nginx::with(dir, port, Some(tls), "http2", more)
+    }
+    fn with(dir: &Path, port: u16, tls: Option<&Certificates>, http2: &str, more: &str) -> Nginx {
         let listen = match tls {
             None => format!("listen 127.0.0.1:{port};"),
             Some(Certificates { ca, cert, key }) => format!(
-                "listen 127.0.0.1:{port} ssl; ssl_certificate {}; ssl_certificate_key {};
+                "listen 127.0.0.1:{port} ssl {http2}; ssl_certificate {}; ssl_certificate_key {};
                 ssl_client_certificate {}; ssl_verify_client optional;",
                 cert.display(),
                 key.display(),
@@ -393,11 +400,13 @@ impl Nginx {
             "daemon off; master_process off; pid nginx.pid; error_log stderr;
             events {{ }}
             http {{
-                log_format status '$status'; access_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+                log_format status '$status'; access_log off;
+                log_format protocol '$server_protocol $host $connection'; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
                 uwsgi_temp_path uwsgi; scgi_temp_path scgi;
                 server {{
                     {listen}
-                    location /v/ {{ alias files/; }}
+                    {more}
+                    location /v/ {{ alias files/; access_log protocol.log protocol; }}
                     location /v/fresh/ {{ alias files/; expires 60s; }}
                     location /v/no-cache/ {{
                         alias files/; add_header Cache-Control no-cache; access_log access.log status;
@@ -466,6 +475,9 @@ fn nginx_plain_and_over_tls() {
             assert_eq!(fresh.get("text").await, some("value"));
             let left = fresh.expiry("text").expect("Cache-Control: max-age=60") - now;
             assert!((59_000..=120_000).contains(&left), "{left}");
+
+            let log = std::fs::read_to_string(dir.path().join("protocol.log")).expect("a log");
+            assert!(log.lines().all(|line| line.starts_with("HTTP/1.1 127.0.0.1 ")), "{log}");
 
             // Its idle connections are gone with it.
             drop(std::mem::replace(&mut nginx, Nginx::start(dir.path(), Port::free().number, None)));

@@ -1,6 +1,6 @@
 //! Writes that go through to an HTTP origin, the header fields that it is sent, and certificates that it asks for.
 use super::{
-    Fixture, LIMITS, Port, certificates,
+    Certificates, Fixture, LIMITS, Port, certificates,
     http_origin::{Nginx, refused},
     open, run,
     scripted_origin::{Asked, ScriptedOrigin, Step, answer},
@@ -16,6 +16,7 @@ use larder_store::clock;
 use std::{
     collections::HashMap,
     fs,
+    path::Path,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -162,8 +163,16 @@ fn nginx_with_a_key_a_client_certificate_and_writes() {
     fs::write(dir.path().join("files/k"), "value").expect("a file");
     fs::write(dir.path().join("api-key"), "hunter2\n").expect("a file");
     let made = certificates(dir.path());
+    for http2 in [false, true] {
+        with_a_key_a_client_certificate_and_writes(dir.path(), &made, http2);
+    }
+}
+fn with_a_key_a_client_certificate_and_writes(dir: &Path, made: &Certificates, http2: bool) {
     let held = Port::free();
-    let _nginx = Nginx::start(dir.path(), held.number, Some(&made));
+    let _nginx = match http2 {
+        false => Nginx::start(dir, held.number, Some(made)),
+        true => Nginx::with_http2(dir, held.number, made, ""),
+    };
     let (ca, cert, key) = (made.ca.display(), made.cert.display(), made.key.display());
     let url = |path: &str, client: bool, options| {
         let client = if client { format!("&cert={cert}&key={key}") } else { String::new() };
@@ -175,7 +184,7 @@ fn nginx_with_a_key_a_client_certificate_and_writes() {
         let said = refused(reads(url("v/guarded", false, OriginOptions::default())).await);
         assert!(said.ends_with("answered 403 Forbidden"), "{said}");
 
-        let file = header("x-api-key", SentValue::File(dir.path().join("api-key")));
+        let file = header("x-api-key", SentValue::File(dir.join("api-key")));
         assert_eq!(reads(url("v/secret", false, file)).await, some("value"));
         let text = header("x-api-key", SentValue::Text("hunter2".into()));
         assert_eq!(reads(url("v/secret", false, text)).await, some("value"));
@@ -189,7 +198,7 @@ fn nginx_with_a_key_a_client_certificate_and_writes() {
         let group = open(&url("w", false, options), LIMITS, FillPolicy::default());
         assert_eq!(group.put(b"new", "first".into(), None).await, Ok(Stored::Created(0)));
         assert_eq!(group.put(b"new", "second".into(), None).await, Ok(Stored::Replaced(0)));
-        assert_eq!(fs::read(dir.path().join("written/new")).expect("a file"), b"second");
+        assert_eq!(fs::read(dir.join("written/new")).expect("a file"), b"second");
         assert_eq!(group.get("new").await, some("second"));
         assert_eq!((group.delete(b"new").await, group.delete(b"new").await), (Ok(true), Ok(false)));
         assert_eq!(group.get("new").await, Ok(None));

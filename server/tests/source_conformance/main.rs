@@ -6,6 +6,7 @@ mod disk;
 mod fake;
 mod faults;
 mod fixture;
+mod http2_origin;
 mod http_addresses;
 mod http_copies;
 mod http_origin;

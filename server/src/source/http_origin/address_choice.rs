@@ -1,8 +1,5 @@
 //! One core's view of all addresses of the origin: which of them a request goes to, and which are out.
-use super::{
-    connection_pool::{Connection, ConnectionPool},
-    origin_settings::OriginSettings,
-};
+use super::{connection_pool::ConnectionPool, origin_connection::Connection, origin_settings::OriginSettings};
 use crate::source::{
     source_error::SourceError,
     source_health::{ConnectionHealth, ConnectionState},

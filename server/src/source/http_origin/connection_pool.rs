@@ -1,12 +1,14 @@
-//! One core's connections to one address of the origin: those that are idle, and how new ones are made.
+//! One core's connections to one address of the origin: those that can take a request, and how new ones are made.
 use super::{
+    http2_connections::Http2Connections,
+    origin_connection::Connection,
     origin_settings::{OriginSettings, SharedAddress},
     response_body::broken_off,
 };
 use crate::source::{source_error::SourceError, upstream_stream::connect_tcp};
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::{
     cell::{Cell, RefCell},
@@ -15,30 +17,35 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::Notify,
+    sync::{Notify, watch},
     time::{Instant, timeout_at},
 };
 
-/// Idle connections that a core keeps to an address. Those beyond it, left over from a burst, are closed.
+/// Idle HTTP/1.1 connections that a core keeps to an address. Those beyond it, left over from a burst, are closed.
 const MAX_IDLE: usize = 64;
 /// A connection that was idle for longer is not used again: origins and what is between close such connections, some without a word.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
-
-/// A connection that can carry one request at a time. hyper's task behind it ends when this is dropped.
-pub(super) type Connection = SendRequest<Full<Bytes>>;
 
 /// The connections of one core to one address.
 pub(super) struct ConnectionPool {
     settings: Arc<OriginSettings>,
     index: usize,
-    /// With the moment since when they are idle; the latest is at the back.
-    idle: RefCell<VecDeque<(Connection, Instant)>>,
+    /// HTTP/1.1, with the moment since when they are idle; the latest is at the back.
+    idle: RefCell<VecDeque<(http1::SendRequest<Full<Bytes>>, Instant)>>,
+    shared: Http2Connections,
+    /// Whether the next connection may be one that many requests share.
+    may_share: Cell<bool>,
+    /// The end of the attempt to connect that all wait for, if one is being made.
+    attempt: RefCell<Option<watch::Receiver<Option<Attempted>>>>,
     /// Requests under way.
     pub(super) under_way: Cell<usize>,
     /// The latest attempt to connect failed.
     pub(super) is_out: Cell<bool>,
     pub(super) went_out: Notify,
 }
+
+/// How an attempt to connect ended.
+type Attempted = Result<(), SourceError>;
 
 /// A request under way, for as long as this exists.
 pub(super) struct UnderWay<'p>(&'p Cell<usize>);
@@ -51,9 +58,12 @@ impl Drop for UnderWay<'_> {
 impl ConnectionPool {
     pub(super) fn new(settings: Arc<OriginSettings>, index: usize) -> ConnectionPool {
         ConnectionPool {
+            may_share: Cell::new(settings.addresses[index].http2.is_some()),
             settings,
             index,
             idle: RefCell::default(),
+            shared: Http2Connections::default(),
+            attempt: RefCell::default(),
             under_way: Cell::new(0),
             is_out: Cell::new(false),
             went_out: Notify::new(),
@@ -70,19 +80,26 @@ impl ConnectionPool {
         UnderWay(&self.under_way)
     }
 
-    /// The connection that became idle last, if it is still open as far as is known here.
-    pub(super) async fn take_idle(&self) -> Option<Connection> {
+    /// A place on an HTTP/2 connection, or the HTTP/1.1 connection that became idle last, if it is still open as far as is known here.
+    pub(super) async fn take_open(&self) -> Option<Connection> {
+        if let Some(stream) = self.shared.take(MAX_IDLE_TIME) {
+            return Some(Connection::Http2(stream));
+        }
         loop {
             let (mut connection, since) = self.idle.borrow_mut().pop_back()?;
             // It is ready once hyper's task has seen the end of the last response.
             if since.elapsed() < MAX_IDLE_TIME && connection.ready().await.is_ok() {
-                return Some(connection);
+                return Some(Connection::Http1(connection));
             }
         }
     }
 
-    /// Takes back a connection whose response has been read, or will not be: hyper then closes it.
+    /// Takes back a connection whose response has been read, or will not be: hyper then closes it, or resets the stream.
     pub(super) fn give_back(&self, connection: Connection) {
+        let connection = match connection {
+            Connection::Http1(connection) => connection,
+            Connection::Http2(stream) => return stream.leave(),
+        };
         let mut idle = self.idle.borrow_mut();
         while idle.len() >= MAX_IDLE || idle.front().is_some_and(|(_, since)| since.elapsed() >= MAX_IDLE_TIME) {
             idle.pop_front();
@@ -92,34 +109,65 @@ impl ConnectionPool {
         }
     }
 
-    /// Makes a connection.
+    /// Makes a connection. Where it can be shared, all who need one wait for the same attempt.
     ///
     /// # Errors
     /// `Unavailable`: the address is not reached by the deadline, or within `source-connect-timeout`.
     pub(super) async fn connect(&self, deadline: Instant) -> Result<Connection, SourceError> {
+        while self.may_share.get() {
+            if let Some(stream) = self.shared.take(MAX_IDLE_TIME) {
+                return Ok(Connection::Http2(stream));
+            }
+            // One whose task is gone has no end.
+            let attempt = self.attempt.borrow().clone().filter(|attempt| attempt.has_changed().is_ok());
+            let Some(mut attempt) = attempt else { return self.connect_for_all(deadline).await };
+            if let Ok(end) = attempt.wait_for(Option::is_some).await
+                && let Some(Err(error)) = &*end
+            {
+                return Err(error.clone());
+            }
+        }
+        self.connect_alone(deadline).await
+    }
+
+    async fn connect_for_all(&self, deadline: Instant) -> Result<Connection, SourceError> {
+        let (end, attempt) = watch::channel(None);
+        *self.attempt.borrow_mut() = Some(attempt);
+        let connected = self.connect_alone(deadline).await;
+        *self.attempt.borrow_mut() = None;
+        end.send_replace(Some(connected.as_ref().map(drop).map_err(Clone::clone)));
+        connected
+    }
+
+    async fn connect_alone(&self, deadline: Instant) -> Result<Connection, SourceError> {
         let address = self.address();
-        let connecting = async {
-            let stream = connect_tcp(&address.host, address.port, address.tls.as_ref());
-            let stream = stream.await.map_err(|error| error.to_string())?;
-            let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| broken_off(&error))?;
-            Ok::<_, String>((sender, connection))
-        };
         let own = self.settings.url.options.connect_timeout.map(|limit| (Instant::now() + limit, limit));
         let (until, limit, setting) = match own {
             Some((until, limit)) if until < deadline => (until, limit, "source-connect-timeout"),
             _ => (deadline, self.settings.limits.timeout, "source-timeout"),
         };
-        let reason = match timeout_at(until, connecting).await {
-            Ok(Ok((sender, connection))) => {
-                tokio::task::spawn_local(async move {
-                    // The request that is under way gets the error, too.
-                    let _ = connection.await;
-                });
-                return Ok(sender);
-            }
+        let reason = match timeout_at(until, self.open()).await {
+            Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(reason)) => reason,
             Err(_) => format!("timed out after {limit:?} ({setting})"),
         };
         Err(address.unavailable(format_args!("cannot connect: {reason}")))
+    }
+
+    async fn open(&self) -> Result<Connection, String> {
+        let address = self.address();
+        let stream = connect_tcp(&address.host, address.port, address.tls.as_ref());
+        let stream = stream.await.map_err(|error| error.to_string())?;
+        // The origin may have been exchanged for another since the last connection.
+        self.may_share.set(address.http2.is_some() && stream.speaks_http2());
+        if self.may_share.get() {
+            return Ok(Connection::Http2(self.shared.open(stream).await?));
+        }
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken_off(&error))?;
+        tokio::task::spawn_local(async move {
+            // The request that is under way gets the error, too.
+            let _ = connection.await;
+        });
+        Ok(Connection::Http1(sender))
     }
 }

@@ -1,18 +1,21 @@
 //! `http://HOST:PORT/PATH/{key}`, `https://…`: an HTTP API, of which each key is a URL.
 //!
 //! ```text
-//! fetch(batch) ── a task for each ──► address_choice ──► connection_pool: idle, or new ── GET ──► origin
+//! fetch(batch) ── a task for each ──► address_choice ──► connection_pool: open, or new ── GET ──► origin
 //!                      │                                                                          │
 //!                      └─ answer_meaning: value, absence, error  ◄──────── head, body ◄───────────┘
 //!                         response_freshness: until when the value is fresh (RFC 9111)
 //! ```
 //!
-//! - HTTP/1.1: a connection carries one request at a time. A core keeps idle connections and opens new ones as it needs them; what
-//!   bounds them is `source-max-in-flight`.
+//! - HTTP/2, if an `https:` origin chooses it in the TLS handshake: a core has one connection to an address, and another when that has
+//!   100 requests under way. A connection on which a request waited in vain gets no more.
+//! - HTTP/1.1 otherwise: a connection carries one request at a time. A core keeps idle connections and opens new ones as it needs them;
+//!   what bounds them is `source-max-in-flight`.
 //! - The whole fetch, a connection to be made included, has the deadline `source-timeout`. Within it, each attempt to connect and the head
 //!   of the answer may have deadlines of their own.
-//! - A request that an idle connection did not answer is sent once more, on a new connection: origins close idle connections when they
-//!   like. One that found no connection goes to another address. Any other failure is the answer.
+//! - A request that an idle or shared connection did not answer is sent once more, on a new connection: origins end connections when they
+//!   like. So is any that the origin says it did not take. One that found no connection goes to another address. Any other failure is the
+//!   answer.
 //! - An address to which the latest attempt to connect failed is out: it is asked only if all are, and probed until it is reached.
 //! - What an origin asks for with `Retry-After` is honoured: for the key (429), or for the address (503).
 //! - Nothing is allocated for a length that the origin only announces beyond what `max-value` and `max-buffers` allow.
@@ -24,6 +27,8 @@ mod address_choice;
 mod answer_meaning;
 mod connection_pool;
 mod exchange;
+mod http2_connections;
+mod origin_connection;
 mod origin_settings;
 mod origin_setup;
 mod origin_source;
@@ -33,6 +38,7 @@ mod response_body;
 mod response_freshness;
 mod response_metadata;
 mod retry_after;
+mod send_request;
 mod write_exchange;
 
 pub(super) use origin_setup::OriginSetup;

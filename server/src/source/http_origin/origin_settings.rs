@@ -10,7 +10,12 @@ use crate::{
         upstream_tls::{self, Tls},
     },
 };
-use http::{HeaderMap, HeaderValue, header};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Request, Uri, header,
+    uri::{Authority, Scheme},
+};
+use http_body_util::Full;
 use larder_engine::Millis;
 use std::{
     fmt,
@@ -42,6 +47,8 @@ pub(super) struct SharedAddress {
     /// What each request carries, `Host` included.
     pub(super) headers: HeaderMap,
     pub(super) tls: Option<Tls>,
+    /// What requests over HTTP/2 have instead of the header `Host`; `None`: only HTTP/1.1 is spoken.
+    pub(super) http2: Option<Authority>,
     /// It asked not to be asked before then.
     rests_until: AtomicU64,
 }
@@ -58,7 +65,9 @@ impl OriginSettings {
         buffers: Arc<Buffers>,
     ) -> Result<OriginSettings, String> {
         // The files are read once, for all addresses.
-        let tls = url.tls.as_ref().map(|tls| upstream_tls::build(tls, &url.addresses[0].host)).transpose()?;
+        let protocols: &[&[u8]] = if url.options.http2 { &[b"h2", b"http/1.1"] } else { &[] };
+        let tls =
+            url.tls.as_ref().map(|tls| upstream_tls::build(tls, &url.addresses[0].host, protocols)).transpose()?;
         let headers = request_headers::build(&url.options)?;
         let addresses = url.addresses.iter().map(|address| {
             let authority = address.authority(tls.is_some());
@@ -68,7 +77,12 @@ impl OriginSettings {
                 let host = HeaderValue::from_str(&authority);
                 headers.insert(header::HOST, host.map_err(|_| format!("`{authority}` cannot be the name of a host"))?);
             }
+            let http2 = match tls.is_some() && url.options.http2 {
+                true => Some(authority_of(&headers[header::HOST])?),
+                false => None,
+            };
             Ok::<_, String>(SharedAddress {
+                http2,
                 name: format!("{}://{authority}", url.scheme()),
                 headers,
                 tls: tls.as_ref().map(|tls| tls.towards(&address.host)).transpose()?,
@@ -93,7 +107,28 @@ impl OriginSettings {
     }
 }
 
+/// What `Host` names, for HTTP/2.
+fn authority_of(host: &HeaderValue) -> Result<Authority, String> {
+    Authority::try_from(host.as_bytes()).map_err(|_| "source-headers: Host: it names no host".to_owned())
+}
+
 impl SharedAddress {
+    /// A `GET` with the header fields that every request has.
+    pub(super) fn request(&self, target: &Uri, over_http2: bool) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::default());
+        request.headers_mut().clone_from(&self.headers);
+        *request.uri_mut() = match &self.http2 {
+            Some(authority) if over_http2 => {
+                // Twice the same would be refused, or worse, not be the same.
+                request.headers_mut().remove(header::HOST);
+                let mut parts = target.clone().into_parts();
+                (parts.scheme, parts.authority) = (Some(Scheme::HTTPS), Some(authority.clone()));
+                Uri::from_parts(parts).expect("a path, and all that goes before it")
+            }
+            _ => target.clone(),
+        };
+        request
+    }
     /// The error of an address that gave no answer that can be used.
     pub(super) fn unavailable(&self, reason: impl fmt::Display) -> SourceError {
         SourceError::Unavailable(format!("{}: {reason}", self.name).into())

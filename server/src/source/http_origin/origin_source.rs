@@ -95,7 +95,7 @@ impl Source for OriginSource {
             let mut answer = Ok(());
             // One that is reached is enough. Whether it asked to be left alone does not matter here.
             while let Some(pool) = self.origin.choose(&mut tried, Millis::MAX) {
-                let connection = match pool.take_idle().await {
+                let connection = match pool.take_open().await {
                     Some(connection) => Ok(connection),
                     None => self.origin.connect(pool, self.deadline()).await,
                 };

@@ -10,6 +10,7 @@ use crate::{
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use std::time::Duration;
 
 /// The whole body, counted in the buffers.
 ///
@@ -50,6 +51,24 @@ pub(super) async fn read_body(
     }
     drop(charge);
     Ok(buffers.count(BufferKind::Fetched, value))
+}
+
+/// Gives up a body that is of no interest. hyper reads what has come of it, and closes an HTTP/1.1 connection if that is not all. Over
+/// HTTP/2 it would reset the stream, and servers end connections with many resets: a short rest is read instead.
+pub(super) fn discard_body(mut body: Incoming, over_http2: bool) {
+    const LONGEST: usize = 64 * 1024;
+    const PATIENCE: Duration = Duration::from_secs(1);
+    if !over_http2 || body.is_end_stream() {
+        return;
+    }
+    tokio::task::spawn_local(tokio::time::timeout(PATIENCE, async move {
+        let mut read = 0;
+        while read < LONGEST
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            read += frame.data_ref().map_or(0, Bytes::len);
+        }
+    }));
 }
 
 /// The beginning of a body that explains an error, as one line of text; empty if there is none.

@@ -53,7 +53,7 @@ impl ConnectionSettings {
         buffers: Arc<Buffers>,
     ) -> Result<ConnectionSettings, String> {
         let tls = match (&url.tls, &url.address) {
-            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(upstream_tls::build(tls, host)?),
+            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(upstream_tls::build(tls, host, &[])?),
             (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
         let master = match &url.deployment {

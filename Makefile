@@ -12,6 +12,9 @@ BENCH_ARGS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
+# Options of `make cluster` and `make cluster-load`: make cluster CLUSTER_ARGS="--nodes 5 --port 9090"
+CLUSTER_ARGS ?=
+CLUSTER_LOAD_ARGS ?=
 # Seconds that `make check-coherence` tries each mode of tracking.
 COHERENCE_SECONDS ?= 60
 
@@ -20,7 +23,7 @@ CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run dev test test-workspace test-interleavings test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages profile soak check-coherence check-differential check-crash FORCE
+.PHONY: help run dev cluster cluster-load test test-workspace test-interleavings test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages profile soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -30,6 +33,13 @@ run: ## Builds an optimised Larder and serves, memory only, and prints where
 
 dev: ## The same with a debug build, which is what the tests run
 	@$(CARGO) build --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
+
+cluster: ## Three Larders as one cache with nginx in front, until Ctrl-C (CLUSTER_ARGS="--nodes 5 --source redis://…")
+	@$(CARGO) build --package larder --package larder-bench --profile fast
+	@exec $(TARGET)/fast/larder-bench cluster start --larder $(TARGET)/fast/larder --file $(TARGET)/cluster.json $(CLUSTER_ARGS)
+
+cluster-load: ## Requests for 100 keys through nginx, and which node did what (CLUSTER_LOAD_ARGS="--rate 500 --duration 30s")
+	@exec $(TARGET)/fast/larder-bench cluster load --file $(TARGET)/cluster.json $(CLUSTER_LOAD_ARGS)
 
 test: tools ## Installs what the tests need and runs them all
 	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-image test-deploy

@@ -1,5 +1,6 @@
 //! The subcommands of `larder-bench`, one file or folder each. No program imports another.
 mod bound;
+mod cluster;
 mod engine;
 mod floor;
 mod hit_ratio;
@@ -34,6 +35,7 @@ pub(crate) enum Program {
     Outages(outages::OutagesArgs),
     Engine(engine::EngineArgs),
     Bound(bound::BoundArgs),
+    Cluster(cluster::ClusterArgs),
     Server(server::ServerArgs),
     Rivals(rivals::RivalsArgs),
     Floor(floor::FloorArgs),
@@ -58,6 +60,7 @@ impl Program {
             Program::Memory(args) => memory::run(args, out),
             Program::Engine(args) => engine::run(args, out),
             Program::Bound(args) => bound::run(args, out),
+            Program::Cluster(args) => cluster::run(args, out),
             Program::Server(args) => server::run(args, out),
             Program::Rivals(args) => rivals::run(args),
             Program::Floor(args) => floor::run(args, out),

@@ -19,12 +19,19 @@ struct Ready {
 pub(crate) fn larder(program: &Path, core: Option<usize>, arguments: &[&str]) -> anyhow::Result<ServerProcess> {
     let any = "127.0.0.1:0";
     let serve = ["serve", "--http", any, "--redis", any, "--admin", any, "--threads", "1"];
-    with_ready_line("larder", program, core, &[&serve, arguments].concat())
+    with_ready_line("larder", program, core, Port::unknown(), &[&serve, arguments].concat())
+}
+
+/// The same, its HTTP on a port that is known before, so that others can be told.
+pub(crate) fn larder_on(port: Port, program: &Path, arguments: &[&str]) -> anyhow::Result<ServerProcess> {
+    let http = port.address.to_string();
+    let serve = ["serve", "--http", &http, "--redis", "127.0.0.1:0", "--admin", "off", "--threads", "1"];
+    with_ready_line("larder", program, None, port, &[&serve, arguments].concat())
 }
 
 /// `larder-bench floor`, this very program, with one of its kinds.
 pub(crate) fn floor(name: &'static str, kind: &str, core: Option<usize>) -> anyhow::Result<ServerProcess> {
-    with_ready_line(name, &std::env::current_exe()?, core, &["floor", kind, "127.0.0.1:0"])
+    with_ready_line(name, &std::env::current_exe()?, core, Port::unknown(), &["floor", kind, "127.0.0.1:0"])
 }
 
 /// A server that names its ports in a ready line.
@@ -32,12 +39,13 @@ fn with_ready_line(
     name: &'static str,
     program: &Path,
     core: Option<usize>,
+    port: Port,
     arguments: &[&str],
 ) -> anyhow::Result<ServerProcess> {
     let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let folder = tempfile::tempdir()?;
-    let mut server = ServerProcess::start(name, folder, core, &program, &arguments, Port::unknown())?;
+    let mut server = ServerProcess::start(name, folder, core, &program, &arguments, port)?;
     let ready = server.wait_until(|folder| {
         let written = fs::read_to_string(folder.join("stdout")).ok()?;
         let line = &written[..written.find('\n')?];

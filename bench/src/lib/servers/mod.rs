@@ -17,9 +17,10 @@ mod varnish;
 
 pub(crate) use go_caches::{gcache, groupcache_go};
 pub(crate) use installed::{find, given, require};
-pub(crate) use larder::{FLOOR_VALUE, floor, larder};
+pub(crate) use larder::{FLOOR_VALUE, floor, larder, larder_on};
 pub(crate) use memcached::memcached;
-pub(crate) use nginx::{backend, nginx, nginx_cache, nginx_shield, nginx_with};
+pub(crate) use nginx::{backend, nginx, nginx_balancer, nginx_cache, nginx_shield, nginx_with};
+pub(crate) use port::{Port, fixed_port, free_port};
 pub(crate) use process::ServerProcess;
 pub(crate) use redis_servers::{POGOCACHE, dragonfly, pogocache, redis, restart_redis, valkey};
 pub(crate) use varnish::varnish;

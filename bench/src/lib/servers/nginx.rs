@@ -1,7 +1,7 @@
 //! nginx: with static files, as a cache (`proxy_cache`), and as the HTTP backend behind a cache.
 use super::{
     installed::require,
-    port::free_port,
+    port::{Port, free_port},
     process::{Ending, PROBE, ServerProcess},
 };
 use crate::lib::blocking_clients::HttpClient;
@@ -24,7 +24,7 @@ pub(crate) fn nginx_with(core: Option<usize>, files: &[(&str, &[u8])], more: &st
         fs::write(path, bytes)?;
     }
     let configuration = NginxConfiguration { http: more, server: "root root;", ..NginxConfiguration::default() };
-    nginx_like("nginx", folder, core, &configuration, |client| {
+    nginx_like("nginx", folder, core, free_port()?, &configuration, |client| {
         let mut serves = |&(name, bytes): &(&str, &[u8])| {
             let answer = client.get(&format!("/{name}"));
             answer.is_ok_and(|answer| answer.status == 200 && answer.body == bytes)
@@ -49,10 +49,10 @@ fn nginx_like(
     name: &'static str,
     folder: TempDir,
     core: Option<usize>,
+    port: Port,
     NginxConfiguration { master, http, server }: &NginxConfiguration<'_>,
     mut ready: impl FnMut(&mut HttpClient) -> bool,
 ) -> anyhow::Result<ServerProcess> {
-    let port = free_port()?;
     let address = port.address;
     // A worker of another user could not write into the folder.
     let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
@@ -97,7 +97,7 @@ pub(crate) fn backend(core: Option<usize>, value: &[u8]) -> anyhow::Result<Serve
         location /miss/ { rewrite ^ /value break; }
         location / { return 404 absent; }";
     let configuration = NginxConfiguration { server, ..NginxConfiguration::default() };
-    nginx_like("backend", folder, core, &configuration, serves)
+    nginx_like("backend", folder, core, free_port()?, &configuration, serves)
 }
 
 pub(super) fn serves(client: &mut HttpClient) -> bool {
@@ -122,7 +122,7 @@ pub(crate) fn nginx_cache(core: Option<usize>, backend: SocketAddr) -> anyhow::R
             proxy_cache all; proxy_cache_key $uri; proxy_cache_valid 200 404 3600s;
         }";
     let configuration = NginxConfiguration { master: true, http: &http, server };
-    nginx_like("nginx proxy_cache", folder, core, &configuration, serves)
+    nginx_like("nginx proxy_cache", folder, core, free_port()?, &configuration, serves)
 }
 
 /// The same, made to outlive a backend that suffers: one fetch for each key (`proxy_cache_lock`), stale answers while it is renewed and when
@@ -140,5 +140,19 @@ pub(crate) fn nginx_shield(backend: SocketAddr) -> anyhow::Result<ServerProcess>
             proxy_cache_use_stale error timeout updating http_500 http_502 http_503 http_504;
         }";
     let configuration = NginxConfiguration { master: true, http: &http, server };
-    nginx_like("nginx proxy_cache", folder, None, &configuration, serves)
+    nginx_like("nginx proxy_cache", folder, None, free_port()?, &configuration, serves)
+}
+
+/// nginx that leads to Larders in turn. A node that cannot be reached is left out for two seconds, and its request goes to the next one.
+pub(crate) fn nginx_balancer(port: Port, nodes: &[SocketAddr]) -> anyhow::Result<ServerProcess> {
+    let nodes: String = nodes.iter().map(|node| format!("server {node} max_fails=1 fail_timeout=2s; ")).collect();
+    let http = format!("upstream nodes {{ {nodes} keepalive 32; }}");
+    let server = "location / {
+            proxy_pass http://nodes; proxy_http_version 1.1; proxy_set_header Connection '';
+            proxy_connect_timeout 1s; proxy_next_upstream error timeout; add_header X-Served-By $upstream_addr always;
+        }";
+    let configuration = NginxConfiguration { http: &http, server, ..NginxConfiguration::default() };
+    nginx_like("nginx", tempfile::tempdir()?, None, port, &configuration, |client| {
+        client.get("/healthz").is_ok_and(|answer| answer.status == 200)
+    })
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 /// Where a server is to listen.
-pub(super) struct Port {
-    pub(super) address: SocketAddr,
+pub(crate) struct Port {
+    pub(crate) address: SocketAddr,
     _bound: Option<OwnedFd>,
 }
 
@@ -23,9 +23,14 @@ impl Port {
 ///
 /// It is bound here without being listened on. Who names it and says SO_REUSEADDR, as servers do, can listen on it all the same (ip(7),
 /// socket(7)).
-pub(super) fn free_port() -> anyhow::Result<Port> {
+pub(crate) fn free_port() -> anyhow::Result<Port> {
+    fixed_port(0)
+}
+
+/// The same for a certain port; an error if another process listens on it.
+pub(crate) fn fixed_port(number: u16) -> anyhow::Result<Port> {
     let bound = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
     net::sockopt::set_socket_reuseaddr(&bound, true)?;
-    net::bind(&bound, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no free port")?;
+    net::bind(&bound, &SocketAddr::from((Ipv4Addr::LOCALHOST, number))).context("cannot bind a port")?;
     Ok(Port { address: net::getsockname(&bound)?.try_into()?, _bound: Some(bound) })
 }

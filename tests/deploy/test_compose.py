@@ -117,7 +117,7 @@ class Running(unittest.TestCase):
 
     @unittest.skipUnless(peers_can_be_set(), "this Larder has no peers yet")
     def test_2_each_key_was_fetched_once_for_all(self):
-        fetches = self.query("sum(larder_source_fetches_total)", lambda found: float(found[0]["value"][1]) >= len(KEYS))
+        fetches = self.query("sum(larder_source_fetches_total)", lambda found: found and float(found[0]["value"][1]) >= len(KEYS))
         self.assertEqual(float(fetches[0]["value"][1]), len(KEYS))
 
     def test_3_prometheus_reaches_every_node(self):

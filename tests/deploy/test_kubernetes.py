@@ -58,7 +58,7 @@ def manifests(*components):
 
 def hint():
     """What the kustomization leaves to its user."""
-    return list(yaml.safe_load_all((MANIFESTS / "horizontalpodautoscaler.yaml").read_text()))
+    return [yaml.safe_load((MANIFESTS / "horizontalpodautoscaler.yaml").read_text())]
 
 
 def find(objects, kind, name=None):
@@ -156,11 +156,16 @@ class Deployed:
         kind, _, where = known["LARDER_PEERS"].partition(":")
         own, _, port = known["LARDER_PEER_SELF"].rpartition(":")
         self.assertEqual(f":{port}", image_settings()["LARDER_HTTP"])
+        headless = find(self.objects, "StatefulSet")["spec"]["serviceName"]
         if kind == "srv":
-            headless = find(self.objects, "StatefulSet")["spec"]["serviceName"]
             name = find(self.objects, "Service", headless)["spec"]["ports"][0]["name"]
             domain = f"{headless}.shop.svc.cluster.local"
             self.assertEqual((where, own), (f"_{name}._tcp.{domain}", f"larder-1.{domain}"))
+        elif kind != "pods":
+            name, count = find(self.objects, "StatefulSet")["metadata"]["name"], find(self.objects, "StatefulSet")["spec"]["replicas"]
+            pods = [f"{name}-{number}.{headless}:8080" for number in range(count)]
+            self.assertEqual(known["LARDER_PEERS"].split(","), pods)
+            self.assertEqual(variables(self.container, pod=f"{name}-1")["LARDER_PEER_SELF"], pods[1])
         else:
             self.assertEqual((kind, own), ("pods", "10.1.2.3"))
             selector, _, port = where.rpartition(":")
@@ -196,15 +201,23 @@ class Deployed:
 
 
 class Manifests(Deployed, unittest.TestCase):
-    make = staticmethod(lambda: manifests() + hint())
+    make = staticmethod(lambda: manifests())
+
+
+class ManifestsWithDiscoveryBySrv(Deployed, unittest.TestCase):
+    make = staticmethod(lambda: manifests("discovery-by-srv") + hint())
 
 
 class ManifestsWithDiscoveryByPods(Deployed, unittest.TestCase):
-    make = staticmethod(lambda: manifests("discovery-by-pods"))
+    make = staticmethod(lambda: manifests("discovery-by-pods") + hint())
 
 
 class ChartByDefault(Deployed, unittest.TestCase):
     make = staticmethod(chart)
+
+
+class ChartWithDiscoveryBySrv(Deployed, unittest.TestCase):
+    make = staticmethod(lambda: chart({"peers": {"discovery": "srv"}, "autoscaling": {"enabled": True}}))
 
 
 class ChartWithEveryValueChanged(Deployed, unittest.TestCase):
@@ -228,7 +241,13 @@ class Chart(unittest.TestCase):
         self.assertEqual(EVERYTHING.keys(), yaml.safe_load((CHART / "values.yaml").read_text()).keys())
         for name, value in EVERYTHING.items():
             with self.subTest(name):
-                self.assertNotEqual(chart({name: value}), default)
+                # Alone it is refused: see the next test.
+                values = {"peers": {"discovery": "srv"}} if name == "autoscaling" else {}
+                self.assertNotEqual(chart({**values, name: value}), chart(values) if values else default)
+
+    def test_a_set_of_names_does_not_scale_by_itself(self):
+        with self.assertRaisesRegex(ValueError, "autoscaling.enabled needs peers.discovery srv or pods"):
+            chart({"autoscaling": {"enabled": True}})
 
     def test_numbers_stay_as_they_were_written(self):
         known = variables(find(chart(EVERYTHING), "StatefulSet")["spec"]["template"]["spec"]["containers"][0])

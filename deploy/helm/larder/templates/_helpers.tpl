@@ -29,3 +29,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $url -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The names of all pods, for peers.discovery set. */}}
+{{- define "larder.peers" -}}
+{{- if .Values.autoscaling.enabled -}}
+{{- fail "autoscaling.enabled needs peers.discovery srv or pods: with set, all nodes must know how many they are" -}}
+{{- end -}}
+{{- $name := include "larder.name" . -}}
+{{- range $number := until (int .Values.replicas) -}}
+{{- if $number }},{{ end }}{{ $name }}-{{ $number }}.{{ $name }}-peers:8080
+{{- end -}}
+{{- end -}}

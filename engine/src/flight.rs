@@ -15,7 +15,8 @@
 //! A flight that was fenced still answers those who joined it before, but stores nothing, and a miss after the
 //! fence begins a new one. Where no reader may see an older value after a newer one, its leader calls [`Lead::overtake`](crate::Lead::overtake)
 //! first: the new one may have gone another way and come back with an older value than the old one has.
-//! Flights for what is derived from a key (`derived`) are the key's as well: one fence for all.
+//! Flights for what is derived from a key (`derived`) are the key's as well: one fence for all. So is the direct flight of a key, which asks the
+//! source for somebody who must not wait for a flight that asks others.
 //! Lock order: shard, then flight; wakers run under neither.
 
 use crate::sync::{Arc, Mutex, lock};
@@ -52,6 +53,8 @@ pub(crate) enum Purpose {
     FetchOrFallback,
     /// Something that is served meanwhile.
     Renew,
+    /// Whatever it finds: only the source itself is asked, so no flight is joined that may ask others.
+    Direct,
 }
 
 #[derive(Debug, Default)]
@@ -115,6 +118,11 @@ impl Flight {
         waiters.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether it asks nobody but the source itself.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.purpose == Purpose::Direct
+    }
+
     fn is_of(&self, hash: u64, key: &[u8]) -> bool {
         self.hash == hash && *self.key == *key
     }
@@ -172,7 +180,11 @@ impl Flights {
         purpose: Purpose,
         begun: u64,
     ) -> (Arc<Flight>, bool) {
-        match self.table.entry(hash, |f| f.is_of(hash, key) && *f.name == *name, |f| f.hash) {
+        match self.table.entry(
+            hash,
+            |f| f.is_of(hash, key) && *f.name == *name && f.is_direct() == (purpose == Purpose::Direct),
+            |f| f.hash,
+        ) {
             Entry::Occupied(entry) => (entry.get().clone(), false),
             Entry::Vacant(entry) => {
                 let flight = Flight::new(hash, key, name, purpose, begun);
@@ -183,9 +195,9 @@ impl Flights {
         }
     }
 
-    /// The flight of a key, or of what is derived from it under a name.
+    /// The flight of a key, or of what is derived from it under a name; not the direct one.
     pub(crate) fn get(&self, hash: u64, key: &[u8], name: &[u8]) -> Option<&Arc<Flight>> {
-        self.table.find(hash, |f| f.is_of(hash, key) && *f.name == *name)
+        self.table.find(hash, |f| f.is_of(hash, key) && *f.name == *name && !f.is_direct())
     }
 
     /// Moves the fence of all keys under a prefix.

@@ -72,6 +72,11 @@ impl Lead {
         self.flight.purpose == Purpose::Renew
     }
 
+    /// Whether nobody but the source itself is to be asked ([`Cache::fetch_direct`]).
+    pub fn is_direct(&self) -> bool {
+        self.flight.is_direct()
+    }
+
     /// Whether something is held that may be served if the fetch fails or takes too long.
     pub fn has_fallback(&self) -> bool {
         self.flight.purpose == Purpose::FetchOrFallback

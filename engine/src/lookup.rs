@@ -180,10 +180,35 @@ impl Cache {
     /// A read of the source, whatever is held: joins the flight for a key, or leads one if the lead is given. `name`: empty, or of what is derived from
     /// the key. Counts nothing.
     pub fn fetch(self: &Arc<Self>, key: Key<'_>, name: &[u8], now: Millis) -> (Wait, Option<Lead>) {
-        match self.join::<()>(lock(self.mutex(self.shard_of(key.hash))), key, name, Purpose::Fetch, now) {
+        self.join_unlooked(key, name, Purpose::Fetch, now)
+    }
+
+    /// As [`fetch`](Cache::fetch), but no flight is joined that may ask others than the source itself: and no
+    /// lookup joins this one. For somebody whom those others may be waiting for.
+    pub fn fetch_direct(self: &Arc<Self>, key: Key<'_>, now: Millis) -> (Wait, Option<Lead>) {
+        self.join_unlooked(key, b"", Purpose::Direct, now)
+    }
+
+    fn join_unlooked(
+        self: &Arc<Self>,
+        key: Key<'_>,
+        name: &[u8],
+        purpose: Purpose,
+        now: Millis,
+    ) -> (Wait, Option<Lead>) {
+        match self.join::<()>(lock(self.mutex(self.shard_of(key.hash))), key, name, purpose, now) {
             Lookup::Lead(lead) => (lead.wait(), Some(lead)),
             Lookup::Wait(wait) => (wait, None),
             Lookup::Hit(()) | Lookup::Renew(..) | Lookup::Absent => unreachable!("what joins a flight has not looked"),
+        }
+    }
+
+    /// Moves the fence of every key: what is in flight will be stored nowhere, and nobody joins it any more.
+    pub fn fence_all(&self) {
+        for number in 0..self.shards() {
+            let mut shard = lock(self.mutex(number));
+            shard.flights.fence_all(b"");
+            shard.settle(&self.rules.budget);
         }
     }
 

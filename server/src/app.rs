@@ -4,6 +4,7 @@ use crate::{
     clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
     config::{Coherence, GroupSettings, Settings, SourceUrl, TierMode},
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
+    peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
     source::{
         BreakerPolicy, FillPolicy, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules, PrefixTable,
@@ -27,6 +28,8 @@ pub struct App {
     pub caches: Vec<Arc<larder_engine::Cache>>,
     /// The shared part of each group's source and its health, in the same order.
     pub sources: Vec<SourceSetup>,
+    /// The nodes that share their caches; `None`: this one shares nothing.
+    pub peers: Option<Arc<Peers>>,
     /// The mode rules of each group, in the same order.
     pub modes: Vec<Arc<ModeRules>>,
     /// What became of the sampled hits of each group, in the same order.
@@ -78,6 +81,8 @@ pub struct Worker {
     pub groups: Vec<Rc<Group>>,
     /// This core's counters. Only this core writes to them.
     pub counters: Arc<Counters>,
+    /// This core's way to the other nodes, if there are any.
+    pub peers: Option<Rc<PeerClient>>,
 }
 
 impl App {
@@ -102,8 +107,10 @@ impl App {
         if let Some(cache) = caches.first() {
             cache.set_listener(tracking.clone());
         }
+        let peers = peers(&settings, &caches);
         Ok(App {
             bound,
+            peers,
             telemetry: Telemetry::new(settings.threads, logs),
             caches,
             pubsub: Arc::new(PubSub::new(backlog.clone())),
@@ -124,6 +131,12 @@ impl App {
             settings,
         })
     }
+}
+
+fn peers(settings: &Settings, caches: &[Arc<Cache>]) -> Option<Arc<Peers>> {
+    let this = settings.peers.this.clone().filter(|_| !settings.peers.peers.is_empty())?;
+    let shared = settings.groups.iter().zip(caches).filter(|(group, _)| group.is_shared);
+    Some(Arc::new(Peers::new(settings.peers.clone(), this, shared.map(|(_, cache)| cache.clone()).collect())))
 }
 
 impl App {
@@ -219,6 +232,7 @@ fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetu
 impl Worker {
     /// Builds the state of core `id`, on that core's runtime. Its sources begin to connect.
     pub fn new(id: usize, app: Arc<App>) -> Worker {
+        let client = app.peers.as_ref().map(|peers| peer::open_client(peers, &app.settings, &app.buffers));
         let groups = (app.settings.groups.iter().enumerate())
             .map(|(index, settings)| {
                 let cache = app.caches[index].clone();
@@ -230,16 +244,19 @@ impl Worker {
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
                     .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));
-                Rc::new(Group {
-                    name: settings.name.as_str().into(),
-                    cache,
-                    source: app.sources[index].open(watch, policy.keeps_replies()),
-                    policy,
-                    writes: app.writes[index].clone(),
-                })
+                let name: Arc<str> = settings.name.as_str().into();
+                let source = app.sources[index].open(watch, policy.keeps_replies());
+                let (peers, source) = match client.as_ref().filter(|_| settings.is_shared) {
+                    Some(client) => {
+                        let (group, source) = peer::share(client, &name, &cache, &policy, source);
+                        (Some(group), source)
+                    }
+                    None => (None, source),
+                };
+                Rc::new(Group { name, cache, source, policy, writes: app.writes[index].clone(), peers })
             })
             .collect();
-        Worker { id, groups, counters: app.telemetry.worker(id).clone(), app }
+        Worker { id, groups, counters: app.telemetry.worker(id).clone(), peers: client, app }
     }
 }
 

@@ -7,6 +7,8 @@ use super::{
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     machine_limits::Machine,
     origin_options::OriginOptions,
+    peer_entry::PeerAddress,
+    peer_settings::{PeerHash, PeerName, PeerSettings},
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     setting_value::{SettingValue, is_off, parse},
     settings::{
@@ -133,6 +135,7 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
         access: access(top),
         listeners: scopes.iter().filter_map(listener).collect(),
         groups: scopes.iter().filter_map(|scope| group(scope, scopes)).collect(),
+        peers: peers(top),
         threads: top.number("threads"),
         data_dir: top.text("data-dir").map(Into::into),
         password: top.secret("password"),
@@ -188,6 +191,7 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
     Some(GroupSettings {
         name: name.to_string(),
         source: source(scope),
+        is_shared: is_shared(&scopes[0], scope),
         max_memory: scope.number("max-memory"),
         max_keys: scope.count("max-keys"),
         freshness: freshness(scope),
@@ -236,6 +240,33 @@ fn freshness(scope: &EffectiveSettings) -> FreshnessSettings {
 
 fn mode(scope: &EffectiveSettings) -> TierMode {
     scope.text("mode").and_then(TierMode::from_name).unwrap_or_default()
+}
+
+fn peers(scope: &EffectiveSettings) -> PeerSettings {
+    let addresses = |name| -> Vec<PeerAddress> {
+        let values = scope.effective(name).values.iter();
+        values
+            .filter_map(|value| if let SettingValue::Peer(peer) = value { Some(peer.clone()) } else { None })
+            .collect()
+    };
+    PeerSettings {
+        peers: addresses("peers"),
+        this: addresses("peer-self").into_iter().next(),
+        name: if scope.text("peer-name") == Some("url") { PeerName::Url } else { PeerName::Address },
+        hash: if scope.text("peer-hash") == Some("crc32") { PeerHash::Crc32 } else { PeerHash::Fnv1 },
+        hot_copy_ttl: scope.duration("hot-copy-ttl").unwrap_or_default(),
+        hot_copy_after: scope.number("hot-copy-after") as u8,
+        connect_timeout: scope.duration("peer-connect-timeout").unwrap_or_default(),
+        fallback_limit: scope.number("peer-fallback-limit"),
+    }
+}
+
+/// What is on one machine alone is not shared.
+fn is_shared(top: &EffectiveSettings, scope: &EffectiveSettings) -> bool {
+    let is_local = matches!(scope.one("source"), Some(SettingValue::Source(SourceUrl::Disk(_) | SourceUrl::Table(_))));
+    !top.effective("peers").values.is_empty()
+        && scope.one("peer-shared") == Some(&SettingValue::Switch(true))
+        && !is_local
 }
 
 fn source(scope: &EffectiveSettings) -> SourceUrl {

@@ -1,5 +1,7 @@
 //! Defaults that depend on the machine or on other settings.
-use super::{effective_values::EffectiveSettings, machine_limits::Machine, setting_value::SettingValue};
+use super::{
+    effective_values::EffectiveSettings, machine_limits::Machine, peer_entry::PeerAddress, setting_value::SettingValue,
+};
 
 /// The default of the setting `name`; none: it is off.
 pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine) -> Vec<SettingValue> {
@@ -11,6 +13,7 @@ pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine)
         "threads" => Some(SettingValue::Count(machine.cores as u64)),
         "store-threads" => Some(SettingValue::Count((2 * machine.cores as u64).clamp(1, 16))),
         "store-block-cache" => Some(SettingValue::Size(((machine.memory / 16) >> 20 << 20).max(32 << 20))),
+        "peer-self" => only_http_address(scope),
         "throttle-burst" => burst("throttle"),
         "throttle-total-burst" => burst("throttle-total"),
         "throttle-admin" => scope.rate("throttle").map(|n| SettingValue::Rate((n / 10).max(1))),
@@ -18,4 +21,14 @@ pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine)
         _ => None,
     };
     value.into_iter().collect()
+}
+
+/// Where others reach this process, if that is known before it listens.
+fn only_http_address(scope: &EffectiveSettings) -> Option<SettingValue> {
+    match scope.addresses("http")[..] {
+        [only] if !only.ip().is_unspecified() && only.port() != 0 => {
+            Some(SettingValue::Peer(PeerAddress { host: only.ip().to_string(), port: only.port() }))
+        }
+        _ => None,
+    }
 }

@@ -31,6 +31,12 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
         let origin = &scope.effective("http").origin;
         problems.push(format!("{origin}: http: both http and redis are off: there is nothing to serve"));
     }
+    if !unset("peers") && unset("peer-self") {
+        let origin = &scope.effective("peers").origin;
+        problems.push(format!(
+            "{origin}: peers: peer-self must be set: `http` does not say how the other nodes reach this one"
+        ));
+    }
     for rate in ["throttle", "throttle-total", "throttle-admin"] {
         let burst = format!("{rate}-burst");
         // Where the rate was switched off by hand, a burst left over from a lower layer does no harm.

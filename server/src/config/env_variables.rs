@@ -3,7 +3,7 @@ use super::{
     listen_address::join_host,
     nearest_name::nearest,
     raw_settings::{Layer, RawValue, SettingOrigin, split},
-    settings_table::{SettingSpec, TABLE},
+    settings_table::{SettingSpec, TABLE, find},
 };
 use std::collections::BTreeMap;
 
@@ -39,7 +39,8 @@ pub(super) fn foreign(env: &Env) -> Layer {
     let mut layer = Layer::new();
     let mut set = |name, text: String, origin: &str| {
         let origin = SettingOrigin::Env(origin.to_string());
-        layer.insert(name, RawValue { texts: vec![text], origin });
+        let texts = find(name).map_or_else(|| vec![text.clone()], |setting| split(setting, &text));
+        layer.insert(name, RawValue { texts, origin });
     };
     match (get("PROXY_HOST"), get("PROXY_PORT").filter(|port| !port.is_empty())) {
         (None, None) => {}
@@ -53,6 +54,12 @@ pub(super) fn foreign(env: &Env) -> Layer {
         (Some(host), None) => set("source", redis_url(host, "6379"), "REDIS_HOST"),
         (None, Some(port)) => set("source", redis_url("127.0.0.1", port), "REDIS_PORT"),
         (Some(host), Some(port)) => set("source", redis_url(host, port), "REDIS_HOST, REDIS_PORT"),
+    }
+    if let Some(peers) = filled("PEERS_SET") {
+        set("peers", peers.to_string(), "PEERS_SET");
+    }
+    if let Some(this) = filled("PEERS_SELF") {
+        set("peer-self", this.to_string(), "PEERS_SELF");
     }
     if let Some(n) = filled("PROXY_MAX_KEYS") {
         set("max-keys", n.to_string(), "PROXY_MAX_KEYS");
@@ -152,6 +159,8 @@ mod tests {
             (&[("PROXY_HOST", "::1")], "http=[::1]:8080 (env PROXY_HOST)"),
             (&[("PROXY_MAX_KEYS", "5")], "max-keys=5 (env PROXY_MAX_KEYS)"),
             (&[("PROXY_TTL_MS", "1500")], "ttl=1500ms (env PROXY_TTL_MS)"),
+            (&[("PEERS_SET", "a:1,http://b:2")], "peers=a:1|http://b:2 (env PEERS_SET)"),
+            (&[("PEERS_SELF", "a:1")], "peer-self=a:1 (env PEERS_SELF)"),
             (&[("REDIS_HOST", "r")], "source=redis://r:6379 (env REDIS_HOST)"),
             (&[("REDIS_PORT", "7")], "source=redis://127.0.0.1:7 (env REDIS_PORT)"),
             (&[("REDIS_HOST", "::1"), ("REDIS_PORT", "7")], "source=redis://[::1]:7 (env REDIS_HOST, REDIS_PORT)"),

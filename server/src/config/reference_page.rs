@@ -145,6 +145,7 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::Path
         | ValueKind::Prefix
         | ValueKind::Endpoint
+        | ValueKind::Peer
         | ValueKind::Secret
         | ValueKind::Header
         | ValueKind::HeaderName

@@ -4,6 +4,7 @@ use super::{
     listen_address::parse_address,
     machine_limits::Machine,
     nearest_name::nearest,
+    peer_entry::PeerAddress,
     secret::Secret,
     sent_header::SentHeader,
     settings::RefreshAhead,
@@ -34,6 +35,7 @@ pub enum SettingValue {
     Switch(bool),
     Secret(Secret),
     Header(SentHeader),
+    Peer(PeerAddress),
 }
 
 impl fmt::Display for SettingValue {
@@ -53,6 +55,7 @@ impl fmt::Display for SettingValue {
             SettingValue::Switch(on) => on.fmt(f),
             SettingValue::Secret(_) => f.write_str("***"),
             SettingValue::Header(header) => header.fmt(f),
+            SettingValue::Peer(address) => address.fmt(f),
         }
     }
 }
@@ -121,6 +124,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
                 false => Err(format!("`{text}` is not a host and port: write larder.example:6380")),
             }
         }
+        ValueKind::Peer => text.parse().map(SettingValue::Peer),
         ValueKind::Path | ValueKind::Prefix => Ok(SettingValue::Text(text.to_string())),
         ValueKind::Switch => {
             switch(text).map(SettingValue::Switch).ok_or_else(|| format!("`{text}` is not true or false"))

@@ -1,5 +1,5 @@
 //! The checked configuration: what the rest of the server reads.
-use super::{command_lists::AccessSettings, secret::Secret, source_url::SourceUrl};
+use super::{command_lists::AccessSettings, peer_settings::PeerSettings, secret::Secret, source_url::SourceUrl};
 use larder_store::disk::StoreSettings;
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -16,6 +16,7 @@ pub struct Settings {
     pub admin: Option<SocketAddr>,
     /// Group `default` first.
     pub groups: Vec<GroupSettings>,
+    pub peers: PeerSettings,
     pub threads: usize,
     pub data_dir: Option<PathBuf>,
     pub password: Option<Secret>,
@@ -73,6 +74,8 @@ pub struct ListenerSettings {
 pub struct GroupSettings {
     pub name: String,
     pub source: SourceUrl,
+    /// Its keys have owners among the peers.
+    pub is_shared: bool,
     pub max_memory: usize,
     pub max_keys: Option<usize>,
     /// Of all keys without a prefix of their own in `prefixes`.

@@ -1,7 +1,10 @@
 //! The table of settings: what feeds flags, environment, file, help, documentation and `config print`.
 //!
 //! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
-use super::settings::{Coherence, LogFormat, LogLevel, TierMode};
+use super::{
+    peer_settings::{PeerHash, PeerName},
+    settings::{Coherence, LogFormat, LogLevel, TierMode},
+};
 use Fallback::{Computed, Is, Off};
 use larder_store::disk::Compression;
 
@@ -49,18 +52,20 @@ pub enum SettingSection {
     Freshness,
     Source,
     Store,
+    Peers,
     Limits,
     Throttle,
     Process,
 }
 impl SettingSection {
     /// In the order of the documentation.
-    pub const ALL: [SettingSection; 8] = [
+    pub const ALL: [SettingSection; 9] = [
         SettingSection::Listening,
         SettingSection::Cache,
         SettingSection::Freshness,
         SettingSection::Source,
         SettingSection::Store,
+        SettingSection::Peers,
         SettingSection::Limits,
         SettingSection::Throttle,
         SettingSection::Process,
@@ -73,6 +78,7 @@ impl SettingSection {
             SettingSection::Freshness => "Freshness",
             SettingSection::Source => "Source",
             SettingSection::Store => "Disk store",
+            SettingSection::Peers => "Peers",
             SettingSection::Limits => "Limits",
             SettingSection::Throttle => "Throttle",
             SettingSection::Process => "Process",
@@ -112,6 +118,8 @@ pub enum ValueKind {
     Prefix,
     /// A host and a port, which are not looked up here.
     Endpoint,
+    /// A node that shares its cache: host and port, or a base URL.
+    Peer,
     /// Any text; it is not shown.
     Secret,
     /// A header field to send, `Name: value` or `Name: @FILE`; a value is not shown.
@@ -156,7 +164,7 @@ impl SettingSpec {
             ValueKind::Durability => "WHEN",
             ValueKind::Path => "DIR",
             ValueKind::Prefix => "PREFIX",
-            ValueKind::Endpoint => "HOST:PORT",
+            ValueKind::Endpoint | ValueKind::Peer => "HOST:PORT",
             ValueKind::Secret => "TEXT",
             ValueKind::Header => "HEADER",
             ValueKind::HeaderName => "NAME",
@@ -646,6 +654,92 @@ pub const TABLE: &[SettingSpec] = &[
         per_group: true,
         example: "8MiB",
         help: "Writes that may wait for the disk at a time, their keys and values together; beyond it a write fails at once. One write larger than this waits alone.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peers",
+        section: SettingSection::Peers,
+        kind: ValueKind::Peer,
+        optional: true,
+        many: true,
+        also: &["PEERS_SET"],
+        example: "10.0.0.1:8080",
+        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. See docs/peers.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-self",
+        section: SettingSection::Peers,
+        kind: ValueKind::Peer,
+        default: Computed("the address of `http`, if it is one and names a host"),
+        optional: true,
+        also: &["PEERS_SELF"],
+        example: "10.0.0.1:8080",
+        help: "This node, written as `peers` of the other nodes writes it.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-name",
+        section: SettingSection::Peers,
+        kind: ValueKind::Choice(PeerName::NAMES),
+        default: Is("address"),
+        example: "url",
+        help: "What a node is called on the ring: `address` is `host:port`, as groupcache-go v3 has it; `url` is `http://host:port`, as mailgun's and the original groupcache have it.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-hash",
+        section: SettingSection::Peers,
+        kind: ValueKind::Choice(PeerHash::NAMES),
+        default: Is("fnv1"),
+        example: "crc32",
+        help: "How the ring is computed: `fnv1` as by groupcache-go v3 and mailgun's groupcache, `crc32` as by the original groupcache.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-shared",
+        section: SettingSection::Peers,
+        kind: ValueKind::Switch,
+        default: Is("true"),
+        per_group: true,
+        example: "false",
+        help: "Whether the keys of the group have owners among `peers`. A group with a `disk:` or `table:` source shares nothing.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "hot-copy-ttl",
+        section: SettingSection::Peers,
+        kind: ValueKind::Duration { min: 0, max: DAY },
+        default: Is("10s"),
+        example: "1s",
+        help: "Longest life of a copy of another node's key. `0`: no copies, every read of such a key asks the owner.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "hot-copy-after",
+        section: SettingSection::Peers,
+        kind: ValueKind::Count { min: 1, max: 100 },
+        default: Is("2"),
+        example: "10",
+        help: "How often this node asks the owner for a key within ten seconds before it keeps a copy.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-connect-timeout",
+        section: SettingSection::Peers,
+        kind: ValueKind::Duration { min: 1, max: DAY },
+        default: Is("250ms"),
+        example: "50ms",
+        help: "Deadline of one attempt to connect to a peer. A fetch from a peer has the deadline of a fetch from the source, `source-timeout`.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-fallback-limit",
+        section: SettingSection::Peers,
+        kind: ValueKind::Count { min: 0, max: 1 << 20 },
+        default: Is("64"),
+        example: "8",
+        help: "Fetches that a thread may have under way at the source for keys whose owner cannot be reached. Beyond it such a miss fails at once.",
         ..ROW
     },
     SettingSpec {

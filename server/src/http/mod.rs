@@ -29,6 +29,8 @@ mod metrics_and_stats;
 mod mget;
 mod mode_rules;
 mod openapi;
+mod peer_routes;
+mod peer_status;
 mod preconditions;
 mod problem_json;
 mod range_routes;

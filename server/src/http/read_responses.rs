@@ -8,7 +8,10 @@ use super::{
     response_body::{BodyWriter, ResponseBody},
     response_writer::{JSON, ROOM, TEXT, text},
 };
-use crate::source::CopyMetadataView;
+use crate::{
+    peer::{EncodedEntry, GetResponse, PROTOBUF},
+    source::CopyMetadataView,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Millis, Value};
@@ -19,6 +22,7 @@ use larder_proto::{
     },
     output::Output,
 };
+use prost::Message;
 
 /// A route that reads one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub(super) enum ReadRoute {
     Text,
     /// `/v0/entity?id=`: bytes.
     Entity,
+    /// `/_groupcache/{group}/{key}`: a message for another node.
+    Peer,
 }
 
 /// What the headers say about an entry. Times are in whole seconds.
@@ -133,6 +139,7 @@ fn ascii(text: Vec<u8>) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(text)).expect("made of visible ASCII")
 }
 
+pub(super) const MESSAGE: HeaderValue = HeaderValue::from_static(PROTOBUF);
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 impl ReadRoute {
@@ -140,7 +147,7 @@ impl ReadRoute {
     pub(super) fn parameter(self) -> &'static str {
         match self {
             ReadRoute::Entity => "id",
-            ReadRoute::Kv | ReadRoute::Lookup | ReadRoute::Text => "key",
+            ReadRoute::Kv | ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Peer => "key",
         }
     }
 
@@ -218,6 +225,7 @@ impl ReadRoute {
                 end_head(out, value.len(), date);
                 put_value(out, &entry.value);
             }
+            ReadRoute::Peer => put_message(out, entry, about.version ^ instance, date),
         }
         None
     }
@@ -260,6 +268,11 @@ impl ReadRoute {
                 headers.insert(header::CONTENT_TYPE, if self == ReadRoute::Entity { OCTETS } else { TEXT });
                 *response.body_mut() = ResponseBody::full(value);
             }
+            ReadRoute::Peer => {
+                headers.insert(header::CONTENT_TYPE, MESSAGE);
+                let message = GetResponse::not_held(value, &CopyMetadataView::read(said).to_owned());
+                *response.body_mut() = ResponseBody::full(message.encode_to_vec());
+            }
         }
         response
     }
@@ -269,7 +282,7 @@ impl ReadRoute {
         match self {
             ReadRoute::Kv => Problem::new(ProblemKind::KeyNotFound).into_response(),
             ReadRoute::Lookup => lookup_failure(Some(key), StatusCode::NOT_FOUND),
-            ReadRoute::Text => text(StatusCode::NOT_FOUND, "Key not found"),
+            ReadRoute::Text | ReadRoute::Peer => text(StatusCode::NOT_FOUND, "Key not found"),
             ReadRoute::Entity => {
                 let mut response = Response::new(ResponseBody::empty());
                 *response.status_mut() = StatusCode::NOT_FOUND;
@@ -286,6 +299,8 @@ impl ReadRoute {
         // Clients of these routes know 400 for a request that cannot be served. 502 says that the source has refused it.
         let status = match problem.status() {
             status if status.is_client_error() => StatusCode::BAD_REQUEST,
+            // Another node would load it itself after any other status.
+            _ if self == ReadRoute::Peer => StatusCode::SERVICE_UNAVAILABLE,
             StatusCode::BAD_GATEWAY => StatusCode::BAD_GATEWAY,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
@@ -298,6 +313,20 @@ impl ReadRoute {
         }
         response
     }
+}
+
+/// A whole response with the message of an entry.
+fn put_message(out: &mut Output, entry: &Entry<'_>, version: u64, date: &[u8; Date::LEN]) {
+    let tag = || {
+        let mut text = Vec::with_capacity(18);
+        etag::write(&mut text, version);
+        text.into()
+    };
+    let message = EncodedEntry::new(entry, tag, larder_store::clock::now());
+    out.reserve(ROOM + message.len());
+    out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf");
+    end_head(out, message.len(), date);
+    message.put(out, |out| put_value(out, &entry.value));
 }
 
 const BEFORE_KEY: &[u8] = b"{\"key\": ";

@@ -40,6 +40,10 @@ pub(super) enum RouteHandler {
     ClearGroup,
     ClearPrefix,
     ClearTag,
+    PeerSet,
+    PeerRemove,
+    PeerPost,
+    Peers,
     Healthy,
     Ready,
     Metrics,
@@ -60,7 +64,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 36] = [
+pub(super) static ROUTES: [Route; 41] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
@@ -78,6 +82,10 @@ pub(super) static ROUTES: [Route; 36] = [
     route(Method::DELETE, "/v1/groups/{group}/keys", RouteListeners::Native, RouteHandler::ClearPrefix),
     route(Method::DELETE, "/v1/tags/{key}", RouteListeners::Native, RouteHandler::ClearTag),
     route(Method::DELETE, "/v1/groups/{group}/tags/{key}", RouteListeners::Native, RouteHandler::ClearTag),
+    route(Method::GET, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Peer)),
+    route(Method::PUT, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerSet),
+    route(Method::DELETE, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerRemove),
+    route(Method::POST, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerPost),
     route(Method::GET, "/lookup", RouteListeners::Native, RouteHandler::Read(ReadRoute::Lookup)),
     route(Method::GET, "/", RouteListeners::Native, RouteHandler::Read(ReadRoute::Text)),
     route(Method::GET, "/v0/entity", RouteListeners::Native, RouteHandler::Read(ReadRoute::Entity)),
@@ -85,6 +93,7 @@ pub(super) static ROUTES: [Route; 36] = [
     route(Method::DELETE, "/v0/entity", RouteListeners::Native, RouteHandler::Remove),
     route(Method::GET, "/v0/entities", RouteListeners::Native, RouteHandler::Range(RangeFormat::Entities)),
     route(Method::GET, "/v1/stats", RouteListeners::Both, RouteHandler::Stats),
+    route(Method::GET, "/v1/peers", RouteListeners::Both, RouteHandler::Peers),
     route(Method::GET, "/metrics", RouteListeners::Both, RouteHandler::Metrics),
     route(Method::GET, "/healthz", RouteListeners::Both, RouteHandler::Healthy),
     route(Method::GET, "/readyz", RouteListeners::Both, RouteHandler::Ready),

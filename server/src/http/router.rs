@@ -3,9 +3,11 @@ use super::{
     connection_context::ConnectionContext,
     group_control, health,
     key_routes::{self, PutRequest},
-    list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi,
+    list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi, peer_routes, peer_status,
     problem_json::{Problem, ProblemKind},
-    range_routes, record_operations,
+    range_routes,
+    read_responses::ReadRoute,
+    record_operations,
     request_body::{self, BodyLimit},
     response_body::ResponseBody,
     route_request::RouteRequest,
@@ -69,8 +71,14 @@ where
     let at_most = |bytes, setting, kind| BodyLimit { context, bytes, setting, kind, patience: settings.header_timeout };
     let small = at_most(settings.max_body, "max-body", ProblemKind::BodyTooLarge);
     let value = at_most(settings.max_value, "max-value", ProblemKind::ValueTooLarge);
+    // With the key and the rest of the message.
+    let message = at_most(settings.max_value + settings.max_key + 1024, "max-value", ProblemKind::ValueTooLarge);
     match route.handler {
+        RouteHandler::Read(ReadRoute::Peer) => Ok(peer_routes::get(&request).await),
         RouteHandler::Read(read) => Ok(key_routes::get(&request, read).await),
+        RouteHandler::PeerSet => peer_routes::set(&request, request_body::read(body, message).await?),
+        RouteHandler::PeerRemove => peer_routes::remove(&request),
+        RouteHandler::PeerPost => peer_routes::post(&request, &request_body::read(body, small).await?),
         RouteHandler::Put => {
             let put = PutRequest::parse(&request)?;
             put.run(&request, request_body::read(body, value).await?).await
@@ -84,12 +92,13 @@ where
         RouteHandler::Range(format) => range_routes::range(&request, format).await,
         RouteHandler::Mget => mget::mget(&request, request_body::read(body, small).await?).await,
         RouteHandler::Keys => list_keys::list_keys(&request).await,
-        RouteHandler::ClearGroup => tag_routes::clear_group(&request),
-        RouteHandler::ClearPrefix => tag_routes::clear_prefix(&request),
-        RouteHandler::ClearTag => tag_routes::clear_tag(&request),
+        RouteHandler::ClearGroup => tag_routes::clear_group(&request).await,
+        RouteHandler::ClearPrefix => tag_routes::clear_prefix(&request).await,
+        RouteHandler::ClearTag => tag_routes::clear_tag(&request).await,
         RouteHandler::Healthy => Ok(health::healthy()),
         RouteHandler::Ready => health::ready(context),
         RouteHandler::Metrics => Ok(metrics_and_stats::metrics(context)),
+        RouteHandler::Peers => peer_status::peers(context, &request),
         RouteHandler::Stats => Ok(metrics_and_stats::stats(context)),
         RouteHandler::OpenApi => Ok(openapi::openapi()),
         RouteHandler::LogLevel => Ok(log_level::log_level(context)),

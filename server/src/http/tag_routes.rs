@@ -4,9 +4,15 @@ use super::{
     response_body::ResponseBody,
     route_request::{RouteRequest, decode_key},
 };
-use crate::read::check_tags;
+use crate::{
+    peer::ClearScope,
+    read::{Group, check_tags},
+};
+use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
+use larder_engine::Millis;
 use larder_proto::http::target;
+use larder_store::clock;
 
 /// Headers that name tags: with commas between them (Cloudflare and others), with spaces (Fastly and Varnish).
 const CACHE_TAG: (&str, u8) = ("cache-tag", b',');
@@ -44,34 +50,58 @@ fn in_headers(headers: &HeaderMap, tags: &mut Vec<Box<[u8]>>) {
 }
 
 /// `DELETE /v1/tags/{tag}`: clears what carries a tag, in constant time.
-pub(super) fn clear_tag(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(super) async fn clear_tag(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let tag = decode_key(request.key, target::decode_path)?;
     check_tags(&[&tag]).map_err(|limit| Problem::of(ProblemKind::BadTag, limit))?;
-    request.group.cache.tier().clear_tag(&tag, is_soft(request)?, request.now);
+    let soft = is_soft(request)?;
+    let clear = || {
+        request.group.cache.tier().clear_tag(&tag, soft, clock::now());
+    };
+    clear_everywhere(request, ClearScope::Tag(Bytes::copy_from_slice(&tag)), soft, clear).await;
     Ok(cleared())
 }
 
 /// `DELETE /v1/keys?prefix=`: clears the keys that begin so, in constant time.
-pub(super) fn clear_prefix(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(super) async fn clear_prefix(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let prefix = request.key_parameter("prefix").transpose()?.filter(|prefix| !prefix.is_empty()).ok_or_else(|| {
         Problem::of(ProblemKind::BadParameter, "`prefix` is missing: DELETE /v1/groups/{group} clears all keys")
     })?;
     request.check_key(&prefix)?;
-    request.group.cache.mark_prefix(&prefix, !is_soft(request)?, request.now);
+    let soft = is_soft(request)?;
+    let clear = || clear_keys(request.group, &prefix, soft, clock::now());
+    clear_everywhere(request, ClearScope::Prefix(Bytes::copy_from_slice(&prefix)), soft, clear).await;
     Ok(cleared())
 }
 
 /// `DELETE /v1/groups/{group}`: empties the memory tier of a group. Its source keeps what it has.
-pub(super) fn clear_group(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
-    match is_soft(request)? {
-        true => drop(request.group.cache.mark_stale(request.now)),
-        false => request.group.cache.tier().clear(),
-    }
+pub(super) async fn clear_group(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let soft = is_soft(request)?;
+    let clear = || clear_keys(request.group, b"", soft, clock::now());
+    clear_everywhere(request, ClearScope::Prefix(Bytes::new()), soft, clear).await;
     Ok(cleared())
 }
 
+/// Clears the keys of this node that begin with a prefix (empty: all).
+pub(super) fn clear_keys(group: &Group, prefix: &[u8], soft: bool, now: Millis) {
+    match (prefix.is_empty(), soft) {
+        (true, true) => drop(group.cache.mark_stale(now)),
+        (true, false) => group.cache.tier().clear(),
+        (false, _) => drop(group.cache.mark_prefix(prefix, !soft, now)),
+    }
+}
+
+/// Clears here and at all nodes. A node that is cleared early may fill itself from one that is cleared late, so each is cleared twice.
+async fn clear_everywhere(request: &RouteRequest<'_>, scope: ClearScope, soft: bool, clear: impl Fn()) {
+    clear();
+    if let Some(peers) = &request.group.peers {
+        peers.clear_others(scope.clone(), soft).await;
+        clear();
+        peers.clear_others(scope, soft).await;
+    }
+}
+
 /// `?soft`: what is cleared counts as out of date, and is served as the group's stale windows allow.
-fn is_soft(request: &RouteRequest<'_>) -> Result<bool, Problem> {
+pub(super) fn is_soft(request: &RouteRequest<'_>) -> Result<bool, Problem> {
     match target::parameter(request.query, "soft") {
         None | Some(b"0" | b"false") => Ok(false),
         Some(b"" | b"1" | b"true") => Ok(true),

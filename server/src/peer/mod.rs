@@ -1,12 +1,41 @@
-//! Peers: several Larders, and groupcache's own nodes, as one cache. Each key has one owner among them.
+//! Several Larders as one cache: each key has one owner among the nodes, which fills it for all (groupcache's design).
 //!
 //! ```text
-//! ring.rs   which member owns which keys
-//! ring/     its hashes, and choices among the owners: bounded load, zones
+//! read ── the tier has it (own key, or hot copy) ──────────────────────────────► answered
+//!   │ miss
+//!   ▼
+//! PeerSource ── own key ────────────────────────────► the group's source ──────► filled, answered
+//!   │ the key of another node
+//!   ▼
+//! transport ── owner ── its tier, or its source ───► answer ── hot? ── kept for `hot-copy-ttl`
+//!   │ not reached          (never forwarded again)
+//!   ▼
+//! the next node on the ring, then the source, a few at a time (`peer-fallback-limit`)
 //! ```
 //!
 //! Invariants:
-//! - A [`Ring`] is immutable: a new set of members is a new ring. Two rings with the same epoch agree on the owner of every key.
+//! - What comes from another node is answered from this node's tier or source. It is never sent on to a third node, and it never waits for a
+//!   flight that asks another node (`Lead::is_direct`, [`Peers::settled`]): nodes that disagree about the ring make no circle.
+//! - Owners first: a removal is heard by the owner before any other node forgets its copy, so no node can fill itself from an older one.
+//! - A copy of another node's key lives no longer than the owner's, and no longer than `hot-copy-ttl`.
+mod hot_keys;
+mod http_transport;
+mod member;
+mod membership;
+mod messages;
+mod peer_group;
+mod peer_setup;
+mod peer_source;
 mod ring;
+mod transport;
+mod untold;
 
+pub use http_transport::{BASE_PATH, CLEAR, REMOVE_KEYS, RING, parse_remove_keys};
+pub use member::{Member, MemberCounts};
+pub use membership::{Membership, Peers};
+pub use messages::{EncodedEntry, GetResponse, PROTOBUF, SetRequest, of_expire};
+pub use peer_group::{PeerClient, PeerGroup};
+pub use peer_setup::{open_client, share};
+pub use peer_source::PeerSource;
 pub use ring::{Ring, RingHash};
+pub use transport::ClearScope;

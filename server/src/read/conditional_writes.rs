@@ -26,7 +26,7 @@ impl Group {
         tags: &[Box<[u8]>],
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
-        if self.source.reads_through() {
+        if !self.is_stored_here(key) {
             let sole = self.lock_if_local(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(Stored::Unmet);
@@ -49,7 +49,10 @@ impl Group {
             match self.cache.tier().set(key, write, now).map_err(too_large)? {
                 // Another write came between the read and the write: read again.
                 Stored::Unmet => {}
-                stored => return Ok(stored),
+                stored => {
+                    self.tell_peers(key.bytes()).await;
+                    return Ok(stored);
+                }
             }
         }
     }
@@ -63,7 +66,7 @@ impl Group {
         key: &[u8],
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Option<bool>, SourceError> {
-        if self.source.reads_through() {
+        if !self.is_stored_here(key) {
             let sole = self.lock_if_local(key).await?;
             if !condition(self.version_of(key).await?) {
                 return Ok(None);
@@ -79,7 +82,9 @@ impl Group {
                 (true, Some(_)) => (Change::Delete, Some(true)),
             }
         });
-        deleted.map_err(too_large)
+        let deleted = deleted.map_err(too_large)?;
+        self.tell_peers(key.bytes()).await;
+        Ok(deleted)
     }
 
     async fn version_of(&self, key: &[u8]) -> Result<Option<u64>, SourceError> {

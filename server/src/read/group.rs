@@ -2,6 +2,7 @@
 use super::{inspector::ServedCopy, pending_writes::PendingWrites};
 use crate::{
     config::{Coherence, TierMode},
+    peer::PeerGroup,
     source::{Fetch, FillPolicy, PinnedTable, Reads, Source, SourceError, TableLookup},
 };
 use bytes::Bytes;
@@ -21,6 +22,8 @@ pub struct Group {
     pub policy: Arc<FillPolicy>,
     /// Writes in flight to the source (shared by all cores, one per group).
     pub writes: Arc<PendingWrites>,
+    /// The nodes that own its keys; `None`: this one owns all.
+    pub peers: Option<Rc<PeerGroup>>,
 }
 
 /// The state of a read after the lookup.
@@ -61,6 +64,28 @@ impl Group {
             return self.begin_by_rules(key, now, batch, read);
         }
         self.start_read(self.cache.lookup(key, now, read), batch)
+    }
+
+    /// As [`begin`](Group::begin), for another node. It is never asked of a third one: a key that belongs elsewhere is answered by the tier, or by the
+    /// source.
+    pub fn begin_for_peer<R>(
+        &self,
+        key: Key<'_>,
+        now: Millis,
+        batch: &mut Vec<Fetch>,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> StartedRead<R> {
+        if self.peers.as_ref().is_none_or(|peers| peers.owns(key.bytes())) {
+            return self.begin(key, now, batch, read);
+        }
+        if self.policy.serves(key.bytes())
+            && let Some(answer) = self.cache.tier().get(key, now, read)
+        {
+            return StartedRead::Hit(answer);
+        }
+        let (wait, lead) = self.cache.fetch_direct(key, now);
+        batch.extend(lead.map(|lead| Fetch::new(lead, self.policy.clone())));
+        StartedRead::Wait(wait)
     }
 
     /// As [`begin`](Group::begin), where mode rules are set or hits are sampled.

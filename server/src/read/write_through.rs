@@ -50,7 +50,7 @@ impl Group {
         tags: &[Box<[u8]>],
     ) -> Result<Stored, SourceError> {
         debug_assert!(tags.is_empty() || !self.source.reads_through(), "checked by who takes them");
-        if !self.source.reads_through() {
+        if self.is_stored_here(key) {
             let now = clock::now();
             let tags: SmallVec<[&[u8]; 8]> = tags.iter().map(|tag| &**tag).collect();
             let write = Write {
@@ -59,8 +59,9 @@ impl Group {
                 attributes: Attributes { tags: &tags, ..Attributes::NONE },
                 condition: Condition::Always,
             };
-            let stored = self.cache.tier().set(self.cache.key(key), write, now);
-            return stored.map_err(too_large);
+            let stored = self.cache.tier().set(self.cache.key(key), write, now).map_err(too_large)?;
+            self.tell_peers(key).await;
+            return Ok(stored);
         }
         let sole = self.lock_if_local(key).await?;
         self.put_locked(sole, key, value, expiry).await
@@ -103,13 +104,30 @@ impl Group {
         .await
     }
 
+    /// Whether the tier of this node is the only store of the key: there is no source, and no other node owns it.
+    pub(super) fn is_stored_here(&self, key: &[u8]) -> bool {
+        match &self.peers {
+            None => !self.source.reads_through(),
+            Some(peers) => peers.is_store() && peers.owns_now(key),
+        }
+    }
+
+    /// The other nodes forget their copies of a key that was changed here.
+    pub(super) async fn tell_peers(&self, key: &[u8]) {
+        if let Some(peers) = &self.peers {
+            peers.removed(key, || ()).await;
+        }
+    }
+
     /// Deletes a key; true if there was one.
     ///
     /// # Errors
     /// As [`put`](Group::put).
     pub async fn delete(self: &Rc<Self>, key: &[u8]) -> Result<bool, SourceError> {
-        if !self.source.reads_through() {
-            return Ok(self.cache.tier().delete(self.cache.key(key), clock::now()));
+        if self.is_stored_here(key) {
+            let existed = self.cache.tier().delete(self.cache.key(key), clock::now());
+            self.tell_peers(key).await;
+            return Ok(existed);
         }
         let sole = self.lock_if_local(key).await?;
         self.delete_locked(sole, key).await
@@ -153,13 +171,15 @@ impl Group {
     /// # Errors
     /// As [`put`](Group::put).
     pub async fn expire(self: &Rc<Self>, key: &[u8], expiry: Option<Millis>) -> Result<bool, SourceError> {
-        if !self.source.reads_through() {
+        if self.is_stored_here(key) {
             let to = expiry.map_or(Expiry::Never, Expiry::At);
             let changed = self.cache.tier().update(self.cache.key(key), clock::now(), |entry, _| match entry {
                 Some(_) => (Change::Expire(to), true),
                 None => (Change::Keep, false),
             });
-            return changed.map_err(too_large);
+            let changed = changed.map_err(too_large)?;
+            self.tell_peers(key).await;
+            return Ok(changed);
         }
         let sole = self.lock_if_local(key).await?;
         let key = Bytes::copy_from_slice(key);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::config::{Coherence, RefreshAhead};
 use bytes::Bytes;
-use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome};
+use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome, Wait};
 use larder_store::clock;
 use std::sync::Arc;
 
@@ -29,6 +29,10 @@ pub struct Fetch {
     passes_tier: bool,
     /// The answer is compared with a copy.
     compares: bool,
+    /// The answer is not worth a copy.
+    is_not_kept: bool,
+    /// The longest life of a copy, ms, whatever the policy says.
+    longest_life: Option<u64>,
 }
 
 /// What the flight ends with.
@@ -50,6 +54,8 @@ impl Fetch {
             held: None,
             passes_tier: false,
             compares: false,
+            is_not_kept: false,
+            longest_life: None,
         }
     }
     /// A fetch whose answer is not kept.
@@ -68,9 +74,25 @@ impl Fetch {
     pub fn vouch(&mut self) {
         self.vouched = true;
     }
+    /// The answer is not worth a copy. Readers go on to share fetches of the key.
+    pub fn not_kept(&mut self) {
+        self.is_not_kept = true;
+    }
+    /// A copy lives no longer than this, ms, whatever the policy says.
+    pub fn live_at_most(&mut self, longest: u64) {
+        self.longest_life = Some(longest);
+    }
+    /// Whether nobody but the source itself is to be asked: see [`Lead::is_direct`].
+    pub fn is_direct(&self) -> bool {
+        self.lead.is_direct()
+    }
+    /// Resolves when the fetch ends.
+    pub fn wait(&self) -> Wait {
+        self.lead.wait()
+    }
     /// Whether the result may be stored.
     fn keep(&self) -> bool {
-        if self.passes_tier || self.policy.denies(self.key()) {
+        if self.passes_tier || self.is_not_kept || self.policy.denies(self.key()) {
             return false;
         }
         match self.policy.coherence {
@@ -168,7 +190,7 @@ impl Fetch {
                     self.lead.overtake();
                 }
                 metadata.fetch_duration = self.begun.map(|begun| now.saturating_sub(begun));
-                let end = end.filter(|_| self.keep());
+                let end = end.filter(|_| self.keep()).map(|end| self.shortened(end, now));
                 if end.is_none() {
                     self.forget_older();
                 }
@@ -203,6 +225,17 @@ impl Fetch {
                 self.forget_older();
                 self.lead.finish(Outcome::Failed(error.to_outcome()), Fill::Skip, now);
             }
+        }
+    }
+
+    fn shortened(&self, end: Expiry, now: Millis) -> Expiry {
+        let Some(longest) = self.longest_life else { return end };
+        let last = now.saturating_add(longest);
+        match end {
+            Expiry::At(at) => Expiry::At(at.min(last)),
+            Expiry::FreshUntil(at) => Expiry::FreshUntil(at.min(last)),
+            Expiry::FreshFor(ttl) => Expiry::FreshFor(ttl.min(longest)),
+            Expiry::Never | Expiry::Default | Expiry::Keep => Expiry::FreshFor(longest),
         }
     }
 

@@ -113,6 +113,10 @@ impl FillPolicy {
         };
         self.policies().map(longest).max().unwrap_or(0)
     }
+    /// The longest lifetime of any key, ms; `None`: some have none.
+    pub fn longest_ttl(&self) -> Option<u64> {
+        self.policies().map(|policy| policy.ttl).try_fold(0, |longest, ttl| Some(longest.max(ttl?)))
+    }
     /// Whether copies may still be served when the source has been lost for so many ms.
     pub fn outlives_source(&self, lost_for: u64) -> bool {
         let may_serve = |policy: &KeyPolicy| {

@@ -53,6 +53,11 @@ fn http_origin() {
 fn tags() {
     run("docs/tags.md");
 }
+
+#[test]
+fn peers() {
+    run("docs/peers.md");
+}
 #[test]
 fn observe() {
     run("docs/observe.md");

@@ -25,7 +25,7 @@ pub struct Larder {
 impl Larder {
     /// Starts `larder serve` with one listener of each kind and these arguments; 128 MiB unless they say otherwise.
     pub fn start(args: &[&str]) -> Larder {
-        Larder::with_redis_on(0, args)
+        Larder::on_ports(0, 0, args)
             .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
     }
     /// Starts another in the place of this one, which has ended: on the same port for the Redis protocol.
@@ -37,15 +37,21 @@ impl Larder {
         let mut started = None;
         // Meanwhile somebody else's connection may have had the port for its own end.
         wait_until("larder to start again", || {
-            started = Larder::with_redis_on(other.redis, args).ok();
+            started = Larder::on_ports(0, other.redis, args).ok();
             started.is_some()
         });
         started.unwrap()
     }
 
+    /// Starts one on a port for HTTP that others know.
+    pub fn with_http_on(http: u16, args: &[&str]) -> Larder {
+        Larder::on_ports(http, 0, args)
+            .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
+    }
+
     /// Or what it said on standard error instead of a ready line.
-    fn with_redis_on(redis: u16, args: &[&str]) -> Result<Larder, String> {
-        let listeners = [("http", 0), ("redis", redis), ("admin", 0)];
+    fn on_ports(http: u16, redis: u16, args: &[&str]) -> Result<Larder, String> {
+        let listeners = [("http", http), ("redis", redis), ("admin", 0)];
         let listeners = listeners.map(|(name, port)| format!("--{name}=127.0.0.1:{port}"));
         let mut child = command().args(listeners).args(args).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());

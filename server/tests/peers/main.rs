@@ -1,10 +1,13 @@
-//! Peers, against the real groupcache libraries and their nodes.
-#![expect(clippy::unwrap_used)]
+//! Several Larders as one cache: real processes that own keys of one ring, and the Go libraries whose ring it is.
+#![expect(clippy::unwrap_used, unreachable_pub)]
 
 #[path = "../common/mod.rs"]
 mod common;
+mod fleet;
 mod go_node;
 mod interop;
 #[path = "../common/larder.rs"]
 mod larder;
+mod reads;
+mod removals;
 mod ring;

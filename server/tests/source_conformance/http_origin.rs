@@ -319,6 +319,7 @@ fn bodies_are_counted_in_the_buffers_and_refused_where_they_do_not_fit() {
                 source: setup.open(None, false),
                 policy: std::sync::Arc::default(),
                 writes: Default::default(),
+                peers: None,
             }),
             health: group.health,
         };

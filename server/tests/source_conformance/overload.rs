@@ -226,6 +226,7 @@ fn groups_of_one_server_share_its_slots() {
                 source: setup.open(None, false),
                 policy: Arc::default(),
                 writes: Arc::default(),
+                peers: None,
             };
             Fixture { group: Rc::new(group), health: setup.health().clone() }
         };

@@ -20,14 +20,14 @@ impl FastConnection<'_> {
         let worker = self.context.worker.clone();
         self.behind = self.waiting.iter().map(|waiting| waiting.after.owned()).sum();
         for waiting in std::mem::take(&mut self.waiting) {
-            let WaitingResponse { route, key, answer, begun, mut after } = waiting;
+            let WaitingResponse { route, group, key, answer, begun, mut after } = waiting;
             // The source keeps its own deadline.
             self.deadline.allow(None);
             let response = match answer {
                 PendingAnswer::Large(value) => Some(route.found(&key, value, None, &[], worker.app.instance)),
                 PendingAnswer::Wait(wait) => {
                     let ended = Group::end(wait).await;
-                    self.fetched(route, &key, ended)
+                    self.fetched(route, group, &key, ended)
                 }
                 PendingAnswer::Write(task) => {
                     let lost = |_| Err(Problem::source(&SourceError::Lost("write abandoned".into())));
@@ -58,11 +58,12 @@ impl FastConnection<'_> {
     fn fetched(
         &mut self,
         route: ReadRoute,
+        group: usize,
         key: &[u8],
         ended: Result<Option<Bytes>, SourceError>,
     ) -> Option<Response<ResponseBody>> {
         let worker = &self.context.worker;
-        let (group, instance, now) = (&worker.groups[0], worker.app.instance, clock::now());
+        let (group, instance, now) = (&worker.groups[group], worker.app.instance, clock::now());
         if let Ok(Some(_)) = ended
             && group.policy.serves(key)
         {

@@ -129,6 +129,8 @@ pub(super) struct FastConnection<'c> {
 /// An answer that could not be written at once, and the output that comes after it.
 pub(super) struct WaitingResponse {
     pub(super) route: ReadRoute,
+    /// The number of the group.
+    pub(super) group: usize,
     pub(super) key: Box<[u8]>,
     pub(super) answer: PendingAnswer,
     pub(super) begun: Instant,

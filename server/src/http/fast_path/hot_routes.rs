@@ -9,9 +9,9 @@ use super::{
     },
     fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
-use crate::{lifecycle::throttle::Scope, read::StartedRead, telemetry::RecordedOperation};
+use crate::{lifecycle::throttle::Scope, peer::BASE_PATH, read::StartedRead, telemetry::RecordedOperation};
 use bytes::Bytes;
-use larder_engine::Millis;
+use larder_engine::{Entry, Millis};
 use larder_proto::{
     http::{head::Front, target, text::Date},
     output::Output,
@@ -108,6 +108,7 @@ impl FastConnection<'_> {
         let answer = PendingAnswer::Write(task);
         self.waiting.push(WaitingResponse {
             route: ReadRoute::Kv,
+            group: 0,
             key: key.into(),
             answer,
             begun,
@@ -127,8 +128,19 @@ impl FastConnection<'_> {
     ) -> bool {
         let worker = &self.context.worker;
         let (path, query) = target::split(target);
+        let mut number = 0;
         let (route, decoded) = if let Some(key) = path.strip_prefix(b"/v1/kv/") {
             (ReadRoute::Kv, target::decode_path(key, &mut self.scratch))
+        } else if let Some(rest) = path.strip_prefix(BASE_PATH.as_bytes()) {
+            let Some((name, key)) = rest.iter().position(|b| *b == b'/').map(|at| (&rest[..at], &rest[at + 1..]))
+            else {
+                return false;
+            };
+            match worker.groups.iter().position(|group| group.name.as_bytes() == name) {
+                Some(group) => number = group,
+                None => return false,
+            }
+            (ReadRoute::Peer, target::decode_path(key, &mut self.scratch))
         } else {
             let route = match path {
                 b"/lookup" => ReadRoute::Lookup,
@@ -156,12 +168,21 @@ impl FastConnection<'_> {
             write_whole(output, response, date);
             return true;
         }
-        let group = &worker.groups[0];
+        let group = &worker.groups[number];
         let instance = worker.app.instance;
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Get, key);
-        let found = group.begin(group.cache.key(key), now, &mut self.batch, |entry| {
-            route.write_entry(output, &entry, EntryMetadata::hit(&entry, now), instance, date)
-        });
+        let write =
+            |entry: Entry<'_>| route.write_entry(output, &entry, EntryMetadata::hit(&entry, now), instance, date);
+        // Those of the first group leave together.
+        let mut of_other_group = Vec::new();
+        let batch = if number == 0 { &mut self.batch } else { &mut of_other_group };
+        let found = match route {
+            ReadRoute::Peer => group.begin_for_peer(group.cache.key(key), now, batch, write),
+            _ => group.begin(group.cache.key(key), now, batch, write),
+        };
+        if !of_other_group.is_empty() {
+            group.source.fetch(&mut of_other_group);
+        }
         let answer = match found {
             StartedRead::Hit(None) => {
                 self.hits += 1;
@@ -176,7 +197,8 @@ impl FastConnection<'_> {
             StartedRead::Hit(Some(value)) => PendingAnswer::Large(value),
             StartedRead::Wait(wait) => PendingAnswer::Wait(wait),
         };
-        self.waiting.push(WaitingResponse { route, key: key.into(), answer, begun, after: Output::default() });
+        let (key, after) = (key.into(), Output::default());
+        self.waiting.push(WaitingResponse { route, group: number, key, answer, begun, after });
         true
     }
 }

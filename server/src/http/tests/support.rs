@@ -70,6 +70,7 @@ impl Server {
                 cache: group.cache.clone(),
                 policy: group.policy.clone(),
                 writes: group.writes.clone(),
+                peers: None,
             });
         }
         Server { worker: Rc::new(worker), http: Rc::default() }

@@ -114,7 +114,14 @@ pub(super) fn group(policy: FillPolicy) -> (Rc<Group>, Rc<ScriptedSource>) {
     let source = Rc::new(ScriptedSource::default());
     let cache = Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.own.ttl, ..Config::default() });
     let policy = Arc::new(policy);
-    let group = Rc::new(Group { name: "test".into(), cache, source: source.clone(), policy, writes: Arc::default() });
+    let group = Rc::new(Group {
+        name: "test".into(),
+        cache,
+        source: source.clone(),
+        policy,
+        writes: Arc::default(),
+        peers: None,
+    });
     (group, source)
 }
 /// Begins an operation in a task of its own; it has reached the source when this returns.

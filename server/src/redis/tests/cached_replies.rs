@@ -47,6 +47,7 @@ fn with_workers<F: Future<Output = ()>>(
                 name: group.name.clone(),
                 cache: group.cache.clone(),
                 writes: group.writes.clone(),
+                peers: None,
             });
             group.read(b"ready", clock::now()).await.expect("it answers");
             group.source.as_redis().expect("it is a Redis").commands().await.expect("it shows them");

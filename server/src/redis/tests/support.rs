@@ -61,6 +61,7 @@ impl Server {
             source,
             policy: Arc::default(),
             writes: Arc::default(),
+            peers: None,
         };
         let telemetry = Telemetry::new(1, Logs::default());
         let buffers = Buffers::new(settings.max_buffers, 1, vec![cache.lent().clone()]);
@@ -68,6 +69,7 @@ impl Server {
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
         cache.set_listener(tracking.clone());
         let app = App {
+            peers: None,
             pubsub: Arc::new(PubSub::new(backlog.clone())),
             tracking,
             backlog,
@@ -89,7 +91,7 @@ impl Server {
             telemetry,
         };
         let counters = app.telemetry.worker(0).clone();
-        let worker = Worker { id: 0, app: Arc::new(app), groups: vec![Rc::new(group)], counters };
+        let worker = Worker { id: 0, app: Arc::new(app), groups: vec![Rc::new(group)], counters, peers: None };
         Server { worker }
     }
 

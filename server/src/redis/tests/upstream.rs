@@ -286,6 +286,7 @@ fn what_was_read_at_the_source_leaves_no_older_copy_where_copies_are_coherent() 
                 source: group.source.clone(),
                 policy: Arc::new(FillPolicy { coherence, ..FillPolicy::default() }),
                 writes: group.writes.clone(),
+                peers: None,
             });
             let mut client = server.client();
             for commands in

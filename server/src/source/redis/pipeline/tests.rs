@@ -66,6 +66,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
         source: Rc::new(NeverAsked),
         policy: Arc::new(FillPolicy { coherence, ..FillPolicy::default() }),
         writes: Arc::new(PendingWrites::default()),
+        peers: None,
     };
     let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, &group.policy, prefixes));
     let url = RedisUrl {

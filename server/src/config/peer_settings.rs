@@ -1,0 +1,55 @@
+//! The settings of the nodes that share their caches.
+use super::peer_entry::PeerAddress;
+use std::time::Duration;
+
+/// The settings of the nodes that share their caches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct PeerSettings {
+    /// Every node. Empty: this process shares nothing.
+    pub peers: Vec<PeerAddress>,
+    /// This node, as the others name it; `None`: by its first HTTP listener.
+    pub this: Option<PeerAddress>,
+    pub name: PeerName,
+    pub hash: PeerHash,
+    /// Zero: no copies.
+    pub hot_copy_ttl: Duration,
+    /// Reads of a key at this node.
+    pub hot_copy_after: u8,
+    pub connect_timeout: Duration,
+    /// Per thread.
+    pub fallback_limit: usize,
+}
+
+/// What a node is called on the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PeerName {
+    /// `host:port`, as groupcache-go v3 does.
+    #[default]
+    Address,
+    /// `http://host:port`, as mailgun's and the original groupcache do.
+    Url,
+}
+impl PeerName {
+    pub(super) const NAMES: &'static [&'static str] = &["address", "url"];
+    /// The name of a node.
+    pub fn of(self, address: &PeerAddress) -> String {
+        match self {
+            PeerName::Address => address.to_string(),
+            PeerName::Url => address.url(),
+        }
+    }
+}
+
+/// How the points of the ring are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PeerHash {
+    /// As groupcache-go v3 and mailgun's groupcache do.
+    #[default]
+    Fnv1,
+    /// As the original groupcache does.
+    Crc32,
+}
+impl PeerHash {
+    pub(super) const NAMES: &'static [&'static str] = &["fnv1", "crc32"];
+}

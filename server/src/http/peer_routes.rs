@@ -1,0 +1,156 @@
+//! The routes between nodes, as groupcache-go v3 and mailgun's groupcache serve them. What comes here changes this node alone.
+use super::{
+    problem_json::{Problem, ProblemKind},
+    read_responses::{MESSAGE, ReadRoute},
+    response_body::ResponseBody,
+    route_request::{RouteRequest, decode_key},
+    tag_routes,
+};
+use crate::{
+    peer::{CLEAR, EncodedEntry, REMOVE_KEYS, SetRequest, of_expire, parse_remove_keys},
+    read::{Group, StartedRead, check_tags},
+    telemetry::RecordedOperation,
+};
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use larder_engine::{Attributes, Condition, Entry, Expiry, Millis, Write};
+use larder_proto::http::{etag, target, text::Sink};
+use larder_store::clock;
+use prost::Message;
+
+/// `GET`: the value as a message, from the tier or from the source; never from a third node.
+pub(super) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+    let route = ReadRoute::Peer;
+    let key = match request.key() {
+        Ok(key) => key,
+        Err(problem) => return route.failed(None, problem),
+    };
+    request.note(RecordedOperation::Get, &key);
+    let (group, instance) = (request.group, request.worker.app.instance);
+    let mut batch = Vec::new();
+    let begun = group
+        .begin_for_peer(group.cache.key(&key), request.now, &mut batch, |entry| message(&entry, instance, request.now));
+    if !batch.is_empty() {
+        group.source.fetch(&mut batch);
+    }
+    let ended = match begun {
+        StartedRead::Hit(body) => return found(body),
+        StartedRead::Absent => return route.absent(&key),
+        StartedRead::Wait(wait) => Group::end(wait).await,
+    };
+    let now = clock::now();
+    if let Ok(Some(value)) = &ended
+        && group.policy.serves(&key)
+        && let Some(body) = group
+            .cache
+            .peek_stale(group.cache.key(&key), now, |entry| {
+                (entry.value.as_bytes() == value).then(|| message(&entry, instance, now))
+            })
+            .flatten()
+    {
+        return found(body);
+    }
+    match ended {
+        Ok(Some(value)) => route.found(&key, value, None, &[], instance),
+        Ok(None) => route.absent(&key),
+        Err(error) => route.failed(Some(&key), Problem::source(&error)),
+    }
+}
+
+fn message(entry: &Entry<'_>, instance: u64, now: Millis) -> Vec<u8> {
+    let tag = || {
+        let mut text = Vec::with_capacity(18);
+        etag::write(&mut text, entry.version() ^ instance);
+        text.into()
+    };
+    let message = EncodedEntry::new(entry, tag, now);
+    let mut body = Vec::with_capacity(message.len());
+    message.put(&mut body, |body: &mut Vec<u8>| body.put(entry.value.as_bytes()));
+    body
+}
+
+fn found(body: Vec<u8>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, MESSAGE);
+    response
+}
+
+/// `PUT`: the key has this value from now on. A node that neither owns the key nor is its only store forgets it: nobody would tell it of the next
+/// value if that message were lost.
+pub(super) fn set(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+    let message = SetRequest::decode(body)
+        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is no SetRequest: {error}")))?;
+    let key = match message.key {
+        Some(key) => key,
+        None => Bytes::copy_from_slice(&request.key()?),
+    };
+    request.check_key(&key)?;
+    let value = message.value.unwrap_or_default();
+    let max = request.worker.app.settings.max_value;
+    if value.len() > max {
+        return Err(Problem::over(ProblemKind::ValueTooLarge, "the value", "max-value", max));
+    }
+    request.note(RecordedOperation::Set(value.len()), &key);
+    let group = request.group;
+    let write = Write {
+        value: &value,
+        expiry: match of_expire(message.expire) {
+            Some(at) => group.policy.cap(&key, Some(at), request.now),
+            None => group.policy.lifetime(&key),
+        },
+        attributes: Attributes::NONE,
+        condition: Condition::Always,
+    };
+    let is_kept = group.peers.as_ref().is_none_or(|peers| peers.keeps(&key));
+    let kept = is_kept && !group.policy.denies(&key) && !is_past(write.expiry, request.now);
+    if !kept || group.cache.tier().set(group.cache.key(&key), write, request.now).is_err() {
+        group.cache.invalidate(group.cache.key(&key));
+    }
+    Ok(done())
+}
+
+fn is_past(expiry: Expiry, now: Millis) -> bool {
+    matches!(expiry, Expiry::At(at) if at <= now)
+}
+
+/// `DELETE`: a copy of the key is out of date.
+pub(super) fn remove(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let key = request.key()?;
+    request.note(RecordedOperation::Del, &key);
+    request.group.cache.invalidate(request.group.cache.key(&key));
+    Ok(done())
+}
+
+/// `POST` to `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant time.
+pub(super) fn post(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+    let route = String::from_utf8_lossy(request.key);
+    if route.starts_with(REMOVE_KEYS) {
+        let keys = parse_remove_keys(body).map_err(|reason| Problem::of(ProblemKind::BadBody, reason))?;
+        for key in keys {
+            request.group.cache.invalidate(request.group.cache.key(&key));
+        }
+        return Ok(done());
+    }
+    if route != CLEAR {
+        return Err(Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing to POST to at {route}")));
+    }
+    let soft = tag_routes::is_soft(request)?;
+    match target::parameter(request.query, "tag") {
+        Some(tag) => {
+            let tag = decode_key(tag, target::decode_query)?;
+            check_tags(&[&tag]).map_err(|limit| Problem::of(ProblemKind::BadTag, limit))?;
+            request.group.cache.tier().clear_tag(&tag, soft, request.now);
+        }
+        None => {
+            let prefix = request.key_parameter("prefix").transpose()?.unwrap_or_default();
+            tag_routes::clear_keys(request.group, &prefix, soft, request.now);
+        }
+    }
+    Ok(done())
+}
+
+fn done() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::OK;
+    response
+}

@@ -1,0 +1,47 @@
+//! `GET /v1/peers`: the ring as this node sees it.
+use super::{
+    connection_context::ConnectionContext,
+    problem_json::{Problem, ProblemKind},
+    response_body::ResponseBody,
+    response_writer,
+    route_request::RouteRequest,
+};
+use http::Response;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// `{"self":NAME,"epoch":HEX,"peers":[…]}`; with `?key=` also `"owner":NAME`. 404 on a node that shares nothing.
+pub(super) fn peers(
+    context: &ConnectionContext,
+    request: &RouteRequest<'_>,
+) -> Result<Response<ResponseBody>, Problem> {
+    let Some(peers) = &context.worker.app.peers else {
+        return Err(Problem::of(ProblemKind::NoSuchRoute, "this node shares nothing: `peers` is not set"));
+    };
+    let now = peers.now();
+    let members = now.members().iter().zip(now.shares()).map(|(member, share)| {
+        let count = |count: &AtomicU64| count.load(Relaxed);
+        json!({
+            "name": member.name,
+            "url": member.address.url(),
+            "self": member.is_self,
+            "reachable": !member.is_out(),
+            "share": (share * 1e6).round() / 1e6,
+            "reads": count(&member.counts.reads),
+            "failed_reads": count(&member.counts.failed_reads),
+            "changes": count(&member.counts.changes),
+            "failed_changes": count(&member.counts.failed_changes),
+        })
+    });
+    let this = now.members().iter().find(|member| member.is_self).map(|member| member.name.to_string());
+    let owner = request.key_parameter("key").transpose()?.map(|key| now.owner(&key).name.to_string());
+    let mut document = json!({
+        "self": this,
+        "epoch": format!("{:016x}", now.epoch()),
+        "peers": members.collect::<Vec<Value>>(),
+    });
+    if let Some(owner) = owner {
+        document["owner"] = owner.into();
+    }
+    Ok(response_writer::json(ResponseBody::full(document.to_string())))
+}

@@ -1,0 +1,311 @@
+//! groupcache's own protocol over HTTP/1.1: `/_groupcache/{group}/{key}`, as groupcache-go v3 and mailgun's groupcache serve it, and a few
+//! routes that Larders alone have.
+use super::{
+    member::Member,
+    messages::{GetResponse, RemoveKeysRequest, SetRequest, to_expire},
+    transport::{ClearScope, PeerAnswer, PeerChange, PeerError, Transport},
+};
+use crate::{
+    buffers::{BufferKind, Buffers, GrowingBuffer},
+    config::PeerAddress,
+    source::{FreshUntil, LocalFuture},
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::{Body, Incoming},
+    client::conn::http1::{SendRequest, handshake},
+};
+use hyper_util::rt::TokioIo;
+use larder_store::clock;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use prost::Message;
+use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
+
+/// The epoch of the asking node's ring, 16 hexadecimal digits.
+pub const RING: HeaderName = HeaderName::from_static("larder-ring");
+/// The path of all routes between nodes.
+pub const BASE_PATH: &str = "/_groupcache/";
+/// What follows the group in the path of a removal of several keys.
+pub const REMOVE_KEYS: &str = "_remove-keys/";
+/// What follows the group in the path of a clear.
+pub const CLEAR: &str = "_clear/";
+
+/// What a path segment may have unescaped, as Go's `url.PathEscape` has it.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b':')
+    .remove(b'=')
+    .remove(b'@');
+
+/// Idle connections that a core keeps to a node.
+const MAX_IDLE: usize = 64;
+/// A connection that was idle for longer is not used again.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
+/// What a message holds at most besides the value.
+const LARGEST_REST: usize = 1 << 20;
+
+type Connection = SendRequest<Full<Bytes>>;
+
+/// One core's connections to the other nodes.
+pub(super) struct HttpTransport {
+    connect_timeout: Duration,
+    max_value: usize,
+    buffers: Arc<Buffers>,
+    /// With the moment since when they are idle; the latest is last.
+    idle: RefCell<HashMap<PeerAddress, Vec<(Connection, Instant)>>>,
+}
+
+impl HttpTransport {
+    pub(super) fn new(connect_timeout: Duration, max_value: usize, buffers: Arc<Buffers>) -> HttpTransport {
+        HttpTransport { connect_timeout, max_value, buffers, idle: RefCell::default() }
+    }
+
+    async fn take_idle(&self, address: &PeerAddress) -> Option<Connection> {
+        loop {
+            let (mut connection, since) = self.idle.borrow_mut().get_mut(address)?.pop()?;
+            if since.elapsed() < MAX_IDLE_TIME && connection.ready().await.is_ok() {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn give_back(&self, address: &PeerAddress, connection: Connection) {
+        let mut idle = self.idle.borrow_mut();
+        if !idle.contains_key(address) {
+            idle.insert(address.clone(), Vec::new());
+        }
+        let Some(idle) = idle.get_mut(address) else { return };
+        if idle.len() < MAX_IDLE && !connection.is_closed() {
+            idle.push((connection, Instant::now()));
+        }
+    }
+
+    async fn connect(&self, member: &Member, deadline: Instant) -> Result<Connection, PeerError> {
+        let PeerAddress { host, port } = &member.address;
+        let connecting = async {
+            let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| error.to_string())?;
+            stream.set_nodelay(true).map_err(|error| error.to_string())?;
+            handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())
+        };
+        let until = deadline.min(Instant::now() + self.connect_timeout);
+        let reason = match timeout_at(until, connecting).await {
+            Ok(Ok((sender, connection))) => {
+                tokio::task::spawn_local(async move {
+                    // The request that is under way gets the error, too.
+                    let _ = connection.await;
+                });
+                return Ok(sender);
+            }
+            Ok(Err(reason)) => reason,
+            Err(_) => format!("timed out after {:?} (peer-connect-timeout)", self.connect_timeout),
+        };
+        Err(PeerError::NotReached(format!("peer {}: cannot connect: {reason}", member.name).into()))
+    }
+
+    /// Sends a request and gives the head and the body of the response, if that is wanted.
+    async fn exchange(
+        &self,
+        member: &Member,
+        request: impl Fn() -> Request<Full<Bytes>>,
+        deadline: Instant,
+    ) -> Result<(Response<()>, Bytes), PeerError> {
+        let exchange = async {
+            // An idle connection may have been closed by the other side: the request was then not seen, and reads may be sent twice anyhow.
+            if let Some(mut connection) = self.take_idle(&member.address).await {
+                match connection.send_request(request()).await {
+                    Ok(response) => return self.finish(member, connection, response).await,
+                    Err(error) if error.is_timeout() => return Err(self.broken(member, &error)),
+                    Err(_) => {}
+                }
+            }
+            let mut connection = self.connect(member, deadline).await?;
+            match connection.send_request(request()).await {
+                Ok(response) => self.finish(member, connection, response).await,
+                Err(error) => Err(self.broken(member, &error)),
+            }
+        };
+        match timeout_at(deadline, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                Err(PeerError::NoAnswer(format!("peer {}: no answer in time (source-timeout)", member.name).into()))
+            }
+        }
+    }
+
+    fn broken(&self, member: &Member, error: &hyper::Error) -> PeerError {
+        PeerError::NotReached(format!("peer {}: {error}", member.name).into())
+    }
+
+    async fn finish(
+        &self,
+        member: &Member,
+        connection: Connection,
+        response: Response<Incoming>,
+    ) -> Result<(Response<()>, Bytes), PeerError> {
+        let (head, mut body) = response.into_parts();
+        let largest = self.max_value + LARGEST_REST;
+        let too_large = |size: usize| {
+            let reason = format!("peer {}: an answer of {size} bytes is larger than max-value allows", member.name);
+            PeerError::Refused(reason.into())
+        };
+        let announced = body.size_hint().exact().map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+        if let Some(size) = announced.filter(|size| *size > largest) {
+            return Err(too_large(size));
+        }
+        let mut all = GrowingBuffer::default();
+        let mut charge = self.buffers.charge(BufferKind::Fetched);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| self.broken(member, &error))?;
+            let Ok(data) = frame.into_data() else { continue };
+            let size = all.len() + data.len();
+            if size > largest {
+                return Err(too_large(size));
+            }
+            if !charge.try_resize(size) {
+                let reason = format!("peer {}: no room for its answer (max-buffers)", member.name);
+                return Err(PeerError::NoAnswer(reason.into()));
+            }
+            all.extend(&data, announced.unwrap_or(size));
+        }
+        drop(charge);
+        self.give_back(&member.address, connection);
+        Ok((Response::from_parts(head, ()), self.buffers.count(BufferKind::Fetched, all)))
+    }
+}
+
+/// The path of a key, or of what follows the group in one of the other routes.
+fn path(group: &str, rest: &str) -> String {
+    format!("{BASE_PATH}{}/{rest}", percent_encode(group.as_bytes(), SEGMENT))
+}
+
+fn request(member: &Member, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = method;
+    // Escapes and literals alone.
+    *request.uri_mut() = path.parse().unwrap_or_default();
+    if let Ok(host) = HeaderValue::from_str(&member.address.to_string()) {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    request
+}
+
+fn answer(member: &Member, head: &Response<()>, body: Bytes) -> Result<PeerAnswer, PeerError> {
+    let now = clock::now();
+    let text = || String::from_utf8_lossy(&body[..body.len().min(256)]).trim().to_owned();
+    match head.status() {
+        StatusCode::OK => {
+            let message = GetResponse::decode(body.clone()).map_err(|error| {
+                PeerError::NotReached(format!("peer {}: not a groupcache answer: {error}", member.name).into())
+            })?;
+            let fresh = match message.fresh_until(now) {
+                _ if message.not_kept == Some(true) => FreshUntil::NotKept,
+                Some(at) => FreshUntil::At(at),
+                None => FreshUntil::Policy,
+            };
+            let metadata = message.copy_metadata();
+            Ok(PeerAnswer::Found { value: message.value.unwrap_or_default(), fresh, metadata })
+        }
+        // The owner remembers it.
+        StatusCode::NOT_FOUND => Ok(PeerAnswer::Absent),
+        StatusCode::SERVICE_UNAVAILABLE => Ok(PeerAnswer::Failed(format!("peer {}: {}", member.name, text()).into())),
+        status => Err(PeerError::NotReached(format!("peer {}: {status}: {}", member.name, text()).into())),
+    }
+}
+
+impl Transport for HttpTransport {
+    fn get<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        key: &'a [u8],
+        epoch: u64,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
+        Box::pin(async move {
+            let path = path(group, &percent_encode(key, SEGMENT).to_string());
+            let build = || {
+                let mut request = request(member, Method::GET, &path, Bytes::new());
+                if let Ok(epoch) = HeaderValue::from_str(&format!("{epoch:016x}")) {
+                    request.headers_mut().insert(RING, epoch);
+                }
+                request
+            };
+            let (head, body) = self.exchange(member, build, deadline).await?;
+            answer(member, &head, body)
+        })
+    }
+
+    fn tell<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        change: &'a PeerChange,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<(), PeerError>> {
+        Box::pin(async move {
+            let (method, path, body) = told(group, change);
+            let build = || request(member, method.clone(), &path, body.clone());
+            let (head, body) = self.exchange(member, build, deadline).await?;
+            match head.status() {
+                StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
+                status => {
+                    let text = String::from_utf8_lossy(&body[..body.len().min(256)]).trim().to_owned();
+                    let reason = format!("peer {}: {status}: {text}", member.name).into();
+                    Err(if status.is_client_error() {
+                        PeerError::Refused(reason)
+                    } else {
+                        PeerError::NotReached(reason)
+                    })
+                }
+            }
+        })
+    }
+}
+
+/// A change as a request.
+fn told(group: &str, change: &PeerChange) -> (Method, String, Bytes) {
+    match change {
+        PeerChange::Set { key, value, expiry } => {
+            let message = SetRequest {
+                group: Some(Bytes::copy_from_slice(group.as_bytes())),
+                key: Some(key.clone()),
+                value: Some(value.clone()),
+                expire: Some(to_expire(*expiry)),
+            };
+            (Method::PUT, path(group, &percent_encode(key, SEGMENT).to_string()), message.encode_to_vec().into())
+        }
+        PeerChange::Remove(key) => {
+            (Method::DELETE, path(group, &percent_encode(key, SEGMENT).to_string()), Bytes::new())
+        }
+        PeerChange::Clear { scope, soft } => {
+            let (name, bytes) = match scope {
+                ClearScope::Prefix(prefix) => ("prefix", prefix),
+                ClearScope::Tag(tag) => ("tag", tag),
+            };
+            let rest = format!("{CLEAR}?{name}={}&soft={soft}", percent_encode(bytes, NON_ALPHANUMERIC));
+            (Method::POST, path(group, &rest), Bytes::new())
+        }
+    }
+}
+
+/// The keys of a removal of several, as JSON.
+///
+/// # Errors
+/// A text that says what is wrong with it.
+pub fn parse_remove_keys(body: &[u8]) -> Result<Vec<Bytes>, String> {
+    let request: RemoveKeysRequest =
+        serde_json::from_slice(body).map_err(|error| format!("invalid request: {error}"))?;
+    Ok(request.keys.into_iter().map(Bytes::from).collect())
+}

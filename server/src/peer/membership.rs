@@ -1,0 +1,114 @@
+//! Who is on the ring: replaced as a whole when nodes come or go.
+use super::{member::Member, ring::Ring};
+use crate::config::{PeerAddress, PeerHash, PeerSettings};
+use arc_swap::ArcSwap;
+use larder_engine::Cache;
+use std::sync::Arc;
+
+/// The nodes at one moment, and what belongs to which.
+#[derive(Debug)]
+pub struct Membership {
+    ring: Ring,
+    /// In the order of the ring's indices.
+    members: Vec<Arc<Member>>,
+}
+
+impl Membership {
+    /// The node that a key belongs to. There is always one: this process is on the ring.
+    pub fn owner(&self, key: &[u8]) -> &Arc<Member> {
+        &self.members[self.ring.owner(key).unwrap_or(0)]
+    }
+    /// The owner of a key, and the nodes that take its place one after the other.
+    pub fn owners(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Member>> {
+        self.ring.owners(key).map(|index| &self.members[index])
+    }
+    /// All nodes, this one included.
+    pub fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+    /// All nodes but this one.
+    pub fn others(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.members.iter().filter(|member| !member.is_self)
+    }
+    /// What tells this ring from others: nodes with the same epoch agree on every owner.
+    pub fn epoch(&self) -> u64 {
+        self.ring.epoch()
+    }
+    /// The part of the ring of each member.
+    pub fn shares(&self) -> Vec<f64> {
+        self.ring.shares()
+    }
+}
+
+/// The nodes that share their caches, as all cores see them.
+pub struct Peers {
+    /// As checked.
+    pub settings: PeerSettings,
+    this: PeerAddress,
+    now: ArcSwap<Membership>,
+    /// What cores may believe that belongs to this node: one membership later than `now`, so that no flight of the one before is joined.
+    settled: ArcSwap<Membership>,
+    /// Of the groups whose keys have owners.
+    caches: Vec<Arc<Cache>>,
+}
+
+impl Peers {
+    /// The nodes of the settings; `this` is among them, or joins them.
+    pub fn new(settings: PeerSettings, this: PeerAddress, caches: Vec<Arc<Cache>>) -> Peers {
+        let first = Arc::new(membership(&settings, &this, settings.peers.clone(), &[]));
+        Peers { settings, this, now: ArcSwap::new(first.clone()), settled: ArcSwap::new(first), caches }
+    }
+
+    /// Who is on the ring now.
+    pub fn now(&self) -> arc_swap::Guard<Arc<Membership>> {
+        self.now.load()
+    }
+
+    /// The same, once no flight is left that can be joined and was begun under another membership.
+    pub fn settled(&self) -> arc_swap::Guard<Arc<Membership>> {
+        self.settled.load()
+    }
+
+    /// From now on these nodes are on the ring, and this one. False if they were before.
+    pub fn replace(&self, addresses: Vec<PeerAddress>) -> bool {
+        let old = self.now.load_full();
+        let new = Arc::new(membership(&self.settings, &self.this, addresses, old.members()));
+        if new.epoch() == old.epoch() {
+            return false;
+        }
+        tracing::info!(nodes = new.members().len(), epoch = format_args!("{:016x}", new.epoch()), "the ring changed");
+        self.now.store(new.clone());
+        // A flight that was sent to the former owner must not be joined by that owner, who may be asking us now.
+        self.caches.iter().for_each(|cache| cache.fence_all());
+        self.settled.store(new);
+        true
+    }
+}
+
+/// Members that stay keep what is known about them.
+fn membership(
+    settings: &PeerSettings,
+    this: &PeerAddress,
+    mut addresses: Vec<PeerAddress>,
+    known: &[Arc<Member>],
+) -> Membership {
+    if !addresses.contains(this) {
+        addresses.push(this.clone());
+    }
+    // The ring does not depend on the order, but ties do.
+    addresses.sort();
+    addresses.dedup();
+    let members: Vec<Arc<Member>> = addresses
+        .into_iter()
+        .map(|address| match known.iter().find(|member| member.address == address) {
+            Some(member) => member.clone(),
+            None => Arc::new(Member::new(settings.name.of(&address), address.clone(), address == *this)),
+        })
+        .collect();
+    let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
+    let hash = match settings.hash {
+        PeerHash::Fnv1 => super::ring::RingHash::Fnv1,
+        PeerHash::Crc32 => super::ring::RingHash::Crc32,
+    };
+    Membership { ring: Ring::new(hash, &names), members }
+}

@@ -1,0 +1,34 @@
+//! How a core opens its way to the other nodes, and puts it in front of a group's source.
+use super::{
+    http_transport::HttpTransport,
+    membership::Peers,
+    peer_group::{PeerClient, PeerGroup},
+    peer_source::PeerSource,
+};
+use crate::{
+    buffers::Buffers,
+    config::Settings,
+    source::{FillPolicy, Source},
+};
+use larder_engine::Cache;
+use std::{rc::Rc, sync::Arc};
+
+/// One core's way to the other nodes.
+pub fn open_client(peers: &Arc<Peers>, settings: &Settings, buffers: &Arc<Buffers>) -> Rc<PeerClient> {
+    let transport = HttpTransport::new(settings.peers.connect_timeout, settings.max_value, buffers.clone());
+    Rc::new(PeerClient::new(peers.clone(), Rc::new(transport), settings.source_timeout))
+}
+
+/// A group whose keys have owners, and the source that asks them.
+pub fn share(
+    client: &Rc<PeerClient>,
+    name: &Arc<str>,
+    cache: &Arc<Cache>,
+    policy: &Arc<FillPolicy>,
+    source: Rc<dyn Source>,
+) -> (Rc<PeerGroup>, Rc<dyn Source>) {
+    let group = PeerGroup::new(client.clone(), name.clone(), cache.clone(), policy.clone(), source);
+    let group = Rc::new(group);
+    let source = Rc::new(PeerSource::new(group.clone()));
+    (group, source)
+}

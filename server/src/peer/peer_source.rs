@@ -1,0 +1,99 @@
+//! A source in front of a group's own: keys of other nodes are asked of their owners.
+use super::peer_group::PeerGroup;
+use crate::source::{Fetch, LocalFuture, RedisServer, Source, SourceError};
+use larder_engine::Millis;
+use std::rc::Rc;
+
+/// One core's handle on a group whose keys have owners.
+pub struct PeerSource(Rc<PeerGroup>);
+
+impl PeerSource {
+    /// The source that asks the owners of keys.
+    pub fn new(group: Rc<PeerGroup>) -> PeerSource {
+        PeerSource(group)
+    }
+    fn inner(&self) -> &Rc<dyn Source> {
+        self.0.source()
+    }
+    fn forget(&self, key: &[u8]) {
+        self.0.cache().invalidate(self.0.cache().key(key));
+    }
+}
+
+impl Source for PeerSource {
+    fn fetch(&self, batch: &mut Vec<Fetch>) {
+        let membership = self.0.membership();
+        let mut here = Vec::with_capacity(batch.len());
+        for fetch in batch.drain(..) {
+            let is_own = membership.owner(fetch.key()).is_self;
+            // A whole reply is no value that a peer could answer.
+            if is_own || fetch.reply_name().is_some() {
+                here.push(fetch);
+            } else if fetch.is_direct() {
+                self.0.fill_as_substitute(fetch);
+            } else {
+                tokio::task::spawn_local(self.0.clone().fetch(membership.clone(), fetch));
+            }
+        }
+        if !here.is_empty() {
+            self.inner().fetch(&mut here);
+        }
+    }
+    fn read_only_kind(&self) -> &'static str {
+        self.inner().read_only_kind()
+    }
+    fn put<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        expiry: Option<Millis>,
+    ) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(async move {
+            if self.0.is_store() {
+                self.0.set_at_owner(key, value, expiry).await?;
+                self.forget(key);
+                self.0.changed_at_owner(key).await;
+                return Ok(true);
+            }
+            let replaced = self.inner().put(key, value, expiry).await?;
+            self.0.removed(key, || self.forget(key)).await;
+            Ok(replaced)
+        })
+    }
+    fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(async move {
+            let existed = match self.inner().delete(key).await {
+                // The nodes' copies can be removed all the same.
+                Err(SourceError::ReadOnly(_)) => true,
+                deleted if !self.0.is_store() => deleted?,
+                // The owner knows; it is not asked.
+                _ => true,
+            };
+            self.0.removed(key, || self.forget(key)).await;
+            Ok(existed)
+        })
+    }
+    fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
+        Box::pin(async move {
+            if self.0.is_store() {
+                let reason = "ERR the lifetime of a key can be changed at its owner only (peers)";
+                return Err(SourceError::Refused(reason.into()));
+            }
+            let changed = self.inner().expire(key, expiry).await?;
+            self.0.removed(key, || ()).await;
+            Ok(changed)
+        })
+    }
+    fn takes_values(&self) -> bool {
+        self.0.is_store() || self.inner().takes_values()
+    }
+    fn returns_what_is_written(&self) -> bool {
+        !self.0.is_store() && self.inner().returns_what_is_written()
+    }
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        self.inner().ping()
+    }
+    fn as_redis(&self) -> Option<&dyn RedisServer> {
+        self.inner().as_redis()
+    }
+}

@@ -1,0 +1,80 @@
+//! What one core asks of the other nodes, whatever carries it.
+use super::member::Member;
+use crate::source::{CopyMetadata, FreshUntil, LocalFuture};
+use bytes::Bytes;
+use larder_engine::Millis;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// What a node answers to a read.
+#[derive(Debug, Clone)]
+pub(super) enum PeerAnswer {
+    /// The value, until when the owner says that it is fresh, and what its source said about it.
+    Found { value: Bytes, fresh: FreshUntil, metadata: CopyMetadata },
+    /// The owner knows that there is none.
+    Absent,
+    /// The owner could not fetch it, for this reason; it is not to be fetched elsewhere.
+    Failed(Arc<str>),
+}
+
+/// Why a node gave no answer.
+#[derive(Debug, Clone)]
+pub(super) enum PeerError {
+    /// It has not seen the request, or does not serve now: another may be asked.
+    NotReached(Arc<str>),
+    /// It may be working on it.
+    NoAnswer(Arc<str>),
+    /// It will never answer this.
+    Refused(Arc<str>),
+}
+
+impl PeerError {
+    /// The text for people.
+    pub(super) fn reason(&self) -> &Arc<str> {
+        match self {
+            PeerError::NotReached(reason) | PeerError::NoAnswer(reason) | PeerError::Refused(reason) => reason,
+        }
+    }
+}
+
+/// What a node is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PeerChange {
+    /// The key has this value, and ends at `expiry`.
+    Set { key: Bytes, value: Bytes, expiry: Option<Millis> },
+    /// Copies of this key are out of date.
+    Remove(Bytes),
+    /// Copies under a prefix (empty: all), or with a tag, are; `soft`: they may still be served stale.
+    Clear { scope: ClearScope, soft: bool },
+}
+
+/// What a clear is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClearScope {
+    /// Keys that begin so; empty: all keys.
+    Prefix(Bytes),
+    /// What has this tag.
+    Tag(Bytes),
+}
+
+/// One core's way to the other nodes.
+pub(super) trait Transport {
+    /// Asks a node for a key of a group. `epoch` is that of our ring.
+    fn get<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        key: &'a [u8],
+        epoch: u64,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>>;
+
+    /// Tells a node of a change.
+    fn tell<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        change: &'a PeerChange,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<(), PeerError>>;
+}

@@ -1,0 +1,115 @@
+//! What nodes have not been told yet: told again until they have been, or until no copy is left that it is about.
+use super::{
+    member::Member,
+    transport::{ClearScope, PeerChange, Transport},
+};
+use bytes::Bytes;
+use indexmap::IndexMap;
+use larder_engine::Millis;
+use larder_store::clock;
+use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// Keys of one node and group; beyond, the node is told to forget the whole group, which takes constant room.
+const MOST: usize = 10_000;
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Changes by group and by what they are about: the last one counts.
+type Changes = IndexMap<(Arc<str>, Vec<u8>), (PeerChange, Millis)>;
+
+/// One core's changes that nodes have not heard of.
+pub(super) struct Untold {
+    transport: Rc<dyn Transport>,
+    timeout: Duration,
+    by_member: RefCell<HashMap<Box<str>, Changes>>,
+}
+
+/// What a change is about: changes that are about the same replace each other.
+fn subject(change: &PeerChange) -> Vec<u8> {
+    let (kind, name): (u8, &[u8]) = match change {
+        PeerChange::Set { key, .. } | PeerChange::Remove(key) => (b'k', key),
+        PeerChange::Clear { scope: ClearScope::Prefix(prefix), .. } => (b'p', prefix),
+        PeerChange::Clear { scope: ClearScope::Tag(tag), .. } => (b't', tag),
+    };
+    [&[kind], name].concat()
+}
+
+impl Untold {
+    pub(super) fn new(transport: Rc<dyn Transport>, timeout: Duration) -> Rc<Untold> {
+        Rc::new(Untold { transport, timeout, by_member: RefCell::default() })
+    }
+
+    /// How many changes wait.
+    pub(super) fn len(&self) -> usize {
+        self.by_member.borrow().values().map(IndexMap::len).sum()
+    }
+
+    /// A later change of the same is being told now: an older one must not follow it.
+    pub(super) fn forget(&self, member: &Member, group: &Arc<str>, change: &PeerChange) {
+        if let Some(changes) = self.by_member.borrow_mut().get_mut(&member.name) {
+            changes.shift_remove(&(group.clone(), subject(change)));
+        }
+    }
+
+    /// Tells the node again and again, until `until`.
+    pub(super) fn add(self: &Rc<Self>, member: &Arc<Member>, group: &Arc<str>, change: PeerChange, until: Millis) {
+        let mut all = self.by_member.borrow_mut();
+        let is_first = !all.contains_key(&member.name);
+        let changes = all.entry(member.name.clone()).or_default();
+        changes.insert((group.clone(), subject(&change)), (change, until));
+        if changes.len() > MOST {
+            let last = changes.values().filter_map(|(_, until)| Some(*until)).max().unwrap_or(until);
+            changes.retain(|(of, _), _| of != group);
+            let everything = PeerChange::Clear { scope: ClearScope::Prefix(Bytes::new()), soft: false };
+            changes.insert((group.clone(), subject(&everything)), (everything, last));
+        }
+        if is_first {
+            let (me, member) = (Rc::downgrade(self), member.clone());
+            tokio::task::spawn_local(async move {
+                loop {
+                    sleep(PAUSE.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+                    let Some(me) = me.upgrade() else { return };
+                    if me.tell_all(&member).await {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+
+    /// True if nothing is left to be told.
+    async fn tell_all(&self, member: &Arc<Member>) -> bool {
+        loop {
+            let now = clock::now();
+            let next = {
+                let mut all = self.by_member.borrow_mut();
+                let Some(changes) = all.get_mut(&member.name) else { return true };
+                changes.retain(|_, (_, until)| *until > now);
+                match changes.first() {
+                    Some((about, (change, _))) => (about.clone(), change.clone()),
+                    None => {
+                        all.remove(&member.name);
+                        return true;
+                    }
+                }
+            };
+            let ((group, subject), change) = next;
+            match self.transport.tell(member, &group, &change, Instant::now() + self.timeout).await {
+                Err(super::transport::PeerError::NotReached(_) | super::transport::PeerError::NoAnswer(_)) => {
+                    return false;
+                }
+                // What it refuses now it will refuse again.
+                Ok(()) | Err(super::transport::PeerError::Refused(_)) => {
+                    member.reached();
+                    let mut all = self.by_member.borrow_mut();
+                    if let Some(changes) = all.get_mut(&member.name)
+                        && changes.get(&(group.clone(), subject.clone())).is_some_and(|(held, _)| *held == change)
+                    {
+                        changes.shift_remove(&(group, subject));
+                    }
+                }
+            }
+        }
+    }
+}

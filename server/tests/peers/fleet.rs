@@ -1,0 +1,68 @@
+//! Several Larders as one cache.
+use crate::{common::Port, larder::Larder};
+
+/// Nodes of one ring, each on a port that the others know.
+pub struct Fleet {
+    pub nodes: Vec<Larder>,
+    pub ports: Vec<Port>,
+    args: Vec<String>,
+}
+
+impl Fleet {
+    /// Starts so many nodes with these arguments.
+    pub fn start(count: usize, args: &[&str]) -> Fleet {
+        let ports: Vec<Port> = (0..count).map(|_| Port::free()).collect();
+        let args = args.iter().map(|arg| arg.to_string()).collect();
+        let mut fleet = Fleet { nodes: Vec::new(), ports, args };
+        fleet.nodes = (0..count).map(|number| fleet.start_node(number)).collect();
+        fleet
+    }
+
+    /// Starts a node of the fleet, in place of one that has ended or for the first time.
+    pub fn start_node(&self, number: usize) -> Larder {
+        let peers = self.ports.iter().map(|port| format!("127.0.0.1:{}", port.number)).collect::<Vec<_>>().join(",");
+        let mut args: Vec<&str> = vec!["--peers", &peers];
+        args.extend(self.args.iter().map(String::as_str));
+        Larder::with_http_on(self.ports[number].number, &args)
+    }
+
+    /// The number of the node that owns a key.
+    pub fn owner(&self, key: &str) -> usize {
+        let status: serde_json::Value =
+            serde_json::from_str(&self.nodes[0].get(&format!("/v1/peers?key={key}"))).unwrap();
+        let owner = status["owner"].as_str().unwrap();
+        self.ports.iter().position(|port| owner == format!("127.0.0.1:{}", port.number)).unwrap()
+    }
+
+    /// Keys that a node owns. Keys that differ in their last letters alone have the same owner, for FNV-1 spreads those badly.
+    pub fn keys_of(&self, node: usize) -> impl Iterator<Item = String> {
+        (0..).map(|number| format!("{number:x}-key")).filter(move |key| self.owner(key) == node)
+    }
+    /// The first of them.
+    pub fn key_of(&self, node: usize) -> String {
+        self.keys_of(node).next().unwrap()
+    }
+
+    /// Asks the node at `number` and its peers what they have asked of each other.
+    pub fn peers(&self, number: usize) -> serde_json::Value {
+        serde_json::from_str(&self.nodes[number].get("/v1/peers")).unwrap()
+    }
+}
+
+/// `GET /v1/kv/{key}`: the value; `None` if there is none.
+pub fn read(node: &Larder, key: &str) -> Option<String> {
+    let (status, _, body) = node.http(&format!("GET /v1/kv/{key} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
+    match status {
+        200 => Some(String::from_utf8(body).expect("text")),
+        404 => None,
+        _ => panic!("{key}: {status} {}", String::from_utf8_lossy(&body)),
+    }
+}
+
+/// A request without a body; the status.
+pub fn send(node: &Larder, method: &str, path: &str, body: &str) -> u16 {
+    let len = body.len();
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len}\r\n\r\n{body}");
+    node.http(&request).0
+}

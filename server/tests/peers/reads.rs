@@ -1,0 +1,64 @@
+//! Reads of keys that other nodes own.
+use crate::{
+    common::wait_until,
+    fleet::{Fleet, read},
+    larder::Larder,
+};
+
+fn fetches(node: &Larder) -> f64 {
+    node.metric("larder_source_fetches_total{group=\"default\"}")
+}
+
+#[test]
+fn a_key_is_fetched_once_for_all() {
+    let fleet = Fleet::start(3, &["--source", "demo:"]);
+    for owner in 0..3 {
+        let key = fleet.key_of(owner);
+        let before: Vec<f64> = fleet.nodes.iter().map(fetches).collect();
+        let values: Vec<_> = fleet.nodes.iter().map(|node| read(node, &key).unwrap()).collect();
+        assert!(values[0].contains(&format!("\"guid\":\"{key}\"")), "{}", values[0]);
+        assert!(values.iter().all(|value| *value == values[0]), "one fill, with one date: {values:?}");
+        let asked: Vec<usize> = (0..3).filter(|node| fetches(&fleet.nodes[*node]) > before[*node]).collect();
+        assert_eq!(asked, [owner], "{key}: the owner alone asks the source");
+    }
+}
+
+#[test]
+fn an_owner_that_is_gone_is_replaced_by_the_next_node() {
+    let mut fleet = Fleet::start(3, &["--source", "demo:", "--hot-copy-ttl", "0"]);
+    let key = fleet.key_of(2);
+    let reachable = |fleet: &Fleet| {
+        let peers = fleet.peers(0);
+        peers["peers"].as_array().unwrap().iter().all(|peer| peer["reachable"] == true)
+    };
+    drop(fleet.nodes.pop());
+    let values: Vec<_> = fleet.nodes.iter().map(|node| read(node, &key).unwrap()).collect();
+    assert_eq!(values[0], values[1], "one of the two fills it for both");
+    assert!(!reachable(&fleet));
+    fleet.nodes.push(fleet.start_node(2));
+    // Of which nobody has a copy yet.
+    let mut keys = fleet.keys_of(2).skip(1);
+    wait_until("the owner to be asked again", || {
+        read(&fleet.nodes[0], &keys.next().unwrap()).unwrap();
+        reachable(&fleet)
+    });
+}
+
+#[test]
+fn hot_keys_are_copied_for_a_while() {
+    let fleet = Fleet::start(2, &["--source", "demo:", "--threads", "1", "--hot-copy-after", "3"]);
+    let key = fleet.key_of(1);
+    let reads = || {
+        let peers = fleet.peers(0);
+        let other = peers["peers"].as_array().unwrap().iter().find(|peer| peer["self"] == false).unwrap().clone();
+        other["reads"].as_u64().unwrap()
+    };
+    let asked: Vec<u64> = (0..6)
+        .map(|_| {
+            let before = reads();
+            read(&fleet.nodes[0], &key).unwrap();
+            reads() - before
+        })
+        .collect();
+    assert_eq!(asked, [1, 1, 1, 0, 0, 0]);
+}

@@ -1,0 +1,48 @@
+//! Writes and removals that all nodes hear of.
+use crate::fleet::{Fleet, read, send};
+
+#[test]
+fn nodes_without_a_source_are_one_store() {
+    let fleet = Fleet::start(3, &[]);
+    for owner in 0..3 {
+        let key = fleet.key_of(owner);
+        let path = format!("/v1/kv/{key}");
+        let all_have = |value: Option<&str>| fleet.nodes.iter().all(|node| read(node, &key).as_deref() == value);
+        for writer in 0..3 {
+            assert!(matches!(send(&fleet.nodes[writer], "PUT", &path, "one"), 201 | 204));
+            // So often that the others have copies.
+            assert!((0..4).all(|_| all_have(Some("one"))), "{key} by {writer}");
+            assert_eq!(send(&fleet.nodes[(writer + 1) % 3], "PUT", &path, "two"), 204);
+            assert!(all_have(Some("two")), "{key} by {writer}");
+            assert_eq!(send(&fleet.nodes[(writer + 2) % 3], "DELETE", &path, ""), 204);
+            assert!(all_have(None), "{key} by {writer}");
+        }
+    }
+}
+
+#[test]
+fn a_removal_is_heard_by_all_nodes() {
+    let fleet = Fleet::start(3, &["--source", "demo:"]);
+    let keys: Vec<String> = (0..3).map(|owner| fleet.key_of(owner)).collect();
+    let values = |key: &str| -> Vec<String> { fleet.nodes.iter().map(|node| read(node, key).unwrap()).collect() };
+    // So often that all nodes have copies.
+    let before = |key: &str| (0..4).map(|_| values(key)).last().unwrap();
+    let changed = |key: &str, before: &[String]| {
+        let after = values(key);
+        assert!(after.iter().all(|value| *value == after[0] && *value != before[0]), "{key}: {before:?} {after:?}");
+    };
+    for key in &keys {
+        for node in &fleet.nodes {
+            let before = before(key);
+            assert_eq!(send(node, "DELETE", &format!("/v1/kv/{key}"), ""), 204);
+            changed(key, &before);
+        }
+    }
+    for path in ["/v1/groups/default", "/v1/keys?prefix=0"] {
+        let old: Vec<_> = keys.iter().map(|key| before(key)).collect();
+        assert_eq!(send(&fleet.nodes[0], "DELETE", path, ""), 204);
+        for (key, before) in keys.iter().zip(&old).filter(|(key, _)| path.contains("groups") || key.starts_with('0')) {
+            changed(key, before);
+        }
+    }
+}

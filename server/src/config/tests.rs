@@ -42,7 +42,7 @@ fn the_table_is_whole() {
     assert_eq!(names.len(), TABLE.len(), "names are unique");
     for setting in TABLE {
         let name = setting.name;
-        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{name}");
         assert!(setting.help.ends_with('.') && setting.help.len() > 10, "{name}");
         setting_value::parse(setting, setting.example, &MACHINE).expect(name);
         if let Fallback::Is(text) = setting.default {

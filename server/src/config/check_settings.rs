@@ -256,6 +256,7 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         hash: if scope.text("peer-hash") == Some("crc32") { PeerHash::Crc32 } else { PeerHash::Fnv1 },
         hot_copy_ttl: scope.duration("hot-copy-ttl").unwrap_or_default(),
         hot_copy_after: scope.number("hot-copy-after") as u8,
+        secret: scope.secret("peer-secret"),
         connect_timeout: scope.duration("peer-connect-timeout").unwrap_or_default(),
         fallback_limit: scope.number("peer-fallback-limit"),
     }

@@ -1,5 +1,5 @@
 //! The settings of the nodes that share their caches.
-use super::peer_entry::PeerAddress;
+use super::{peer_entry::PeerAddress, secret::Secret};
 use std::time::Duration;
 
 /// The settings of the nodes that share their caches.
@@ -16,6 +16,7 @@ pub struct PeerSettings {
     pub hot_copy_ttl: Duration,
     /// Reads of a key at this node.
     pub hot_copy_after: u8,
+    pub secret: Option<Secret>,
     pub connect_timeout: Duration,
     /// Per thread.
     pub fallback_limit: usize,

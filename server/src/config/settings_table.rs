@@ -725,6 +725,15 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "peer-secret",
+        section: SettingSection::Peers,
+        kind: ValueKind::Secret,
+        optional: true,
+        example: "correct horse",
+        help: "What nodes show each other, as `Authorization: Bearer …`. Without it the routes between nodes (`/_groupcache/`) serve whoever can reach the HTTP listener. Go nodes need a client that sends the header.",
+        ..ROW
+    },
+    SettingSpec {
         name: "peer-connect-timeout",
         section: SettingSection::Peers,
         kind: ValueKind::Duration { min: 1, max: DAY },

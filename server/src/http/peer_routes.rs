@@ -7,16 +7,28 @@ use super::{
     tag_routes,
 };
 use crate::{
-    peer::{CLEAR, EncodedEntry, REMOVE_KEYS, SetRequest, of_expire, parse_remove_keys},
+    app::Worker,
+    peer::{CLEAR, EncodedEntry, REMOVE_KEYS, SetRequest, bearer, of_expire, parse_remove_keys},
     read::{Group, StartedRead, check_tags},
     telemetry::RecordedOperation,
 };
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Attributes, Condition, Entry, Expiry, Millis, Write};
 use larder_proto::http::{etag, target, text::Sink};
 use larder_store::clock;
 use prost::Message;
+use subtle::ConstantTimeEq as _;
+
+/// Whether a request is from a node.
+pub(super) fn check_secret(worker: &Worker, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(secret) = &worker.app.settings.peers.secret else { return Ok(()) };
+    let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    match shown.ct_eq(bearer(secret).as_bytes()).into() {
+        true => Ok(()),
+        false => Err(Problem::of(ProblemKind::NotAPeer, "`Authorization` does not show peer-secret")),
+    }
+}
 
 /// `GET`: the value as a message, from the tier or from the source; never from a third node.
 pub(super) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {

@@ -30,6 +30,7 @@ pub(super) enum ProblemKind {
     NotReady,
     NoTier,
     NotATable,
+    NotAPeer,
     PreconditionFailed,
     ReadOnly,
     SourceRefused,
@@ -51,6 +52,9 @@ impl ProblemKind {
             ProblemKind::BadKey => ("bad-key", "The key cannot be read", S::BAD_REQUEST),
             ProblemKind::BadParameter => ("bad-parameter", "A parameter cannot be read", S::BAD_REQUEST),
             ProblemKind::BadPrecondition => ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST),
+            ProblemKind::NotAPeer => {
+                ("not-a-peer", "The request is not from a node that shares this cache", S::UNAUTHORIZED)
+            }
             ProblemKind::BadTag => ("bad-tag", "A tag cannot be kept", S::BAD_REQUEST),
             ProblemKind::BodyTimeout => ("body-timeout", "The body came too slowly", S::REQUEST_TIMEOUT),
             ProblemKind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),

@@ -117,6 +117,12 @@ impl Route {
         }
     }
 
+    /// Whether only nodes that share this cache may use it.
+    pub(super) fn is_between_nodes(&self) -> bool {
+        use RouteHandler::{PeerPost, PeerRemove, PeerSet, Read};
+        matches!(self.handler, PeerSet | PeerRemove | PeerPost | Read(ReadRoute::Peer))
+    }
+
     /// The budget that a request draws on. Health checks draw on none: a busy server must not be taken for a dead one.
     pub(super) fn scope(&self) -> Option<Scope> {
         match (self.handler, self.on) {

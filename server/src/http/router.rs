@@ -73,6 +73,9 @@ where
     let value = at_most(settings.max_value, "max-value", ProblemKind::ValueTooLarge);
     // With the key and the rest of the message.
     let message = at_most(settings.max_value + settings.max_key + 1024, "max-value", ProblemKind::ValueTooLarge);
+    if route.is_between_nodes() {
+        peer_routes::check_secret(&context.worker, &head.headers)?;
+    }
     match route.handler {
         RouteHandler::Read(ReadRoute::Peer) => Ok(peer_routes::get(&request).await),
         RouteHandler::Read(read) => Ok(key_routes::get(&request, read).await),

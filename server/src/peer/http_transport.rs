@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     buffers::{BufferKind, Buffers, GrowingBuffer},
-    config::PeerAddress,
+    config::{PeerAddress, PeerSettings},
     source::{FreshUntil, LocalFuture},
 };
 use bytes::Bytes;
@@ -63,13 +63,21 @@ pub(super) struct HttpTransport {
     connect_timeout: Duration,
     max_value: usize,
     buffers: Arc<Buffers>,
+    /// The header field that shows the secret.
+    secret: Option<HeaderValue>,
     /// With the moment since when they are idle; the latest is last.
     idle: RefCell<HashMap<PeerAddress, Vec<(Connection, Instant)>>>,
 }
 
 impl HttpTransport {
-    pub(super) fn new(connect_timeout: Duration, max_value: usize, buffers: Arc<Buffers>) -> HttpTransport {
-        HttpTransport { connect_timeout, max_value, buffers, idle: RefCell::default() }
+    pub(super) fn new(settings: &PeerSettings, max_value: usize, buffers: Arc<Buffers>) -> HttpTransport {
+        let secret = settings.secret.as_deref().and_then(|secret| {
+            let mut value = HeaderValue::from_str(&bearer(secret)).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
+        let connect_timeout = settings.connect_timeout;
+        HttpTransport { connect_timeout, max_value, buffers, secret, idle: RefCell::default() }
     }
 
     async fn take_idle(&self, address: &PeerAddress) -> Option<Connection> {
@@ -185,20 +193,30 @@ impl HttpTransport {
     }
 }
 
+/// What a node shows another as its `Authorization`.
+pub fn bearer(secret: &str) -> String {
+    format!("Bearer {secret}")
+}
+
 /// The path of a key, or of what follows the group in one of the other routes.
 fn path(group: &str, rest: &str) -> String {
     format!("{BASE_PATH}{}/{rest}", percent_encode(group.as_bytes(), SEGMENT))
 }
 
-fn request(member: &Member, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = method;
-    // Escapes and literals alone.
-    *request.uri_mut() = path.parse().unwrap_or_default();
-    if let Ok(host) = HeaderValue::from_str(&member.address.to_string()) {
-        request.headers_mut().insert(header::HOST, host);
+impl HttpTransport {
+    fn request(&self, member: &Member, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        // Escapes and literals alone.
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        if let Ok(host) = HeaderValue::from_str(&member.address.to_string()) {
+            request.headers_mut().insert(header::HOST, host);
+        }
+        if let Some(secret) = &self.secret {
+            request.headers_mut().insert(header::AUTHORIZATION, secret.clone());
+        }
+        request
     }
-    request
 }
 
 fn answer(member: &Member, head: &Response<()>, body: Bytes) -> Result<PeerAnswer, PeerError> {
@@ -236,7 +254,7 @@ impl Transport for HttpTransport {
         Box::pin(async move {
             let path = path(group, &percent_encode(key, SEGMENT).to_string());
             let build = || {
-                let mut request = request(member, Method::GET, &path, Bytes::new());
+                let mut request = self.request(member, Method::GET, &path, Bytes::new());
                 if let Ok(epoch) = HeaderValue::from_str(&format!("{epoch:016x}")) {
                     request.headers_mut().insert(RING, epoch);
                 }
@@ -256,7 +274,7 @@ impl Transport for HttpTransport {
     ) -> LocalFuture<'a, Result<(), PeerError>> {
         Box::pin(async move {
             let (method, path, body) = told(group, change);
-            let build = || request(member, method.clone(), &path, body.clone());
+            let build = || self.request(member, method.clone(), &path, body.clone());
             let (head, body) = self.exchange(member, build, deadline).await?;
             match head.status() {
                 StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),

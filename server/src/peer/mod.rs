@@ -30,7 +30,7 @@ mod ring;
 mod transport;
 mod untold;
 
-pub use http_transport::{BASE_PATH, CLEAR, REMOVE_KEYS, RING, parse_remove_keys};
+pub use http_transport::{BASE_PATH, CLEAR, REMOVE_KEYS, RING, bearer, parse_remove_keys};
 pub use member::{Member, MemberCounts};
 pub use membership::{Membership, Peers};
 pub use messages::{EncodedEntry, GetResponse, PROTOBUF, SetRequest, of_expire};

@@ -40,6 +40,12 @@ impl PeerClient {
         let untold = Untold::new(transport.clone(), timeout);
         PeerClient { peers, transport, untold, timeout, fallbacks: Rc::default() }
     }
+    /// How long a node has time to answer: a little longer than its source has, so that the owner itself says that its source is too slow. One that is
+    /// out is only tried.
+    fn patience(&self, member: &Member) -> Duration {
+        let connect = self.peers.settings.connect_timeout;
+        if member.is_out() { connect } else { self.timeout + connect }
+    }
     /// Changes that some node has not heard of yet.
     pub fn untold(&self) -> usize {
         self.untold.len()
@@ -120,7 +126,6 @@ impl PeerGroup {
     }
 
     async fn ask(&self, membership: &Membership, key: &[u8]) -> Asked {
-        let deadline = Instant::now() + self.client.timeout;
         for member in membership.owners(key).take(ASKED) {
             if member.is_self {
                 return Asked::ThisNode;
@@ -129,6 +134,7 @@ impl PeerGroup {
                 continue;
             }
             member.counts.reads.fetch_add(1, Relaxed);
+            let deadline = Instant::now() + self.client.patience(member);
             match self.client.transport.get(member, &self.name, key, membership.epoch(), deadline).await {
                 Ok(answer) => {
                     member.reached();
@@ -137,10 +143,8 @@ impl PeerGroup {
                 Err(error) => {
                     member.counts.failed_reads.fetch_add(1, Relaxed);
                     match error {
-                        PeerError::NotReached(reason) => member.not_reached(&reason, clock::now()),
-                        PeerError::NoAnswer(reason) => {
+                        PeerError::NotReached(reason) | PeerError::NoAnswer(reason) => {
                             member.not_reached(&reason, clock::now());
-                            return Asked::Failed(SourceError::Unavailable(reason));
                         }
                         PeerError::Refused(reason) => {
                             return Asked::Failed(SourceError::Refused(format!("ERR {reason}").into()));
@@ -232,7 +236,7 @@ impl PeerGroup {
 
     async fn tell(&self, member: &Arc<Member>, change: &PeerChange) -> Result<(), PeerError> {
         member.counts.changes.fetch_add(1, Relaxed);
-        let deadline = Instant::now() + self.client.timeout;
+        let deadline = Instant::now() + self.client.patience(member);
         let told = if member.may_ask(clock::now()) {
             self.client.transport.tell(member, &self.name, change, deadline).await
         } else {

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod disagreement;
 mod fleet;
 mod go_node;
 mod interop;

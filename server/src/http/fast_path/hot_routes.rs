@@ -132,6 +132,10 @@ impl FastConnection<'_> {
         let (route, decoded) = if let Some(key) = path.strip_prefix(b"/v1/kv/") {
             (ReadRoute::Kv, target::decode_path(key, &mut self.scratch))
         } else if let Some(rest) = path.strip_prefix(BASE_PATH.as_bytes()) {
+            // The general path looks at headers.
+            if worker.app.settings.peers.secret.is_some() {
+                return false;
+            }
             let Some((name, key)) = rest.iter().position(|b| *b == b'/').map(|at| (&rest[..at], &rest[at + 1..]))
             else {
                 return false;

@@ -1,0 +1,95 @@
+//! Nodes that do not agree, and nodes that hang.
+use crate::{
+    common::{Port, RedisServer},
+    fleet::{Fleet, read, send},
+    larder::Larder,
+};
+use rustix::process::Signal;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+fn owner(node: &Larder, key: &str) -> String {
+    let status: serde_json::Value = serde_json::from_str(&node.get(&format!("/v1/peers?key={key}"))).unwrap();
+    status["owner"].as_str().unwrap().to_owned()
+}
+
+/// Each of two nodes takes the other for the owner, and both are asked at once, again and again.
+#[test]
+fn nodes_that_disagree_make_no_circle() {
+    let ports = [Port::free(), Port::free()];
+    let address = |number: usize| format!("127.0.0.1:{}", ports[number].number);
+    let peers = format!("{},{}", address(0), address(1));
+    let start = |number: usize, name: &str| {
+        let args = ["--peers", &peers, "--peer-name", name, "--source", "demo:?delay=20ms", "--hot-copy-ttl", "0"];
+        Larder::with_http_on(ports[number].number, &args)
+    };
+    let nodes = [start(0, "address"), start(1, "url")];
+    let keys: Vec<String> = (0..)
+        .map(|number| format!("{number:x}-key"))
+        .filter(|key| owner(&nodes[0], key).ends_with(&address(1)) && owner(&nodes[1], key).ends_with(&address(0)))
+        .take(5)
+        .collect();
+    let begun = Instant::now();
+    for key in &keys {
+        thread::scope(|scope| {
+            for node in nodes.iter().cycle().take(8) {
+                scope.spawn(move || assert!(read(node, key).unwrap().contains(key.as_str())));
+            }
+        });
+    }
+    // A circle would last until source-timeout, which is a second, for each key.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn an_owner_that_hangs_costs_one_read_its_patience() {
+    let fleet = Fleet::start(3, &["--source", "demo:", "--source-timeout", "300ms", "--hot-copy-ttl", "0"]);
+    let keys: Vec<String> = fleet.keys_of(2).take(20).collect();
+    read(&fleet.nodes[0], &keys[0]).unwrap();
+    fleet.nodes[2].signal(Signal::STOP);
+    let mut slow = 0;
+    for key in &keys[1..] {
+        let begun = Instant::now();
+        read(&fleet.nodes[0], key).unwrap();
+        slow += u32::from(begun.elapsed() > Duration::from_millis(200));
+    }
+    fleet.nodes[2].signal(Signal::CONT);
+    assert!((1..=3).contains(&slow), "{slow} of {} reads waited", keys.len() - 1);
+}
+
+#[test]
+fn routes_between_nodes_can_ask_for_a_secret() {
+    let fleet = Fleet::start(2, &["--source", "demo:", "--peer-secret", "open sesame"]);
+    for node in &fleet.nodes {
+        assert!(read(node, &fleet.key_of(1)).is_some() && read(node, &fleet.key_of(0)).is_some());
+    }
+    assert!(fleet.peers(0)["peers"].as_array().unwrap().iter().all(|peer| peer["failed_reads"] == 0));
+    for (method, path) in [
+        ("GET", "/_groupcache/default/a"),
+        ("DELETE", "/_groupcache/default/a"),
+        ("POST", "/_groupcache/default/_clear/"),
+    ] {
+        assert_eq!(send(&fleet.nodes[0], method, path, ""), 401, "{method}");
+    }
+}
+
+/// A copy of a key that another node owns would not be announced to this node.
+#[test]
+fn copies_of_redis_are_as_coherent_through_peers() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::start(2, &["--source", &redis.url()]);
+    for owner in 0..2 {
+        let key = fleet.key_of(owner);
+        for value in ["one", "two", "three"] {
+            redis.command(&["SET", &key, value]);
+            let begun = Instant::now();
+            let old = || fleet.nodes.iter().any(|node| read(node, &key).as_deref() != Some(value));
+            while old() {
+                assert!(begun.elapsed() < Duration::from_secs(5), "{key} is not {value} everywhere");
+            }
+            assert!((0..5).all(|_| !old()));
+        }
+    }
+}

@@ -99,6 +99,10 @@ class Cluster(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("start one with make cluster", result.stderr)
 
+    def test_the_readme_has_the_two_lines(self):
+        lines = re.findall(r"^(make cluster\S*)", (ROOT / "README.md").read_text(), re.M)
+        self.assertEqual(lines, ["make cluster", "make cluster-load"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -22,7 +22,7 @@ EVERYTHING = {
     "imagePullSecrets": [{"name": "registry"}],
     "source": {"url": "rediss://cache:6379?insecure=true", "passwordSecret": {"name": "redis", "key": "word"}},
     "settings": {"max-keys": 100000000, "ttl": "10s", "forward-admin": True},
-    "peers": {"discovery": "pods", "clusterDomain": "corp.example"},
+    "peers": {"discovery": "pods", "clusterDomain": "corp.example", "secret": {"name": "larder-peers", "key": "word"}},
     "service": {"type": "NodePort", "httpPort": 80, "redisPort": 6379},
     "resources": {"limits": {"memory": "1Gi"}},
     "podDisruptionBudget": {"enabled": True, "maxUnavailable": "25%"},
@@ -75,7 +75,11 @@ def variables(container, pod="larder-1", namespace="shop"):
     """A container's variables as Kubernetes sets them: $(NAME) stands for one that is defined before it."""
     known, fields = {}, {"metadata.name": pod, "metadata.namespace": namespace, "status.podIP": "10.1.2.3"}
     for variable in container["env"]:
-        value = variable.get("value") or fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+        source = variable.get("valueFrom", {})
+        if "secretKeyRef" in source:
+            value = "{name}/{key}".format(**source["secretKeyRef"])
+        else:
+            value = variable.get("value") or fields[source["fieldRef"]["fieldPath"]]
         known[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda match: known.get(match[1], match[0]), value)
     return known
 
@@ -253,6 +257,7 @@ class Chart(unittest.TestCase):
         known = variables(find(chart(EVERYTHING), "StatefulSet")["spec"]["template"]["spec"]["containers"][0])
         wanted = {"LARDER_MAX_KEYS": "100000000", "LARDER_TTL": "10s", "LARDER_FORWARD_ADMIN": "true"}
         self.assertLessEqual(wanted.items(), known.items())
+        self.assertEqual(known["LARDER_PEER_SECRET"], "larder-peers/word")
         self.assertEqual(known["LARDER_SOURCE"], "rediss://cache:6379?insecure=true&password-file=/run/secrets/source/word")
 
     def test_its_defaults_are_the_manifests(self):

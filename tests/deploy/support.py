@@ -61,7 +61,7 @@ def refusal(arguments, settings):
     """What `larder config check` says against a node's arguments and variables; empty if it takes them."""
     assert arguments[:1] == ["serve"], arguments
     # A list of nodes is in every Larder that has peers.
-    kind = re.match(r"(srv|pods):", settings["LARDER_PEERS"])
+    kind = re.match(r"(dns|pods):", settings["LARDER_PEERS"])
     if not peers_can_be_set() or (kind and not peers_can_be_set(settings["LARDER_PEERS"])):
         settings = {name: value for name, value in settings.items() if not name.startswith("LARDER_PEER")}
     return run(LARDER, "config", "check", *arguments[1:], env={**image_settings(), **settings}).stderr

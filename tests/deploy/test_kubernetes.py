@@ -22,7 +22,7 @@ EVERYTHING = {
     "imagePullSecrets": [{"name": "registry"}],
     "source": {"url": "rediss://cache:6379?insecure=true", "passwordSecret": {"name": "redis", "key": "word"}},
     "settings": {"max-keys": 100000000, "ttl": "10s", "forward-admin": True},
-    "peers": {"discovery": "pods", "clusterDomain": "corp.example", "secret": {"name": "larder-peers", "key": "word"}},
+    "peers": {"discovery": "pods", "secret": {"name": "larder-peers", "key": "word"}},
     "service": {"type": "NodePort", "httpPort": 80, "redisPort": 6379},
     "resources": {"limits": {"memory": "1Gi"}},
     "podDisruptionBudget": {"enabled": True, "maxUnavailable": "25%"},
@@ -161,10 +161,8 @@ class Deployed:
         own, _, port = known["LARDER_PEER_SELF"].rpartition(":")
         self.assertEqual(f":{port}", image_settings()["LARDER_HTTP"])
         headless = find(self.objects, "StatefulSet")["spec"]["serviceName"]
-        if kind == "srv":
-            name = find(self.objects, "Service", headless)["spec"]["ports"][0]["name"]
-            domain = f"{headless}.shop.svc.cluster.local"
-            self.assertEqual((where, own), (f"_{name}._tcp.{domain}", f"larder-1.{domain}"))
+        if kind == "dns":
+            self.assertEqual((where, own), (f"{headless}:8080", "10.1.2.3"))
         elif kind != "pods":
             name, count = find(self.objects, "StatefulSet")["metadata"]["name"], find(self.objects, "StatefulSet")["spec"]["replicas"]
             pods = [f"{name}-{number}.{headless}:8080" for number in range(count)]
@@ -208,8 +206,8 @@ class Manifests(Deployed, unittest.TestCase):
     make = staticmethod(lambda: manifests())
 
 
-class ManifestsWithDiscoveryBySrv(Deployed, unittest.TestCase):
-    make = staticmethod(lambda: manifests("discovery-by-srv") + hint())
+class ManifestsWithDiscoveryByDns(Deployed, unittest.TestCase):
+    make = staticmethod(lambda: manifests("discovery-by-dns") + hint())
 
 
 class ManifestsWithDiscoveryByPods(Deployed, unittest.TestCase):
@@ -220,8 +218,8 @@ class ChartByDefault(Deployed, unittest.TestCase):
     make = staticmethod(chart)
 
 
-class ChartWithDiscoveryBySrv(Deployed, unittest.TestCase):
-    make = staticmethod(lambda: chart({"peers": {"discovery": "srv"}, "autoscaling": {"enabled": True}}))
+class ChartWithDiscoveryByDns(Deployed, unittest.TestCase):
+    make = staticmethod(lambda: chart({"peers": {"discovery": "dns"}, "autoscaling": {"enabled": True}}))
 
 
 class ChartWithEveryValueChanged(Deployed, unittest.TestCase):
@@ -235,7 +233,7 @@ class Chart(unittest.TestCase):
         self.assertEqual(render("helm-lint", CHART), "[INFO] Chart.yaml: icon is recommended\n")
 
     def test_values_that_the_chart_does_not_have_are_refused(self):
-        for values in ({"replica": 4}, {"peers": {"discovery": "dns"}}, {"source": {"url": "redis"}}, {"replicas": 0}):
+        for values in ({"replica": 4}, {"peers": {"discovery": "srv"}}, {"source": {"url": "redis"}}, {"replicas": 0}):
             with self.subTest(values), self.assertRaisesRegex(ValueError, next(iter(values))):
                 chart(values)
 
@@ -246,11 +244,11 @@ class Chart(unittest.TestCase):
         for name, value in EVERYTHING.items():
             with self.subTest(name):
                 # Alone it is refused: see the next test.
-                values = {"peers": {"discovery": "srv"}} if name == "autoscaling" else {}
+                values = {"peers": {"discovery": "dns"}} if name == "autoscaling" else {}
                 self.assertNotEqual(chart({**values, name: value}), chart(values) if values else default)
 
     def test_a_set_of_names_does_not_scale_by_itself(self):
-        with self.assertRaisesRegex(ValueError, "autoscaling.enabled needs peers.discovery srv or pods"):
+        with self.assertRaisesRegex(ValueError, "autoscaling.enabled needs peers.discovery dns or pods"):
             chart({"autoscaling": {"enabled": True}})
 
     def test_numbers_stay_as_they_were_written(self):

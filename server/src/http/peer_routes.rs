@@ -8,8 +8,12 @@ use super::{
 };
 use crate::{
     app::Worker,
-    peer::{CLEAR, EncodedEntry, REMOVE_KEYS, SetRequest, bearer, of_expire, parse_remove_keys},
+    peer::{
+        CLEAR, EncodedEntry, GET_KEYS, GetKeysRequest, GetKeysResponse, GetResponse, KeyAnswer, MOST_KEYS, REMOVE_KEYS,
+        SetRequest, bearer, of_expire, parse_remove_keys,
+    },
     read::{Group, StartedRead, check_tags},
+    source::{CopyMetadata, Fetch, SourceError},
     telemetry::RecordedOperation,
 };
 use bytes::Bytes;
@@ -19,6 +23,9 @@ use larder_proto::http::{etag, target, text::Sink};
 use larder_store::clock;
 use prost::Message;
 use subtle::ConstantTimeEq as _;
+
+/// Values that one answer carries, bytes; keys beyond are to be asked for alone.
+const LARGEST_ANSWER: usize = 1 << 20;
 
 /// Whether a request is from a node.
 pub(super) fn check_secret(worker: &Worker, headers: &HeaderMap) -> Result<(), Problem> {
@@ -38,38 +45,77 @@ pub(super) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
         Err(problem) => return route.failed(None, problem),
     };
     request.note(RecordedOperation::Get, &key);
-    let (group, instance) = (request.group, request.worker.app.instance);
     let mut batch = Vec::new();
-    let begun = group
-        .begin_for_peer(group.cache.key(&key), request.now, &mut batch, |entry| message(&entry, instance, request.now));
+    let begun = begin(request, &key, &mut batch);
     if !batch.is_empty() {
-        group.source.fetch(&mut batch);
+        request.group.source.fetch(&mut batch);
     }
-    let ended = match begun {
-        StartedRead::Hit(body) => return found(body),
-        StartedRead::Absent => return route.absent(&key),
-        StartedRead::Wait(wait) => Group::end(wait).await,
-    };
-    let now = clock::now();
-    if let Ok(Some(value)) = &ended
-        && group.policy.serves(&key)
-        && let Some(body) = group
-            .cache
-            .peek_stale(group.cache.key(&key), now, |entry| {
-                (entry.value.as_bytes() == value).then(|| message(&entry, instance, now))
-            })
-            .flatten()
-    {
-        return found(body);
-    }
-    match ended {
-        Ok(Some(value)) => route.found(&key, value, None, &[], instance),
+    match end(request, &key, begun).await {
+        Ok(Some(body)) => {
+            let mut response = Response::new(ResponseBody::full(body));
+            response.headers_mut().insert(header::CONTENT_TYPE, MESSAGE);
+            response
+        }
         Ok(None) => route.absent(&key),
         Err(error) => route.failed(Some(&key), Problem::source(&error)),
     }
 }
 
-fn message(entry: &Entry<'_>, instance: u64, now: Millis) -> Vec<u8> {
+/// Starts a read for another node.
+fn begin(request: &RouteRequest<'_>, key: &[u8], batch: &mut Vec<Fetch>) -> StartedRead<Bytes> {
+    let (group, instance) = (request.group, request.worker.app.instance);
+    group.begin_for_peer(group.cache.key(key), request.now, batch, |entry| message(&entry, instance, request.now))
+}
+
+/// The message of a read that was started; `None`: there is no such key.
+async fn end(request: &RouteRequest<'_>, key: &[u8], begun: StartedRead<Bytes>) -> Result<Option<Bytes>, SourceError> {
+    let wait = match begun {
+        StartedRead::Hit(body) => return Ok(Some(body)),
+        StartedRead::Absent => return Ok(None),
+        StartedRead::Wait(wait) => wait,
+    };
+    let Some(value) = Group::end(wait).await? else { return Ok(None) };
+    let (group, instance, now) = (request.group, request.worker.app.instance, clock::now());
+    let look = |entry: Entry<'_>| (entry.value.as_bytes() == value).then(|| message(&entry, instance, now));
+    let held = match group.policy.serves(key) {
+        true => group.cache.peek_stale(group.cache.key(key), now, look).flatten(),
+        false => None,
+    };
+    Ok(Some(held.unwrap_or_else(|| GetResponse::not_held(value, &CopyMetadata::default()).encode_to_vec().into())))
+}
+
+/// `POST` to `_get-keys/`: several keys of one owner.
+async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+    let keys = GetKeysRequest::decode(body)
+        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is no GetKeysRequest: {error}")))?
+        .keys;
+    if keys.len() > MOST_KEYS {
+        return Err(Problem::of(ProblemKind::TooManyKeys, format!("{} keys, and at most {MOST_KEYS}", keys.len())));
+    }
+    keys.iter().try_for_each(|key| request.check_key(key))?;
+    let mut batch = Vec::new();
+    let begun: Vec<_> = keys.iter().map(|key| begin(request, key, &mut batch)).collect();
+    if !batch.is_empty() {
+        request.group.source.fetch(&mut batch);
+    }
+    let (mut answers, mut size) = (Vec::with_capacity(keys.len()), 0);
+    for (key, begun) in keys.iter().zip(begun) {
+        request.note(RecordedOperation::Get, key);
+        let (status, body) = match end(request, key, begun).await {
+            Ok(Some(body)) if size + body.len() <= LARGEST_ANSWER => (StatusCode::OK, body),
+            Ok(Some(_)) => (StatusCode::PAYLOAD_TOO_LARGE, Bytes::new()),
+            Ok(None) => (StatusCode::NOT_FOUND, Bytes::new()),
+            Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()),
+        };
+        size += body.len();
+        answers.push(KeyAnswer { status: status.as_u16().into(), body });
+    }
+    let mut response = Response::new(ResponseBody::full(GetKeysResponse { answers }.encode_to_vec()));
+    response.headers_mut().insert(header::CONTENT_TYPE, MESSAGE);
+    Ok(response)
+}
+
+fn message(entry: &Entry<'_>, instance: u64, now: Millis) -> Bytes {
     let tag = || {
         let mut text = Vec::with_capacity(18);
         etag::write(&mut text, entry.version() ^ instance);
@@ -78,13 +124,7 @@ fn message(entry: &Entry<'_>, instance: u64, now: Millis) -> Vec<u8> {
     let message = EncodedEntry::new(entry, tag, now);
     let mut body = Vec::with_capacity(message.len());
     message.put(&mut body, |body: &mut Vec<u8>| body.put(entry.value.as_bytes()));
-    body
-}
-
-fn found(body: Vec<u8>) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::full(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, MESSAGE);
-    response
+    body.into()
 }
 
 /// `PUT`: the key has this value from now on. A node that neither owns the key nor is its only store forgets it: nobody would tell it of the next
@@ -133,11 +173,14 @@ pub(super) fn remove(request: &RouteRequest<'_>) -> Result<Response<ResponseBody
     Ok(done())
 }
 
-/// `POST` to `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant time.
-pub(super) fn post(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+/// `POST` to `_get-keys/`: reads several keys; to `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant time.
+pub(super) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
     let route = String::from_utf8_lossy(request.key);
+    if route == GET_KEYS {
+        return get_keys(request, body).await;
+    }
     if route.starts_with(REMOVE_KEYS) {
-        let keys = parse_remove_keys(body).map_err(|reason| Problem::of(ProblemKind::BadBody, reason))?;
+        let keys = parse_remove_keys(&body).map_err(|reason| Problem::of(ProblemKind::BadBody, reason))?;
         for key in keys {
             request.group.cache.invalidate(request.group.cache.key(&key));
         }

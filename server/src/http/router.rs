@@ -81,7 +81,7 @@ where
         RouteHandler::Read(read) => Ok(key_routes::get(&request, read).await),
         RouteHandler::PeerSet => peer_routes::set(&request, request_body::read(body, message).await?),
         RouteHandler::PeerRemove => peer_routes::remove(&request),
-        RouteHandler::PeerPost => peer_routes::post(&request, &request_body::read(body, small).await?),
+        RouteHandler::PeerPost => peer_routes::post(&request, request_body::read(body, message).await?).await,
         RouteHandler::Put => {
             let put = PutRequest::parse(&request)?;
             put.run(&request, request_body::read(body, value).await?).await

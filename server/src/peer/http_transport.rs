@@ -2,7 +2,7 @@
 //! routes that Larders alone have.
 use super::{
     member::Member,
-    messages::{GetResponse, RemoveKeysRequest, SetRequest, to_expire},
+    messages::{GetKeysRequest, GetKeysResponse, GetResponse, RemoveKeysRequest, SetRequest, to_expire},
     transport::{ClearScope, PeerAnswer, PeerChange, PeerError, Transport},
 };
 use crate::{
@@ -21,9 +21,10 @@ use hyper_util::rt::TokioIo;
 use larder_store::clock;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
-use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 use tokio::{
     net::TcpStream,
+    sync::Semaphore,
     time::{Instant, timeout_at},
 };
 
@@ -33,6 +34,8 @@ pub const RING: HeaderName = HeaderName::from_static("larder-ring");
 pub const BASE_PATH: &str = "/_groupcache/";
 /// What follows the group in the path of a removal of several keys.
 pub const REMOVE_KEYS: &str = "_remove-keys/";
+/// What follows the group in the path of a read of several keys.
+pub const GET_KEYS: &str = "_get-keys/";
 /// What follows the group in the path of a clear.
 pub const CLEAR: &str = "_clear/";
 
@@ -49,8 +52,8 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// Idle connections that a core keeps to a node.
-const MAX_IDLE: usize = 64;
+/// Connections that a core has to a node; what needs one more waits.
+const MAX_CONNECTIONS: usize = 64;
 /// A connection that was idle for longer is not used again.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 /// What a message holds at most besides the value.
@@ -65,8 +68,34 @@ pub(super) struct HttpTransport {
     buffers: Arc<Buffers>,
     /// The header field that shows the secret.
     secret: Option<HeaderValue>,
+    pools: RefCell<HashMap<PeerAddress, Rc<Pool>>>,
+}
+
+/// One core's connections to a node.
+struct Pool {
     /// With the moment since when they are idle; the latest is last.
-    idle: RefCell<HashMap<PeerAddress, Vec<(Connection, Instant)>>>,
+    idle: RefCell<Vec<(Connection, Instant)>>,
+    under_way: Semaphore,
+}
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool { idle: RefCell::default(), under_way: Semaphore::new(MAX_CONNECTIONS) }
+    }
+}
+impl Pool {
+    async fn take_idle(&self) -> Option<Connection> {
+        loop {
+            let (mut connection, since) = self.idle.borrow_mut().pop()?;
+            if since.elapsed() < MAX_IDLE_TIME && connection.ready().await.is_ok() {
+                return Some(connection);
+            }
+        }
+    }
+    fn give_back(&self, connection: Connection) {
+        if !connection.is_closed() {
+            self.idle.borrow_mut().push((connection, Instant::now()));
+        }
+    }
 }
 
 impl HttpTransport {
@@ -77,27 +106,14 @@ impl HttpTransport {
             Some(value)
         });
         let connect_timeout = settings.connect_timeout;
-        HttpTransport { connect_timeout, max_value, buffers, secret, idle: RefCell::default() }
+        HttpTransport { connect_timeout, max_value, buffers, secret, pools: RefCell::default() }
     }
 
-    async fn take_idle(&self, address: &PeerAddress) -> Option<Connection> {
-        loop {
-            let (mut connection, since) = self.idle.borrow_mut().get_mut(address)?.pop()?;
-            if since.elapsed() < MAX_IDLE_TIME && connection.ready().await.is_ok() {
-                return Some(connection);
-            }
+    fn pool(&self, address: &PeerAddress) -> Rc<Pool> {
+        if let Some(pool) = self.pools.borrow().get(address) {
+            return pool.clone();
         }
-    }
-
-    fn give_back(&self, address: &PeerAddress, connection: Connection) {
-        let mut idle = self.idle.borrow_mut();
-        if !idle.contains_key(address) {
-            idle.insert(address.clone(), Vec::new());
-        }
-        let Some(idle) = idle.get_mut(address) else { return };
-        if idle.len() < MAX_IDLE && !connection.is_closed() {
-            idle.push((connection, Instant::now()));
-        }
+        self.pools.borrow_mut().entry(address.clone()).or_default().clone()
     }
 
     async fn connect(&self, member: &Member, deadline: Instant) -> Result<Connection, PeerError> {
@@ -129,18 +145,21 @@ impl HttpTransport {
         request: impl Fn() -> Request<Full<Bytes>>,
         deadline: Instant,
     ) -> Result<(Response<()>, Bytes), PeerError> {
+        let pool = self.pool(&member.address);
         let exchange = async {
+            // Never closed.
+            let _under_way = pool.under_way.acquire().await;
             // An idle connection may have been closed by the other side: the request was then not seen, and reads may be sent twice anyhow.
-            if let Some(mut connection) = self.take_idle(&member.address).await {
+            if let Some(mut connection) = pool.take_idle().await {
                 match connection.send_request(request()).await {
-                    Ok(response) => return self.finish(member, connection, response).await,
+                    Ok(response) => return self.finish(member, &pool, connection, response).await,
                     Err(error) if error.is_timeout() => return Err(self.broken(member, &error)),
                     Err(_) => {}
                 }
             }
             let mut connection = self.connect(member, deadline).await?;
             match connection.send_request(request()).await {
-                Ok(response) => self.finish(member, connection, response).await,
+                Ok(response) => self.finish(member, &pool, connection, response).await,
                 Err(error) => Err(self.broken(member, &error)),
             }
         };
@@ -159,6 +178,7 @@ impl HttpTransport {
     async fn finish(
         &self,
         member: &Member,
+        pool: &Pool,
         connection: Connection,
         response: Response<Incoming>,
     ) -> Result<(Response<()>, Bytes), PeerError> {
@@ -188,7 +208,7 @@ impl HttpTransport {
             all.extend(&data, announced.unwrap_or(size));
         }
         drop(charge);
-        self.give_back(&member.address, connection);
+        pool.give_back(connection);
         Ok((Response::from_parts(head, ()), self.buffers.count(BufferKind::Fetched, all)))
     }
 }
@@ -219,15 +239,17 @@ impl HttpTransport {
     }
 }
 
-fn answer(member: &Member, head: &Response<()>, body: Bytes) -> Result<PeerAnswer, PeerError> {
-    let now = clock::now();
-    let text = || String::from_utf8_lossy(&body[..body.len().min(256)]).trim().to_owned();
-    match head.status() {
+/// The answer that a status and a body are.
+fn answer(member: &Member, status: StatusCode, body: Bytes) -> Result<PeerAnswer, PeerError> {
+    match status {
         StatusCode::OK => {
-            let message = GetResponse::decode(body.clone()).map_err(|error| {
+            let message = GetResponse::decode(body).map_err(|error| {
                 PeerError::NotReached(format!("peer {}: not a groupcache answer: {error}", member.name).into())
             })?;
-            let fresh = match message.fresh_until(now) {
+            if message.metadata.is_some() {
+                member.note_larder();
+            }
+            let fresh = match message.fresh_until(clock::now()) {
                 _ if message.not_kept == Some(true) => FreshUntil::NotKept,
                 Some(at) => FreshUntil::At(at),
                 None => FreshUntil::Policy,
@@ -237,9 +259,23 @@ fn answer(member: &Member, head: &Response<()>, body: Bytes) -> Result<PeerAnswe
         }
         // The owner remembers it.
         StatusCode::NOT_FOUND => Ok(PeerAnswer::Absent),
-        StatusCode::SERVICE_UNAVAILABLE => Ok(PeerAnswer::Failed(format!("peer {}: {}", member.name, text()).into())),
-        status => Err(PeerError::NotReached(format!("peer {}: {status}: {}", member.name, text()).into())),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            Ok(PeerAnswer::Failed(format!("peer {}: {}", member.name, explanation(&body)).into()))
+        }
+        status => Err(PeerError::NotReached(format!("peer {}: {status}: {}", member.name, explanation(&body)).into())),
     }
+}
+
+/// The beginning of a body that explains an error.
+fn explanation(body: &[u8]) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(256)]).trim().to_owned()
+}
+
+fn with_epoch(mut request: Request<Full<Bytes>>, epoch: u64) -> Request<Full<Bytes>> {
+    if let Ok(epoch) = HeaderValue::from_str(&format!("{epoch:016x}")) {
+        request.headers_mut().insert(RING, epoch);
+    }
+    request
 }
 
 impl Transport for HttpTransport {
@@ -253,15 +289,38 @@ impl Transport for HttpTransport {
     ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
         Box::pin(async move {
             let path = path(group, &percent_encode(key, SEGMENT).to_string());
-            let build = || {
-                let mut request = self.request(member, Method::GET, &path, Bytes::new());
-                if let Ok(epoch) = HeaderValue::from_str(&format!("{epoch:016x}")) {
-                    request.headers_mut().insert(RING, epoch);
-                }
-                request
-            };
+            let build = || with_epoch(self.request(member, Method::GET, &path, Bytes::new()), epoch);
             let (head, body) = self.exchange(member, build, deadline).await?;
-            answer(member, &head, body)
+            answer(member, head.status(), body)
+        })
+    }
+
+    fn get_many<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        keys: Vec<Bytes>,
+        epoch: u64,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
+        Box::pin(async move {
+            let (path, asked) = (path(group, GET_KEYS), keys.len());
+            let body = Bytes::from(GetKeysRequest { keys }.encode_to_vec());
+            let build = || with_epoch(self.request(member, Method::POST, &path, body.clone()), epoch);
+            let (head, body) = self.exchange(member, build, deadline).await?;
+            let wrong = |reason: String| PeerError::NotReached(format!("peer {}: {reason}", member.name).into());
+            if head.status() != StatusCode::OK {
+                return Err(wrong(format!("{}: {}", head.status(), explanation(&body))));
+            }
+            let response = GetKeysResponse::decode(body).map_err(|error| wrong(error.to_string()))?;
+            if response.answers.len() != asked {
+                return Err(wrong(format!("{} answers to {asked} keys", response.answers.len())));
+            }
+            let read = |status: u32, body| {
+                let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok())?;
+                answer(member, status, body).ok()
+            };
+            Ok(response.answers.into_iter().map(|of_key| read(of_key.status, of_key.body)).collect())
         })
     }
 
@@ -279,8 +338,7 @@ impl Transport for HttpTransport {
             match head.status() {
                 StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
                 status => {
-                    let text = String::from_utf8_lossy(&body[..body.len().min(256)]).trim().to_owned();
-                    let reason = format!("peer {}: {status}: {text}", member.name).into();
+                    let reason = format!("peer {}: {status}: {}", member.name, explanation(&body)).into();
                     Err(if status.is_client_error() {
                         PeerError::Refused(reason)
                     } else {

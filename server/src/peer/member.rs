@@ -1,7 +1,7 @@
 //! A node of the ring, as all cores of this process see it: its address, whether it can be reached, and what was asked of it.
 use crate::config::PeerAddress;
 use larder_engine::Millis;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How long a node is left alone after the first failure to reach it, ms; doubled by each further one.
 const FIRST_REST: u64 = 250;
@@ -17,6 +17,8 @@ pub struct Member {
     pub address: PeerAddress,
     /// It is this process.
     pub is_self: bool,
+    /// It has answered as a Larder does.
+    is_larder: AtomicBool,
     /// Failures to reach it in a row.
     failures: AtomicU32,
     /// It is not asked before then.
@@ -45,9 +47,22 @@ impl Member {
             name: name.into(),
             address,
             is_self,
+            is_larder: AtomicBool::new(false),
             failures: AtomicU32::new(0),
             rests_until: AtomicU64::new(0),
             counts: MemberCounts::default(),
+        }
+    }
+
+    /// Whether it is known to be a Larder, which has routes that groupcache's nodes lack.
+    pub fn is_larder(&self) -> bool {
+        self.is_larder.load(Relaxed)
+    }
+
+    /// It has answered as a Larder does.
+    pub fn note_larder(&self) {
+        if !self.is_larder() {
+            self.is_larder.store(true, Relaxed);
         }
     }
 

@@ -62,6 +62,36 @@ pub(super) struct RemoveKeysRequest {
     pub keys: Vec<String>,
 }
 
+/// The body of a `POST` to `_get-keys/`: several keys at once, from a Larder.
+#[derive(Clone, PartialEq, Message)]
+pub struct GetKeysRequest {
+    /// At most [`MOST_KEYS`].
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: Vec<Bytes>,
+}
+
+/// The answer to [`GetKeysRequest`], in the order of the keys.
+#[derive(Clone, PartialEq, Message)]
+pub struct GetKeysResponse {
+    /// One for each key.
+    #[prost(message, repeated, tag = "1")]
+    pub answers: Vec<KeyAnswer>,
+}
+
+/// The answer for one of several keys.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyAnswer {
+    /// As the status of a `GET` of the key: 200, 404, 503; 413: ask for it alone.
+    #[prost(uint32, tag = "1")]
+    pub status: u32,
+    /// A [`GetResponse`], encoded; or why there is none, as text.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub body: Bytes,
+}
+
+/// Keys that are asked for at once.
+pub const MOST_KEYS: usize = 128;
+
 /// A moment as groupcache writes it.
 pub(super) fn to_expire(at: Option<Millis>) -> i64 {
     at.map_or(0, |at| i64::try_from(at).unwrap_or(i64::MAX).saturating_mul(NANOS))

@@ -30,10 +30,12 @@ mod ring;
 mod transport;
 mod untold;
 
-pub use http_transport::{BASE_PATH, CLEAR, REMOVE_KEYS, RING, bearer, parse_remove_keys};
+pub use http_transport::{BASE_PATH, CLEAR, GET_KEYS, REMOVE_KEYS, RING, bearer, parse_remove_keys};
 pub use member::{Member, MemberCounts};
 pub use membership::{Membership, Peers};
-pub use messages::{EncodedEntry, GetResponse, PROTOBUF, SetRequest, of_expire};
+pub use messages::{
+    EncodedEntry, GetKeysRequest, GetKeysResponse, GetResponse, KeyAnswer, MOST_KEYS, PROTOBUF, SetRequest, of_expire,
+};
 pub use peer_group::{PeerClient, PeerGroup};
 pub use peer_setup::{open_client, share};
 pub use peer_source::PeerSource;

@@ -125,6 +125,36 @@ impl PeerGroup {
         }
     }
 
+    /// Ends fetches of keys of one owner, which travel together if it is a Larder.
+    pub(super) async fn fetch_many(
+        self: Rc<Self>,
+        membership: Arc<Membership>,
+        owner: Arc<Member>,
+        fetches: Vec<Fetch>,
+    ) {
+        let deadline = Instant::now() + self.client.patience(&owner);
+        let keys = fetches.iter().map(|fetch| Bytes::copy_from_slice(fetch.key())).collect();
+        owner.counts.reads.fetch_add(fetches.len() as u64, Relaxed);
+        let asked = self.client.transport.get_many(&owner, &self.name, keys, membership.epoch(), deadline).await;
+        let answers = match asked {
+            Ok(answers) => {
+                owner.reached();
+                answers
+            }
+            Err(error) => {
+                owner.counts.failed_reads.fetch_add(fetches.len() as u64, Relaxed);
+                owner.not_reached(error.reason(), clock::now());
+                vec![None; fetches.len()]
+            }
+        };
+        for (fetch, answer) in fetches.into_iter().zip(answers) {
+            match answer {
+                Some(answer) => self.finish(fetch, answer),
+                None => drop(tokio::task::spawn_local(self.clone().fetch(membership.clone(), fetch))),
+            }
+        }
+    }
+
     async fn ask(&self, membership: &Membership, key: &[u8]) -> Asked {
         for member in membership.owners(key).take(ASKED) {
             if member.is_self {

@@ -1,8 +1,8 @@
 //! A source in front of a group's own: keys of other nodes are asked of their owners.
-use super::peer_group::PeerGroup;
+use super::{member::Member, messages::MOST_KEYS, peer_group::PeerGroup};
 use crate::source::{Fetch, LocalFuture, RedisServer, Source, SourceError};
 use larder_engine::Millis;
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 /// One core's handle on a group whose keys have owners.
 pub struct PeerSource(Rc<PeerGroup>);
@@ -24,19 +24,33 @@ impl Source for PeerSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let membership = self.0.membership();
         let mut here = Vec::with_capacity(batch.len());
+        let mut elsewhere: Vec<(&Arc<Member>, Vec<Fetch>)> = Vec::new();
         for fetch in batch.drain(..) {
-            let is_own = membership.owner(fetch.key()).is_self;
+            let owner = membership.owner(fetch.key());
             // A whole reply is no value that a peer could answer.
-            if is_own || fetch.reply_name().is_some() {
+            if owner.is_self || fetch.reply_name().is_some() {
                 here.push(fetch);
             } else if fetch.is_direct() {
                 self.0.fill_as_substitute(fetch);
             } else {
-                tokio::task::spawn_local(self.0.clone().fetch(membership.clone(), fetch));
+                match elsewhere.iter_mut().find(|(of, fetches)| Arc::ptr_eq(of, owner) && fetches.len() < MOST_KEYS) {
+                    Some((_, fetches)) => fetches.push(fetch),
+                    None => elsewhere.push((owner, vec![fetch])),
+                }
             }
         }
         if !here.is_empty() {
             self.inner().fetch(&mut here);
+        }
+        for (owner, fetches) in elsewhere {
+            let (group, membership) = (self.0.clone(), membership.clone());
+            if fetches.len() > 1 && owner.is_larder() && !owner.is_out() {
+                tokio::task::spawn_local(group.fetch_many(membership, owner.clone(), fetches));
+            } else {
+                for fetch in fetches {
+                    tokio::task::spawn_local(group.clone().fetch(membership.clone(), fetch));
+                }
+            }
         }
     }
     fn read_only_kind(&self) -> &'static str {

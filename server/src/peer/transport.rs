@@ -69,6 +69,16 @@ pub(super) trait Transport {
         deadline: Instant,
     ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>>;
 
+    /// Asks a Larder for several keys at once, at most [`MOST_KEYS`](super::messages::MOST_KEYS); in their order. `None`: to be asked for alone.
+    fn get_many<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        keys: Vec<Bytes>,
+        epoch: u64,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>>;
+
     /// Tells a node of a change.
     fn tell<'a>(
         &'a self,

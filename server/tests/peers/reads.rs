@@ -62,3 +62,33 @@ fn hot_keys_are_copied_for_a_while() {
         .collect();
     assert_eq!(asked, [1, 1, 1, 0, 0, 0]);
 }
+
+#[test]
+fn keys_of_one_owner_travel_together() {
+    let fleet = Fleet::start(2, &["--source", "demo:?absent=0.1", "--hot-copy-ttl", "0"]);
+    let keys: Vec<String> = fleet.keys_of(1).take(200).collect();
+    let body = serde_json::json!({ "keys": keys }).to_string();
+    let answered = || fleet.nodes[1].metric("larder_http_responses_total{class=\"2xx\"}");
+    let read_all = || {
+        let (status, _, answer) = fleet.nodes[0].http(&format!(
+            "POST /v1/mget HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        assert_eq!(status, 200);
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        answer["values"].as_array().unwrap().clone()
+    };
+    // The first answers show that the owner is a Larder.
+    let alone = read_all();
+    let before = answered();
+    let together = read_all();
+    // The look at the metrics is counted as well.
+    assert!(answered() - before <= 3.0, "200 keys in two requests");
+    let is_of = |value: &serde_json::Value, key: &str| value.to_string().contains(&format!("\\\"{key}\\\""));
+    for ((key, alone), together) in keys.iter().zip(&alone).zip(&together) {
+        assert_eq!(alone, together, "{key}");
+        assert!(together.is_null() || is_of(together, key), "{key}: {together}");
+    }
+    let absent = together.iter().filter(|value| value.is_null()).count();
+    assert!((1..100).contains(&absent), "{absent} of 200 are absent");
+}

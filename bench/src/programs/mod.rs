@@ -2,6 +2,7 @@
 mod bound;
 mod cluster;
 mod engine;
+mod fleet;
 mod floor;
 mod hit_ratio;
 mod memory;
@@ -34,6 +35,7 @@ pub(crate) enum Program {
     Memory(memory::MemoryArgs),
     Outages(outages::OutagesArgs),
     Engine(engine::EngineArgs),
+    Fleet(fleet::FleetArgs),
     Bound(bound::BoundArgs),
     Cluster(cluster::ClusterArgs),
     Server(server::ServerArgs),
@@ -59,6 +61,7 @@ impl Program {
             Program::Outages(args) => outages::run(args, out),
             Program::Memory(args) => memory::run(args, out),
             Program::Engine(args) => engine::run(args, out),
+            Program::Fleet(args) => fleet::run(args, out),
             Program::Bound(args) => bound::run(args, out),
             Program::Cluster(args) => cluster::run(args, out),
             Program::Server(args) => server::run(args, out),

@@ -18,6 +18,7 @@ impl GoNode {
     /// Starts one on free ports, with more arguments (`tests/interop/node`). It is its own only peer.
     pub(crate) fn start(args: &[&str]) -> GoNode {
         let mut child = Command::new(interop::program("node"))
+            .arg("-while-input")
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,9 +1,9 @@
 // A node of groupcache-go v3: its HTTP transport, a getter that counts its calls, and a port by which a test steers it.
 //
-//	node [-listen 127.0.0.1:0] [-control 127.0.0.1:0] [-group default] [-ttl 0] [-prefix go:]
+//	node [-control 127.0.0.1:0] [-group default] [-ttl 0] [-prefix go:] [-while-input] [ADDRESS]
 //
-// It prints one line of JSON when it is ready, with both addresses, and ends when its standard input does. It is its own only peer until
-// it is told others. Its getter answers go:KEY, but an absent: key is not found and an error: key fails.
+// ADDRESS is where it answers peers, and GET /data/{id}; any free port of 127.0.0.1 otherwise. It prints one line of JSON when it is ready,
+// with both addresses. With -while-input it ends with its standard input, and so with the test. It is its own only peer until it is told others. Its getter answers go:KEY, but an absent: key is not found and an error: key fails.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,20 +27,24 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:0", "address for peers, and for GET /data/{id}")
+	whileInput := flag.Bool("while-input", false, "end with the standard input")
 	control := flag.String("control", "127.0.0.1:0", "address by which the node is steered")
 	groupName := flag.String("group", "default", "name of the group")
 	ttl := flag.Duration("ttl", 0, "life of what the getter answers; 0 has no end")
 	prefix := flag.String("prefix", "go:", "what the getter puts before the key")
 	bytes := flag.Int64("bytes", 64<<20, "bytes of the group's caches")
 	flag.Parse()
-	if err := run(*listen, *control, *groupName, *bytes, &getter{ttl: *ttl, prefix: *prefix, calls: map[string]int{}}); err != nil {
+	listen := "127.0.0.1:0"
+	if flag.NArg() > 0 {
+		listen = flag.Arg(0)
+	}
+	if err := run(listen, *control, *whileInput, *groupName, *bytes, &getter{ttl: *ttl, prefix: *prefix, calls: map[string]int{}}); err != nil {
 		fmt.Fprintln(os.Stderr, "node:", err)
 		os.Exit(1)
 	}
 }
 
-func run(listen, control, groupName string, bytes int64, getter *getter) error {
+func run(listen, control string, whileInput bool, groupName string, bytes int64, getter *getter) error {
 	peers, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
@@ -63,13 +68,15 @@ func run(listen, control, groupName string, bytes int64, getter *getter) error {
 	public := http.NewServeMux()
 	public.Handle(transport.DefaultBasePath, messages)
 	public.HandleFunc("GET /data/{id}", func(w http.ResponseWriter, r *http.Request) { node.get(w, r, r.PathValue("id")) })
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- http.Serve(peers, public) }()
 	go func() { failed <- http.Serve(controls, node.control()) }()
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
+	if whileInput {
+		go func() {
+			_, err := io.Copy(io.Discard, os.Stdin)
+			failed <- err
+		}()
+	}
 	ready := map[string]any{"ready": true, "address": node.self, "control": controls.Addr().String()}
 	if err := json.NewEncoder(os.Stdout).Encode(ready); err != nil {
 		return err
@@ -163,6 +170,7 @@ func (n *node) get(w http.ResponseWriter, r *http.Request, key string) {
 	err := n.group.Get(r.Context(), key, transport.AllocatingByteSliceSink(&value))
 	switch err.(type) {
 	case nil:
+		w.Header().Set("Content-Length", strconv.Itoa(len(value)))
 		_, _ = w.Write(value)
 	case *transport.ErrNotFound:
 		http.Error(w, err.Error(), http.StatusNotFound)

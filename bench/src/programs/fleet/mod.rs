@@ -1,0 +1,254 @@
+//! `larder-bench fleet`: what a node has to do as the fleet grows, by simulation.
+mod imbalance;
+mod traffic;
+
+use crate::lib::{
+    figures::{self, rounded},
+    results::{chart::Axis, chart_file::file},
+};
+use anyhow::Context;
+use fastrand::Rng;
+use imbalance::Imbalance;
+use larder::peer::{Ring, RingHash};
+use serde::Serialize;
+use std::{collections::BTreeSet, io::Write, path::PathBuf, time::Duration};
+use traffic::{Load, Traffic};
+
+/// Messages, connections and imbalance of each node in fleets of any size, by simulation
+///
+/// The owners are those of the server's own ring; nothing is sent. The nodes get random addresses, and each figure is the mean over --rings such
+/// fleets. Every node is read at the same rate, the keys by Zipf's law. Reads of other nodes' keys ask the owner, unless a hot copy is there;
+/// every removal is told to all other nodes. The same --seed gives the same figures on every machine.
+///
+/// Prints a line for each size; with --out also charts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FleetArgs {
+    /// Sizes of the fleet
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64, 128, 256, 512], value_parser = clap::value_parser!(u64).range(1..=65536))]
+    nodes: Vec<u64>,
+    /// How the ring is computed: `fnv1` or `crc32`
+    #[arg(long, default_value = "fnv1", value_parser = hash)]
+    hash: RingHash,
+    /// Fleets with other addresses, of each size, over which the figures are means
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    rings: u64,
+    /// Reads per second at each node
+    #[arg(long, default_value_t = 10_000)]
+    reads: u64,
+    /// Removals and writes per second at each node
+    #[arg(long, default_value_t = 10)]
+    writes: u64,
+    /// Number of keys
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    keys: u64,
+    /// Exponent of Zipf's law
+    #[arg(long, default_value_t = 0.99)]
+    zipf: f64,
+    /// Life of a hot copy, as of `hot-copy-ttl`
+    #[arg(long, default_value = "10s", value_parser = larder_units::parse_duration)]
+    hot_copy_ttl: Duration,
+    /// Reads of a key within ten seconds before it is copied, as of `hot-copy-after`
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    hot_copy_after: u64,
+    /// Threads of each node: each has its own connections
+    #[arg(long, default_value_t = 4)]
+    threads: u64,
+    /// Requests that each node has under way at owners, for bounded load
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    in_flight: u64,
+    /// Capacity of a node in means, for bounded load
+    #[arg(long, default_value_t = 1.25)]
+    factor: f64,
+    /// Seed of addresses and keys
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder for the charts
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+fn hash(text: &str) -> Result<RingHash, String> {
+    match text {
+        "fnv1" => Ok(RingHash::Fnv1),
+        "crc32" => Ok(RingHash::Crc32),
+        _ => Err("neither fnv1 nor crc32".to_owned()),
+    }
+}
+
+/// The figures of one size: means over the fleets.
+#[derive(Debug, Clone, Serialize)]
+struct FleetRow {
+    program: &'static str,
+    nodes: u64,
+    hash: String,
+    rings: u64,
+    #[serde(flatten)]
+    traffic: Traffic,
+    #[serde(flatten)]
+    imbalance: Imbalance,
+}
+
+/// Runs the program.
+pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let load = Load {
+        rates: traffic::rates(args.keys, args.zipf, args.reads as f64),
+        hot_copy_ttl: args.hot_copy_ttl.as_secs_f64(),
+        hot_copy_after: args.hot_copy_after as f64,
+        threads: args.threads as f64,
+        writes: args.writes as f64,
+    };
+    let mut rows = Vec::new();
+    for nodes in &args.nodes {
+        let mut fleets = Vec::new();
+        for number in 0..args.rings {
+            let mut random = Rng::with_seed(args.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (nodes << 32) ^ number);
+            let names = addresses(*nodes, &mut random);
+            let ring = ring(args.hash, &names);
+            let traffic = traffic::traffic(&ring, *nodes, &load);
+            fleets.push((
+                traffic,
+                imbalance::imbalance(&ring, args.hash, &names, args.in_flight, args.factor, &mut random),
+            ));
+        }
+        let traffic = fleets.iter().map(|(traffic, _)| *traffic).collect::<Vec<_>>();
+        let imbalance = fleets.iter().map(|(_, imbalance)| *imbalance).collect::<Vec<_>>();
+        let row = FleetRow {
+            program: "fleet",
+            nodes: *nodes,
+            hash: format!("{:?}", args.hash).to_lowercase(),
+            rings: args.rings,
+            traffic: Traffic::mean(&traffic),
+            imbalance: Imbalance::mean(&imbalance),
+        };
+        figures::line(out, &row)?;
+        rows.push(row);
+    }
+    let Some(folder) = &args.out else { return Ok(()) };
+    std::fs::create_dir_all(folder)?;
+    for (name, chart) in charts(&rows) {
+        let path = folder.join(name);
+        std::fs::write(&path, chart).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Different addresses.
+fn addresses(nodes: u64, random: &mut Rng) -> Vec<String> {
+    let mut addresses = BTreeSet::new();
+    while (addresses.len() as u64) < nodes {
+        addresses.insert(format!("10.{}.{}.{}:8080", random.u8(..), random.u8(..), random.u8(1..255)));
+    }
+    addresses.into_iter().collect()
+}
+
+fn ring(hash: RingHash, names: &[String]) -> Ring {
+    Ring::new(hash, &names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The mean of one figure over the fleets.
+fn mean<T>(of: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+    rounded(of.iter().map(figure).sum::<f64>() / of.len() as f64)
+}
+
+fn charts(rows: &[FleetRow]) -> [(&'static str, String); 2] {
+    let line =
+        |figure: &dyn Fn(&FleetRow) -> f64| rows.iter().map(|row| (row.nodes as f64, figure(row))).collect::<Vec<_>>();
+    let messages = vec![
+        ("reads, no copies", line(&|row| row.traffic.received_without_copies)),
+        ("at the busiest", line(&|row| row.traffic.busiest_without_copies)),
+        ("reads, hot copies", line(&|row| row.traffic.received_with_copies)),
+        ("at the busiest ", line(&|row| row.traffic.busiest_with_copies)),
+        ("removals", line(&|row| row.traffic.removals)),
+    ];
+    let imbalance = vec![
+        ("keys", line(&|row| row.imbalance.share)),
+        ("requests", line(&|row| row.imbalance.plain)),
+        ("bounded load", line(&|row| row.imbalance.bounded)),
+    ];
+    let x = || {
+        let ends = |pick: fn(f64, f64) -> f64, start| rows.iter().map(|row| row.nodes as f64).fold(start, pick);
+        let (low, high) = (ends(f64::min, f64::INFINITY), ends(f64::max, 0.0));
+        // Sizes are doubled more often than not.
+        let ticks = (0..17).map(|power| f64::from(1 << power)).filter(|tick| (low..=high).contains(tick));
+        Axis {
+            ticks: ticks.map(|tick| (tick, tick.to_string())).collect(),
+            low,
+            high: high.max(low + 1.0),
+            log: true,
+            label: "nodes",
+        }
+    };
+    let all = |lines: &[(&str, Vec<(f64, f64)>)]| -> Vec<f64> {
+        lines.iter().flat_map(|(_, points)| points.iter().map(|(_, y)| *y)).filter(|y| *y > 0.0).collect()
+    };
+    let ends = |values: Vec<f64>| {
+        (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max))
+    };
+    let (low, high) = ends(all(&messages));
+    let messages = file("Messages that a node receives", &x(), &Axis::log(low, high, "messages per second"), messages);
+    let (_, high) = ends(all(&imbalance));
+    let imbalance = file("The most loaded node", &x(), &Axis::linear(high, "times the mean of all nodes"), imbalance);
+    [("messages.svg", messages), ("imbalance.svg", imbalance)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: FleetArgs,
+    }
+
+    fn rows(more: &[&str]) -> Vec<serde_json::Value> {
+        let line = ["x", "--rings", "2", "--keys", "2000", "--nodes", "1,4,32"].iter().chain(more);
+        let mut out = Vec::new();
+        run(&Line::parse_from(line).args, &mut out).unwrap();
+        String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_figures_and_another_gives_others() {
+        assert_eq!(rows(&[]), rows(&[]));
+        assert_ne!(rows(&[]), rows(&["--seed", "2"]));
+    }
+
+    #[test]
+    fn figures_are_what_arithmetic_says() {
+        let rows = rows(&["--reads", "1000", "--writes", "3", "--threads", "2"]);
+        let of =
+            |row: usize, name: &str| rows[row][name].as_f64().unwrap_or_else(|| panic!("no {name} in {}", rows[row]));
+        // A node alone asks nobody.
+        for name in
+            ["received_without_copies", "received_with_copies", "busiest_without_copies", "removals", "connections"]
+        {
+            assert_eq!(of(0, name), 0.0, "{name}");
+        }
+        assert_eq!(of(0, "bounded"), 1.0);
+        // Of n nodes, all but one part in n belongs to others, and each removal goes to all others.
+        assert!((of(2, "received_without_copies") - 1000.0 * 31.0 / 32.0).abs() < 1e-6);
+        assert_eq!(of(2, "removals"), 3.0 * 31.0);
+        assert_eq!(of(2, "connections"), 2.0 * 2.0 * 31.0);
+        for row in 1..3 {
+            assert!(of(row, "received_with_copies") < of(row, "received_without_copies"));
+            assert!(of(row, "busiest_with_copies") < of(row, "busiest_without_copies"));
+            assert!(of(row, "bounded") <= of(row, "plain"));
+            // The mean is 100 requests; a capacity is rounded up.
+            assert!(of(row, "bounded") <= 1.27, "{}", of(row, "bounded"));
+        }
+        assert!((of(2, "moved_to_new_node") - 1.0 / 33.0).abs() < 0.02, "{}", of(2, "moved_to_new_node"));
+        assert!(of(2, "hundred_ids_fnv1") > of(2, "hundred_ids_crc32"));
+    }
+
+    #[test]
+    fn charts_have_a_line_for_each_figure() {
+        let folder = tempfile::tempdir().unwrap();
+        rows(&["--out", folder.path().to_str().unwrap()]);
+        for (name, lines) in [("messages.svg", 5), ("imbalance.svg", 3)] {
+            let chart = std::fs::read_to_string(folder.path().join(name)).unwrap();
+            assert_eq!(chart.matches("<title>").count(), lines + 1, "{name}: the chart's and each line's");
+        }
+    }
+}

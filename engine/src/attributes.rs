@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   word:  bits 0-23 length of the attributes · 24-31 number of tags        in the record's head (`record`)
-//!   attributes:  tag id 4, as often as there are tags | metadata            between key and value
+//!   attributes:  tag id 4, as often as there are tags | metadata            after the value
 //! ```
 
 use crate::tag_table::TagTable;

@@ -1,7 +1,7 @@
 //! How an entry lies in the log.
 //!
 //! ```text
-//!  meta 4 | version 4 | expiry 6 (if any) | word 4 (if any) | key | attributes (if any) | value        small entries
+//!  meta 4 | version 4 | expiry 6 (if any) | word 4 (if any) | key | value | attributes (if any)        small entries
 //!  meta 4 | version 4 | expiry 6 (if any) | word 4 (if any) | slot 4                                   large ones
 //!
 //!  meta:  bits 0-2 policy state · 3 expiry · 4 word · 5 large · 6 absent · 7 dead · 8-17 key length
@@ -9,6 +9,7 @@
 //!  word:  what attributes there are (`attributes`); absent and with a word: hidden, and the word is its kind (`derived`)
 //! ```
 //!
+//! The attributes come last: most reads look at key and value alone, and wait for as few cache lines as those of a record without.
 //! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 6429. Its highest
 //! bit says that it is the end of the entry's freshness (`staleness`): the entry is kept longer.
 
@@ -171,8 +172,8 @@ impl Parts<'_> {
         match self.body {
             Body::Small { key, attributes, value } => {
                 out.extend_from_slice(key);
-                out.extend_from_slice(attributes);
                 out.extend_from_slice(value);
+                out.extend_from_slice(attributes);
             }
             Body::Large { slot } => out.extend_from_slice(&slot.to_le_bytes()),
         }
@@ -249,7 +250,7 @@ pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
     if !meta.has_attributes() {
         return Body::Small { key, attributes: &[], value: rest };
     }
-    let (attributes, value) = rest.split_at(attributes::length(u32_at(record, at - WORD_BYTES)));
+    let (value, attributes) = rest.split_at(rest.len() - attributes::length(u32_at(record, at - WORD_BYTES)));
     Body::Small { key, attributes, value }
 }
 
@@ -264,9 +265,9 @@ pub(crate) fn overwrite(record: &mut [u8], meta: Meta, parts: &Parts<'_>) {
         record[body_at - WORD_BYTES..body_at].copy_from_slice(&parts.word.to_le_bytes());
     }
     if let Body::Small { key, attributes, value } = parts.body {
-        let at = body_at + key.len();
-        let value_at = at + attributes.len();
-        record[at..value_at].copy_from_slice(attributes);
-        record[value_at..value_at + value.len()].copy_from_slice(value);
+        let value_at = body_at + key.len();
+        let at = value_at + value.len();
+        record[value_at..at].copy_from_slice(value);
+        record[at..at + attributes.len()].copy_from_slice(attributes);
     }
 }

@@ -53,8 +53,17 @@ fn concurrent_misses_fetch_once_and_all_get_the_value() {
 
 /// The source changes while it is being read: whatever the order, the cache must not keep the old value.
 fn overtaken(forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static) {
+    overtaken_in(1, &[], forget);
+}
+
+/// The same, in so many shards. What is fetched carries these tags.
+fn overtaken_in(
+    shards: usize,
+    tags: &'static [&'static [u8]],
+    forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static,
+) {
     explore(move || {
-        let cache = cache(1);
+        let cache = cache(shards);
         let source = Arc::new(Mutex::new(b"old".to_vec()));
         let reader = {
             let (cache, source) = (cache.clone(), source.clone());
@@ -62,7 +71,8 @@ fn overtaken(forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static) {
                 if let Lookup::Lead(lead) = cache.lookup(cache.key(b"k"), 0, |_| ()) {
                     let value = source.lock().expect("no panic").clone();
                     thread::yield_now();
-                    lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never, Attributes::NONE), 0);
+                    let attributes = Attributes { tags, ..Attributes::NONE };
+                    lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never, attributes), 0);
                 }
             })
         };
@@ -102,6 +112,65 @@ fn a_fill_never_survives_an_invalidation_that_overtook_it() {
 #[test]
 fn a_fill_never_survives_a_clear_that_overtook_it() {
     overtaken(|cache, _| cache.tier().clear());
+}
+
+#[test]
+fn a_fill_never_survives_a_clear_of_its_tag_that_overtook_it() {
+    for shards in [1, 4] {
+        overtaken_in(shards, &[b"other", b"tag"], |cache, _| {
+            cache.tier().clear_tag(b"tag", false, 0);
+        });
+    }
+}
+
+#[test]
+fn a_fill_is_kept_if_only_tags_of_others_were_cleared() {
+    explore(|| {
+        let cache = cache(1);
+        let fill = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                let Lookup::Lead(lead) = cache.lookup(cache.key(b"k"), 0, |_| ()) else {
+                    panic!("the only reader leads")
+                };
+                let attributes = Attributes { tags: &[b"tag"], ..Attributes::NONE };
+                lead.finish(Outcome::Value("v".into()), Fill::Store(Expiry::Never, attributes), 0);
+            })
+        };
+        cache.tier().clear_tag(b"other", false, 0);
+        fill.join().expect("no panic");
+        assert_eq!(read(&cache, b"k").as_deref(), Some(&b"v"[..]));
+        assert_eq!(cache.tier().clear_tag(b"tag", false, 0), 1);
+        assert_eq!(read(&cache, b"k"), None);
+    });
+}
+
+/// Two writers, of whom one tags: an entry has the tags of the write that it holds, so a clear ends it or finds none.
+#[test]
+fn a_clear_ends_what_carries_its_tag_and_nothing_else() {
+    explore(|| {
+        let cache = cache(1);
+        let tagged = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                let attributes = Attributes { tags: &[b"tag"], ..Attributes::NONE };
+                cache.tier().set(cache.key(b"k"), Write { attributes, ..Write::new(b"tagged") }, 0).expect("it fits");
+            })
+        };
+        let plain = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                cache.tier().set(cache.key(b"k"), Write::new(b"plain"), 0).expect("it fits");
+            })
+        };
+        tagged.join().expect("no panic");
+        let cleared = cache.tier().clear_tag(b"tag", false, 0);
+        plain.join().expect("no panic");
+        let held = read(&cache, b"k");
+        assert!(cleared == 0 || held.as_deref() != Some(b"tagged"), "{cleared} {held:?}");
+        assert!(held.is_none() || held.as_deref() == Some(b"plain"), "{held:?}");
+        assert_eq!(cache.tier().clear_tag(b"tag", false, 0), 0, "no row is left behind");
+    });
 }
 
 #[test]

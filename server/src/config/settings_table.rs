@@ -575,7 +575,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("75%"),
         optional: true,
         example: "50%",
-        help: "Opens the circuit when this share of the fetches within source-breaker-window failed, at least 10: misses then fail at once, or are answered with stale copies, until the source answers probes again. `off`: every miss asks the source. A cluster has no breaker. See docs/slow-sources.md.",
+        help: "Opens the circuit when this share of the fetches within source-breaker-window failed, at least 10, or when at least 10 failed in a row over a tenth of it: misses then fail at once, or are answered with stale copies, until the source answers probes again. `off`: every miss asks the source. A cluster has no breaker. See docs/slow-sources.md.",
         ..ROW
     },
     SettingSpec {

@@ -1,7 +1,7 @@
 //! The circuit breaker of one source, as pure code.
 //!
 //! ```text
-//!              enough fetches failed                    the pause is over, or the source was reconnected
+//!     enough fetches failed, or all for a while          the pause is over, or the source was reconnected
 //!  ( closed ) ───────────────────────► ( open ) ─────────────────────────────► ( half-open: a few probes )
 //!      ▲                                   ▲                                          │        │
 //!      │                                   └──────────── a probe failed ──────────────┘        │
@@ -59,12 +59,21 @@ pub(super) struct CircuitBreaker {
     /// How long the next opening lasts.
     pause: Duration,
     window: OutcomeWindow,
+    /// The failures since the latest answer.
+    run: FailureRun,
+}
+
+/// Failures without an answer in between.
+#[derive(Debug, Default)]
+struct FailureRun {
+    length: u64,
+    since: Duration,
 }
 impl CircuitBreaker {
     pub(super) fn new(policy: BreakerPolicy) -> CircuitBreaker {
         let bucket = (policy.window / BUCKETS as u32).max(Duration::from_millis(1));
         let window = OutcomeWindow { bucket, newest: 0, buckets: [Outcomes::default(); BUCKETS] };
-        CircuitBreaker { policy, state: State::Closed, pause: PAUSE.0, window }
+        CircuitBreaker { policy, state: State::Closed, pause: PAUSE.0, window, run: FailureRun::default() }
     }
     pub(super) fn state(&self) -> BreakerState {
         match self.state {
@@ -87,9 +96,17 @@ impl CircuitBreaker {
         (sum(|bucket| bucket.answered) + sum(|bucket| bucket.failed), sum(|bucket| bucket.failed))
     }
 
+    /// Failures since the latest answer.
+    pub(super) fn failed_in_a_row(&self) -> u64 {
+        self.run.length
+    }
+
     /// Counts answered fetches that ended before the end of the newest bucket.
     pub(super) fn count_answered(&mut self, count: u64) {
         self.window.newest().answered += count;
+        if count > 0 {
+            self.run.length = 0;
+        }
     }
     /// Moves the window on.
     pub(super) fn advance(&mut self, now: Duration) {
@@ -101,12 +118,21 @@ impl CircuitBreaker {
         match &mut self.state {
             State::Closed if failed => {
                 self.window.newest().failed += 1;
+                if self.run.length == 0 {
+                    self.run.since = now;
+                }
+                self.run.length += 1;
                 let (ended, failures) = self.outcomes();
-                if failures >= MIN_FAILURES && failures * 100 >= ended * u64::from(self.policy.share) {
+                let is_share = failures * 100 >= ended * u64::from(self.policy.share);
+                // A source that answers nothing is cut off without waiting until its earlier answers have left the window. A burst of failures is
+                // not enough: one lost connection fails all that were sent on it.
+                let is_dead =
+                    self.run.length >= MIN_FAILURES && now.saturating_sub(self.run.since) >= self.window.bucket;
+                if failures >= MIN_FAILURES && (is_share || is_dead) {
                     self.open(now);
                 }
             }
-            State::Closed => self.window.newest().answered += 1,
+            State::Closed => self.count_answered(1),
             // Sent before the probes: it says how the source was, not how it is.
             State::HalfOpen { since, .. } if begun < *since => {}
             State::HalfOpen { .. } if failed => {
@@ -119,6 +145,7 @@ impl CircuitBreaker {
                     self.state = State::Closed;
                     self.pause = PAUSE.0;
                     self.window.clear();
+                    self.run.length = 0;
                 }
             }
             State::Open { .. } => {}

@@ -195,15 +195,20 @@ impl FetchAdmission {
 
     /// Reports a change of the circuit, once.
     fn note(&self, transition: Option<Transition>, last_error: impl FnOnce() -> Option<Arc<str>>) {
-        let (Some(Transition { to, outcomes: (ended, failed) }), Some(breaker)) = (transition, &self.breaker) else {
+        let (Some(Transition { to, outcomes: (ended, failed), failed_in_a_row }), Some(breaker)) =
+            (transition, &self.breaker)
+        else {
             return;
         };
         let (source, window) = (&self.name, show_duration(breaker.policy().window));
         match to {
             BreakerState::Open => {
                 let last = last_error().map_or_else(String::new, |error| format!("; the last error: {error}"));
-                let reason =
-                    format!("circuit open: {failed} of {ended} fetches failed within {window} (source-breaker){last}");
+                let what = match failed * 100 >= ended * u64::from(breaker.policy().share) {
+                    true => format!("{failed} of {ended} fetches failed within {window}"),
+                    false => format!("the latest {failed_in_a_row} fetches failed, and none was answered meanwhile"),
+                };
+                let reason = format!("circuit open: {what} (source-breaker){last}");
                 tracing::warn!(%source, %reason, "source circuit opened: misses fail at once");
                 *self.open_reason.lock() = reason.into();
             }

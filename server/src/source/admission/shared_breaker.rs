@@ -24,11 +24,13 @@ pub(super) struct SharedBreaker {
     machine: Mutex<CircuitBreaker>,
 }
 
-/// A change of the state, and the outcomes that led to it: fetches that ended, and failures among them.
+/// A change of the state, and the outcomes that led to it: fetches that ended and failures among them within the window, and failures since
+/// the latest answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Transition {
     pub(super) to: BreakerState,
     pub(super) outcomes: (u64, u64),
+    pub(super) failed_in_a_row: u64,
 }
 
 impl SharedBreaker {
@@ -102,7 +104,7 @@ impl SharedBreaker {
         if to == BreakerState::Open {
             self.opened.fetch_add(1, Relaxed);
         }
-        (result, Some(Transition { to, outcomes: machine.outcomes() }))
+        (result, Some(Transition { to, outcomes: machine.outcomes(), failed_in_a_row: machine.failed_in_a_row() }))
     }
 }
 

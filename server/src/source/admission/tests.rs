@@ -58,6 +58,23 @@ fn the_breaker_as_a_table() {
             &[Failed(6), Pass(6_000), Failed(3), Pass(6_000), Failed(6)],
             Closed,
         ),
+        (
+            "nothing but failures for a tenth of the window opens it",
+            &[Answered(1_000), Failed(5), Pass(1_000), Failed(5)],
+            Open,
+        ),
+        ("too few of them do not", &[Answered(1_000), Failed(1), Pass(1_000), Failed(8)], Closed),
+        ("nor does a burst", &[Answered(1_000), Failed(50), Pass(999), Failed(1)], Closed),
+        (
+            "an answer in between begins anew",
+            &[Answered(1_000), Failed(9), Pass(1_000), Answered(1), Failed(9), Pass(999), Failed(1)],
+            Closed,
+        ),
+        (
+            "and so does a closed circuit",
+            &[Failed(10), Connected, Ask(true), Answered(3), Answered(100), Failed(9), Pass(999), Failed(1)],
+            Closed,
+        ),
         ("it is not probed before the pause is over", &[Failed(10), Pass(pause - 1), Ask(false)], Open),
         ("then a few probes go", &[Failed(10), Pass(pause), Ask(true), Ask(true), Ask(true), Ask(false)], HalfOpen),
         ("a connection ends the pause", &[Failed(10), Connected, Ask(true)], HalfOpen),

@@ -9,6 +9,7 @@ mod go_node;
 mod interop;
 #[path = "../common/larder.rs"]
 mod larder;
+mod mixed_ring;
 mod reads;
 mod removals;
 mod ring;

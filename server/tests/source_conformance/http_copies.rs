@@ -11,7 +11,11 @@ use larder::{
     source::{CopyMetadata, CopyMetadataView, FillPolicy, KeyPolicy},
 };
 use larder_store::clock;
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    time::{Duration, Instant},
+};
 
 fn origin(script: impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static) -> (Fixture, ScriptedOrigin) {
     let origin = ScriptedOrigin::start(script);
@@ -167,7 +171,15 @@ fn nginx_says_whether_a_file_has_changed() {
         fs::write(files.join("k"), "the second").expect("a file");
         assert!(fs::metadata(files.join("k")).expect("a file").size() == 10);
         assert_eq!(group.get("k").await, some("the second"));
-        let log = fs::read_to_string(dir.path().join("access.log")).expect("a log");
+        // nginx writes a line after it has sent the answer.
+        let written = Instant::now() + Duration::from_secs(10);
+        let log = loop {
+            let log = fs::read_to_string(dir.path().join("access.log")).expect("a log");
+            if log.lines().count() >= 4 || Instant::now() > written {
+                break log;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
         let statuses: Vec<&str> = log.lines().collect();
         assert_eq!(statuses, ["200", "304", "304", "200"]);
     });

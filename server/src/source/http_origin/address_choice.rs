@@ -3,6 +3,7 @@ use super::{connection_pool::ConnectionPool, origin_connection::Connection, orig
 use crate::source::{
     source_error::SourceError,
     source_health::{ConnectionHealth, ConnectionState},
+    upstream_stream::Stream,
 };
 use larder_engine::Millis;
 use std::{
@@ -76,10 +77,37 @@ impl AddressChoice {
     /// # Errors
     /// As [`ConnectionPool::connect`].
     pub(super) async fn connect(&self, pool: &ConnectionPool, deadline: Instant) -> Result<Connection, SourceError> {
-        let settings = &self.settings;
         let connected = pool.connect(deadline).await;
+        self.note(pool, &connected);
+        connected
+    }
+
+    /// The same without hyper.
+    ///
+    /// # Errors
+    /// As [`ConnectionPool::connect`].
+    pub(super) async fn connect_stream(&self, pool: &ConnectionPool, deadline: Instant) -> Result<Stream, SourceError> {
+        let connected = pool.connect_stream(deadline).await;
+        self.note(pool, &connected);
+        connected
+    }
+
+    /// Makes a connection that is idle until a request needs one.
+    ///
+    /// # Errors
+    /// As [`ConnectionPool::connect`].
+    pub(super) async fn reach(&self, pool: &ConnectionPool, deadline: Instant) -> Result<(), SourceError> {
+        match pool.address().tls {
+            None => pool.give_back_stream(self.connect_stream(pool, deadline).await?),
+            Some(_) => pool.give_back(self.connect(pool, deadline).await?),
+        }
+        Ok(())
+    }
+
+    fn note<T>(&self, pool: &ConnectionPool, connected: &Result<T, SourceError>) {
+        let settings = &self.settings;
         let name = &pool.address().name;
-        match &connected {
+        match connected {
             Ok(_) => {
                 let was_out = pool.is_out.replace(false);
                 let is_first = self.health.borrow_mut().set(ConnectionState::Up);
@@ -103,7 +131,6 @@ impl AddressChoice {
                 }
             }
         }
-        connected
     }
 
     /// Connects to an address at the start, and again and again while it is out: so that its health does not depend on clients that ask.
@@ -112,9 +139,8 @@ impl AddressChoice {
         let mut wait = FIRST_PROBE;
         loop {
             // Requests may have found it again meanwhile; another connection does no harm.
-            match self.connect(pool, Instant::now() + self.settings.limits.timeout).await {
-                Ok(connection) => {
-                    pool.give_back(connection);
+            match self.reach(pool, Instant::now() + self.settings.limits.timeout).await {
+                Ok(()) => {
                     wait = FIRST_PROBE;
                     while !pool.is_out.get() {
                         pool.went_out.notified().await;

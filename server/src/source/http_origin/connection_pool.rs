@@ -5,7 +5,10 @@ use super::{
     origin_settings::{OriginSettings, SharedAddress},
     response_body::broken_off,
 };
-use crate::source::{source_error::SourceError, upstream_stream::connect_tcp};
+use crate::source::{
+    source_error::SourceError,
+    upstream_stream::{Stream, connect_tcp},
+};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1;
@@ -13,10 +16,13 @@ use hyper_util::rt::TokioIo;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Waker},
     time::Duration,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{Notify, watch},
     time::{Instant, timeout_at},
 };
@@ -32,6 +38,10 @@ pub(super) struct ConnectionPool {
     index: usize,
     /// HTTP/1.1, with the moment since when they are idle; the latest is at the back.
     idle: RefCell<VecDeque<(http1::SendRequest<Full<Bytes>>, Instant)>>,
+    /// The same of those that hyper does not have.
+    idle_streams: RefCell<VecDeque<(Stream, Instant)>>,
+    /// Where responses are read; nothing is kept in it.
+    pub(super) scratch: RefCell<Vec<u8>>,
     shared: Http2Connections,
     /// Whether the next connection may be one that many requests share.
     may_share: Cell<bool>,
@@ -62,6 +72,8 @@ impl ConnectionPool {
             settings,
             index,
             idle: RefCell::default(),
+            idle_streams: RefCell::default(),
+            scratch: RefCell::default(),
             shared: Http2Connections::default(),
             attempt: RefCell::default(),
             under_way: Cell::new(0),
@@ -94,18 +106,38 @@ impl ConnectionPool {
         }
     }
 
+    pub(super) fn has_idle(&self) -> bool {
+        !self.idle.borrow().is_empty()
+    }
+
+    /// The connection without hyper that became idle last, if it is still open as far as is known here.
+    pub(super) fn take_idle_stream(&self) -> Option<Stream> {
+        loop {
+            let (mut stream, since) = self.idle_streams.borrow_mut().pop_back()?;
+            let mut unasked = [0];
+            // Whatever can be read, an end too, is none of an answer. This makes a system call only if something has come.
+            let has_come = Pin::new(&mut stream)
+                .poll_read(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut unasked))
+                .is_ready();
+            if since.elapsed() < MAX_IDLE_TIME && !has_come {
+                return Some(stream);
+            }
+        }
+    }
+
+    /// Takes back a connection without hyper whose response has been read to its end.
+    pub(super) fn give_back_stream(&self, stream: Stream) {
+        keep(&mut self.idle_streams.borrow_mut(), stream);
+    }
+
     /// Takes back a connection whose response has been read, or will not be: hyper then closes it, or resets the stream.
     pub(super) fn give_back(&self, connection: Connection) {
         let connection = match connection {
             Connection::Http1(connection) => connection,
             Connection::Http2(stream) => return stream.leave(),
         };
-        let mut idle = self.idle.borrow_mut();
-        while idle.len() >= MAX_IDLE || idle.front().is_some_and(|(_, since)| since.elapsed() >= MAX_IDLE_TIME) {
-            idle.pop_front();
-        }
         if !connection.is_closed() {
-            idle.push_back((connection, Instant::now()));
+            keep(&mut self.idle.borrow_mut(), connection);
         }
     }
 
@@ -140,13 +172,29 @@ impl ConnectionPool {
     }
 
     async fn connect_alone(&self, deadline: Instant) -> Result<Connection, SourceError> {
+        self.in_time(deadline, self.open()).await
+    }
+
+    /// Makes a connection without hyper.
+    ///
+    /// # Errors
+    /// As [`connect`](ConnectionPool::connect).
+    pub(super) async fn connect_stream(&self, deadline: Instant) -> Result<Stream, SourceError> {
+        self.in_time(deadline, self.open_stream()).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        deadline: Instant,
+        opening: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, SourceError> {
         let address = self.address();
         let own = self.settings.url.options.connect_timeout.map(|limit| (Instant::now() + limit, limit));
         let (until, limit, setting) = match own {
             Some((until, limit)) if until < deadline => (until, limit, "source-connect-timeout"),
             _ => (deadline, self.settings.limits.timeout, "source-timeout"),
         };
-        let reason = match timeout_at(until, self.open()).await {
+        let reason = match timeout_at(until, opening).await {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(reason)) => reason,
             Err(_) => format!("timed out after {limit:?} ({setting})"),
@@ -154,20 +202,39 @@ impl ConnectionPool {
         Err(address.unavailable(format_args!("cannot connect: {reason}")))
     }
 
+    async fn open_stream(&self) -> Result<Stream, String> {
+        let address = self.address();
+        connect_tcp(&address.host, address.port, address.tls.as_ref()).await.map_err(|error| error.to_string())
+    }
+
     async fn open(&self) -> Result<Connection, String> {
         let address = self.address();
-        let stream = connect_tcp(&address.host, address.port, address.tls.as_ref());
-        let stream = stream.await.map_err(|error| error.to_string())?;
+        let stream = self.open_stream().await?;
         // The origin may have been exchanged for another since the last connection.
         self.may_share.set(address.http2.is_some() && stream.speaks_http2());
         if self.may_share.get() {
             return Ok(Connection::Http2(self.shared.open(stream).await?));
         }
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken_off(&error))?;
-        tokio::task::spawn_local(async move {
-            // The request that is under way gets the error, too.
-            let _ = connection.await;
-        });
-        Ok(Connection::Http1(sender))
+        connection_over(stream).await.map_err(|error| broken_off(&error))
     }
+}
+
+/// A connection that hyper has from now on.
+pub(super) async fn connection_over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+) -> Result<Connection, hyper::Error> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::task::spawn_local(async move {
+        // The request that is under way gets the error, too.
+        let _ = connection.await;
+    });
+    Ok(Connection::Http1(sender))
+}
+
+/// Adds what became idle now.
+fn keep<T>(idle: &mut VecDeque<(T, Instant)>, connection: T) {
+    while idle.len() >= MAX_IDLE || idle.front().is_some_and(|(_, since)| since.elapsed() >= MAX_IDLE_TIME) {
+        idle.pop_front();
+    }
+    idle.push_back((connection, Instant::now()));
 }

@@ -4,6 +4,8 @@ use super::{
     address_choice::AddressChoice,
     answer_meaning::{Meaning, of_read},
     connection_pool::ConnectionPool,
+    fast_exchange::{Exchanged, fast_exchange},
+    origin_connection::Connection,
     origin_settings::SharedAddress,
     response_body::{discard_body, read_body},
     response_freshness::ResponseFreshness,
@@ -11,14 +13,18 @@ use super::{
     retry_after::retry_after,
     send_request::{Effect, send},
 };
-use crate::source::{
-    copy_metadata::{FreshUntil, Validators},
-    fetch_result::FetchAnswer,
-    source_error::SourceError,
+use crate::{
+    buffers::{BufferKind, GrowingBuffer},
+    source::{
+        copy_metadata::{FreshUntil, Validators},
+        fetch_result::FetchAnswer,
+        source_error::SourceError,
+    },
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri, header, response::Parts};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use larder_engine::Millis;
 use larder_store::clock;
 use tokio::time::Instant;
@@ -42,17 +48,32 @@ pub(super) async fn answer(
 }
 
 /// A read of one key.
-struct Read<'k> {
+pub(super) struct Read<'k> {
     key: &'k [u8],
     /// Of the copy that is held.
     validators: Option<Validators>,
 }
 impl Read<'_> {
-    fn complete(&self, request: &mut Request<Full<Bytes>>) {
+    pub(super) fn complete(&self, request: &mut Request<Full<Bytes>>) {
         if let Some(Validators { etag, last_modified }) = &self.validators {
             insert(request.headers_mut(), header::IF_NONE_MATCH, etag.as_deref());
             insert(request.headers_mut(), header::IF_MODIFIED_SINCE, last_modified.as_deref());
         }
+    }
+    /// The request as it is sent over HTTP/1.1.
+    pub(super) fn encoded(&self, target: &Uri, address: &SharedAddress) -> Vec<u8> {
+        let target = target.path_and_query().map_or("/", |target| target.as_str());
+        let fixed = &address.encoded_headers;
+        let mut request = Vec::with_capacity(target.len() + fixed.len() + 128);
+        for part in [b"GET ", target.as_bytes(), b" HTTP/1.1\r\n", fixed] {
+            request.extend_from_slice(part);
+        }
+        if let Some(Validators { etag, last_modified }) = &self.validators {
+            encode(&mut request, &header::IF_NONE_MATCH, etag.as_deref());
+            encode(&mut request, &header::IF_MODIFIED_SINCE, last_modified.as_deref());
+        }
+        request.extend_from_slice(b"\r\n");
+        request
     }
     fn is_conditional(&self) -> bool {
         self.validators.as_ref().is_some_and(|with| with.etag.is_some() || with.last_modified.is_some())
@@ -62,6 +83,14 @@ impl Read<'_> {
 fn insert(headers: &mut HeaderMap, name: HeaderName, value: Option<&[u8]>) {
     if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
         headers.insert(name, value);
+    }
+}
+
+fn encode(request: &mut Vec<u8>, name: &HeaderName, value: Option<&[u8]>) {
+    if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            request.extend_from_slice(part);
+        }
     }
 }
 
@@ -75,33 +104,55 @@ async fn exchange(
     let settings = &origin.settings;
     let address = pool.address();
     let asked = clock::now();
-    let (connection, response) =
-        send(origin, pool, target, Effect::Read, deadline, |request| read.complete(request)).await?;
-    let (head, body) = response.into_parts();
+    let exchanged = match address.tls {
+        None => fast_exchange(origin, pool, read, target, deadline).await?,
+        Some(_) => {
+            let sent = send(origin, pool, target, Effect::Read, deadline, |request| read.complete(request));
+            let (connection, response) = Box::pin(sent).await?;
+            Exchanged::Head(connection, response)
+        }
+    };
+    let (head, body) = match exchanged {
+        Exchanged::Whole(head, body) => (head, ResponseBody::Whole(body)),
+        Exchanged::Head(connection, response) => {
+            let (head, body) = response.into_parts();
+            (head, ResponseBody::Coming(connection, body))
+        }
+    };
     let freshness = ResponseFreshness::of(&head.headers, asked, &settings.url.options.vary);
     let fresh = freshness.fresh;
     let (fresh, metadata) = match metadata(&head.headers, &freshness) {
         Some(metadata) => (fresh, metadata),
         None => (FreshUntil::NotKept, Default::default()),
     };
-    let answer = match of_read(&head, read.is_conditional(), address) {
-        Ok(Meaning::Value) => {
-            let value = read_body(body, settings, address).await?;
-            FetchAnswer::Copy { value, fresh, metadata }
-        }
-        Ok(Meaning::Absent) => {
-            discard_body(body, connection.is_http2());
-            FetchAnswer::Absent { fresh }
-        }
-        Ok(Meaning::NotModified) => FetchAnswer::NotModified { fresh, metadata },
-        Err(error) => {
-            discard_body(body, connection.is_http2());
+    let meaning = of_read(&head, read.is_conditional(), address);
+    let value = match body {
+        ResponseBody::Whole(body) => settings.buffers.count(BufferKind::Fetched, GrowingBuffer::Heap(body)),
+        ResponseBody::Coming(connection, body) => {
+            let value = match &meaning {
+                Ok(Meaning::Value) => Box::pin(read_body(body, settings, address)).await?,
+                Ok(Meaning::NotModified) => Bytes::new(),
+                Ok(Meaning::Absent) | Err(_) => {
+                    discard_body(body, connection.is_http2());
+                    Bytes::new()
+                }
+            };
             pool.give_back(connection);
-            return Err(throttled(origin, address, read.key, &head, error).into());
+            value
         }
     };
-    pool.give_back(connection);
-    Ok(answer)
+    match meaning {
+        Ok(Meaning::Value) => Ok(FetchAnswer::Copy { value, fresh, metadata }),
+        Ok(Meaning::Absent) => Ok(FetchAnswer::Absent { fresh }),
+        Ok(Meaning::NotModified) => Ok(FetchAnswer::NotModified { fresh, metadata }),
+        Err(error) => Err(throttled(origin, address, read.key, &head, error).into()),
+    }
+}
+
+/// The body of a response whose head is here.
+enum ResponseBody {
+    Whole(Vec<u8>),
+    Coming(Connection, Incoming),
 }
 
 /// Honours `Retry-After`: of a 429 for the key, of a 503 for the address.

@@ -13,6 +13,8 @@
 //!   what bounds them is `source-max-in-flight`.
 //! - The whole fetch, a connection to be made included, has the deadline `source-timeout`. Within it, each attempt to connect and the head
 //!   of the answer may have deadlines of their own.
+//! - Over plain TCP a fetch writes and reads its socket itself. A response that does not come in one piece goes on with hyper, and so does its
+//!   connection from then on; with TLS hyper has the connections from the start.
 //! - A request that an idle or shared connection did not answer is sent once more, on a new connection: origins end connections when they
 //!   like. So is any that the origin says it did not take. One that found no connection goes to another address. Any other failure is the
 //!   answer.
@@ -27,11 +29,13 @@ mod address_choice;
 mod answer_meaning;
 mod connection_pool;
 mod exchange;
+mod fast_exchange;
 mod http2_connections;
 mod origin_connection;
 mod origin_settings;
 mod origin_setup;
 mod origin_source;
+mod replayed_stream;
 mod request_headers;
 mod request_target;
 mod response_body;
@@ -39,6 +43,7 @@ mod response_freshness;
 mod response_metadata;
 mod retry_after;
 mod send_request;
+mod whole_response;
 mod write_exchange;
 
 pub(super) use origin_setup::OriginSetup;

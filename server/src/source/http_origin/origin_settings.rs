@@ -46,6 +46,8 @@ pub(super) struct SharedAddress {
     pub(super) name: String,
     /// What each request carries, `Host` included.
     pub(super) headers: HeaderMap,
+    /// The same as they are sent, each with its line end.
+    pub(super) encoded_headers: Vec<u8>,
     pub(super) tls: Option<Tls>,
     /// What requests over HTTP/2 have instead of the header `Host`; `None`: only HTTP/1.1 is spoken.
     pub(super) http2: Option<Authority>,
@@ -84,6 +86,7 @@ impl OriginSettings {
             Ok::<_, String>(SharedAddress {
                 http2,
                 name: format!("{}://{authority}", url.scheme()),
+                encoded_headers: encoded(&headers),
                 headers,
                 tls: tls.as_ref().map(|tls| tls.towards(&address.host)).transpose()?,
                 host: address.host.clone(),
@@ -105,6 +108,12 @@ impl OriginSettings {
     pub(super) fn refused(&self, reason: impl fmt::Display) -> SourceError {
         SourceError::Refused(format!("ERR {}: {reason}", self.origin).into())
     }
+}
+
+fn encoded(headers: &HeaderMap) -> Vec<u8> {
+    let lines =
+        headers.iter().map(|(name, value)| [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    lines.flatten().collect()
 }
 
 /// What `Host` names, for HTTP/2.

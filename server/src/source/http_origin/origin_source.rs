@@ -95,15 +95,16 @@ impl Source for OriginSource {
             let mut answer = Ok(());
             // One that is reached is enough. Whether it asked to be left alone does not matter here.
             while let Some(pool) = self.origin.choose(&mut tried, Millis::MAX) {
-                let connection = match pool.take_open().await {
-                    Some(connection) => Ok(connection),
-                    None => self.origin.connect(pool, self.deadline()).await,
-                };
-                match connection {
-                    Ok(connection) => {
-                        pool.give_back(connection);
-                        return Ok(());
-                    }
+                if let Some(stream) = pool.take_idle_stream() {
+                    pool.give_back_stream(stream);
+                    return Ok(());
+                }
+                if let Some(connection) = pool.take_open().await {
+                    pool.give_back(connection);
+                    return Ok(());
+                }
+                match self.origin.reach(pool, self.deadline()).await {
+                    Ok(()) => return Ok(()),
                     Err(error) => answer = Err(error),
                 }
             }

@@ -55,8 +55,7 @@ pub(super) async fn send(
             Some(Ok(response)) => return Ok((connection, response)),
             Some(Err(failure)) => failure,
             None => {
-                let limit = origin.settings.url.options.first_byte_timeout.unwrap_or_default();
-                return Err(no_answer(format!("no answer within {limit:?} (source-first-byte-timeout)")).into());
+                return Err(no_answer(too_late(origin)).into());
             }
         };
         // An HTTP/2 connection can end at any moment, a new one too.
@@ -81,9 +80,15 @@ pub(super) async fn send(
 }
 
 /// `None` if the head of the response has not come within `source-first-byte-timeout`.
-async fn within_first_byte<T>(origin: &AddressChoice, response: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn within_first_byte<T>(origin: &AddressChoice, response: impl Future<Output = T>) -> Option<T> {
     match origin.settings.url.options.first_byte_timeout {
         Some(limit) => tokio::time::timeout(limit, response).await.ok(),
         None => Some(response.await),
     }
+}
+
+/// Why it is not waited for any longer.
+pub(super) fn too_late(origin: &AddressChoice) -> String {
+    let limit = origin.settings.url.options.first_byte_timeout.unwrap_or_default();
+    format!("no answer within {limit:?} (source-first-byte-timeout)")
 }

@@ -122,7 +122,7 @@ fn message(entry: &Entry<'_>, instance: u64, now: Millis) -> Bytes {
         text.into()
     };
     let message = EncodedEntry::new(entry, tag, now);
-    let mut body = Vec::with_capacity(message.len());
+    let mut body = Vec::with_capacity(message.encoded_len());
     message.put(&mut body, |body: &mut Vec<u8>| body.put(entry.value.as_bytes()));
     body.into()
 }

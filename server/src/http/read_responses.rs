@@ -323,9 +323,9 @@ fn put_message(out: &mut Output, entry: &Entry<'_>, version: u64, date: &[u8; Da
         text.into()
     };
     let message = EncodedEntry::new(entry, tag, larder_store::clock::now());
-    out.reserve(ROOM + message.len());
+    out.reserve(ROOM + message.encoded_len());
     out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf");
-    end_head(out, message.len(), date);
+    end_head(out, message.encoded_len(), date);
     message.put(out, |out| put_value(out, &entry.value));
 }
 

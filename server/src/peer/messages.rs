@@ -161,7 +161,7 @@ impl EncodedEntry {
     }
 
     /// Bytes of the whole message.
-    pub fn len(&self) -> usize {
+    pub fn encoded_len(&self) -> usize {
         self.before.len() + self.value_len + self.after.len()
     }
 
@@ -208,7 +208,7 @@ mod tests {
             let message = EncodedEntry::new(&entry, || b"\"1\"".as_slice().into(), 1000);
             let mut out = Vec::new();
             message.put(&mut out, |out: &mut Vec<u8>| out.put(entry.value.as_bytes()));
-            assert_eq!(out.len(), message.len());
+            assert_eq!(out.len(), message.encoded_len());
             out
         });
         let message = GetResponse::decode(&*written.expect("the entry")).expect("a message");

@@ -59,7 +59,7 @@ impl Untold {
         let changes = all.entry(member.name.clone()).or_default();
         changes.insert((group.clone(), subject(&change)), (change, until));
         if changes.len() > MOST {
-            let last = changes.values().filter_map(|(_, until)| Some(*until)).max().unwrap_or(until);
+            let last = changes.values().map(|(_, until)| *until).max().unwrap_or(until);
             changes.retain(|(of, _), _| of != group);
             let everything = PeerChange::Clear { scope: ClearScope::Prefix(Bytes::new()), soft: false };
             changes.insert((group.clone(), subject(&everything)), (everything, last));

@@ -10,8 +10,8 @@ pub(super) enum Backend {
     Upstream,
     /// A store on this machine has the entries. The memory tier has copies.
     LocalStore,
-    /// The source is read-only: GET and MGET.
-    ReadOnly,
+    /// The source has values and nothing else: GET and MGET, and SET, MSET and DEL if it takes writes.
+    ValueSource,
 }
 impl Backend {
     /// The backend of a group with this source.
@@ -19,7 +19,7 @@ impl Backend {
         match source {
             source if source.as_redis().is_some() => Backend::Upstream,
             source if source.as_local().is_some() => Backend::LocalStore,
-            source if source.reads_through() => Backend::ReadOnly,
+            source if source.reads_through() => Backend::ValueSource,
             _ => Backend::Memory,
         }
     }

@@ -11,6 +11,7 @@ use super::{
         config_larder::{self, Whose},
         connection, expire, explain, increments, info, introspection, keys, keyspace, maintenance, merged_replies,
         object, pubsub, scan, select, server, strings, subscriptions, tags, upstream_hello_auth, upstream_tracking,
+        value_writes,
     },
 };
 use crate::{read::KeyGuard, source::LocalFuture};
@@ -46,6 +47,10 @@ pub(super) enum Handler {
     Tier(TierFn),
     /// Works on entries, and says what it stored.
     Store(TierFn, StoredFn),
+    /// Like `Tier`. At a source that has nothing but values, the second function writes them.
+    TierOrValues(TierFn, LaterFn),
+    /// Like `Store`, and the third function writes values.
+    StoreOrValues(TierFn, StoredFn, LaterFn),
     /// Works on the keyspace. With a local store, the second function runs on the whole store.
     Keyspace(TierFn, KeyspaceFn),
     /// Has no function of its own.
@@ -85,7 +90,11 @@ impl Handler {
     #[inline]
     pub(super) fn on_tier(&self) -> Option<TierFn> {
         match self {
-            Handler::Tier(run) | Handler::Store(run, _) | Handler::Keyspace(run, _) => Some(*run),
+            Handler::Tier(run)
+            | Handler::TierOrValues(run, _)
+            | Handler::Store(run, _)
+            | Handler::StoreOrValues(run, ..)
+            | Handler::Keyspace(run, _) => Some(*run),
             _ => None,
         }
     }
@@ -97,6 +106,13 @@ impl Handler {
             | Handler::LocalThen(begin, _)
             | Handler::Shared(begin, _)
             | Handler::SharedThen(begin, ..) => Some(*begin),
+            _ => None,
+        }
+    }
+    /// The function that writes to a source of values.
+    pub(super) fn at_value_source(&self) -> Option<LaterFn> {
+        match self {
+            Handler::TierOrValues(_, write) | Handler::StoreOrValues(_, _, write) => Some(*write),
             _ => None,
         }
     }
@@ -112,7 +128,7 @@ impl Handler {
 /// What a command stored, if the source answered it with `+OK`.
 pub(super) fn stored<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
     match handler(call.command) {
-        Handler::Store(_, stored) => stored(call),
+        Handler::Store(_, stored) | Handler::StoreOrValues(_, stored, _) => stored(call),
         _ => None,
     }
 }

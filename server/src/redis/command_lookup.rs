@@ -22,6 +22,12 @@ macro_rules! kind {
     (Store $functions:tt) => {
         CommandKind::Tier
     };
+    (TierOrValues $functions:tt) => {
+        CommandKind::Tier
+    };
+    (StoreOrValues $functions:tt) => {
+        CommandKind::Tier
+    };
     (Keyspace $functions:tt) => {
         CommandKind::Tier
     };

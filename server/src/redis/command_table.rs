@@ -21,10 +21,10 @@ macro_rules! for_all_commands {
     "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(increments::incrby), "Adds a number to an integer";
     "incrbyfloat" 3 [WRITE DENYOOM FAST] (1 1 1) "2.6.0" Tier(increments::incrbyfloat), "Adds a number to a decimal number";
     "mget" -2 [READONLY FAST] (1 -1 1) "1.0.0" MultiGet, "Returns several values";
-    "mset" -3 [WRITE DENYOOM OVERWRITES] (1 -1 2) "1.0.1" Tier(strings::mset), "Stores several values at once";
+    "mset" -3 [WRITE DENYOOM OVERWRITES] (1 -1 2) "1.0.1" TierOrValues(strings::mset, value_writes::mset), "Stores several values at once";
     "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "1.0.1" Tier(strings::msetnx), "Stores several values unless one of the keys exists";
     "psetex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.6.0" Store(strings::psetex, strings::stored_by_psetex), "Stores a value for some milliseconds";
-    "set" -3 [WRITE DENYOOM OVERWRITES TAGS] (1 1 1) "1.0.0" Store(strings::set, strings::stored_by_set), "Stores a value";
+    "set" -3 [WRITE DENYOOM OVERWRITES TAGS] (1 1 1) "1.0.0" StoreOrValues(strings::set, strings::stored_by_set, value_writes::set), "Stores a value";
     "setex" 4 [WRITE DENYOOM OVERWRITES] (1 1 1) "2.0.0" Store(strings::setex, strings::stored_by_setex), "Stores a value for some seconds";
     "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(strings::setnx), "Stores a value unless the key exists";
     "setrange" 4 [WRITE DENYOOM] (1 1 1) "2.2.0" Tier(strings::setrange), "Overwrites a part of a value";
@@ -33,7 +33,7 @@ macro_rules! for_all_commands {
 }
 "generic" {
     "copy" -3 [WRITE DENYOOM] (1 2 1) "6.2.0" Tier(keys::copy), "Copies a value to another key";
-    "del" -2 [WRITE EXISTENCE DELETES] (1 -1 1) "1.0.0" Tier(keys::del), "Deletes keys";
+    "del" -2 [WRITE EXISTENCE DELETES] (1 -1 1) "1.0.0" TierOrValues(keys::del, value_writes::del), "Deletes keys";
     "exists" -2 [READONLY FAST EXISTENCE] (1 -1 1) "1.0.0" Tier(keys::exists), "Counts the keys that exist";
     "expire" -3 [WRITE FAST] (1 1 1) "1.0.0" Tier(expire::expire), "Sets a lifetime in seconds";
     "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the moment of expiry in Unix seconds";

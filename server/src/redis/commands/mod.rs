@@ -28,3 +28,4 @@ pub(super) mod subscriptions;
 pub(super) mod tags;
 pub(super) mod upstream_hello_auth;
 pub(super) mod upstream_tracking;
+pub(super) mod value_writes;

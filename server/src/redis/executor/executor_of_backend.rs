@@ -1,7 +1,7 @@
 //! Chooses the executor: one line for each backend.
 use super::{
     executor_trait::Executor, local_store::store_executor::LocalStoreExecutor, memory::MemoryExecutor,
-    read_only::ReadOnlyExecutor, upstream::upstream_executor::UpstreamExecutor,
+    upstream::upstream_executor::UpstreamExecutor, value_source::ValueSourceExecutor,
 };
 use crate::redis::backend_kind::Backend;
 
@@ -11,6 +11,6 @@ pub(in crate::redis) fn executor(backend: Backend) -> &'static dyn Executor {
         Backend::Memory => &MemoryExecutor,
         Backend::Upstream => &UpstreamExecutor,
         Backend::LocalStore => &LocalStoreExecutor,
-        Backend::ReadOnly => &ReadOnlyExecutor,
+        Backend::ValueSource => &ValueSourceExecutor,
     }
 }

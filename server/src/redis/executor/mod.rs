@@ -7,7 +7,7 @@
 //!               a forwarded command         write, their replies in one read  dedicated connection
 //! local_store   a copy in the tier, else    run on a scratch tier; their      the same, in parts around commands on
 //!               a command on the store      changes are one store write       the keyspace
-//! read_only     a copy in the tier; SET, MSET  none                           refused
+//! value_source  a copy in the tier; SET, MSET  none                           refused
 //!               and DEL where it takes values
 //! ```
 //!
@@ -20,9 +20,9 @@ pub(super) mod executor_trait;
 mod local_store;
 mod memory;
 pub(super) mod pipeline;
-mod read_only;
 mod tier_commands;
 mod transaction_replies;
 mod upstream;
+mod value_source;
 
 pub(super) use executor_of_backend::executor;

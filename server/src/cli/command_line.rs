@@ -49,6 +49,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             None => unreachable!("clap demands a subcommand"),
         },
         Some(("store", matches)) => store_commands::run(matches),
+        Some(("peers", matches)) => client_commands::run_peers(matches),
         Some(("table", matches)) => table_commands::run(matches),
         Some((name, matches)) => client_commands::run(name, matches),
         None => unreachable!("clap demands a subcommand"),
@@ -85,6 +86,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommand(serve)
         .subcommands(client_commands::commands())
+        .subcommand(client_commands::peers_command())
         .subcommand(store_commands::command())
         .subcommand(table_commands::command())
         .subcommand(config)

@@ -70,6 +70,21 @@ pub(super) fn foreign(env: &Env) -> Layer {
     layer
 }
 
+/// `PEERS_TYPE`: how demos of groupcache are told to find their nodes. `has_peers`: some layer names them.
+pub(super) fn check_peers_type(env: &Env, has_peers: bool, problems: &mut Vec<String>) {
+    let problem = match env.get("PEERS_TYPE").map(|text| text.trim()) {
+        None | Some("") => return,
+        Some("set") if has_peers => return,
+        Some("set") => "is `set`, but neither PEERS_SET nor `peers` names the nodes".to_owned(),
+        Some("pods") => {
+            "Larder does not look for pods (`pods`) yet: write PEERS_TYPE=set, and name the nodes in PEERS_SET"
+                .to_owned()
+        }
+        Some(other) => format!("`{other}` is neither `set` nor `pods`"),
+    };
+    problems.push(format!("env PEERS_TYPE: {problem}"));
+}
+
 fn redis_url(host: &str, port: &str) -> String {
     format!("redis://{}", join_host(host, port))
 }
@@ -149,6 +164,24 @@ mod tests {
         assert_eq!(problems, [""; 0]);
         assert_eq!(shown(foreign(&links)), [""; 0]);
         assert!(!kubernetes_service_link("LARDER_PORT", "8080"));
+    }
+
+    #[test]
+    fn ways_to_find_peers() {
+        let problems = |kind: &str, has_peers| {
+            let mut problems = Vec::new();
+            check_peers_type(&env(&[("PEERS_TYPE", kind)]), has_peers, &mut problems);
+            problems.join("; ")
+        };
+        assert_eq!(problems("set", true) + &problems(" ", false), "");
+        for (kind, has_peers, expected) in [
+            ("set", false, "is `set`, but neither PEERS_SET nor `peers` names the nodes"),
+            ("pods", true, "write PEERS_TYPE=set, and name the nodes in PEERS_SET"),
+            ("dns", true, "`dns` is neither `set` nor `pods`"),
+        ] {
+            let problem = problems(kind, has_peers);
+            assert!(problem.starts_with("env PEERS_TYPE: ") && problem.ends_with(expected), "{problem}");
+        }
     }
 
     #[test]

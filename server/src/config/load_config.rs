@@ -44,6 +44,7 @@ pub fn load_config(input: ConfigInput<'_>) -> Result<CheckedConfig, ConfigError>
             Err(error) => problems.push(format!("{}: cannot be read: {error}", path.display())),
         }
     }
+    env_variables::check_peers_type(input.env, raw.top.contains_key("peers"), &mut problems);
     check_settings::check(&raw, input.machine, problems)
 }
 

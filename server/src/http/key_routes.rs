@@ -32,7 +32,7 @@ pub(super) enum ReadOutcome {
 /// The answer to a read of one key.
 pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Response<ResponseBody> {
     let key = match route {
-        ReadRoute::Kv | ReadRoute::Peer => request.key(),
+        ReadRoute::Kv | ReadRoute::Data | ReadRoute::Peer => request.key(),
         ReadRoute::Entity => request.parameter_key(route.parameter()),
         ReadRoute::Lookup | ReadRoute::Text => match request.key_parameter(route.parameter()) {
             None => Err(Problem::of(ProblemKind::BadKey, "parameter `key` is missing")),
@@ -53,7 +53,9 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
             Ok(preconditions) => preconditions,
             Err(problem) => return problem.into_response(),
         },
-        ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Peer => Preconditions::default(),
+        ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Data | ReadRoute::Peer => {
+            Preconditions::default()
+        }
     };
     request.note(RecordedOperation::Get, &key);
     match read(request.group, &key, request.now).await {

@@ -8,7 +8,7 @@ use crate::{
     },
 };
 use http::{HeaderValue, Response, header};
-use larder_store::disk::Store;
+use larder_store::{clock, disk::Store};
 
 /// `GET /metrics`: Prometheus text.
 pub(super) fn metrics(context: &ConnectionContext) -> Response<ResponseBody> {
@@ -48,6 +48,7 @@ fn snapshot(app: &App) -> Snapshot {
             },
             modes: modes.snapshot(),
             inspection: inspection_snapshot(inspection),
+            shared: app.peers.as_ref().and_then(|peers| peers.group_snapshot(&settings.name, clock::now())),
             store: source.store().map(Store::stats),
         }
     });
@@ -63,7 +64,8 @@ fn snapshot(app: &App) -> Snapshot {
         cut: app.buffers.cut().collect(),
         refused: app.buffers.refused(),
     };
-    app.telemetry.snapshot(groups.collect(), pushes, buffers)
+    let peers = app.peers.as_ref().map(|peers| peers.snapshot()).unwrap_or_default();
+    Snapshot { peers, ..app.telemetry.snapshot(groups.collect(), pushes, buffers) }
 }
 
 fn inspection_snapshot(counts: &InspectionCounts) -> InspectionSnapshot {

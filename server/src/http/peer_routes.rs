@@ -10,7 +10,7 @@ use crate::{
     app::Worker,
     peer::{
         CLEAR, EncodedEntry, GET_KEYS, GetKeysRequest, GetKeysResponse, GetResponse, KeyAnswer, MOST_KEYS, REMOVE_KEYS,
-        SetRequest, bearer, of_expire, parse_remove_keys,
+        RING, SetRequest, bearer, of_expire, parse_remove_keys,
     },
     read::{Group, StartedRead, check_tags},
     source::{CopyMetadata, Fetch, SourceError},
@@ -45,6 +45,7 @@ pub(super) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
         Err(problem) => return route.failed(None, problem),
     };
     request.note(RecordedOperation::Get, &key);
+    note_asked(request);
     let mut batch = Vec::new();
     let begun = begin(request, &key, &mut batch);
     if !batch.is_empty() {
@@ -58,6 +59,13 @@ pub(super) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
         }
         Ok(None) => route.absent(&key),
         Err(error) => route.failed(Some(&key), Problem::source(&error)),
+    }
+}
+
+/// Counts a read that another node asks.
+fn note_asked(request: &RouteRequest<'_>) {
+    if let Some(peers) = &request.group.peers {
+        peers.asked(request.headers.get(RING).map(HeaderValue::as_bytes));
     }
 }
 
@@ -101,6 +109,7 @@ async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<Re
     let (mut answers, mut size) = (Vec::with_capacity(keys.len()), 0);
     for (key, begun) in keys.iter().zip(begun) {
         request.note(RecordedOperation::Get, key);
+        note_asked(request);
         let (status, body) = match end(request, key, begun).await {
             Ok(Some(body)) if size + body.len() <= LARGEST_ANSWER => (StatusCode::OK, body),
             Ok(Some(_)) => (StatusCode::PAYLOAD_TOO_LARGE, Bytes::new()),
@@ -181,6 +190,9 @@ pub(super) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Resp
     }
     if route.starts_with(REMOVE_KEYS) {
         let keys = parse_remove_keys(&body).map_err(|reason| Problem::of(ProblemKind::BadBody, reason))?;
+        if let Some(peers) = &request.group.peers {
+            peers.asked_to_remove(keys.len());
+        }
         for key in keys {
             request.group.cache.invalidate(request.group.cache.key(&key));
         }

@@ -31,6 +31,7 @@ pub(super) fn peers(
             "failed_reads": count(&member.counts.failed_reads),
             "changes": count(&member.counts.changes),
             "failed_changes": count(&member.counts.failed_changes),
+            "untold_changes": count(&member.counts.untold),
         })
     });
     let this = now.members().iter().find(|member| member.is_self).map(|member| member.name.to_string());

@@ -1,9 +1,11 @@
-//! Responses to a read of one key, for the four routes that do: `/v1/kv/{key}`, `/lookup?key=`, `/?key=` and `/v0/entity?id=`.
+//! Responses to a read of one key, for the routes that do: `/v1/kv/{key}`, `/lookup?key=`, `/?key=`, `/v0/entity?id=`, `/data/{id}` and the
+//! one between nodes.
 //!
 //! An entry of the tier is written in two ways: as bytes straight into the output ([`ReadRoute::write_entry`], the fast path), and as a
 //! response for hyper ([`ReadRoute::found`]). The names, order and values of the headers are the same; hyper adds
 //! `content-length` and `date` at the end as [`end_head`] does. Every other answer is a response on both paths.
 use super::{
+    data_content_type,
     problem_json::{self, Problem, ProblemKind},
     response_body::{BodyWriter, ResponseBody},
     response_writer::{JSON, ROOM, TEXT, text},
@@ -35,6 +37,8 @@ pub(super) enum ReadRoute {
     Text,
     /// `/v0/entity?id=`: bytes.
     Entity,
+    /// `/data/{id}`: bytes, with a type.
+    Data,
     /// `/_groupcache/{group}/{key}`: a message for another node.
     Peer,
 }
@@ -143,11 +147,11 @@ pub(super) const MESSAGE: HeaderValue = HeaderValue::from_static(PROTOBUF);
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 impl ReadRoute {
-    /// The parameter that has the key; [`Kv`](ReadRoute::Kv) has it in the path.
+    /// The parameter that has the key, if the path has not.
     pub(super) fn parameter(self) -> &'static str {
         match self {
             ReadRoute::Entity => "id",
-            ReadRoute::Kv | ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Peer => "key",
+            ReadRoute::Kv | ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Data | ReadRoute::Peer => "key",
         }
     }
 
@@ -225,6 +229,14 @@ impl ReadRoute {
                 end_head(out, value.len(), date);
                 put_value(out, &entry.value);
             }
+            ReadRoute::Data => {
+                let content_type = data_content_type::of(entry.metadata(), value);
+                out.reserve(ROOM + content_type.len() + value.len());
+                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: ");
+                out.put(content_type);
+                end_head(out, value.len(), date);
+                put_value(out, &entry.value);
+            }
             ReadRoute::Peer => put_message(out, entry, about.version ^ instance, date),
         }
         None
@@ -268,6 +280,11 @@ impl ReadRoute {
                 headers.insert(header::CONTENT_TYPE, if self == ReadRoute::Entity { OCTETS } else { TEXT });
                 *response.body_mut() = ResponseBody::full(value);
             }
+            ReadRoute::Data => {
+                let content_type = HeaderValue::from_bytes(data_content_type::of(said, &value));
+                headers.insert(header::CONTENT_TYPE, content_type.unwrap_or(OCTETS));
+                *response.body_mut() = ResponseBody::full(value);
+            }
             ReadRoute::Peer => {
                 headers.insert(header::CONTENT_TYPE, MESSAGE);
                 let message = GetResponse::not_held(value, &CopyMetadataView::read(said).to_owned());
@@ -282,7 +299,7 @@ impl ReadRoute {
         match self {
             ReadRoute::Kv => Problem::new(ProblemKind::KeyNotFound).into_response(),
             ReadRoute::Lookup => lookup_failure(Some(key), StatusCode::NOT_FOUND),
-            ReadRoute::Text | ReadRoute::Peer => text(StatusCode::NOT_FOUND, "Key not found"),
+            ReadRoute::Text | ReadRoute::Data | ReadRoute::Peer => text(StatusCode::NOT_FOUND, "Key not found"),
             ReadRoute::Entity => {
                 let mut response = Response::new(ResponseBody::empty());
                 *response.status_mut() = StatusCode::NOT_FOUND;

@@ -1,6 +1,7 @@
 //! The table of routes: methods and paths, the listeners that have them, and what handles them.
 use super::{
     connection_context::ListenerRole,
+    groupcache_stats::GroupcacheStats,
     problem_json::{Problem, ProblemKind},
     range_routes::RangeFormat,
     read_responses::ReadRoute,
@@ -44,6 +45,7 @@ pub(super) enum RouteHandler {
     PeerRemove,
     PeerPost,
     Peers,
+    GroupcacheStats(GroupcacheStats),
     Healthy,
     Ready,
     Metrics,
@@ -64,7 +66,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 41] = [
+pub(super) static ROUTES: [Route; 45] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
@@ -86,6 +88,10 @@ pub(super) static ROUTES: [Route; 41] = [
     route(Method::PUT, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerSet),
     route(Method::DELETE, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerRemove),
     route(Method::POST, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerPost),
+    route(Method::GET, "/data/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Data)),
+    route(Method::GET, "/stats", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Group)),
+    route(Method::GET, "/stats/main", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Main)),
+    route(Method::GET, "/stats/hot", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Hot)),
     route(Method::GET, "/lookup", RouteListeners::Native, RouteHandler::Read(ReadRoute::Lookup)),
     route(Method::GET, "/", RouteListeners::Native, RouteHandler::Read(ReadRoute::Text)),
     route(Method::GET, "/v0/entity", RouteListeners::Native, RouteHandler::Read(ReadRoute::Entity)),

@@ -1,7 +1,9 @@
 //! What every request goes through before and after its route: limits, throttle, group, handler, HEAD.
 use super::{
     connection_context::ConnectionContext,
-    group_control, health,
+    group_control,
+    groupcache_stats::groupcache_stats,
+    health,
     key_routes::{self, PutRequest},
     list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi, peer_routes, peer_status,
     problem_json::{Problem, ProblemKind},
@@ -101,6 +103,7 @@ where
         RouteHandler::Healthy => Ok(health::healthy()),
         RouteHandler::Ready => health::ready(context),
         RouteHandler::Metrics => Ok(metrics_and_stats::metrics(context)),
+        RouteHandler::GroupcacheStats(which) => Ok(groupcache_stats(context, which)),
         RouteHandler::Peers => peer_status::peers(context, &request),
         RouteHandler::Stats => Ok(metrics_and_stats::stats(context)),
         RouteHandler::OpenApi => Ok(openapi::openapi()),

@@ -38,6 +38,8 @@ pub struct MemberCounts {
     pub changes: AtomicU64,
     /// Changes and removals that it did not hear of at the first attempt.
     pub failed_changes: AtomicU64,
+    /// Changes and removals that it has not heard of yet, those of all cores.
+    pub untold: AtomicU64,
 }
 
 impl Member {

@@ -1,9 +1,13 @@
 //! Who is on the ring: replaced as a whole when nodes come or go.
-use super::{member::Member, ring::Ring};
-use crate::config::{PeerAddress, PeerHash, PeerSettings};
+use super::{member::Member, peer_counts::PeerCounts, ring::Ring, ring_disagreement::RingDisagreement};
+use crate::{
+    config::{PeerAddress, PeerHash, PeerSettings},
+    telemetry::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot},
+};
 use arc_swap::ArcSwap;
-use larder_engine::Cache;
-use std::sync::Arc;
+use larder_engine::{Cache, Millis};
+use parking_lot::Mutex;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// The nodes at one moment, and what belongs to which.
 #[derive(Debug)]
@@ -50,13 +54,24 @@ pub struct Peers {
     settled: ArcSwap<Membership>,
     /// Of the groups whose keys have owners.
     caches: Vec<Arc<Cache>>,
+    /// What each core counts of each group.
+    counts: Mutex<Vec<(Arc<str>, Arc<PeerCounts>)>>,
+    pub(super) disagreement: RingDisagreement,
 }
 
 impl Peers {
     /// The nodes of the settings; `this` is among them, or joins them.
     pub fn new(settings: PeerSettings, this: PeerAddress, caches: Vec<Arc<Cache>>) -> Peers {
         let first = Arc::new(membership(&settings, &this, settings.peers.clone(), &[]));
-        Peers { settings, this, now: ArcSwap::new(first.clone()), settled: ArcSwap::new(first), caches }
+        Peers {
+            settings,
+            this,
+            now: ArcSwap::new(first.clone()),
+            settled: ArcSwap::new(first),
+            caches,
+            counts: Mutex::default(),
+            disagreement: RingDisagreement::default(),
+        }
     }
 
     /// Who is on the ring now.
@@ -67,6 +82,38 @@ impl Peers {
     /// The same, once no flight is left that can be joined and was begun under another membership.
     pub fn settled(&self) -> arc_swap::Guard<Arc<Membership>> {
         self.settled.load()
+    }
+
+    /// The counts of another core's view of a group.
+    pub(super) fn new_counts(&self, group: &Arc<str>) -> Arc<PeerCounts> {
+        let counts = Arc::<PeerCounts>::default();
+        self.counts.lock().push((group.clone(), counts.clone()));
+        counts
+    }
+
+    /// All nodes with their numbers.
+    pub fn snapshot(&self) -> PeersSnapshot {
+        let now = self.now();
+        let nodes = now.members().iter().zip(now.shares()).map(|(member, share)| NodeSnapshot {
+            name: member.name.to_string(),
+            reachable: u64::from(!member.is_out()),
+            share,
+            reads: member.counts.reads.load(Relaxed),
+            failed_reads: member.counts.failed_reads.load(Relaxed),
+            changes: member.counts.changes.load(Relaxed),
+            failed_changes: member.counts.failed_changes.load(Relaxed),
+            untold: member.counts.untold.load(Relaxed),
+        });
+        PeersSnapshot::new(nodes.collect())
+    }
+
+    /// The sums of all cores for a group; `None`: its keys have no owners.
+    pub fn group_snapshot(&self, group: &str, now: Millis) -> Option<SharedGroupSnapshot> {
+        let mut sums = None;
+        for (_, counts) in self.counts.lock().iter().filter(|(name, _)| **name == *group) {
+            counts.add_to(sums.get_or_insert_default(), now);
+        }
+        sums
     }
 
     /// From now on these nodes are on the ring, and this one. False if they were before.

@@ -23,10 +23,12 @@ mod http_transport;
 mod member;
 mod membership;
 mod messages;
+mod peer_counts;
 mod peer_group;
 mod peer_setup;
 mod peer_source;
 mod ring;
+mod ring_disagreement;
 mod transport;
 mod untold;
 
@@ -40,4 +42,5 @@ pub use peer_group::{PeerClient, PeerGroup};
 pub use peer_setup::{open_client, share};
 pub use peer_source::PeerSource;
 pub use ring::{Ring, RingHash};
+pub use ring_disagreement::ring_of;
 pub use transport::ClearScope;

@@ -3,6 +3,8 @@ use super::{
     hot_keys::HotKeys,
     member::Member,
     membership::{Membership, Peers},
+    peer_counts::PeerCounts,
+    ring_disagreement::parse_epoch,
     transport::{ClearScope, PeerAnswer, PeerChange, PeerError, Transport},
     untold::Untold,
 };
@@ -70,6 +72,7 @@ pub struct PeerGroup {
     policy: Arc<FillPolicy>,
     source: Rc<dyn Source>,
     hot_keys: RefCell<HotKeys>,
+    counts: Arc<PeerCounts>,
 }
 
 impl PeerGroup {
@@ -81,7 +84,28 @@ impl PeerGroup {
         source: Rc<dyn Source>,
     ) -> PeerGroup {
         let hot_keys = RefCell::new(HotKeys::new(client.peers.settings.hot_copy_after));
-        PeerGroup { client, name, cache, policy, source, hot_keys }
+        let counts = client.peers.new_counts(&name);
+        PeerGroup { client, name, cache, policy, source, hot_keys, counts }
+    }
+
+    /// What this core counts of the group.
+    pub(super) fn counts(&self) -> &PeerCounts {
+        &self.counts
+    }
+    /// Another node asks for a key; `ring` is what it says of its ring.
+    pub fn asked(&self, ring: Option<&[u8]>) {
+        self.counts.requests.add(1);
+        let peers = &self.client.peers;
+        if let Some(theirs) = ring.and_then(parse_epoch)
+            && peers.disagreement.note(theirs, peers.now().epoch(), clock::now)
+        {
+            self.counts.other_rings.add(1);
+        }
+    }
+    /// Another node asks to remove so many keys.
+    pub fn asked_to_remove(&self, keys: usize) {
+        self.counts.removal_requests.add(1);
+        self.counts.removed_keys.add(keys as u64);
     }
 
     /// The source that the owner fills from.
@@ -132,17 +156,21 @@ impl PeerGroup {
         owner: Arc<Member>,
         fetches: Vec<Fetch>,
     ) {
-        let deadline = Instant::now() + self.client.patience(&owner);
+        let begun = Instant::now();
+        let deadline = begun + self.client.patience(&owner);
         let keys = fetches.iter().map(|fetch| Bytes::copy_from_slice(fetch.key())).collect();
         owner.counts.reads.fetch_add(fetches.len() as u64, Relaxed);
         let asked = self.client.transport.get_many(&owner, &self.name, keys, membership.epoch(), deadline).await;
+        self.counts.took(begun.elapsed());
         let answers = match asked {
             Ok(answers) => {
+                answers.iter().flatten().for_each(|answer| self.counts.answered(answer));
                 owner.reached();
                 answers
             }
             Err(error) => {
                 owner.counts.failed_reads.fetch_add(fetches.len() as u64, Relaxed);
+                self.counts.errors.add(fetches.len() as u64);
                 owner.not_reached(error.reason(), clock::now());
                 vec![None; fetches.len()]
             }
@@ -164,14 +192,19 @@ impl PeerGroup {
                 continue;
             }
             member.counts.reads.fetch_add(1, Relaxed);
-            let deadline = Instant::now() + self.client.patience(member);
+            let begun = Instant::now();
+            let deadline = begun + self.client.patience(member);
             match self.client.transport.get(member, &self.name, key, membership.epoch(), deadline).await {
                 Ok(answer) => {
+                    self.counts.took(begun.elapsed());
+                    self.counts.answered(&answer);
                     member.reached();
                     return Asked::Answered(answer);
                 }
                 Err(error) => {
                     member.counts.failed_reads.fetch_add(1, Relaxed);
+                    self.counts.took(begun.elapsed());
+                    self.counts.errors.add(1);
                     match error {
                         PeerError::NotReached(reason) | PeerError::NoAnswer(reason) => {
                             member.not_reached(&reason, clock::now());
@@ -209,6 +242,7 @@ impl PeerGroup {
             return fetch.finish(Err(SourceError::Unavailable(reason.into())), clock::now());
         }
         fallbacks.update(|count| count + 1);
+        self.counts.fallbacks.add(1);
         let (fallbacks, wait) = (fallbacks.clone(), fetch.wait());
         self.fill_as_substitute(fetch);
         tokio::task::spawn_local(async move {
@@ -236,7 +270,11 @@ impl PeerGroup {
         if !is_hot && answer.is_ok() {
             fetch.not_kept();
         }
+        let hot_key = (is_hot && matches!(answer, Ok(FetchAnswer::Copy { .. }))).then(|| fetch.key().to_vec());
         fetch.finish_copy(answer, now);
+        if let Some(key) = hot_key {
+            self.counts.look_for_copy(&self.cache, &key, longest, now);
+        }
     }
 
     /// Stores a value at the key's owner, which is another node.

@@ -23,6 +23,7 @@ impl PeerSource {
 impl Source for PeerSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let membership = self.0.membership();
+        self.0.counts().fetches.add(batch.len() as u64);
         let mut here = Vec::with_capacity(batch.len());
         let mut elsewhere: Vec<(&Arc<Member>, Vec<Fetch>)> = Vec::new();
         for fetch in batch.drain(..) {

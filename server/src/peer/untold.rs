@@ -7,7 +7,13 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use larder_engine::Millis;
 use larder_store::clock;
-use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 use tokio::time::{Instant, sleep};
 
 /// Keys of one node and group; beyond, the node is told to forget the whole group, which takes constant room.
@@ -35,6 +41,11 @@ fn subject(change: &PeerChange) -> Vec<u8> {
     [&[kind], name].concat()
 }
 
+/// Brings the node's count up to date with that of this core.
+fn count(member: &Member, before: usize, after: usize) {
+    member.counts.untold.fetch_add((after as u64).wrapping_sub(before as u64), Relaxed);
+}
+
 impl Untold {
     pub(super) fn new(transport: Rc<dyn Transport>, timeout: Duration) -> Rc<Untold> {
         Rc::new(Untold { transport, timeout, by_member: RefCell::default() })
@@ -48,7 +59,9 @@ impl Untold {
     /// A later change of the same is being told now: an older one must not follow it.
     pub(super) fn forget(&self, member: &Member, group: &Arc<str>, change: &PeerChange) {
         if let Some(changes) = self.by_member.borrow_mut().get_mut(&member.name) {
+            let before = changes.len();
             changes.shift_remove(&(group.clone(), subject(change)));
+            count(member, before, changes.len());
         }
     }
 
@@ -57,6 +70,7 @@ impl Untold {
         let mut all = self.by_member.borrow_mut();
         let is_first = !all.contains_key(&member.name);
         let changes = all.entry(member.name.clone()).or_default();
+        let before = changes.len();
         changes.insert((group.clone(), subject(&change)), (change, until));
         if changes.len() > MOST {
             let last = changes.values().map(|(_, until)| *until).max().unwrap_or(until);
@@ -64,6 +78,7 @@ impl Untold {
             let everything = PeerChange::Clear { scope: ClearScope::Prefix(Bytes::new()), soft: false };
             changes.insert((group.clone(), subject(&everything)), (everything, last));
         }
+        count(member, before, changes.len());
         if is_first {
             let (me, member) = (Rc::downgrade(self), member.clone());
             tokio::task::spawn_local(async move {
@@ -85,7 +100,9 @@ impl Untold {
             let next = {
                 let mut all = self.by_member.borrow_mut();
                 let Some(changes) = all.get_mut(&member.name) else { return true };
+                let before = changes.len();
                 changes.retain(|_, (_, until)| *until > now);
+                count(member, before, changes.len());
                 match changes.first() {
                     Some((about, (change, _))) => (about.clone(), change.clone()),
                     None => {
@@ -107,6 +124,7 @@ impl Untold {
                         && changes.get(&(group.clone(), subject.clone())).is_some_and(|(held, _)| *held == change)
                     {
                         changes.shift_remove(&(group, subject));
+                        member.counts.untold.fetch_sub(1, Relaxed);
                     }
                 }
             }

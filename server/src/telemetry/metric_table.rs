@@ -36,6 +36,10 @@ pub type Labels<'a> = &'a [(&'static str, &'a str)];
 pub trait MetricSink {
     /// A whole number.
     fn number(&mut self, labels: Labels<'_>, value: u64);
+    /// A part of 1.
+    fn ratio(&mut self, labels: Labels<'_>, value: f64) {
+        self.seconds(labels, value);
+    }
     /// A number of seconds.
     fn seconds(&mut self, labels: Labels<'_>, value: f64);
     /// Durations.
@@ -108,6 +112,38 @@ macro_rules! store_seconds {
             read: |s, to| {
                 for (group, store) in stores(s) {
                     to.seconds(&[("group", group)], store.$($field).+.as_secs_f64());
+                }
+            },
+        }
+    };
+}
+/// A family with one number for each node that shares its cache.
+macro_rules! node {
+    ($name:literal, $kind:ident, $field:ident, $help:literal) => {
+        MetricFamily {
+            name: $name,
+            kind: $kind,
+            help: $help,
+            read: |s, to| {
+                for node in &s.peers.named {
+                    to.number(&[("peer", &node.name)], node.$field);
+                }
+            },
+        }
+    };
+}
+/// A family with one number for each group whose keys have owners.
+macro_rules! shared {
+    ($name:literal, $kind:ident, $field:ident, $help:literal) => {
+        MetricFamily {
+            name: $name,
+            kind: $kind,
+            help: $help,
+            read: |s, to| {
+                for group in &s.groups {
+                    if let Some(shared) = &group.shared {
+                        to.number(&[("group", &group.name)], shared.$field);
+                    }
                 }
             },
         }
@@ -484,6 +520,77 @@ pub const METRICS: &[MetricFamily] = &[
             }
         },
     },
+    MetricFamily {
+        name: "larder_peers",
+        kind: Gauge,
+        help: "Nodes on the ring, this one included; 0 if it shares nothing.",
+        read: |s, to| to.number(&[], s.peers.nodes),
+    },
+    node!(
+        "larder_peer_reachable",
+        Gauge,
+        reachable,
+        "1 if the latest attempt to reach the node did not fail; of `other`, how many such nodes."
+    ),
+    MetricFamily {
+        name: "larder_peer_ring_share",
+        kind: Gauge,
+        help: "The part of the ring that the node owns; together they are 1.",
+        read: |s, to| {
+            for node in &s.peers.named {
+                to.ratio(&[("peer", &node.name)], node.share);
+            }
+        },
+    },
+    node!("larder_peer_reads_total", Counter, reads, "Reads that this node asked of the node."),
+    node!("larder_peer_failed_reads_total", Counter, failed_reads, "Of them, those that it did not answer."),
+    node!(
+        "larder_peer_changes_total",
+        Counter,
+        changes,
+        "Changes and removals that this node told the node of; telling it again does not count."
+    ),
+    node!(
+        "larder_peer_failed_changes_total",
+        Counter,
+        failed_changes,
+        "Of them, those that it did not hear of at the first attempt."
+    ),
+    node!("larder_peer_untold_changes", Gauge, untold, "Changes that the node has not heard of yet: it is told again."),
+    shared!("larder_peer_fetches_total", Counter, fetches, "Fetches begun, from another node or from the source."),
+    shared!(
+        "larder_peer_answers_total",
+        Counter,
+        loads,
+        "Of them, those that another node answered, be it that there is no such key."
+    ),
+    shared!(
+        "larder_peer_errors_total",
+        Counter,
+        errors,
+        "Attempts to ask another node that brought no answer, or its failure."
+    ),
+    shared!(
+        "larder_peer_fallbacks_total",
+        Counter,
+        fallbacks,
+        "Fetches from the source for keys whose owner could not be reached."
+    ),
+    shared!("larder_peer_requests_total", Counter, requests, "Reads that other nodes asked of this one."),
+    shared!(
+        "larder_peer_other_ring_total",
+        Counter,
+        other_rings,
+        "Of them, those of nodes whose ring has another epoch."
+    ),
+    shared!("larder_hot_copies_kept_total", Counter, hot_copies_kept, "Copies of other nodes' keys that were kept."),
+    shared!(
+        "larder_hot_copies",
+        Gauge,
+        hot_copies,
+        "Of them, those whose life is not over; one that was removed or evicted early still counts."
+    ),
+    shared!("larder_hot_copy_bytes", Gauge, hot_copy_bytes, "Bytes of their keys and values."),
     store!("larder_store_poisoned", Gauge, poisoned, "1 if the disk store takes no more writes, because one failed."),
     store!("larder_store_writes_total", Counter, writes, "Writes that the disk store was handed."),
     store!(

@@ -1,5 +1,10 @@
 //! Everything that is counted, at one moment.
-use super::{histogram::Distribution, process_stats::ProcessStats, worker_counters::CounterSums};
+use super::{
+    histogram::Distribution,
+    peers_snapshot::{PeersSnapshot, SharedGroupSnapshot},
+    process_stats::ProcessStats,
+    worker_counters::CounterSums,
+};
 use larder_engine::Stats;
 use larder_store::disk::StoreStats;
 use std::time::Duration;
@@ -19,6 +24,7 @@ pub struct Snapshot {
     pub groups: Vec<GroupSnapshot>,
     pub pushes: PushSnapshot,
     pub buffers: BuffersSnapshot,
+    pub peers: PeersSnapshot,
 }
 
 /// What is held for clients besides the memory tiers.
@@ -54,6 +60,8 @@ pub struct GroupSnapshot {
     pub source: SourceSnapshot,
     pub modes: ModeSnapshot,
     pub inspection: InspectionSnapshot,
+    /// `None`: its keys have no owners.
+    pub shared: Option<SharedGroupSnapshot>,
     /// Of a `disk:` source.
     pub store: Option<StoreStats>,
 }

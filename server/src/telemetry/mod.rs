@@ -16,6 +16,7 @@ mod logs;
 mod metric_table;
 mod metrics_snapshot;
 mod operation_recorder;
+mod peers_snapshot;
 mod process_stats;
 mod prometheus_text;
 mod stats_json;
@@ -35,6 +36,7 @@ pub use metrics_snapshot::{
     SourceSnapshot, TableSnapshot,
 };
 pub use operation_recorder::{RecordedOperation, Recorder};
+pub use peers_snapshot::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot};
 pub use process_stats::ProcessStats;
 pub use prometheus_text::prometheus_text;
 pub use stats_json::stats_json;

@@ -5,6 +5,7 @@ use super::{
     logs::Logs,
     metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot},
     operation_recorder::Recorder,
+    peers_snapshot::PeersSnapshot,
     process_stats::ProcessStats,
     worker_counters::{CounterSums, Counters},
 };
@@ -102,6 +103,7 @@ impl Telemetry {
             groups,
             pushes,
             buffers,
+            peers: PeersSnapshot::default(),
         }
     }
 }

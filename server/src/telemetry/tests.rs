@@ -19,6 +19,7 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
                 source: SourceSnapshot { up: true, fetches: 2, seconds, ..SourceSnapshot::default() },
                 inspection: InspectionSnapshot { older: 5, ..InspectionSnapshot::default() },
                 modes: ModeSnapshot { observed_hits: 6, ..ModeSnapshot::default() },
+                shared: Some(SharedGroupSnapshot { hot_copies: 3, ..SharedGroupSnapshot::default() }),
                 store: Some(StoreStats { bytes: 9, ..StoreStats::default() }),
             },
             GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },

@@ -10,6 +10,7 @@ mod interop;
 #[path = "../common/larder.rs"]
 mod larder;
 mod mixed_ring;
+mod observation;
 mod reads;
 mod removals;
 mod ring;

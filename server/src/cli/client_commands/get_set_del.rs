@@ -15,10 +15,10 @@ use std::{
 };
 use tokio::runtime::{Builder, LocalOptions};
 
-const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const ABSENT: u8 = 1;
 const USAGE: u8 = 2;
-const FAILED: u8 = 3;
+pub(super) const FAILED: u8 = 3;
 
 /// Where to send it.
 #[derive(Debug, Clone)]
@@ -41,12 +41,7 @@ pub(crate) fn commands() -> [Command; 3] {
         .default_value(DEFAULT_URL)
         .value_parser(target)
         .help("http://HOST:PORT, redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or unix:///PATH");
-    let timeout = Arg::new("timeout")
-        .long("timeout")
-        .value_name("DURATION")
-        .default_value("10s")
-        .value_parser(parse_duration)
-        .help("The longest to wait for the server");
+    let timeout = timeout();
     let value = Arg::new("value")
         .value_name("VALUE")
         .allow_negative_numbers(true)
@@ -65,6 +60,22 @@ pub(crate) fn commands() -> [Command; 3] {
     ]
 }
 
+/// `--timeout`
+pub(super) fn timeout() -> Arg {
+    Arg::new("timeout")
+        .long("timeout")
+        .value_name("DURATION")
+        .default_value("10s")
+        .value_parser(parse_duration)
+        .help("The longest to wait for the server")
+}
+
+/// Waits for an answer.
+pub(super) fn block_on<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    runtime.map_err(|error| error.to_string())?.block_on(answer)
+}
+
 /// Runs one of the commands.
 pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     let os = |name: &str| matches.get_one::<OsString>(name).cloned().map(OsString::into_vec);
@@ -81,11 +92,7 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
         },
     };
     let timeout = *matches.get_one("timeout").expect("it has a default");
-    let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(FAILED, &error.to_string()),
-    };
-    let result = runtime.block_on(async {
+    let result = block_on(async {
         match matches.get_one::<Target>("url").expect("it has a default") {
             Target::Http(url) => over_http::send(url, &key, &request, timeout).await,
             Target::Redis(url) => over_redis::send(url, &key, &request, timeout).await,
@@ -107,7 +114,7 @@ fn from_stdin() -> io::Result<Vec<u8>> {
     Ok(value)
 }
 
-fn fail(code: u8, reason: &str) -> ExitCode {
+pub(super) fn fail(code: u8, reason: &str) -> ExitCode {
     eprintln!("larder: {reason}");
     ExitCode::from(code)
 }

@@ -1,9 +1,11 @@
-//! `larder get|set|del KEY [VALUE]`: one request to any Larder or Redis, over HTTP or the Redis protocol.
+//! `larder get|set|del KEY [VALUE]`: one request to any Larder or Redis, over HTTP or the Redis protocol; `larder peers`: the ring.
 //!
 //! Exit codes: 0 done, 1 there is no such key, 2 wrong usage, 3 no answer or an error for an answer.
 mod client_request;
 mod get_set_del;
 mod over_http;
 mod over_redis;
+mod show_peers;
 
 pub(super) use get_set_del::{commands, run};
+pub(super) use show_peers::{command as peers_command, run as run_peers};

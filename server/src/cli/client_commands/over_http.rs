@@ -14,6 +14,8 @@ use tokio::{net::TcpStream, time};
 const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Of an error's text, as much as is worth showing.
 const MAX_ERROR: usize = 64 << 10;
+/// A ring of tens of thousands of nodes takes less.
+const MAX_DOCUMENT: usize = 16 << 20;
 
 /// `http://HOST[:PORT][/BASE]`
 #[derive(Debug, Clone)]
@@ -67,17 +69,7 @@ pub(super) async fn send(
         .map_err(|error| format!("the key is too long for a URL: {error}"))?;
 
     let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
-    let stream = within(timeout, TcpStream::connect((url.host.as_str(), url.port)))
-        .await
-        .and_then(|result| result.map_err(|error| error.to_string()))
-        .map_err(|error| at(&error))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| at(&error))?;
-    // Its errors reach the sender as well.
-    tokio::task::spawn_local(connection);
-    let answer = within(timeout, sender.send_request(request_head))
-        .await
-        .and_then(|result| result.map_err(|error| causes(&error)))
-        .map_err(|error| at(&error))?;
+    let answer = exchange(url, request_head, timeout).await?;
     match (request, answer.status()) {
         (ClientRequest::Get, StatusCode::OK) => copy_out(answer, timeout).await.map_err(|error| at(&error)),
         (ClientRequest::Set { .. }, StatusCode::CREATED | StatusCode::NO_CONTENT) => Ok(RequestOutcome::Done),
@@ -90,6 +82,49 @@ pub(super) async fn send(
             }
         }
     }
+}
+
+/// Sends a request on a connection of its own.
+async fn exchange(
+    url: &HttpUrl,
+    request: hyper::Request<Full<Bytes>>,
+    timeout: Duration,
+) -> Result<Response<Incoming>, String> {
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
+    let stream = within(timeout, TcpStream::connect((url.host.as_str(), url.port)))
+        .await
+        .and_then(|result| result.map_err(|error| error.to_string()))
+        .map_err(|error| at(&error))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| at(&error))?;
+    // Its errors reach the sender as well.
+    tokio::task::spawn_local(connection);
+    within(timeout, sender.send_request(request))
+        .await
+        .and_then(|result| result.map_err(|error| causes(&error)))
+        .map_err(|error| at(&error))
+}
+
+/// Reads a document of the server.
+pub(super) async fn document(url: &HttpUrl, path: &str, timeout: Duration) -> Result<serde_json::Value, String> {
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
+    let request = hyper::Request::builder()
+        .uri(format!("{}{path}", url.base))
+        .header(hyper::header::HOST, &url.authority)
+        .body(Full::default())
+        .map_err(|error| at(&error))?;
+    let answer = exchange(url, request, timeout).await?;
+    let status = answer.status();
+    if status != StatusCode::OK {
+        return Err(at(&problem(answer, timeout).await.text(status)));
+    }
+    let body = within(timeout, Limited::new(answer.into_body(), MAX_DOCUMENT).collect()).await?;
+    let body = body.map_err(|error| at(&error))?.to_bytes();
+    serde_json::from_slice(&body).map_err(|error| at(&format!("not JSON: {error}")))
+}
+
+/// A key as part of a URL.
+pub(super) fn escaped(key: &[u8]) -> String {
+    percent_encode(key, KEY).to_string()
 }
 
 async fn within<T>(timeout: Duration, wait: impl Future<Output = T>) -> Result<T, String> {

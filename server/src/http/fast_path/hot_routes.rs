@@ -9,7 +9,12 @@ use super::{
     },
     fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
-use crate::{lifecycle::throttle::Scope, peer::BASE_PATH, read::StartedRead, telemetry::RecordedOperation};
+use crate::{
+    lifecycle::throttle::Scope,
+    peer::{BASE_PATH, ring_of},
+    read::StartedRead,
+    telemetry::RecordedOperation,
+};
 use bytes::Bytes;
 use larder_engine::{Entry, Millis};
 use larder_proto::{
@@ -52,7 +57,7 @@ impl FastConnection<'_> {
             let waiting = self.waiting.len();
             let taken = match body {
                 Some(body) => self.write(target, body, begun),
-                None => self.answer(target, (now, begun), date, output),
+                None => self.answer(target, &input[at..at + len], (now, begun), date, output),
             };
             if !taken {
                 break FastState::OtherRequest;
@@ -122,6 +127,7 @@ impl FastConnection<'_> {
     fn answer(
         &mut self,
         target: &[u8],
+        head: &[u8],
         (now, begun): (Millis, Instant),
         date: &[u8; Date::LEN],
         output: &mut Output,
@@ -145,6 +151,8 @@ impl FastConnection<'_> {
                 None => return false,
             }
             (ReadRoute::Peer, target::decode_path(key, &mut self.scratch))
+        } else if let Some(key) = path.strip_prefix(b"/data/") {
+            (ReadRoute::Data, target::decode_path(key, &mut self.scratch))
         } else {
             let route = match path {
                 b"/lookup" => ReadRoute::Lookup,
@@ -181,7 +189,12 @@ impl FastConnection<'_> {
         let mut of_other_group = Vec::new();
         let batch = if number == 0 { &mut self.batch } else { &mut of_other_group };
         let found = match route {
-            ReadRoute::Peer => group.begin_for_peer(group.cache.key(key), now, batch, write),
+            ReadRoute::Peer => {
+                if let Some(peers) = &group.peers {
+                    peers.asked(ring_of(head));
+                }
+                group.begin_for_peer(group.cache.key(key), now, batch, write)
+            }
             _ => group.begin(group.cache.key(key), now, batch, write),
         };
         if !of_other_group.is_empty() {

@@ -35,7 +35,8 @@ fn the_same_bytes_on_both_paths() {
         let server = sample();
         let (mut fast, mut general) = both(&server).await;
         for key in ["a", "b/c%20d", "%FF%00", "large", "wild", "e", "none", "n%22one"] {
-            for target in [format!("/v1/kv/{key}"), format!("/lookup?key={key}"), format!("/?key={key}")] {
+            for route in ["/v1/kv/", "/lookup?key=", "/?key=", "/data/"] {
+                let target = format!("{route}{key}");
                 let (one, other) = (fast.get(&target).await, general.get(&target).await);
                 assert!(one.clone().timeless() == other.clone().timeless(), "{target}: {} {}", one.head, other.head);
             }
@@ -114,9 +115,11 @@ fn a_long_pipeline_of_more_than_the_buffers_hold() {
 fn requests() -> impl Strategy<Value = String> {
     let key =
         prop_oneof!["[a-z]{1,3}", Just("b/c%20d".to_owned()), Just("%ff%00".to_owned()), "[%a-f0-9+&=?/.~]{0,8}",];
-    let target =
-        (prop_oneof!["/v1/kv/", "/lookup\\?key=", "/\\?key=", "/lookup\\?", "/v1/kv", "/v1/keys\\?match="], key)
-            .prop_map(|(route, key)| route + &key);
+    let target = (
+        prop_oneof!["/v1/kv/", "/data/", "/lookup\\?key=", "/\\?key=", "/lookup\\?", "/v1/kv", "/v1/keys\\?match="],
+        key,
+    )
+        .prop_map(|(route, key)| route + &key);
     let header = prop_oneof![
         "Accept: [ -~]{0,9}",
         "User-Agent: [ -~]{0,9}",

@@ -1,0 +1,109 @@
+//! `larder peers`: the ring, as a node sees it, from its `GET /v1/peers`.
+use super::{get_set_del, over_http};
+use crate::cli::output;
+use clap::{Arg, ArgMatches, Command};
+use serde_json::Value;
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
+
+/// `peers` and its arguments.
+pub(crate) fn command() -> Command {
+    let url = Arg::new("url")
+        .long("url")
+        .value_name("URL")
+        .default_value(get_set_del::DEFAULT_URL)
+        .value_parser(over_http::HttpUrl::parse)
+        .help("The HTTP or admin listener of any node: http://HOST:PORT");
+    Command::new("peers").about("Show the ring: its nodes, their shares of the keys and their health").args([
+        url,
+        get_set_del::timeout(),
+        Arg::new("key").long("key").value_name("KEY").help("Also say which node owns this key"),
+    ])
+}
+
+/// Runs it.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default");
+    let timeout = *matches.get_one::<Duration>("timeout").expect("it has a default");
+    let key = matches.get_one::<String>("key").map(|key| over_http::escaped(key.as_bytes()));
+    let path = key.map_or("/v1/peers".to_owned(), |key| format!("/v1/peers?key={key}"));
+    match get_set_del::block_on(over_http::document(url, &path, timeout)) {
+        Ok(document) => output::print(&table(&document)),
+        Err(error) => get_set_del::fail(get_set_del::FAILED, &error),
+    }
+}
+
+/// The document as lines.
+fn table(document: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let empty = Vec::new();
+    let peers = document["peers"].as_array().unwrap_or(&empty);
+    let header = ["node", "share", "health", "reads", "failed", "changes", "failed", "untold"].map(str::to_owned);
+    let rows: Vec<[String; 8]> = peers
+        .iter()
+        .map(|peer| {
+            let health = match (peer["self"].as_bool(), peer["reachable"].as_bool()) {
+                (Some(true), _) => "this node",
+                (_, Some(true)) => "up",
+                (_, Some(false)) => "out",
+                _ => "?",
+            };
+            let share = peer["share"].as_f64().map_or("?".to_owned(), |share| format!("{:.1} %", share * 100.0));
+            let count = |name: &str| peer[name].as_u64().map_or("-".to_owned(), |count| count.to_string());
+            let [reads, failed_reads] = ["reads", "failed_reads"].map(count);
+            let [changes, failed_changes, untold] = ["changes", "failed_changes", "untold_changes"].map(count);
+            [text(&peer["name"]), share, health.to_owned(), reads, failed_reads, changes, failed_changes, untold]
+        })
+        .collect();
+    let width = |column: usize| {
+        let cells = rows.iter().chain([&header]).map(|row| row[column].chars().count());
+        cells.max().unwrap_or_default()
+    };
+    let widths: [usize; 8] = std::array::from_fn(width);
+    let mut out = format!("epoch {}, {} nodes\n\n", text(&document["epoch"]), peers.len());
+    for row in [&header].into_iter().chain(&rows) {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Words to the left, numbers to the right.
+            let _ = match column {
+                0 | 2 => write!(line, "{cell:<width$}  "),
+                _ => write!(line, "{cell:>width$}  "),
+            };
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    if let Some(owner) = document["owner"].as_str() {
+        let _ = writeln!(out, "\nowner of the key: {owner}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_is_a_table() {
+        let document = serde_json::json!({
+            "self": "a:1",
+            "epoch": "00000000000000ff",
+            "owner": "bbbb:22",
+            "peers": [
+                {"name": "a:1", "self": true, "reachable": true, "share": 0.25, "reads": 0, "failed_reads": 0,
+                 "changes": 0, "failed_changes": 0, "untold_changes": 0},
+                {"name": "bbbb:22", "self": false, "reachable": false, "share": 0.75, "reads": 1234, "failed_reads": 5,
+                 "changes": 6, "failed_changes": 7},
+            ],
+        });
+        let expected = "\
+epoch 00000000000000ff, 2 nodes
+
+node      share  health     reads  failed  changes  failed  untold
+a:1      25.0 %  this node      0       0        0       0       0
+bbbb:22  75.0 %  out         1234       5        6       7       -
+
+owner of the key: bbbb:22
+";
+        assert_eq!(table(&document), expected);
+        assert!(table(&Value::Null).starts_with("epoch ?, 0 nodes"));
+    }
+}

@@ -1,0 +1,33 @@
+//! The content type of `/data/{id}`.
+use crate::source::CopyMetadataView;
+
+const JSON: &[u8] = b"application/json";
+const TEXT: &[u8] = b"text/plain; charset=utf-8";
+
+/// What the source said the value is (`said`), else JSON if it begins and ends like an object or an array, else text.
+#[inline]
+pub(super) fn of<'e>(said: &'e [u8], value: &[u8]) -> &'e [u8] {
+    let said = if said.is_empty() { None } else { CopyMetadataView::read(said).content_type };
+    let is_json = || {
+        let value = value.trim_ascii();
+        matches!((value.first(), value.last()), (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')))
+    };
+    said.unwrap_or_else(|| if is_json() { JSON } else { TEXT })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::CopyMetadata;
+
+    #[test]
+    fn the_source_knows_best() {
+        let said = CopyMetadata { content_type: Some(b"image/png".as_slice().into()), ..CopyMetadata::default() };
+        assert_eq!(of(&said.encode(), b"{}"), b"image/png");
+        let nothing = CopyMetadata { etag: Some(b"\"1\"".as_slice().into()), ..CopyMetadata::default() };
+        for said in [&nothing.encode()[..], b""] {
+            assert!([&b"{}"[..], b"[1]", b" {\"a\":1}\n"].iter().all(|value| of(said, value) == JSON));
+            assert!([&b""[..], b"abc", b"[note] all is well", b"1", b"{"].iter().all(|value| of(said, value) == TEXT));
+        }
+    }
+}

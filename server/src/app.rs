@@ -134,7 +134,7 @@ impl App {
 }
 
 fn peers(settings: &Settings, caches: &[Arc<Cache>]) -> Option<Arc<Peers>> {
-    let this = settings.peers.this.clone().filter(|_| !settings.peers.peers.is_empty())?;
+    let this = settings.peers.this.clone().filter(|_| settings.peers.are_set())?;
     let shared = settings.groups.iter().zip(caches).filter(|(group, _)| group.is_shared);
     Some(Arc::new(Peers::new(settings.peers.clone(), this, shared.map(|(_, cache)| cache.clone()).collect())))
 }

@@ -251,6 +251,10 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
     };
     PeerSettings {
         peers: addresses("peers"),
+        names: (scope.effective("peers").values.iter())
+            .filter_map(|value| if let SettingValue::PeerName(name) = value { Some(name.clone()) } else { None })
+            .collect(),
+        refresh: scope.duration("peers-refresh").unwrap_or_default(),
         this: addresses("peer-self").into_iter().next(),
         name: if scope.text("peer-name") == Some("url") { PeerName::Url } else { PeerName::Address },
         hash: if scope.text("peer-hash") == Some("crc32") { PeerHash::Crc32 } else { PeerHash::Fnv1 },

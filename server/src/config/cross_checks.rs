@@ -3,6 +3,7 @@ use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
     raw_settings::Layer,
+    setting_value::SettingValue,
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
     source_url::SourceUrl,
 };
@@ -35,6 +36,16 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
         let origin = &scope.effective("peers").origin;
         problems.push(format!(
             "{origin}: peers: peer-self must be set: `http` does not say how the other nodes reach this one"
+        ));
+    }
+    let peers = scope.effective("peers");
+    let is_name = |value: &&SettingValue| matches!(value, SettingValue::PeerName(_));
+    if let (Some(name), Some(fixed)) =
+        (peers.values.iter().find(is_name), peers.values.iter().find(|value| !is_name(value)))
+    {
+        problems.push(format!(
+            "{}: peers: `{name}` and `{fixed}` cannot be mixed: name all nodes by addresses, or all by `dns:`",
+            peers.origin
         ));
     }
     for rate in ["throttle", "throttle-total", "throttle-admin"] {

@@ -2,6 +2,8 @@
 use super::url_parts::host_port;
 use std::{fmt, str::FromStr};
 
+/// What stands before a name whose addresses are peers.
+pub(super) const PEER_NAME: &str = "dns:";
 /// The port of a node that is named without one.
 const DEFAULT_PORT: u16 = 8080;
 

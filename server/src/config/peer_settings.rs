@@ -3,11 +3,15 @@ use super::{peer_entry::PeerAddress, secret::Secret};
 use std::time::Duration;
 
 /// The settings of the nodes that share their caches.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs)]
 pub struct PeerSettings {
-    /// Every node. Empty: this process shares nothing.
+    /// Every node, if their addresses are fixed.
     pub peers: Vec<PeerAddress>,
+    /// Names whose addresses are the nodes. Empty: they are fixed.
+    pub names: Vec<PeerAddress>,
+    /// Time between two look-ups of the names.
+    pub refresh: Duration,
     /// This node, as the others name it; `None`: by its first HTTP listener.
     pub this: Option<PeerAddress>,
     pub name: PeerName,
@@ -20,6 +24,13 @@ pub struct PeerSettings {
     pub connect_timeout: Duration,
     /// Per thread.
     pub fallback_limit: usize,
+}
+
+impl PeerSettings {
+    /// Whether this process shares its cache with others.
+    pub fn are_set(&self) -> bool {
+        !self.peers.is_empty() || !self.names.is_empty()
+    }
 }
 
 /// What a node is called on the ring.

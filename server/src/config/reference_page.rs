@@ -146,6 +146,7 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::Prefix
         | ValueKind::Endpoint
         | ValueKind::Peer
+        | ValueKind::PeerOrName
         | ValueKind::Secret
         | ValueKind::Header
         | ValueKind::HeaderName

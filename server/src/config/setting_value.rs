@@ -4,7 +4,7 @@ use super::{
     listen_address::parse_address,
     machine_limits::Machine,
     nearest_name::nearest,
-    peer_entry::PeerAddress,
+    peer_entry::{PEER_NAME, PeerAddress},
     secret::Secret,
     sent_header::SentHeader,
     settings::RefreshAhead,
@@ -36,6 +36,8 @@ pub enum SettingValue {
     Secret(Secret),
     Header(SentHeader),
     Peer(PeerAddress),
+    /// A name whose addresses are peers.
+    PeerName(PeerAddress),
 }
 
 impl fmt::Display for SettingValue {
@@ -56,6 +58,7 @@ impl fmt::Display for SettingValue {
             SettingValue::Secret(_) => f.write_str("***"),
             SettingValue::Header(header) => header.fmt(f),
             SettingValue::Peer(address) => address.fmt(f),
+            SettingValue::PeerName(name) => write!(f, "{PEER_NAME}{name}"),
         }
     }
 }
@@ -125,6 +128,13 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             }
         }
         ValueKind::Peer => text.parse().map(SettingValue::Peer),
+        ValueKind::PeerOrName => match text.strip_prefix(PEER_NAME) {
+            Some(name) => name
+                .parse()
+                .map(SettingValue::PeerName)
+                .map_err(|_| format!("`{text}` is not a name of peers: write {PEER_NAME}host:port")),
+            None => text.parse().map(SettingValue::Peer),
+        },
         ValueKind::Path | ValueKind::Prefix => Ok(SettingValue::Text(text.to_string())),
         ValueKind::Switch => {
             switch(text).map(SettingValue::Switch).ok_or_else(|| format!("`{text}` is not true or false"))

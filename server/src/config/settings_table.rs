@@ -120,6 +120,8 @@ pub enum ValueKind {
     Endpoint,
     /// A node that shares its cache: host and port, or a base URL.
     Peer,
+    /// Or a name whose addresses are peers.
+    PeerOrName,
     /// Any text; it is not shown.
     Secret,
     /// A header field to send, `Name: value` or `Name: @FILE`; a value is not shown.
@@ -164,7 +166,7 @@ impl SettingSpec {
             ValueKind::Durability => "WHEN",
             ValueKind::Path => "DIR",
             ValueKind::Prefix => "PREFIX",
-            ValueKind::Endpoint | ValueKind::Peer => "HOST:PORT",
+            ValueKind::Endpoint | ValueKind::Peer | ValueKind::PeerOrName => "HOST:PORT",
             ValueKind::Secret => "TEXT",
             ValueKind::Header => "HEADER",
             ValueKind::HeaderName => "NAME",
@@ -659,12 +661,21 @@ pub const TABLE: &[SettingSpec] = &[
     SettingSpec {
         name: "peers",
         section: SettingSection::Peers,
-        kind: ValueKind::Peer,
+        kind: ValueKind::PeerOrName,
         optional: true,
         many: true,
         also: &["PEERS_SET"],
         example: "10.0.0.1:8080",
-        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. See docs/peers.md.",
+        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. Or `dns:host:port`: every address of that name, looked up again and again (`peers-refresh`). See docs/peers.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peers-refresh",
+        section: SettingSection::Peers,
+        kind: ValueKind::Duration { min: 100, max: DAY },
+        default: Is("10s"),
+        example: "1s",
+        help: "Time between two look-ups of the names in `peers` (`dns:host:port`), give or take a quarter.",
         ..ROW
     },
     SettingSpec {
@@ -675,7 +686,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         also: &["PEERS_SELF"],
         example: "10.0.0.1:8080",
-        help: "This node, written as `peers` of the other nodes writes it.",
+        help: "This node, written as `peers` of the other nodes writes it; with `dns:` the address that they look up.",
         ..ROW
     },
     SettingSpec {

@@ -324,6 +324,15 @@ fn impossible_values_name_their_place() {
             "flag --source: source: unknown source redsi:, did you mean redis:? (sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, demo:)",
         ),
         (&["--http=off", "--redis=off"], "flag --http: http: both http and redis are off: there is nothing to serve"),
+        (
+            &["--peers=a:1,dns:b:1"],
+            "flag --peers: peers: `dns:b:1` and `a:1` cannot be mixed: name all nodes by addresses, or all by `dns:`",
+        ),
+        (&["--peers=dns:"], "flag --peers: peers: `dns:` is not a name of peers: write dns:host:port"),
+        (
+            &["--peer-self=dns:a:1"],
+            "flag --peer-self: peer-self: `dns:a:1` is not a peer: write host:port or http://host:port",
+        ),
         (&["--redis=127.0.0.1:8080"], "flag --redis: redis: 127.0.0.1:8080 is already taken by http"),
         (
             &["--http=off,127.0.0.1:1"],

@@ -5,7 +5,7 @@ use super::{
     listeners::{self, Service},
     open_files_limit, ready_message, worker_thread,
 };
-use crate::{app::App, config::Settings, lifecycle::RunError, redis, telemetry::Logs};
+use crate::{app::App, config::Settings, lifecycle::RunError, peer::Discovery, redis, telemetry::Logs};
 use larder_store::clock;
 use std::{cell::Cell, io, net::TcpListener, rc::Rc, sync::Arc, time::Duration};
 use tokio::{
@@ -21,6 +21,8 @@ const TICK: Duration = Duration::from_millis(100);
 const FORGET_EVERY: u32 = 10;
 /// How long the ready message waits for the first attempt to reach each source.
 const FIRST_ATTEMPT: Duration = Duration::from_millis(250);
+/// How long the start waits for the addresses of peers.
+const FIRST_LOOKUP: Duration = Duration::from_secs(2);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -47,6 +49,7 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
 async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Result<(), RunError> {
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
+    discover(app).await;
     let mut workers = worker_thread::start(app).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
@@ -66,6 +69,16 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
         }
     }
     drain(app, acceptors, &mut workers.ended, &mut signals).await
+}
+
+/// Looks up the nodes whose names are given, once before anybody is served and then again and again.
+async fn discover(app: &App) {
+    let Some(mut discovery) = app.peers.as_ref().and_then(Discovery::new) else { return };
+    let first = timeout(FIRST_LOOKUP, discovery.look_up()).await;
+    if first.is_err() {
+        tracing::warn!("peers are not looked up yet: this node is alone until they are");
+    }
+    tokio::task::spawn_local(discovery.keep_looking());
 }
 
 /// Gives every source the time to be reached or refused, so that the ready message can say which. Connections wait meanwhile.

@@ -74,6 +74,11 @@ impl Peers {
         }
     }
 
+    /// This node, as the others name it.
+    pub fn this(&self) -> &PeerAddress {
+        &self.this
+    }
+
     /// Who is on the ring now.
     pub fn now(&self) -> arc_swap::Guard<Arc<Membership>> {
         self.now.load()

@@ -18,6 +18,7 @@
 //!   flight that asks another node (`Lead::is_direct`, [`Peers::settled`]): nodes that disagree about the ring make no circle.
 //! - Owners first: a removal is heard by the owner before any other node forgets its copy, so no node can fill itself from an older one.
 //! - A copy of another node's key lives no longer than the owner's, and no longer than `hot-copy-ttl`.
+mod discovery;
 mod hot_keys;
 mod http_transport;
 mod member;
@@ -32,6 +33,7 @@ mod ring_disagreement;
 mod transport;
 mod untold;
 
+pub use discovery::Discovery;
 pub use http_transport::{BASE_PATH, CLEAR, GET_KEYS, REMOVE_KEYS, RING, bearer, parse_remove_keys};
 pub use member::{Member, MemberCounts};
 pub use membership::{Membership, Peers};

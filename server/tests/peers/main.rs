@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod disagreement;
+mod discovery;
 mod fleet;
 mod go_node;
 mod interop;

@@ -261,6 +261,7 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         hot_copy_ttl: scope.duration("hot-copy-ttl").unwrap_or_default(),
         hot_copy_after: scope.number("hot-copy-after") as u8,
         secret: scope.secret("peer-secret"),
+        handover: scope.number("peer-handover"),
         connect_timeout: scope.duration("peer-connect-timeout").unwrap_or_default(),
         fallback_limit: scope.number("peer-fallback-limit"),
     }

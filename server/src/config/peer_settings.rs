@@ -21,6 +21,8 @@ pub struct PeerSettings {
     /// Reads of a key at this node.
     pub hot_copy_after: u8,
     pub secret: Option<Secret>,
+    /// Bytes of entries; 0: none.
+    pub handover: usize,
     pub connect_timeout: Duration,
     /// Per thread.
     pub fallback_limit: usize,

@@ -745,6 +745,15 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "peer-handover",
+        section: SettingSection::Peers,
+        kind: ValueKind::Size { min: 0, max: 16 << 30 },
+        default: Is("64MiB"),
+        example: "1GiB",
+        help: "Entries that a node hands over to each other node when it leaves, and takes over from each when it starts, the hottest first. `0`: none.",
+        ..ROW
+    },
+    SettingSpec {
         name: "peer-connect-timeout",
         section: SettingSection::Peers,
         kind: ValueKind::Duration { min: 1, max: DAY },

@@ -5,6 +5,7 @@ use super::{
     response_body::ResponseBody,
     response_writer,
 };
+use crate::peer::Standing;
 use http::{Response, StatusCode};
 use larder_store::clock;
 
@@ -19,6 +20,17 @@ pub(super) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody
     let app = &context.worker.app;
     if app.drain.begun() {
         return Err(Problem::of(ProblemKind::NotReady, "the server is shutting down"));
+    }
+    if let Some(peers) = &app.peers {
+        match peers.standing() {
+            Standing::Joining => {
+                return Err(Problem::of(ProblemKind::NotReady, "warming: keys are being taken over from peers"));
+            }
+            Standing::Serving => {}
+            Standing::Leaving | Standing::Left => {
+                return Err(Problem::of(ProblemKind::NotReady, "the server is shutting down"));
+            }
+        }
     }
     let (mut readable, mut lost) = (false, None);
     for (group, source) in context.worker.groups.iter().zip(&app.sources) {

@@ -31,6 +31,7 @@ mod metrics_and_stats;
 mod mget;
 mod mode_rules;
 mod openapi;
+mod peer_moves;
 mod peer_routes;
 mod peer_status;
 mod preconditions;

@@ -1,16 +1,18 @@
 //! The routes between nodes, as groupcache-go v3 and mailgun's groupcache serve them. What comes here changes this node alone.
 use super::{
+    peer_moves,
     problem_json::{Problem, ProblemKind},
     read_responses::{MESSAGE, ReadRoute},
     response_body::ResponseBody,
+    response_writer,
     route_request::{RouteRequest, decode_key},
     tag_routes,
 };
 use crate::{
     app::Worker,
     peer::{
-        CLEAR, EncodedEntry, GET_KEYS, GetKeysRequest, GetKeysResponse, GetResponse, KeyAnswer, MOST_KEYS, REMOVE_KEYS,
-        RING, SetRequest, bearer, of_expire, parse_remove_keys,
+        CLEAR, EncodedEntry, GET_KEYS, GetKeysRequest, GetKeysResponse, GetResponse, HOTTEST, KeyAnswer, MEMBER,
+        MOST_KEYS, REMOVE_KEYS, RING, SetRequest, bearer, of_expire, parse_remove_keys,
     },
     read::{Group, StartedRead, check_tags},
     source::{CopyMetadata, Fetch, SourceError},
@@ -39,6 +41,9 @@ pub(super) fn check_secret(worker: &Worker, headers: &HeaderMap) -> Result<(), P
 
 /// `GET`: the value as a message, from the tier or from the source; never from a third node.
 pub(super) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+    if !answers(request) {
+        return not_answered();
+    }
     let route = ReadRoute::Peer;
     let key = match request.key() {
         Ok(key) => key,
@@ -67,6 +72,16 @@ fn note_asked(request: &RouteRequest<'_>) {
     if let Some(peers) = &request.group.peers {
         peers.asked(request.headers.get(RING).map(HeaderValue::as_bytes));
     }
+}
+
+/// Whether this node answers what its peers read: it does not before it has taken its keys over, nor once it has handed them over.
+fn answers(request: &RouteRequest<'_>) -> bool {
+    request.worker.app.peers.as_ref().is_none_or(|peers| peers.answers())
+}
+
+/// No groupcache node takes this status for an answer: it asks the next node, or its source.
+fn not_answered() -> Response<ResponseBody> {
+    response_writer::text(StatusCode::MISDIRECTED_REQUEST, "this node does not answer for its keys now\n")
 }
 
 /// Starts a read for another node.
@@ -186,6 +201,9 @@ pub(super) fn remove(request: &RouteRequest<'_>) -> Result<Response<ResponseBody
 pub(super) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
     let route = String::from_utf8_lossy(request.key);
     if route == GET_KEYS {
+        if !answers(request) {
+            return Ok(not_answered());
+        }
         return get_keys(request, body).await;
     }
     if route.starts_with(REMOVE_KEYS) {
@@ -197,6 +215,11 @@ pub(super) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Resp
             request.group.cache.invalidate(request.group.cache.key(&key));
         }
         return Ok(done());
+    }
+    match &*route {
+        HOTTEST => return peer_moves::hottest(request).await,
+        MEMBER => return peer_moves::announced(request).await,
+        _ => {}
     }
     if route != CLEAR {
         return Err(Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing to POST to at {route}")));
@@ -216,7 +239,7 @@ pub(super) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Resp
     Ok(done())
 }
 
-fn done() -> Response<ResponseBody> {
+pub(super) fn done() -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::OK;
     response

@@ -1,13 +1,28 @@
 //! The control thread: builds the process, accepts, keeps house, and drains when a signal ends it.
 use super::{
     acceptor,
-    drain_on_signal::{Signals, drain},
+    drain_on_signal::{ONE_WISH, Signals, drain},
     listeners::{self, Service},
     open_files_limit, ready_message, worker_thread,
 };
-use crate::{app::App, config::Settings, lifecycle::RunError, peer::Discovery, redis, telemetry::Logs};
+use crate::{
+    app::App,
+    config::Settings,
+    lifecycle::RunError,
+    peer::{Discovery, Standing},
+    redis,
+    telemetry::Logs,
+};
 use larder_store::clock;
-use std::{cell::Cell, io, net::TcpListener, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    io,
+    net::TcpListener,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
     runtime::{Builder, LocalOptions},
     sync::mpsc,
@@ -53,22 +68,48 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
     let mut workers = worker_thread::start(app).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
-    ready_message::announce(app);
-
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ticks: u32 = 0;
+    let mut joined = pin!(standing(app, Standing::Serving));
+    let mut announced = false;
+    let mut leaving: Option<Instant> = None;
     loop {
         tokio::select! {
-            _ = signals.next() => break,
+            number = signals.next() => match leaving {
+                None => {
+                    leaving = Some(Instant::now());
+                    match &app.peers {
+                        Some(peers) if peers.standing() == Standing::Serving => peers.advance(Standing::Leaving),
+                        _ => break,
+                    }
+                }
+                Some(since) if since.elapsed() > ONE_WISH => return Err(RunError::SecondSignal(number)),
+                Some(_) => {}
+            },
+            () = standing(app, Standing::Left), if leaving.is_some() => break,
             Some(worker) = workers.ended.recv() => return Err(RunError::WorkerLost(worker)),
+            () = &mut joined, if !announced => {
+                announced = true;
+                ready_message::announce(app);
+            }
             _ = tick.tick() => {
                 ticks = ticks.wrapping_add(1);
                 keep_house(app, ticks);
+                if leaving.is_some_and(|since| since.elapsed() > app.settings.grace / 2) {
+                    break;
+                }
             }
         }
     }
-    drain(app, acceptors, &mut workers.ended, &mut signals).await
+    drain(app, leaving.unwrap_or_else(Instant::now), acceptors, &mut workers.ended, &mut signals).await
+}
+
+/// Resolves once this node is so far in the life of a member; at once if it has no peers.
+async fn standing(app: &App, standing: Standing) {
+    if let Some(peers) = &app.peers {
+        peers.reached(standing).await;
+    }
 }
 
 /// Looks up the nodes whose names are given, once before anybody is served and then again and again.

@@ -17,16 +17,16 @@ use tokio::{
 /// Part of `grace` that is kept for dropping what is left, so that the process ends within it.
 const ABORT: Duration = Duration::from_millis(250);
 /// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process and to its group.
-const ONE_WISH: Duration = Duration::from_millis(200);
+pub(super) const ONE_WISH: Duration = Duration::from_millis(200);
 
-/// Stops accepting, lets every core finish, and gives up on what is left when `grace` is over.
+/// Stops accepting, lets every core finish, and gives up on what is left when `grace` is over, which began at `start`.
 pub(super) async fn drain(
     app: &App,
+    start: Instant,
     acceptors: Vec<AbortHandle>,
     ended: &mut mpsc::UnboundedReceiver<usize>,
     signals: &mut Signals,
 ) -> Result<(), RunError> {
-    let start = Instant::now();
     let grace = app.settings.grace;
     // The listeners close with their tasks, and with the tasks go the workers' channels.
     acceptors.iter().for_each(AbortHandle::abort);

@@ -9,6 +9,7 @@ use crate::{
     clients::{Client, Seat},
     http,
     lifecycle::{RunError, drain_phase::Phase},
+    peer::{self, Standing},
     redis::CommandAccess,
 };
 use larder_store::clock;
@@ -19,6 +20,9 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
+
+/// How long a node hands its keys over at most, if `grace` is long.
+const LONGEST_LEAVE: Duration = Duration::from_secs(5);
 
 /// The running workers, seen from the control thread.
 pub(super) struct Workers {
@@ -72,9 +76,25 @@ fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up
             let worker = Rc::new(Worker::new(id, app));
             let _ = up.send(Ok(()));
             drop(up);
+            if id == 0 {
+                tokio::task::spawn_local(come_and_go(worker.clone()));
+            }
             serve(worker, arrivals).await;
         }),
     }
+}
+
+/// What this node does for its peers when it starts and when it ends.
+async fn come_and_go(worker: Rc<Worker>) {
+    let Some(peers) = &worker.app.peers else { return };
+    let groups: Vec<_> = worker.groups.iter().filter_map(|group| group.peers.clone()).collect();
+    peer::join(&groups).await;
+    // No group may be shared.
+    peers.advance(Standing::Serving);
+    peers.reached(Standing::Leaving).await;
+    peer::leave(&groups, LONGEST_LEAVE.min(worker.app.settings.grace / 3)).await;
+    // Whatever came of it.
+    peers.advance(Standing::Left);
 }
 
 /// Serves connections until there are none left and no more will come, or until the grace time is over.

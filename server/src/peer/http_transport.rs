@@ -2,8 +2,8 @@
 //! routes that Larders alone have.
 use super::{
     member::Member,
-    messages::{GetKeysRequest, GetKeysResponse, GetResponse, RemoveKeysRequest, SetRequest, to_expire},
-    transport::{ClearScope, PeerAnswer, PeerChange, PeerError, Transport},
+    messages::{GetKeysRequest, GetKeysResponse, GetResponse, HottestKeys, RemoveKeysRequest, SetRequest, to_expire},
+    transport::{ClearScope, MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
 };
 use crate::{
     buffers::{BufferKind, Buffers, GrowingBuffer},
@@ -38,6 +38,11 @@ pub const REMOVE_KEYS: &str = "_remove-keys/";
 pub const GET_KEYS: &str = "_get-keys/";
 /// What follows the group in the path of a clear.
 pub const CLEAR: &str = "_clear/";
+
+/// The same of a question for the hottest keys.
+pub const HOTTEST: &str = "_hottest/";
+/// The same of what a node says about itself.
+pub const MEMBER: &str = "_member/";
 
 /// What a path segment may have unescaped, as Go's `url.PathEscape` has it.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -345,6 +350,47 @@ impl Transport for HttpTransport {
                         PeerError::NotReached(reason)
                     })
                 }
+            }
+        })
+    }
+
+    fn hottest<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        this: &'a str,
+        max_bytes: usize,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>> {
+        Box::pin(async move {
+            let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
+            let path = path(group, &format!("{HOTTEST}?of={this}&bytes={max_bytes}"));
+            let build = || self.request(member, Method::POST, &path, Bytes::new());
+            let (head, body) = self.exchange(member, build, deadline).await?;
+            let refused = |reason: String| PeerError::Refused(format!("peer {}: {reason}", member.name).into());
+            if head.status() != StatusCode::OK {
+                return Err(refused(format!("{}: it hands nothing over", head.status())));
+            }
+            Ok(HottestKeys::decode(body).map_err(|error| refused(error.to_string()))?.keys)
+        })
+    }
+
+    fn announce<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        this: &'a str,
+        what: MemberMove,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<(), PeerError>> {
+        Box::pin(async move {
+            let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
+            let path = path(group, &format!("{MEMBER}?of={this}&is={}", what.name()));
+            let build = || self.request(member, Method::POST, &path, Bytes::new());
+            let (head, _) = self.exchange(member, build, deadline).await?;
+            match head.status() {
+                StatusCode::OK => Ok(()),
+                status => Err(PeerError::Refused(format!("peer {}: {status}", member.name).into())),
             }
         })
     }

@@ -89,6 +89,14 @@ impl Member {
         }
     }
 
+    /// It says that it answers no longer.
+    pub fn left(&self, now: Millis) {
+        if self.failures.fetch_add(1, Relaxed) == 0 {
+            tracing::info!(peer = %self.name, "peer leaves: its keys are read from the next node");
+        }
+        self.rests_until.fetch_max(now + FIRST_REST, Relaxed);
+    }
+
     /// It could not be reached.
     pub fn not_reached(&self, reason: &str, now: Millis) {
         let failures = self.failures.fetch_add(1, Relaxed);

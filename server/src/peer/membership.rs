@@ -1,5 +1,11 @@
 //! Who is on the ring: replaced as a whole when nodes come or go.
-use super::{member::Member, peer_counts::PeerCounts, ring::Ring, ring_disagreement::RingDisagreement};
+use super::{
+    member::Member,
+    peer_counts::PeerCounts,
+    ring::{Ring, RingHash},
+    ring_disagreement::RingDisagreement,
+    standing::{Standing, StandingWatch},
+};
 use crate::{
     config::{PeerAddress, PeerHash, PeerSettings},
     telemetry::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot},
@@ -52,6 +58,7 @@ pub struct Peers {
     now: ArcSwap<Membership>,
     /// What cores may believe that belongs to this node: one membership later than `now`, so that no flight of the one before is joined.
     settled: ArcSwap<Membership>,
+    standing: StandingWatch,
     /// Of the groups whose keys have owners.
     caches: Vec<Arc<Cache>>,
     /// What each core counts of each group.
@@ -71,12 +78,59 @@ impl Peers {
             caches,
             counts: Mutex::default(),
             disagreement: RingDisagreement::default(),
+            standing: StandingWatch::new(),
         }
     }
 
     /// This node, as the others name it.
     pub fn this(&self) -> &PeerAddress {
         &self.this
+    }
+
+    /// What this node is called on the ring.
+    pub fn this_name(&self) -> String {
+        self.settings.name.of(&self.this)
+    }
+
+    /// Whether this node answers what other nodes read.
+    pub fn answers(&self) -> bool {
+        self.standing.answers()
+    }
+    /// How far this node is in the life of a member.
+    pub fn standing(&self) -> Standing {
+        self.standing.now()
+    }
+    /// Moves the standing forward; never back.
+    pub fn advance(&self, to: Standing) {
+        self.standing.advance(to);
+    }
+    /// Resolves once `standing` (or a later one) is reached.
+    pub async fn reached(&self, standing: Standing) {
+        self.standing.reached(standing).await;
+    }
+
+    /// The node of this name on the ring.
+    pub fn member(&self, name: &[u8]) -> Option<Arc<Member>> {
+        self.now().members().iter().find(|member| member.name.as_bytes() == name).cloned()
+    }
+
+    /// The keys that another node is to have from this one: those that it inherits, if this one leaves; else those that this one has held for it.
+    pub(super) fn moves_to(&self, other: &str) -> KeyMove {
+        let (this, hash) = (self.this_name(), ring_hash(&self.settings));
+        let now = self.now();
+        let mut names: Vec<&str> = now.members().iter().map(|member| &*member.name).collect();
+        if !names.contains(&other) {
+            names.push(other);
+        }
+        let is_leaving = self.standing() >= Standing::Leaving;
+        let (goes, comes) = if is_leaving { (&*this, other) } else { (other, &*this) };
+        let rest: Vec<&str> = names.iter().copied().filter(|name| *name != goes).collect();
+        KeyMove {
+            owner_in_all: names.iter().position(|name| *name == goes),
+            owner_in_rest: rest.iter().position(|name| *name == comes),
+            all: Ring::new(hash, &names),
+            rest: Ring::new(hash, &rest),
+        }
     }
 
     /// Who is on the ring now.
@@ -137,6 +191,29 @@ impl Peers {
     }
 }
 
+/// The keys that one node has on the whole ring, and another on the ring without it.
+pub(super) struct KeyMove {
+    all: Ring,
+    owner_in_all: Option<usize>,
+    rest: Ring,
+    owner_in_rest: Option<usize>,
+}
+
+impl KeyMove {
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        self.owner_in_rest.is_some()
+            && self.all.owner(key) == self.owner_in_all
+            && self.rest.owner(key) == self.owner_in_rest
+    }
+}
+
+fn ring_hash(settings: &PeerSettings) -> RingHash {
+    match settings.hash {
+        PeerHash::Fnv1 => RingHash::Fnv1,
+        PeerHash::Crc32 => RingHash::Crc32,
+    }
+}
+
 /// Members that stay keep what is known about them.
 fn membership(
     settings: &PeerSettings,
@@ -158,9 +235,5 @@ fn membership(
         })
         .collect();
     let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
-    let hash = match settings.hash {
-        PeerHash::Fnv1 => super::ring::RingHash::Fnv1,
-        PeerHash::Crc32 => super::ring::RingHash::Crc32,
-    };
-    Membership { ring: Ring::new(hash, &names), members }
+    Membership { ring: Ring::new(ring_hash(settings), &names), members }
 }

@@ -51,6 +51,14 @@ pub struct SetRequest {
     pub expire: Option<i64>,
 }
 
+/// The answer to a `POST` to `_hottest/`. A Larder's.
+#[derive(Clone, PartialEq, Message)]
+pub struct HottestKeys {
+    /// The hottest first. Its number is none of [`GetResponse`], in case that another program answers with one.
+    #[prost(bytes = "bytes", repeated, tag = "200")]
+    pub keys: Vec<Bytes>,
+}
+
 /// The body of a `POST` to `_remove-keys/`, as JSON.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct RemoveKeysRequest {

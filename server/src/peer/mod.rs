@@ -17,9 +17,13 @@
 //! - What comes from another node is answered from this node's tier or source. It is never sent on to a third node, and it never waits for a
 //!   flight that asks another node (`Lead::is_direct`, [`Peers::settled`]): nodes that disagree about the ring make no circle.
 //! - Owners first: a removal is heard by the owner before any other node forgets its copy, so no node can fill itself from an older one.
-//! - A copy of another node's key lives no longer than the owner's, and no longer than `hot-copy-ttl`.
+//! - A copy of another node's key lives no longer than the owner's, and no longer than `hot-copy-ttl`; but what a node has taken over from one that
+//!   leaves lives as long as it would have there.
+//! - A node that joins or has left answers nothing that its peers read (421): they ask the next node on the ring.
 mod discovery;
+mod handover;
 mod hot_keys;
+mod hottest_keys;
 mod http_transport;
 mod member;
 mod membership;
@@ -30,19 +34,23 @@ mod peer_setup;
 mod peer_source;
 mod ring;
 mod ring_disagreement;
+mod standing;
 mod transport;
 mod untold;
 
 pub use discovery::Discovery;
-pub use http_transport::{BASE_PATH, CLEAR, GET_KEYS, REMOVE_KEYS, RING, bearer, parse_remove_keys};
+pub use handover::{join, leave};
+pub use http_transport::{BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys};
 pub use member::{Member, MemberCounts};
 pub use membership::{Membership, Peers};
 pub use messages::{
-    EncodedEntry, GetKeysRequest, GetKeysResponse, GetResponse, KeyAnswer, MOST_KEYS, PROTOBUF, SetRequest, of_expire,
+    EncodedEntry, GetKeysRequest, GetKeysResponse, GetResponse, HottestKeys, KeyAnswer, MOST_KEYS, PROTOBUF,
+    SetRequest, of_expire,
 };
 pub use peer_group::{PeerClient, PeerGroup};
 pub use peer_setup::{open_client, share};
 pub use peer_source::PeerSource;
 pub use ring::{Ring, RingHash};
 pub use ring_disagreement::ring_of;
-pub use transport::ClearScope;
+pub use standing::Standing;
+pub use transport::{ClearScope, MemberMove};

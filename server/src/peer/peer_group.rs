@@ -48,6 +48,13 @@ impl PeerClient {
         let connect = self.peers.settings.connect_timeout;
         if member.is_out() { connect } else { self.timeout + connect }
     }
+    /// The nodes.
+    pub fn peers(&self) -> &Arc<Peers> {
+        &self.peers
+    }
+    pub(super) fn transport(&self) -> &Rc<dyn Transport> {
+        &self.transport
+    }
     /// Changes that some node has not heard of yet.
     pub fn untold(&self) -> usize {
         self.untold.len()
@@ -114,6 +121,12 @@ impl PeerGroup {
     }
     pub(super) fn cache(&self) -> &Arc<Cache> {
         &self.cache
+    }
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+    pub(super) fn policy(&self) -> &Arc<FillPolicy> {
+        &self.policy
     }
     pub(super) fn membership(&self) -> Arc<Membership> {
         self.client.peers.now().clone()

@@ -57,6 +57,31 @@ pub enum ClearScope {
     Tag(Bytes),
 }
 
+/// What a node says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberMove {
+    /// It answers for its keys from now on.
+    Serving,
+    /// It will stop: take over its keys, and answer once that is done.
+    Leaving,
+    /// It answers for its keys no longer.
+    Left,
+}
+
+impl MemberMove {
+    const NAMES: [(MemberMove, &'static str); 3] =
+        [(MemberMove::Serving, "serving"), (MemberMove::Leaving, "leaving"), (MemberMove::Left, "left")];
+
+    /// As it is written in a request.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(is, _)| *is == self).map_or("", |(_, name)| name)
+    }
+    /// The one that is written so.
+    pub fn from_name(name: &[u8]) -> Option<MemberMove> {
+        Self::NAMES.iter().find(|(_, is)| is.as_bytes() == name).map(|(is, _)| *is)
+    }
+}
+
 /// One core's way to the other nodes.
 pub(super) trait Transport {
     /// Asks a node for a key of a group. `epoch` is that of our ring.
@@ -85,6 +110,26 @@ pub(super) trait Transport {
         member: &'a Member,
         group: &'a str,
         change: &'a PeerChange,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<(), PeerError>>;
+
+    /// Asks a node for its hottest keys that `this` is to have, at most for so many bytes of entries.
+    fn hottest<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        this: &'a str,
+        max_bytes: usize,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>>;
+
+    /// Tells a node that `this` comes or goes.
+    fn announce<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        this: &'a str,
+        what: MemberMove,
         deadline: Instant,
     ) -> LocalFuture<'a, Result<(), PeerError>>;
 }

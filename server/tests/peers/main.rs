@@ -7,6 +7,7 @@ mod disagreement;
 mod discovery;
 mod fleet;
 mod go_node;
+mod handover;
 mod interop;
 #[path = "../common/larder.rs"]
 mod larder;
@@ -15,3 +16,6 @@ mod observation;
 mod reads;
 mod removals;
 mod ring;
+#[expect(dead_code, reason = "the suite of the sources uses the rest")]
+#[path = "../source_conformance/scripted_origin.rs"]
+mod scripted_origin;

@@ -142,6 +142,10 @@ impl FastConnection<'_> {
             if worker.app.settings.peers.secret.is_some() {
                 return false;
             }
+            // The general path says why.
+            if worker.app.peers.as_ref().is_some_and(|peers| !peers.answers()) {
+                return false;
+            }
             let Some((name, key)) = rest.iter().position(|b| *b == b'/').map(|at| (&rest[..at], &rest[at + 1..]))
             else {
                 return false;

@@ -1,0 +1,55 @@
+//! What nodes that come and go ask and say: the routes of a handover between Larders (`peer::join`, `peer::leave`).
+use super::{
+    peer_routes::done,
+    problem_json::{Problem, ProblemKind},
+    read_responses::MESSAGE,
+    response_body::ResponseBody,
+    route_request::RouteRequest,
+};
+use crate::peer::{HottestKeys, Member, MemberMove, PeerGroup, Peers};
+use http::{Response, header};
+use larder_proto::http::target;
+use larder_store::clock;
+use prost::Message;
+use std::{rc::Rc, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// How long a node copies the keys of one that leaves; that one has a shorter deadline if its `grace` is short.
+const LONGEST_TAKE_OVER: Duration = Duration::from_secs(5);
+
+/// `POST _hottest/?of=NAME&bytes=N`: the hottest keys that a node is to have from this one.
+pub(super) async fn hottest(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let (group, _) = shared(request)?;
+    let other = request.key_parameter("of").transpose()?.unwrap_or_default();
+    let other = String::from_utf8_lossy(&other);
+    let max_bytes = request.number("bytes")?.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let keys = group.hottest_for(&other, max_bytes).await;
+    let mut response = Response::new(ResponseBody::full(HottestKeys { keys }.encode_to_vec()));
+    response.headers_mut().insert(header::CONTENT_TYPE, MESSAGE);
+    Ok(response)
+}
+
+/// `POST _member/?of=NAME&is=serving|leaving|left`: what a node says about itself. The answer to `leaving` comes once its keys of this group are here.
+pub(super) async fn announced(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let (group, peers) = shared(request)?;
+    let name = request.key_parameter("of").transpose()?.unwrap_or_default();
+    let is = target::parameter(request.query, "is").and_then(MemberMove::from_name);
+    let is = is.ok_or_else(|| Problem::of(ProblemKind::BadParameter, "`is` must be serving, leaving or left"))?;
+    // One that this node does not know yet will be asked once it is found.
+    let Some(member) = peers.member(&name).filter(|member: &Arc<Member>| !member.is_self) else { return Ok(done()) };
+    match is {
+        MemberMove::Serving => member.reached(),
+        MemberMove::Leaving => {
+            group.take_over(&member, Instant::now() + LONGEST_TAKE_OVER).await;
+        }
+        MemberMove::Left => member.left(clock::now()),
+    }
+    Ok(done())
+}
+
+fn shared<'r>(request: &'r RouteRequest<'_>) -> Result<(&'r Rc<PeerGroup>, &'r Arc<Peers>), Problem> {
+    match &request.group.peers {
+        Some(group) => Ok((group, group.client().peers())),
+        None => Err(Problem::of(ProblemKind::NoSuchRoute, "this group shares nothing")),
+    }
+}

@@ -1,15 +1,17 @@
 //! `larder-bench fleet`: what a node has to do as the fleet grows, by simulation.
+mod fleet_ring;
 mod imbalance;
 mod traffic;
 
 use crate::lib::{
-    figures::{self, rounded},
+    figures,
     results::{chart::Axis, chart_file::file},
 };
 use anyhow::Context;
 use fastrand::Rng;
+use fleet_ring::ring;
 use imbalance::Imbalance;
-use larder::peer::{Ring, RingHash};
+use larder::peer::RingHash;
 use serde::Serialize;
 use std::{collections::BTreeSet, io::Write, path::PathBuf, time::Duration};
 use traffic::{Load, Traffic};
@@ -139,15 +141,6 @@ fn addresses(nodes: u64, random: &mut Rng) -> Vec<String> {
         addresses.insert(format!("10.{}.{}.{}:8080", random.u8(..), random.u8(..), random.u8(1..255)));
     }
     addresses.into_iter().collect()
-}
-
-fn ring(hash: RingHash, names: &[String]) -> Ring {
-    Ring::new(hash, &names.iter().map(String::as_str).collect::<Vec<_>>())
-}
-
-/// The mean of one figure over the fleets.
-fn mean<T>(of: &[T], figure: impl Fn(&T) -> f64) -> f64 {
-    rounded(of.iter().map(figure).sum::<f64>() / of.len() as f64)
 }
 
 fn charts(rows: &[FleetRow]) -> [(&'static str, String); 2] {

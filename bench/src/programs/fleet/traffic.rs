@@ -1,5 +1,5 @@
 //! Messages and connections of a node.
-use super::mean;
+use super::fleet_ring::mean;
 use crate::lib::dataset::uuid_of;
 use larder::peer::Ring;
 use serde::Serialize;

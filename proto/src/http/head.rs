@@ -128,6 +128,7 @@ fn is_harmless(header: &httparse::Header<'_>) -> bool {
         "from",
         "host",
         "keep-alive",
+        "larder-node",
         "larder-ring",
         "origin",
         "pragma",

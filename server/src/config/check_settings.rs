@@ -164,6 +164,7 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
         throttle_admin: rate("throttle-admin"),
         log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
         log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
+        access_log: top.share("access-log"),
         shown: top.values.iter().filter_map(EffectiveValue::shown).collect(),
     }
 }

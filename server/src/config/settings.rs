@@ -55,6 +55,8 @@ pub struct Settings {
     pub throttle_admin: Option<Rate>,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
+    /// Share of requests that are logged, in millionths.
+    pub access_log: Option<u32>,
     /// The settings of the process and of group `default` by name, as text, for people and tools. Secrets are not among them.
     pub shown: Vec<(&'static str, String)>,
 }

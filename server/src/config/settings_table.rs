@@ -981,4 +981,13 @@ pub const TABLE: &[SettingSpec] = &[
         help: "A line of text or a JSON object per event.",
         ..ROW
     },
+    SettingSpec {
+        name: "access-log",
+        section: SettingSection::Process,
+        kind: ValueKind::Share,
+        optional: true,
+        example: "1%",
+        help: "Logs this share of HTTP requests at level `info`: who asked, who answered, how long it took. What another node samples is logged here, too. At level `debug` every HTTP request is logged, whatever this says.",
+        ..ROW
+    },
 ];

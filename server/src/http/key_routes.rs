@@ -15,7 +15,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
-use larder_engine::{Entry, Millis, Stored};
+use larder_engine::{Entry, Stored};
 use larder_proto::http::target;
 use larder_store::clock;
 use larder_units::parse_duration;
@@ -58,7 +58,7 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
         }
     };
     request.note(RecordedOperation::Get, &key);
-    match read(request.group, &key, request.now).await {
+    match read(request, &key).await {
         ReadOutcome::Found(about, said, value) => {
             let instance = request.worker.app.instance;
             let version = about.map(|about| about.version).unwrap_or_default();
@@ -77,12 +77,17 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
 }
 
 /// Reads a key through its group.
-async fn read(group: &Group, key: &[u8], now: Millis) -> ReadOutcome {
+async fn read(request: &RouteRequest<'_>, key: &[u8]) -> ReadOutcome {
+    let (group, now) = (request.group, request.now);
     let mut batch = Vec::new();
     let begun = group.begin(group.cache.key(key), now, &mut batch, |entry| {
         ReadOutcome::Found(Some(EntryMetadata::hit(&entry, now)), entry.metadata().into(), entry.value.to_bytes())
     });
+    if !matches!(begun, StartedRead::Wait(_)) {
+        request.answered_by_tier(key);
+    }
     if !batch.is_empty() {
+        request.follow(&mut batch);
         group.source.fetch(&mut batch);
     }
     match begun {

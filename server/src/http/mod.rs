@@ -13,6 +13,7 @@
 //! - Every wait for a client ends: for a head after `header-timeout`, for the next request or for room in the client's
 //!   window after `idle-timeout`, for a request's body by its size (`request_body`).
 //! - No route reads the clock twice or trusts a length before comparing it with its setting.
+mod access_log;
 mod closing_response;
 mod connection_activity;
 mod connection_context;

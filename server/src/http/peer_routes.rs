@@ -53,7 +53,11 @@ pub(super) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
     note_asked(request);
     let mut batch = Vec::new();
     let begun = begin(request, &key, &mut batch);
+    if !matches!(begun, StartedRead::Wait(_)) {
+        request.answered_by_tier(&key);
+    }
     if !batch.is_empty() {
+        request.follow(&mut batch);
         request.group.source.fetch(&mut batch);
     }
     match end(request, &key, begun).await {

@@ -1,10 +1,15 @@
 //! A request on its way to its handler, and the keys and numbers in its path and query.
 use super::problem_json::{Problem, ProblemKind};
-use crate::{app::Worker, read::Group, telemetry::RecordedOperation};
+use crate::{
+    app::Worker,
+    read::Group,
+    source::{Fetch, RequestTrace},
+    telemetry::RecordedOperation,
+};
 use http::HeaderMap;
 use larder_engine::Millis;
 use larder_proto::http::target;
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 /// A request on its way to its handler.
 pub(super) struct RouteRequest<'r> {
@@ -15,6 +20,8 @@ pub(super) struct RouteRequest<'r> {
     pub(super) query: &'r [u8],
     pub(super) headers: &'r HeaderMap,
     pub(super) now: Millis,
+    /// What goes with the request to those who are asked for its sake.
+    pub(super) trace: Option<Arc<RequestTrace>>,
 }
 
 impl RouteRequest<'_> {
@@ -36,6 +43,19 @@ impl RouteRequest<'_> {
         let key = self.key_parameter(name).ok_or_else(missing)??;
         self.check_key(&key)?;
         Ok(key)
+    }
+
+    /// Lets the fetch that was begun for the request, if one was, say so.
+    pub(super) fn follow(&self, batch: &mut [Fetch]) {
+        if let (Some(trace), [.., fetch]) = (&self.trace, batch) {
+            fetch.follow(trace.clone());
+        }
+    }
+    /// The memory tier has answered.
+    pub(super) fn answered_by_tier(&self, key: &[u8]) {
+        if let Some(trace) = &self.trace {
+            trace.is_answered_by(|| self.group.tier_name(key).into());
+        }
     }
 
     /// Shows an operation to the recorder.

@@ -1,5 +1,6 @@
 //! What every request goes through before and after its route: limits, throttle, group, handler, HEAD.
 use super::{
+    access_log::{self, LoggedRequest},
     connection_context::ConnectionContext,
     group_control,
     groupcache_stats::groupcache_stats,
@@ -29,10 +30,14 @@ where
     B: http_body::Body<Data = Bytes>,
 {
     let is_head = request.method() == Method::HEAD;
-    let mut response = match answer(context, request).await {
+    let mut logged = logged(context, &request);
+    let mut response = match answer(context, request, logged.as_mut()).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     };
+    if let Some(logged) = logged {
+        logged.answered(response.status().as_u16());
+    }
     if is_head {
         if let Some(len) = response.body().left() {
             response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(len));
@@ -42,7 +47,22 @@ where
     response
 }
 
-async fn answer<B>(context: &ConnectionContext, request: Request<B>) -> Result<Response<ResponseBody>, Problem>
+/// The request, if it is to be logged.
+fn logged<B>(context: &ConnectionContext, request: &Request<B>) -> Option<LoggedRequest> {
+    let app = &context.worker.app;
+    if !access_log::is_on(app) {
+        return None;
+    }
+    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+    let field = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
+    LoggedRequest::begin(app, context.peer, (request.method().as_str(), target), field)
+}
+
+async fn answer<B>(
+    context: &ConnectionContext,
+    request: Request<B>,
+    logged: Option<&mut LoggedRequest>,
+) -> Result<Response<ResponseBody>, Problem>
 where
     B: http_body::Body<Data = Bytes>,
 {
@@ -62,6 +82,15 @@ where
             _ => Problem::throttled(&throttled).into_response(),
         });
     }
+    let is_read = matches!(route.handler, RouteHandler::Read(_));
+    let trace = match logged {
+        Some(logged) => {
+            logged.is_read = is_read;
+            Some(logged.trace.clone())
+        }
+        None if is_read => access_log::trace_of(|name| head.headers.get(name).map(HeaderValue::as_bytes)),
+        None => None,
+    };
     let request = RouteRequest {
         worker: &context.worker,
         group: group(&context.worker, variables.group)?,
@@ -69,6 +98,7 @@ where
         query,
         headers: &head.headers,
         now: clock::now(),
+        trace,
     };
     let at_most = |bytes, setting, kind| BodyLimit { context, bytes, setting, kind, patience: settings.header_timeout };
     let small = at_most(settings.max_body, "max-body", ProblemKind::BodyTooLarge);

@@ -11,6 +11,7 @@
 //! Who takes a key over reads it in a flight of its own. A removal that is heard meanwhile fences that flight like every other, so what was removed does
 //! not come back. Nothing is taken over in mode `coherent`: Redis announces changes to the node that has read the key.
 use super::{
+    asked_for::AskedFor,
     hottest_keys::hottest_keys,
     member::Member,
     peer_group::PeerGroup,
@@ -101,15 +102,16 @@ impl PeerGroup {
         let (_, Some(lead)) = self.cache().fetch(at, b"", clock::now()) else { return Ok(false) };
         let fetch = Fetch::new(lead, self.policy().clone());
         let epoch = self.client().peers.now().epoch();
-        let answer = match self.client().transport().get(member, self.name(), key, epoch, deadline).await {
-            Ok(PeerAnswer::Found { value, fresh, metadata }) => Ok(FetchAnswer::Copy { value, fresh, metadata }),
-            Ok(PeerAnswer::Absent) => Ok(FetchAnswer::Absent { fresh: FreshUntil::NotKept }),
-            Ok(PeerAnswer::Failed(reason)) => Err(SourceError::Unavailable(reason)),
-            Err(error) => {
-                fetch.finish(Err(SourceError::Unavailable(error.reason().clone())), clock::now());
-                return Err(error);
-            }
-        };
+        let answer =
+            match self.client().transport().get(member, self.name(), key, epoch, AskedFor::NOBODY, deadline).await {
+                Ok(PeerAnswer::Found { value, fresh, metadata }) => Ok(FetchAnswer::Copy { value, fresh, metadata }),
+                Ok(PeerAnswer::Absent) => Ok(FetchAnswer::Absent { fresh: FreshUntil::NotKept }),
+                Ok(PeerAnswer::Failed(reason)) => Err(SourceError::Unavailable(reason)),
+                Err(error) => {
+                    fetch.finish(Err(SourceError::Unavailable(error.reason().clone())), clock::now());
+                    return Err(error);
+                }
+            };
         let is_taken = matches!(answer, Ok(FetchAnswer::Copy { .. }));
         fetch.finish_copy(answer, clock::now());
         Ok(is_taken)

@@ -1,6 +1,7 @@
 //! groupcache's own protocol over HTTP/1.1: `/_groupcache/{group}/{key}`, as groupcache-go v3 and mailgun's groupcache serve it, and a few
 //! routes that Larders alone have.
 use super::{
+    asked_for::AskedFor,
     member::Member,
     messages::{GetKeysRequest, GetKeysResponse, GetResponse, HottestKeys, RemoveKeysRequest, SetRequest, to_expire},
     transport::{ClearScope, MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
@@ -290,11 +291,16 @@ impl Transport for HttpTransport {
         group: &'a str,
         key: &'a [u8],
         epoch: u64,
+        asked_for: AskedFor<'a>,
         deadline: Instant,
     ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
         Box::pin(async move {
             let path = path(group, &percent_encode(key, SEGMENT).to_string());
-            let build = || with_epoch(self.request(member, Method::GET, &path, Bytes::new()), epoch);
+            let build = || {
+                let mut request = with_epoch(self.request(member, Method::GET, &path, Bytes::new()), epoch);
+                asked_for.tell(request.headers_mut());
+                request
+            };
             let (head, body) = self.exchange(member, build, deadline).await?;
             answer(member, head.status(), body)
         })

@@ -20,6 +20,7 @@
 //! - A copy of another node's key lives no longer than the owner's, and no longer than `hot-copy-ttl`; but what a node has taken over from one that
 //!   leaves lives as long as it would have there.
 //! - A node that joins or has left answers nothing that its peers read (421): they ask the next node on the ring.
+mod asked_for;
 mod discovery;
 mod handover;
 mod hot_keys;
@@ -38,6 +39,7 @@ mod standing;
 mod transport;
 mod untold;
 
+pub use asked_for::ASKING_NODE;
 pub use discovery::Discovery;
 pub use handover::{join, leave};
 pub use http_transport::{BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys};

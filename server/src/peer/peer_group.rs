@@ -1,5 +1,6 @@
 //! One core's view of a group whose keys have owners: reads that go to them, and changes that all nodes hear of.
 use super::{
+    asked_for::AskedFor,
     hot_keys::HotKeys,
     member::Member,
     membership::{Membership, Peers},
@@ -8,7 +9,7 @@ use super::{
     transport::{ClearScope, PeerAnswer, PeerChange, PeerError, Transport},
     untold::Untold,
 };
-use crate::source::{Fetch, FetchAnswer, FillPolicy, FreshUntil, Source, SourceError};
+use crate::source::{Fetch, FetchAnswer, FillPolicy, FreshUntil, RequestTrace, Source, SourceError};
 use bytes::Bytes;
 use larder_engine::{Cache, Millis};
 use larder_store::clock;
@@ -154,7 +155,7 @@ impl PeerGroup {
 
     /// Ends a fetch with the answer of the key's owner, or of who takes its place.
     pub(super) async fn fetch(self: Rc<Self>, membership: Arc<Membership>, fetch: Fetch) {
-        match self.ask(&membership, fetch.key()).await {
+        match self.ask(&membership, fetch.key(), fetch.trace().map(|trace| &**trace)).await {
             Asked::Answered(answer) => self.finish(fetch, answer),
             Asked::Failed(error) => fetch.finish(Err(error), clock::now()),
             Asked::ThisNode => self.fill_as_substitute(fetch),
@@ -190,13 +191,19 @@ impl PeerGroup {
         };
         for (fetch, answer) in fetches.into_iter().zip(answers) {
             match answer {
-                Some(answer) => self.finish(fetch, answer),
+                Some(answer) => {
+                    if let Some(trace) = fetch.trace() {
+                        trace.is_answered_by(|| format!("peer {}", owner.name).into());
+                    }
+                    self.finish(fetch, answer);
+                }
                 None => drop(tokio::task::spawn_local(self.clone().fetch(membership.clone(), fetch))),
             }
         }
     }
 
-    async fn ask(&self, membership: &Membership, key: &[u8]) -> Asked {
+    async fn ask(&self, membership: &Membership, key: &[u8], trace: Option<&RequestTrace>) -> Asked {
+        let node = membership.members().iter().find(|member| member.is_self).map_or("", |member| &*member.name);
         for member in membership.owners(key).take(ASKED) {
             if member.is_self {
                 return Asked::ThisNode;
@@ -207,8 +214,16 @@ impl PeerGroup {
             member.counts.reads.fetch_add(1, Relaxed);
             let begun = Instant::now();
             let deadline = begun + self.client.patience(member);
-            match self.client.transport.get(member, &self.name, key, membership.epoch(), deadline).await {
+            match self
+                .client
+                .transport
+                .get(member, &self.name, key, membership.epoch(), AskedFor { node, trace }, deadline)
+                .await
+            {
                 Ok(answer) => {
+                    if let Some(trace) = trace {
+                        trace.is_answered_by(|| format!("peer {}", member.name).into());
+                    }
                     self.counts.took(begun.elapsed());
                     self.counts.answered(&answer);
                     member.reached();

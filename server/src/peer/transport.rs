@@ -1,5 +1,5 @@
 //! What one core asks of the other nodes, whatever carries it.
-use super::member::Member;
+use super::{asked_for::AskedFor, member::Member};
 use crate::source::{CopyMetadata, FreshUntil, LocalFuture};
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -91,6 +91,7 @@ pub(super) trait Transport {
         group: &'a str,
         key: &'a [u8],
         epoch: u64,
+        asked_for: AskedFor<'a>,
         deadline: Instant,
     ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>>;
 

@@ -191,6 +191,12 @@ impl Group {
         }
     }
 
+    /// What the memory tier holds of a key, for the log: a copy of its own, or one of another node's key.
+    pub fn tier_name(&self, key: &[u8]) -> &'static str {
+        let is_own = self.peers.as_ref().is_none_or(|peers| peers.owns_now(key));
+        if is_own { "hit" } else { "hot copy" }
+    }
+
     /// Awaits a started read.
     ///
     /// # Errors

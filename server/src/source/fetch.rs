@@ -4,6 +4,7 @@ use super::{
     fetch_result::{FetchAnswer, FetchedReply, FetchedValue, KeyLife},
     fill_policy::FillPolicy,
     reply_name::ReplyName,
+    request_trace::RequestTrace,
     source_error::SourceError,
 };
 use crate::config::{Coherence, RefreshAhead};
@@ -33,6 +34,8 @@ pub struct Fetch {
     is_not_kept: bool,
     /// The longest life of a copy, ms, whatever the policy says.
     longest_life: Option<u64>,
+    /// Of the request that it was begun for.
+    trace: Option<Arc<RequestTrace>>,
 }
 
 /// What the flight ends with.
@@ -56,6 +59,7 @@ impl Fetch {
             compares: false,
             is_not_kept: false,
             longest_life: None,
+            trace: None,
         }
     }
     /// A fetch whose answer is not kept.
@@ -81,6 +85,15 @@ impl Fetch {
     /// A copy lives no longer than this, ms, whatever the policy says.
     pub fn live_at_most(&mut self, longest: u64) {
         self.longest_life = Some(longest);
+    }
+    /// It was begun for this request.
+    pub fn follow(&mut self, trace: Arc<RequestTrace>) {
+        trace.begins_fetch();
+        self.trace = Some(trace);
+    }
+    /// The request that it was begun for, if something is known about that.
+    pub fn trace(&self) -> Option<&Arc<RequestTrace>> {
+        self.trace.as_ref()
     }
     /// Whether nobody but the source itself is to be asked: see [`Lead::is_direct`].
     pub fn is_direct(&self) -> bool {

@@ -64,6 +64,12 @@ impl Logs {
             .expect("only indexes of names are stored")
     }
 
+    /// Whether each request is logged.
+    #[inline]
+    pub fn is_debug(&self) -> bool {
+        self.level.load(Relaxed) >= LogLevel::Debug as u8
+    }
+
     /// Changes the level, for all threads and from the next event on.
     pub fn set_level(&self, level: LogLevel) {
         self.level.store(level as u8, Relaxed);

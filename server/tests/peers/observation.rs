@@ -171,6 +171,51 @@ fn nodes_with_another_ring_are_counted() {
     assert!(log.contains(other) && log.contains(&epoch), "{log}");
 }
 
+#[test]
+fn a_request_is_logged_at_both_nodes() {
+    let mut fleet = Fleet::start(2, &["--source", "demo:", "--threads", "1", "--access-log", "100%"]);
+    let key = fleet.key_of(1);
+    for node in &fleet.nodes {
+        let level = "PUT /v1/log-level HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n\r\ninfo";
+        assert_eq!(node.admin(level).0, 200);
+    }
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let head = |id: &str| {
+        format!("GET /data/{key} HTTP/1.1\r\nhost: x\r\nX-Request-Id: {id}\r\ntraceparent: {traceparent}\r\n")
+    };
+    // By the general path, then by the fast one; the second fetch is kept.
+    assert_eq!(fleet.nodes[0].http(&(head("one") + "connection: close\r\n\r\n")).0, 200);
+    for id in ["two", "three"] {
+        let mut stream = connect(fleet.nodes[0].http);
+        stream.write_all((head(id) + "\r\n").as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    let logs: Vec<String> = fleet
+        .nodes
+        .iter_mut()
+        .map(|node| {
+            node.signal(rustix::process::Signal::TERM);
+            node.wait();
+            node.stderr()
+        })
+        .collect();
+    let line = |node: usize, id: &str| -> String {
+        let id = format!("request_id=\"{id}\"");
+        logs[node].lines().filter(|line| line.contains(&id)).collect()
+    };
+    let (names, log) =
+        (fleet.ports.iter().map(|port| format!("127.0.0.1:{}", port.number)).collect::<Vec<_>>(), logs.concat());
+    for (id, answered_by) in [("one", "source"), ("two", "hit")] {
+        let (asking, asked) = (line(0, id), line(1, id));
+        assert!(asking.contains(&format!("answered_by=\"peer {}\"", names[1])), "{log}");
+        assert!(asked.contains(&format!("answered_by=\"{answered_by}\"")), "{log}");
+        assert!(asked.contains(&format!("node=\"{}\"", names[0])) && !asking.contains("node="), "{log}");
+        assert!([asking, asked].iter().all(|line| line.contains(traceparent) && line.contains("status=200")), "{log}");
+    }
+    assert!(line(0, "three").contains("answered_by=\"hot copy\"") && line(1, "three").is_empty(), "{log}");
+}
+
 fn peers_command(args: &[&str]) -> Output {
     Command::new(binary()).arg("peers").args(args).env_clear().output().unwrap()
 }

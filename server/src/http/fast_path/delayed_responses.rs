@@ -20,7 +20,7 @@ impl FastConnection<'_> {
         let worker = self.context.worker.clone();
         self.behind = self.waiting.iter().map(|waiting| waiting.after.owned()).sum();
         for waiting in std::mem::take(&mut self.waiting) {
-            let WaitingResponse { route, group, key, answer, begun, mut after } = waiting;
+            let WaitingResponse { route, group, key, answer, begun, mut after, logged } = waiting;
             // The source keeps its own deadline.
             self.deadline.allow(None);
             let response = match answer {
@@ -36,6 +36,9 @@ impl FastConnection<'_> {
             };
             let status = response.as_ref().map_or(StatusCode::OK, Response::status);
             worker.counters.http_answered(status.as_u16());
+            if let Some(logged) = logged {
+                logged.answered(status.as_u16());
+            }
             if let Some(response) = response {
                 self.send(response).await?;
             }

@@ -1,5 +1,6 @@
 //! A connection on the fast path, and its turns: sends the rest of the output, reads, answers the complete requests, sends.
 use super::super::{
+    access_log::LoggedRequest,
     closing_response::{LINGER, head_timeout},
     connection_context::ConnectionContext,
     connection_deadlines::{ConnectionDeadline, Verdict},
@@ -135,6 +136,8 @@ pub(super) struct WaitingResponse {
     pub(super) answer: PendingAnswer,
     pub(super) begun: Instant,
     pub(super) after: Output,
+    /// If it is to be logged.
+    pub(super) logged: Option<Box<LoggedRequest>>,
 }
 
 pub(super) enum PendingAnswer {

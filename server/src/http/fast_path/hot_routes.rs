@@ -1,6 +1,8 @@
 //! The hot routes: plain reads of one key, answered from inside the engine's lookup, and plain writes to a store.
 use super::{
     super::{
+        access_log::{self, LoggedRequest},
+        connection_context::ConnectionContext,
         http_worker_state::{INPUT, TurnBuffers},
         key_routes,
         problem_json::Problem,
@@ -76,7 +78,8 @@ impl FastConnection<'_> {
     /// Many writes of one connection are worth being under way at once where each waits for a disk.
     fn writes_here(&self) -> bool {
         let worker = &self.context.worker;
-        worker.groups[0].source.as_local().is_some() && worker.app.throttle.is_none()
+        let has_one_way = worker.app.throttle.is_none() && !access_log::is_on(&worker.app);
+        has_one_way && worker.groups[0].source.as_local().is_some()
     }
 
     /// Begins a plain write to a store. False if the general path has to say what is wrong with it.
@@ -118,6 +121,7 @@ impl FastConnection<'_> {
             answer,
             begun,
             after: Output::default(),
+            logged: None,
         });
         true
     }
@@ -187,11 +191,13 @@ impl FastConnection<'_> {
         let group = &worker.groups[number];
         let instance = worker.app.instance;
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Get, key);
+        let mut logged = if access_log::is_on(&worker.app) { logged(self.context, target, head) } else { None };
         let write =
             |entry: Entry<'_>| route.write_entry(output, &entry, EntryMetadata::hit(&entry, now), instance, date);
         // Those of the first group leave together.
         let mut of_other_group = Vec::new();
         let batch = if number == 0 { &mut self.batch } else { &mut of_other_group };
+        let begun_before = batch.len();
         let found = match route {
             ReadRoute::Peer => {
                 if let Some(peers) = &group.peers {
@@ -201,16 +207,33 @@ impl FastConnection<'_> {
             }
             _ => group.begin(group.cache.key(key), now, batch, write),
         };
+        let batch = if number == 0 { &mut self.batch } else { &mut of_other_group };
+        if let Some(fetch) = batch.get_mut(begun_before..).and_then(|begun| begun.last_mut()) {
+            let field = |name: &str| access_log::field_of(head, name);
+            let trace = logged.as_ref().map(|logged| logged.trace.clone()).or_else(|| access_log::trace_of(field));
+            trace.into_iter().for_each(|trace| fetch.follow(trace));
+        }
+        if let Some(logged) = &mut logged
+            && !matches!(found, StartedRead::Wait(_))
+        {
+            logged.trace.is_answered_by(|| group.tier_name(key).into());
+        }
         if !of_other_group.is_empty() {
             group.source.fetch(&mut of_other_group);
         }
         let answer = match found {
             StartedRead::Hit(None) => {
+                if let Some(logged) = logged {
+                    logged.answered(200);
+                }
                 self.hits += 1;
                 return true;
             }
             StartedRead::Absent => {
                 let response = route.absent(key);
+                if let Some(logged) = logged {
+                    logged.answered(response.status().as_u16());
+                }
                 worker.counters.http_answered(response.status().as_u16());
                 write_whole(output, response, date);
                 return true;
@@ -219,7 +242,17 @@ impl FastConnection<'_> {
             StartedRead::Wait(wait) => PendingAnswer::Wait(wait),
         };
         let (key, after) = (key.into(), Output::default());
-        self.waiting.push(WaitingResponse { route, group: number, key, answer, begun, after });
+        self.waiting.push(WaitingResponse { route, group: number, key, answer, begun, after, logged });
         true
     }
+}
+
+/// The request, if it is to be logged.
+#[cold]
+fn logged(context: &ConnectionContext, target: &[u8], head: &[u8]) -> Option<Box<LoggedRequest>> {
+    let target = String::from_utf8_lossy(target);
+    let field = |name: &str| access_log::field_of(head, name);
+    let mut logged = LoggedRequest::begin(&context.worker.app, context.peer, ("GET", &target), field)?;
+    logged.is_read = true;
+    Some(Box::new(logged))
 }

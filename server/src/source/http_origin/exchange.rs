@@ -18,6 +18,7 @@ use crate::{
     source::{
         copy_metadata::{FreshUntil, Validators},
         fetch_result::FetchAnswer,
+        request_trace::RequestTrace,
         source_error::SourceError,
     },
 };
@@ -27,7 +28,11 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use larder_engine::Millis;
 use larder_store::clock;
+use std::sync::Arc;
 use tokio::time::Instant;
+
+/// W3C's name of what ties a request to the one that it is made for.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The answer to a fetch, by its deadline.
 ///
@@ -37,9 +42,10 @@ pub(super) async fn answer(
     origin: &AddressChoice,
     key: &[u8],
     validators: Option<Validators>,
+    trace: Option<Arc<RequestTrace>>,
     deadline: Instant,
 ) -> Result<FetchAnswer, SourceError> {
-    let read = Read { key, validators };
+    let read = Read { key, validators, trace };
     let no_answer = |address: &SharedAddress, reason| address.unavailable(reason);
     at_some_address(origin, key, deadline, no_answer, async |pool, target| {
         exchange(origin, pool, &read, target, deadline).await
@@ -52,6 +58,8 @@ pub(super) struct Read<'k> {
     key: &'k [u8],
     /// Of the copy that is held.
     validators: Option<Validators>,
+    /// Of the request that it is for.
+    trace: Option<Arc<RequestTrace>>,
 }
 impl Read<'_> {
     pub(super) fn complete(&self, request: &mut Request<Full<Bytes>>) {
@@ -59,6 +67,7 @@ impl Read<'_> {
             insert(request.headers_mut(), header::IF_NONE_MATCH, etag.as_deref());
             insert(request.headers_mut(), header::IF_MODIFIED_SINCE, last_modified.as_deref());
         }
+        insert(request.headers_mut(), TRACEPARENT, self.traceparent());
     }
     /// The request as it is sent over HTTP/1.1.
     pub(super) fn encoded(&self, target: &Uri, address: &SharedAddress) -> Vec<u8> {
@@ -72,8 +81,12 @@ impl Read<'_> {
             encode(&mut request, &header::IF_NONE_MATCH, etag.as_deref());
             encode(&mut request, &header::IF_MODIFIED_SINCE, last_modified.as_deref());
         }
+        encode(&mut request, &TRACEPARENT, self.traceparent());
         request.extend_from_slice(b"\r\n");
         request
+    }
+    fn traceparent(&self) -> Option<&[u8]> {
+        self.trace.as_ref()?.traceparent.as_ref().map(|text| text.as_bytes())
     }
     fn is_conditional(&self) -> bool {
         self.validators.as_ref().is_some_and(|with| with.etag.is_some() || with.last_modified.is_some())

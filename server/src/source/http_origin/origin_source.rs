@@ -121,7 +121,7 @@ fn send_all(origin: &Rc<AddressChoice>, batch: &mut Vec<Fetch>) {
         tokio::task::spawn_local(async move {
             let begun = Instant::now();
             let validators = fetch.validators();
-            let answer = answer(&origin, fetch.key(), validators, deadline).await;
+            let answer = answer(&origin, fetch.key(), validators, fetch.trace().cloned(), deadline).await;
             let health = &origin.settings.health;
             if let Some(reason) = answer.as_ref().err().and_then(SourceError::reason) {
                 health.note_error(reason);

@@ -1,0 +1,112 @@
+//! The log of requests: each one at level `debug`, and a sample (`access-log`) at level `info`. Who asked, who answered, and how long it took.
+//!
+//! Off, it costs a request nothing but a look at two numbers that nobody writes.
+use crate::{app::App, peer::ASKING_NODE, source::RequestTrace};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+/// A share is counted in millionths.
+const WHOLE: u32 = 1_000_000;
+
+/// A request that is logged when it has been answered.
+pub(super) struct LoggedRequest {
+    pub(super) trace: Arc<RequestTrace>,
+    client: SocketAddr,
+    method: Box<str>,
+    target: Box<str>,
+    /// The node that asks.
+    node: Option<Box<str>>,
+    is_sampled: bool,
+    /// Whether it reads a key: then somebody answers it.
+    pub(super) is_read: bool,
+    begun: Instant,
+}
+
+/// Whether any request may be logged.
+#[inline]
+pub(super) fn is_on(app: &App) -> bool {
+    app.settings.access_log.is_some() || app.telemetry.logs.is_debug()
+}
+
+impl LoggedRequest {
+    /// If the request is to be logged. `field` finds header fields.
+    pub(super) fn begin<'h>(
+        app: &App,
+        client: SocketAddr,
+        (method, target): (&str, &str),
+        field: impl Fn(&str) -> Option<&'h [u8]>,
+    ) -> Option<LoggedRequest> {
+        if !is_on(app) {
+            return None;
+        }
+        // What another node logs is logged here, too, so that both halves of a request are seen.
+        let node = field(ASKING_NODE.as_str()).map(|name| String::from_utf8_lossy(name).into());
+        let is_drawn = |share| node.is_some() || fastrand::u32(..WHOLE) < share;
+        let is_sampled = app.settings.access_log.is_some_and(is_drawn);
+        (is_sampled || app.telemetry.logs.is_debug()).then(|| LoggedRequest {
+            trace: Arc::new(RequestTrace::new(field("x-request-id"), field("traceparent"), true)),
+            client,
+            method: method.into(),
+            target: target.into(),
+            node,
+            is_sampled,
+            is_read: false,
+            begun: Instant::now(),
+        })
+    }
+
+    /// Writes the line.
+    pub(super) fn answered(&self, status: u16) {
+        let answered_by = self.is_read.then(|| self.trace.answered_by());
+        macro_rules! line {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "larder::access",
+                    request_id = &*self.trace.request_id,
+                    traceparent = self.trace.traceparent.as_deref(),
+                    client = %self.client,
+                    node = self.node.as_deref(),
+                    method = &*self.method,
+                    target = &*self.target,
+                    status,
+                    answered_by,
+                    micros = self.begun.elapsed().as_micros() as u64,
+                    "request"
+                )
+            };
+        }
+        match self.is_sampled {
+            true => line!(info),
+            false => line!(debug),
+        }
+    }
+}
+
+/// What goes with a request that is not logged, if its client sent something.
+pub(super) fn trace_of<'h>(field: impl Fn(&str) -> Option<&'h [u8]>) -> Option<Arc<RequestTrace>> {
+    let (request_id, traceparent) = (field("x-request-id"), field("traceparent"));
+    (request_id.is_some() || traceparent.is_some()).then(|| Arc::new(RequestTrace::new(request_id, traceparent, false)))
+}
+
+/// A field of a head that nobody has parsed.
+pub(super) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
+    head.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
+        let (start, rest) = line.split_at_checked(name.len())?;
+        let value = rest.strip_prefix(b":")?;
+        start.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_in_a_head() {
+        let head =
+            b"GET /x-request-id:1 HTTP/1.1\r\nHost: h\r\nX-Request-ID:  a b \r\nx-request-idle: 1\r\nEmpty:\r\n\r\n";
+        assert_eq!(field_of(head, "x-request-id"), Some(&b"a b"[..]));
+        assert_eq!(field_of(head, "empty"), Some(&b""[..]));
+        assert_eq!(field_of(head, "traceparent"), None);
+        assert!(trace_of(|name| field_of(head, name)).is_some() && trace_of(|_| None).is_none());
+    }
+}

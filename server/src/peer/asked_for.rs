@@ -1,0 +1,35 @@
+//! The request that another node is asked for: what it is told of it.
+use crate::source::RequestTrace;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The asking node's name, where it logs the request.
+pub const ASKING_NODE: HeaderName = HeaderName::from_static("larder-node");
+
+/// The request that a node is asked for, and the node that asks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AskedFor<'a> {
+    pub(super) node: &'a str,
+    pub(super) trace: Option<&'a RequestTrace>,
+}
+
+impl AskedFor<'_> {
+    /// For no request of a client.
+    pub(super) const NOBODY: AskedFor<'static> = AskedFor { node: "", trace: None };
+
+    /// Adds the header fields.
+    pub(super) fn tell(&self, headers: &mut HeaderMap) {
+        let Some(trace) = self.trace else { return };
+        let mut insert = |name, text: &str| {
+            if let Ok(text) = HeaderValue::from_str(text) {
+                headers.insert(name, text);
+            }
+        };
+        insert(HeaderName::from_static("x-request-id"), &trace.request_id);
+        if let Some(traceparent) = &trace.traceparent {
+            insert(HeaderName::from_static("traceparent"), traceparent);
+        }
+        if trace.is_logged {
+            insert(ASKING_NODE, self.node);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What goes with a request to the nodes and sources that are asked for its sake: its id, its trace, and who has answered it.
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// The longest id or trace that is taken from a client.
+const LONGEST: usize = 128;
+
+/// See the module.
+#[derive(Debug)]
+pub struct RequestTrace {
+    /// What names the request in the logs of all nodes (`x-request-id`).
+    pub request_id: Box<str>,
+    /// W3C's `traceparent`, as the client sent it.
+    pub traceparent: Option<Box<str>>,
+    /// The nodes that are asked shall log it, too.
+    pub is_logged: bool,
+    began_fetch: AtomicBool,
+    answered_by: OnceLock<Box<str>>,
+}
+
+impl RequestTrace {
+    /// With what the client sent, as far as it can be used; an id is made if there is none.
+    pub fn new(request_id: Option<&[u8]>, traceparent: Option<&[u8]>, is_logged: bool) -> RequestTrace {
+        RequestTrace {
+            request_id: usable(request_id).unwrap_or_else(|| format!("{:016x}", fastrand::u64(..)).into()),
+            traceparent: usable(traceparent),
+            is_logged,
+            began_fetch: AtomicBool::new(false),
+            answered_by: OnceLock::new(),
+        }
+    }
+
+    /// A fetch was begun for the request.
+    pub fn begins_fetch(&self) {
+        self.began_fetch.store(true, Relaxed);
+    }
+
+    /// The first that is named counts.
+    pub fn is_answered_by(&self, who: impl FnOnce() -> Box<str>) {
+        self.answered_by.get_or_init(who);
+    }
+
+    /// Who answered: what was named, else the source if a fetch was begun, else a fetch that another request began.
+    pub fn answered_by(&self) -> &str {
+        match self.answered_by.get() {
+            Some(who) => who,
+            None if self.began_fetch.load(Relaxed) => "source",
+            None => "the fetch of another request",
+        }
+    }
+}
+
+fn usable(text: Option<&[u8]>) -> Option<Box<str>> {
+    let text = std::str::from_utf8(text?.trim_ascii()).ok()?;
+    ((1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_taken_or_made() {
+        let trace = RequestTrace::new(Some(b" abc "), Some(b"00-1-2-01"), true);
+        assert_eq!((&*trace.request_id, trace.traceparent.as_deref()), ("abc", Some("00-1-2-01")));
+        for odd in [None, Some(&b""[..]), Some(b"a b"), Some(b"\xff"), Some(&[b'a'; 129])] {
+            let trace = RequestTrace::new(odd, odd, true);
+            assert_eq!((trace.request_id.len(), &trace.traceparent), (16, &None));
+        }
+    }
+
+    #[test]
+    fn who_answered() {
+        let trace = RequestTrace::new(None, None, true);
+        assert_eq!(trace.answered_by(), "the fetch of another request");
+        trace.begins_fetch();
+        assert_eq!(trace.answered_by(), "source");
+        trace.is_answered_by(|| "peer a".into());
+        trace.is_answered_by(|| "peer b".into());
+        assert_eq!(trace.answered_by(), "peer a");
+    }
+}

@@ -62,6 +62,8 @@ struct Ending {
     outcome: Option<Outcome>,
     /// For those who joined before it was given.
     early: Option<Outcome>,
+    /// What the source says about the value, for those who get it from the flight alone.
+    metadata: Option<Bytes>,
     waiters: Vec<Waker>,
 }
 
@@ -121,6 +123,10 @@ impl Flight {
     /// Whether it asks nobody but the source itself.
     pub(crate) fn is_direct(&self) -> bool {
         self.purpose == Purpose::Direct
+    }
+
+    pub(crate) fn describe(&self, metadata: Bytes) {
+        lock(&self.ending).metadata = Some(metadata);
     }
 
     fn is_of(&self, hash: u64, key: &[u8]) -> bool {
@@ -266,6 +272,11 @@ impl Wait {
     pub(crate) fn new(flight: Arc<Flight>) -> Wait {
         let is_late = flight.is_overdue();
         Wait { flight, waker: None, is_late }
+    }
+
+    /// What the leader said about the value ([`Lead::describe`](crate::Lead::describe)), once the flight has ended.
+    pub fn metadata(&self) -> Option<Bytes> {
+        lock(&self.flight.ending).metadata.clone()
     }
 }
 

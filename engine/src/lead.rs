@@ -67,6 +67,12 @@ impl Lead {
         self.cache.invalidate(Key { bytes: &self.flight.key, hash: self.flight.hash });
     }
 
+    /// Attaches what the source says about the value, for those who wait: they find it nowhere else if the value is not stored. To be
+    /// called before [`finish`](Lead::finish).
+    pub fn describe(&self, metadata: Bytes) {
+        self.flight.describe(metadata);
+    }
+
     /// Whether nobody waits for the fetch, as far as is known: it renews what is being served.
     pub fn renews(&self) -> bool {
         self.flight.purpose == Purpose::Renew

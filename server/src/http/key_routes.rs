@@ -10,7 +10,7 @@ use super::{
 use crate::{
     lifecycle::throttle::Throttled,
     read::{Group, StartedRead},
-    source::{CopyMetadataView, SourceError},
+    source::{CopyMetadataView, SourceError, ValueStream},
     telemetry::RecordedOperation,
 };
 use bytes::Bytes;
@@ -25,6 +25,8 @@ use std::{borrow::Cow, time::Duration};
 pub(super) enum ReadOutcome {
     /// With what its source said about the copy.
     Found(Option<EntryMetadata>, Box<[u8]>, Bytes),
+    /// Too large to be kept.
+    PassesThrough(ValueStream),
     Absent,
     Failed(SourceError),
 }
@@ -58,13 +60,21 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
         }
     };
     request.note(RecordedOperation::Get, &key);
-    match read(request, &key).await {
+    match read(request, route, &key).await {
         ReadOutcome::Found(about, said, value) => {
             let instance = request.worker.app.instance;
             let version = about.map(|about| about.version).unwrap_or_default();
             match preconditions.of_read(version ^ instance, &CopyMetadataView::read(&said)) {
                 Ok(true) => route.found(&key, value, about, &said, instance),
                 Ok(false) => not_modified(about, &said, instance),
+                Err(problem) => problem.into_response(),
+            }
+        }
+        ReadOutcome::PassesThrough(value) => {
+            let said = value.metadata.encode();
+            match preconditions.of_read(0, &CopyMetadataView::read(&said)) {
+                Ok(true) => route.passed_through(value, request.now),
+                Ok(false) => not_modified(None, &said, 0),
                 Err(problem) => problem.into_response(),
             }
         }
@@ -77,7 +87,7 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
 }
 
 /// Reads a key through its group.
-async fn read(request: &RouteRequest<'_>, key: &[u8]) -> ReadOutcome {
+async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8]) -> ReadOutcome {
     let (group, now) = (request.group, request.now);
     let mut batch = Vec::new();
     let begun = group.begin(group.cache.key(key), now, &mut batch, |entry| {
@@ -93,12 +103,36 @@ async fn read(request: &RouteRequest<'_>, key: &[u8]) -> ReadOutcome {
     match begun {
         StartedRead::Hit(found) => found,
         StartedRead::Absent => ReadOutcome::Absent,
-        StartedRead::Wait(wait) => fetched(group, key, Group::end(wait).await),
+        StartedRead::Wait(mut wait) => {
+            let ended = Group::ended((&mut wait).await);
+            finish_read(group, route, key, ended, wait.metadata()).await
+        }
     }
 }
 
-/// How a read that had to fetch ended. If the tier now holds the key, its entry has metadata that the source does not send.
-pub(super) fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, SourceError>) -> ReadOutcome {
+/// How a read that had to fetch ended. A value that is too large to be kept is asked for once more, by each reader for itself.
+pub(super) async fn finish_read(
+    group: &Group,
+    route: ReadRoute,
+    key: &[u8],
+    ended: Result<Option<Bytes>, SourceError>,
+    said: Option<Bytes>,
+) -> ReadOutcome {
+    if let Err(SourceError::TooLarge(_)) = ended
+        && route.gives_bytes()
+        && let Some(stream) = group.source.stream(key)
+    {
+        return match stream.await {
+            Ok(Some(value)) => ReadOutcome::PassesThrough(value),
+            Ok(None) => ReadOutcome::Absent,
+            Err(error) => ReadOutcome::Failed(error),
+        };
+    }
+    fetched(group, key, ended, said)
+}
+
+/// If the tier now holds the key, its entry has metadata that the source does not send.
+fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, SourceError>, said: Option<Bytes>) -> ReadOutcome {
     match ended {
         Ok(Some(value)) => {
             let now = clock::now();
@@ -114,7 +148,7 @@ pub(super) fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, So
                 true => group.cache.peek_stale(group.cache.key(key), now, look_stale).flatten(),
                 false => None,
             };
-            held.unwrap_or(ReadOutcome::Found(None, Box::default(), value))
+            held.unwrap_or_else(|| ReadOutcome::Found(None, said.unwrap_or_default()[..].into(), value))
         }
         Ok(None) => ReadOutcome::Absent,
         Err(error) => ReadOutcome::Failed(error),
@@ -132,8 +166,9 @@ pub(super) fn throttled(route: ReadRoute, query: &[u8], throttled: &Throttled) -
 fn not_modified(about: Option<EntryMetadata>, said: &[u8], instance: u64) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
-    if let Some(about) = about {
-        about.insert_into(response.headers_mut(), instance, said);
+    match about {
+        Some(about) => about.insert_into(response.headers_mut(), instance, said),
+        None => read_responses::insert_said(response.headers_mut(), &CopyMetadataView::read(said)),
     }
     response
 }

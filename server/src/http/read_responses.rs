@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     peer::{EncodedEntry, GetResponse, PROTOBUF},
-    source::CopyMetadataView,
+    source::{CopyMetadataView, FreshUntil, ValueStream},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -101,11 +101,8 @@ impl EntryMetadata {
     /// Adds the headers, as a 200 and a 304 carry them. `said`: what the source said about the copy.
     pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64, said: &[u8]) {
         let said = CopyMetadataView::read(said);
-        let text = |field: Option<&[u8]>| field.and_then(|field| HeaderValue::from_bytes(field).ok());
-        headers.insert(header::ETAG, text(said.etag).unwrap_or_else(|| tag(self.version, instance)));
-        if let Some(date) = text(said.last_modified) {
-            headers.insert(header::LAST_MODIFIED, date);
-        }
+        headers.insert(header::ETAG, tag(self.version, instance));
+        insert_said(headers, &said);
         headers.insert(header::AGE, self.age.into());
         let mut status = Vec::with_capacity(48);
         status.put(self.status());
@@ -123,6 +120,20 @@ impl EntryMetadata {
     }
 }
 
+/// Adds what the source said about a value, but for its content type.
+pub(super) fn insert_said(headers: &mut HeaderMap, said: &CopyMetadataView<'_>) {
+    let text = |field: Option<&[u8]>| field.and_then(|field| HeaderValue::from_bytes(field).ok());
+    if let Some(tag) = text(said.etag) {
+        headers.insert(header::ETAG, tag);
+    }
+    if let Some(date) = text(said.last_modified) {
+        headers.insert(header::LAST_MODIFIED, date);
+    }
+    if said.is_not_kept {
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+    }
+}
+
 /// The entity tag of a version. Versions start again with each process, so the instance number is mixed in: a tag from another
 /// run of this server, or from another server, does not match.
 pub(super) fn tag(version: u64, instance: u64) -> HeaderValue {
@@ -137,6 +148,8 @@ const HIT: &[u8] = b"larder; hit";
 const FETCHED: &[u8] = b"larder; fwd=miss; stored";
 const STALE_HIT: &[u8] = b"larder; hit; detail=stale";
 const STALE_FETCH: &[u8] = b"larder; fwd=stale; detail=stale";
+const PASSED_THROUGH: HeaderValue = HeaderValue::from_static("larder; fwd=miss; detail=too-large");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NOT_STORED: HeaderValue = HeaderValue::from_static("larder; fwd=miss");
 
 fn ascii(text: Vec<u8>) -> HeaderValue {
@@ -255,12 +268,11 @@ impl ReadRoute {
         let headers = response.headers_mut();
         match self {
             ReadRoute::Kv => {
-                let content_type = CopyMetadataView::read(said).content_type;
-                let content_type = content_type.and_then(|text| HeaderValue::from_bytes(text).ok());
-                headers.insert(header::CONTENT_TYPE, content_type.unwrap_or(OCTETS));
+                headers.insert(header::CONTENT_TYPE, content_type(CopyMetadataView::read(said).content_type));
                 match about {
                     Some(about) => about.insert_into(headers, instance, said),
                     None => {
+                        insert_said(headers, &CopyMetadataView::read(said));
                         headers.insert(CACHE_STATUS, NOT_STORED);
                     }
                 }
@@ -291,6 +303,41 @@ impl ReadRoute {
                 *response.body_mut() = ResponseBody::full(message.encode_to_vec());
             }
         }
+        response
+    }
+
+    /// Whether the value is the body as it is.
+    pub(super) fn gives_bytes(self) -> bool {
+        matches!(self, ReadRoute::Kv | ReadRoute::Text | ReadRoute::Entity)
+    }
+
+    /// The value is too large to be kept, and passes through to a route that [`gives_bytes`](ReadRoute::gives_bytes).
+    pub(super) fn passed_through(self, value: ValueStream, now: Millis) -> Response<ResponseBody> {
+        let mut response = Response::default();
+        let headers = response.headers_mut();
+        match self {
+            ReadRoute::Kv => {
+                let said = value.metadata.encode();
+                let said = CopyMetadataView::read(&said);
+                headers.insert(header::CONTENT_TYPE, content_type(said.content_type));
+                insert_said(headers, &said);
+                match value.fresh {
+                    FreshUntil::Policy => {}
+                    FreshUntil::NotKept => {
+                        headers.insert(header::CACHE_CONTROL, NO_STORE);
+                    }
+                    FreshUntil::At(until) => {
+                        let max_age = format!("max-age={}", until.saturating_sub(now) / 1000);
+                        headers.insert(header::CACHE_CONTROL, ascii(max_age.into()));
+                    }
+                }
+                headers.insert(CACHE_STATUS, PASSED_THROUGH);
+            }
+            ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Peer => {
+                headers.insert(header::CONTENT_TYPE, if self == ReadRoute::Text { TEXT } else { OCTETS });
+            }
+        }
+        *response.body_mut() = ResponseBody::streamed(value);
         response
     }
 
@@ -344,6 +391,10 @@ fn put_message(out: &mut Output, entry: &Entry<'_>, version: u64, date: &[u8; Da
     out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf");
     end_head(out, message.encoded_len(), date);
     message.put(out, |out| put_value(out, &entry.value));
+}
+
+fn content_type(said: Option<&[u8]>) -> HeaderValue {
+    said.and_then(|text| HeaderValue::from_bytes(text).ok()).unwrap_or(OCTETS)
 }
 
 const BEFORE_KEY: &[u8] = b"{\"key\": ";

@@ -1,5 +1,8 @@
 //! Response bodies: counted bytes, and values that are written as JSON or base64 while they are sent.
-use crate::{buffers::BufferCharge, source::SourceError};
+use crate::{
+    buffers::BufferCharge,
+    source::{SourceError, ValueChunks, ValueStream},
+};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -74,6 +77,11 @@ impl ResponseBody {
         ResponseBody { left: None, pages: Some(Box::new(pages)), ..first.unwrap_or_default() }
     }
 
+    /// A value that passes through.
+    pub(super) fn streamed(value: ValueStream) -> ResponseBody {
+        ResponseBody { left: value.len, pages: Some(Box::new(PassingValue(value.chunks))), ..ResponseBody::default() }
+    }
+
     fn add(&mut self, piece: Piece, len: Option<usize>) {
         self.left = self.left.zip(len).map(|(left, len)| left + len as u64);
         if self.first.is_none() && self.rest.is_empty() {
@@ -88,7 +96,7 @@ impl ResponseBody {
         self.left
     }
 
-    /// The next bytes to send; never empty.
+    /// The next bytes that are here to be sent; never empty. More may follow: see [`poll_more`](ResponseBody::poll_more).
     pub(super) fn next(&mut self) -> Option<Bytes> {
         loop {
             let piece = match self.first.take() {
@@ -130,6 +138,32 @@ impl ResponseBody {
                 return Some(bytes);
             }
         }
+    }
+}
+
+impl ResponseBody {
+    /// When all that was here is sent: whether there is more now, or the end is reached.
+    pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SourceError>> {
+        let Some(pages) = &mut self.pages else { return Poll::Ready(Ok(false)) };
+        let page = ready!(pages.poll_page(cx));
+        if !matches!(page, Ok(Some(_))) {
+            self.pages = None;
+        }
+        Poll::Ready(page.map(|page| match page {
+            Some(page) => {
+                (self.first, self.rest) = (page.first, page.rest);
+                true
+            }
+            None => false,
+        }))
+    }
+}
+
+struct PassingValue(Box<dyn ValueChunks>);
+impl Pages for PassingValue {
+    fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ResponseBody>, SourceError>> {
+        let chunk = ready!(self.0.poll_chunk(cx)).transpose();
+        Poll::Ready(chunk.map(|chunk| chunk.map(ResponseBody::full)))
     }
 }
 
@@ -226,13 +260,11 @@ impl http_body::Body for ResponseBody {
             if let Some(bytes) = self.next() {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
-            let Some(pages) = &mut self.pages else { return Poll::Ready(None) };
-            match ready!(pages.poll_page(cx)) {
-                Ok(Some(page)) => (self.first, self.rest) = (page.first, page.rest),
-                Ok(None) => self.pages = None,
+            match ready!(self.poll_more(cx)) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Ready(None),
                 Err(error) => {
-                    tracing::warn!(%error, "a walk through the store breaks off");
-                    self.pages = None;
+                    tracing::warn!(%error, "a response breaks off");
                     return Poll::Ready(Some(Err(error)));
                 }
             }

@@ -238,7 +238,7 @@ impl PeerGroup {
                             member.not_reached(&reason, clock::now());
                         }
                         PeerError::Refused(reason) => {
-                            return Asked::Failed(SourceError::Refused(format!("ERR {reason}").into()));
+                            return Asked::Failed(SourceError::refused_by_peer(&reason));
                         }
                     }
                 }

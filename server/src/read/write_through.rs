@@ -223,6 +223,7 @@ fn failed(writing: PendingWrite<'_>, error: SourceError) -> SourceError {
         SourceError::Unavailable(_)
         | SourceError::Throttled(..)
         | SourceError::Refused(_)
+        | SourceError::TooLarge(_)
         | SourceError::ReadOnly(_) => {
             writing.refused();
         }

@@ -12,6 +12,7 @@ const STALE_WHILE_REVALIDATE: u8 = 4;
 const STALE_IF_ERROR: u8 = 5;
 const FETCH_DURATION: u8 = 6;
 const GONE_AT: u8 = 7;
+const NOT_KEPT: u8 = 8;
 /// A field that is longer is not kept.
 const LONGEST: usize = 4096;
 
@@ -32,6 +33,8 @@ pub struct CopyMetadata {
     pub fetch_duration: Option<u64>,
     /// When the value expires at the source, if that is while the copy may still be served stale.
     pub gone_at: Option<Millis>,
+    /// The source forbids to keep it. No copy has this: it is for those who wait for the answer.
+    pub is_not_kept: bool,
     /// The tags of the copy. They are kept apart from the other fields.
     pub tags: Vec<Box<[u8]>>,
 }
@@ -68,6 +71,9 @@ impl CopyMetadata {
                 put(&mut out, kind, &number.to_le_bytes());
             }
         }
+        if self.is_not_kept {
+            put(&mut out, NOT_KEPT, b"");
+        }
         out
     }
 }
@@ -89,6 +95,7 @@ pub struct CopyMetadataView<'a> {
     pub stale_if_error: Option<u64>,
     pub fetch_duration: Option<u64>,
     pub gone_at: Option<Millis>,
+    pub is_not_kept: bool,
 }
 
 impl<'a> CopyMetadataView<'a> {
@@ -106,6 +113,7 @@ impl<'a> CopyMetadataView<'a> {
                 STALE_IF_ERROR => view.stale_if_error = number(),
                 FETCH_DURATION => view.fetch_duration = number(),
                 GONE_AT => view.gone_at = number(),
+                NOT_KEPT => view.is_not_kept = true,
                 _ => {}
             }
             bytes = rest;
@@ -123,6 +131,7 @@ impl<'a> CopyMetadataView<'a> {
             stale_if_error: self.stale_if_error,
             fetch_duration: self.fetch_duration,
             gone_at: self.gone_at,
+            is_not_kept: self.is_not_kept,
             tags: Vec::new(),
         }
     }
@@ -162,10 +171,10 @@ mod tests {
         fn what_is_written_is_read(
             (content_type, etag, last_modified) in (text(), text(), text()),
             (stale_while_revalidate, stale_if_error) in any::<(Option<u64>, Option<u64>)>(),
-            (fetch_duration, gone_at) in any::<(Option<u64>, Option<u64>)>(),
+            (fetch_duration, gone_at, is_not_kept) in any::<(Option<u64>, Option<u64>, bool)>(),
         ) {
             let tags = Vec::new();
-            let whole = CopyMetadata { content_type, etag, last_modified, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, tags };
+            let whole = CopyMetadata { content_type, etag, last_modified, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, is_not_kept, tags };
             prop_assert_eq!(CopyMetadataView::read(&whole.encode()).to_owned(), whole);
         }
 

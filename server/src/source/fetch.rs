@@ -162,6 +162,7 @@ impl Fetch {
     pub fn finish_copy(mut self, answer: Result<FetchAnswer, SourceError>, now: Millis) {
         let ending = match answer {
             Ok(FetchAnswer::Copy { value, fresh, metadata }) => {
+                let metadata = CopyMetadata { is_not_kept: fresh == FreshUntil::NotKept, ..metadata };
                 Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata)
             }
             Ok(FetchAnswer::Absent { fresh }) => {
@@ -174,7 +175,10 @@ impl Fetch {
                 Ending::Answer(None, end, CopyMetadata::default())
             }
             Ok(FetchAnswer::NotModified { fresh, metadata }) => match self.held.take().map(|held| *held) {
-                Some((value, held)) => Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata.over(held)),
+                Some((value, held)) => {
+                    let metadata = CopyMetadata { is_not_kept: fresh == FreshUntil::NotKept, ..metadata.over(held) };
+                    Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata)
+                }
                 None => Ending::Failed(SourceError::Unavailable(
                     "the origin says 304 to a request without validators".into(),
                 )),
@@ -207,7 +211,11 @@ impl Fetch {
                 if end.is_none() {
                     self.forget_older();
                 }
-                let encoded = metadata.encode();
+                let encoded = Bytes::from(metadata.encode());
+                if !encoded.is_empty() {
+                    // Those who wait find it with the copy, unless there is none.
+                    self.lead.describe(encoded.clone());
+                }
                 let tags: Vec<&[u8]> = metadata.tags.iter().map(|tag| &**tag).collect();
                 let attributes = match value {
                     Some(_) => Attributes { tags: &tags, metadata: &encoded },

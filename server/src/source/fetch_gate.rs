@@ -1,6 +1,6 @@
 //! One core's door to a source: sends fetches, lets them wait for a slot, or fails them at once.
 use super::{
-    admission::{FOREGROUND, Rejection},
+    admission::{FOREGROUND, FetchAdmission, FetchEnd, Rejection},
     fetch::Fetch,
     source_error::SourceError,
     source_health::SourceHealth,
@@ -53,6 +53,33 @@ impl FetchGate {
         }
     }
 
+    /// Waits for a slot for a request that is not a fetch.
+    ///
+    /// # Errors
+    /// `Unavailable`: the circuit is open, or no slot became free in time.
+    pub(super) async fn admit(&self) -> Result<AdmittedRequest, SourceError> {
+        let health = &self.0.health;
+        let admission = health.admission();
+        let until = Instant::now() + admission.patience;
+        loop {
+            // Before the look: a slot that becomes free after it wakes this task.
+            let mut freed = pin!(admission.server.freed.notified());
+            freed.as_mut().enable();
+            if admission.begin_some(1, || health.last_error()) == 1 {
+                health.note_fetches(1);
+                return Ok(AdmittedRequest { health: health.clone(), begun: Instant::now(), is_finished: false });
+            }
+            let (why, error) = match admission.open_error() {
+                Some(error) => (Rejection::Circuit, error),
+                None if timeout_at(until, freed).await.is_ok() => continue,
+                None => (Rejection::Limit, waited_too_long(admission)),
+            };
+            health.note_rejected(1);
+            admission.rejected(why, 1);
+            return Err(error);
+        }
+    }
+
     /// The circuit is not closed, or few slots are free.
     #[cold]
     fn fetch_with_care(&self, batch: &mut Vec<Fetch>) {
@@ -76,6 +103,36 @@ impl FetchGate {
         state.send_waiting();
         if !state.waiting.borrow().is_empty() && !state.is_draining.replace(true) {
             tokio::task::spawn_local(drain(state.clone()));
+        }
+    }
+}
+
+fn waited_too_long(admission: &FetchAdmission) -> SourceError {
+    let (limit, waited) = (admission.server.limit(), show_duration(admission.patience));
+    let reason = format!("waited {waited} behind {limit} fetches in flight, which is all that the source takes now");
+    SourceError::Unavailable(reason.into())
+}
+
+/// A request that has a slot until it is finished or dropped.
+pub(super) struct AdmittedRequest {
+    health: Arc<SourceHealth>,
+    begun: Instant,
+    is_finished: bool,
+}
+impl AdmittedRequest {
+    /// The source has answered, or has not.
+    pub(super) fn finish<T>(mut self, answer: &Result<T, SourceError>) {
+        self.is_finished = true;
+        if let Some(reason) = answer.as_ref().err().and_then(SourceError::reason) {
+            self.health.note_error(reason);
+        }
+        self.health.finished(FetchEnd::of(answer), self.begun.elapsed());
+    }
+}
+impl Drop for AdmittedRequest {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.health.admission().abandoned(1);
         }
     }
 }
@@ -133,11 +190,9 @@ impl GateState {
         let overdue = self.waiting.borrow().iter().take_while(|(_, until)| *until <= now).count();
         if overdue > 0 {
             let admission = self.health.admission();
-            let (limit, waited) = (admission.server.limit(), show_duration(admission.patience));
-            let reason =
-                format!("waited {waited} behind {limit} fetches in flight, which is all that the source takes now");
+            let error = waited_too_long(admission);
             let overdue = self.take(overdue);
-            self.reject(overdue, Rejection::Limit, SourceError::Unavailable(reason.into()));
+            self.reject(overdue, Rejection::Limit, error);
         }
     }
     fn take(&self, count: usize) -> Vec<Fetch> {

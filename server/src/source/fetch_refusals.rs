@@ -1,12 +1,18 @@
 //! Why a source's answer is refused, or none came: the texts that all sources share.
-use super::{source_error::SourceError, source_limits::SourceLimits};
+use super::{
+    source_error::{SourceError, TOO_LARGE},
+    source_limits::SourceLimits,
+};
 use std::{sync::Arc, time::Duration};
 
 /// The error for a value larger than `max-value`.
 pub(super) fn too_large(size: usize, max: usize) -> SourceError {
-    SourceError::Refused(
-        format!("ERR the source's value of {size} bytes is larger than allowed: {max} (max-value)").into(),
-    )
+    SourceError::TooLarge(format!("{TOO_LARGE}{size} bytes is larger than allowed: {max} (max-value)").into())
+}
+
+/// The same where only the beginning of the value is known, which has this many bytes.
+pub(super) fn too_large_so_far(size: usize, max: usize) -> SourceError {
+    SourceError::TooLarge(format!("{TOO_LARGE}{size} bytes or more is larger than allowed: {max} (max-value)").into())
 }
 
 /// The error for a value that does not fit into the rest of `max-buffers`.

@@ -62,6 +62,7 @@ pub(crate) mod test_store;
 mod upstream_commands;
 mod upstream_stream;
 mod upstream_tls;
+mod value_stream;
 
 pub use admission::{BreakerState, ServerLoads};
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
@@ -89,3 +90,4 @@ pub use source_setup::SourceSetup;
 pub use source_trait::{Reads, Source};
 pub use table::{PinnedTable, Reloaded, TableLookup, TableSource};
 pub use upstream_commands::{ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
+pub use value_stream::{ValueChunks, ValueStream};

@@ -1,7 +1,7 @@
 //! The contract between `read` and a source: fetches, writes, and which optional interfaces a source has.
 use super::{
     fetch::Fetch, local_future::LocalFuture, local_store::LocalStore, redis_server_trait::RedisServer,
-    source_error::SourceError, table::table_map_reads::TableSource,
+    source_error::SourceError, table::table_map_reads::TableSource, value_stream::ValueStream,
 };
 use larder_engine::Millis;
 use std::future::ready;
@@ -16,6 +16,10 @@ pub trait Source {
     /// What a source that never accepts writes is, for the error: `a table`. It then leaves out `put`, `delete` and `expire`.
     fn read_only_kind(&self) -> &'static str {
         "of a kind"
+    }
+    /// The value of a key as it comes, for one client, if the source can do that: for values larger than `max-value`, which a fetch refuses.
+    fn stream<'a>(&'a self, _key: &'a [u8]) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
+        None
     }
     /// Stores a value; true if it replaced one.
     fn put<'a>(

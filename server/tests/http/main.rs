@@ -5,6 +5,7 @@
 mod common;
 #[path = "../common/larder.rs"]
 mod larder;
+mod large_values;
 mod origin;
 #[expect(dead_code, reason = "the suite of the sources uses the rest")]
 #[path = "../source_conformance/scripted_origin.rs"]

@@ -55,6 +55,38 @@ fn content_type_and_validators_are_given_back() {
 }
 
 #[test]
+fn what_is_not_kept_has_its_content_type_and_validators_too() {
+    let origin = ScriptedOrigin::start(|asked| match &asked.target[1..] {
+        "bare" => answer("200 OK", "cache-control: no-store\r\n", "v"),
+        _ => answer(
+            "200 OK",
+            &format!(
+                "content-type: text/html\r\netag: \"v1\"\r\nlast-modified: {MODIFIED}\r\ncache-control: no-store\r\n"
+            ),
+            "<p>",
+        ),
+    });
+    let source = format!("http://127.0.0.1:{}/{{key}}", origin.port);
+    let larder = Larder::start(&["--source", &source]);
+    let url = |key: &str| format!("http://127.0.0.1:{}/v1/kv/{key}", larder.http);
+    for more in [&[][..], &["-H", "If-None-Match: \"v0\""], &["--head"]] {
+        let found = curl(&[&[&*url("page")], more].concat());
+        assert_eq!((found.status, found.header("content-type")), (200, Some("text/html")), "{}", found.headers);
+        assert_eq!((found.header("etag"), found.header("last-modified")), (Some("\"v1\""), Some(MODIFIED)));
+        assert_eq!(
+            (found.header("cache-status"), found.header("cache-control")),
+            (Some("larder; fwd=miss"), Some("no-store"))
+        );
+        assert_eq!(found.header("age"), None);
+    }
+    let same = curl(&["-H", "If-None-Match: \"v1\"", &url("page")]);
+    assert_eq!((same.status, same.header("etag")), (304, Some("\"v1\"")));
+    let bare = curl(&[&url("bare")]);
+    assert_eq!((bare.header("content-type"), bare.header("etag")), (Some("application/octet-stream"), None));
+    assert_eq!(origin.asked(), 5, "nothing is kept");
+}
+
+#[test]
 fn writes_go_through_where_that_is_set() {
     let values = Mutex::new(HashMap::<String, Vec<u8>>::new());
     let origin = ScriptedOrigin::start(move |asked| {

@@ -35,6 +35,17 @@ fn at(port: u16, certificates: &Certificates, limits: SourceLimits, options: Ori
     open(&SourceUrl::Http(OriginUrl { options, ..url }), limits, FillPolicy::default())
 }
 
+async fn passed_through(group: &Fixture, key: &str) -> Vec<u8> {
+    let value = group.source.stream(key.as_bytes()).expect("it can").await.expect("an answer").expect("a value");
+    let mut chunks = value.chunks;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = std::future::poll_fn(|context| chunks.poll_chunk(context)).await {
+        bytes.extend_from_slice(&chunk.expect("no error"));
+    }
+    assert_eq!(value.len, Some(bytes.len() as u64));
+    bytes
+}
+
 /// The lines of nginx's log: protocol, host and connection. It may write a line after the client has the answer.
 fn log(dir: &Path, lines: usize) -> Vec<[String; 3]> {
     let read = || fs::read_to_string(dir.join("protocol.log")).unwrap_or_default();
@@ -73,10 +84,18 @@ fn many_requests_share_a_connection_to_nginx() {
             }
         }
         assert!(group.get("large").await == some(&large));
+        // Over HTTP/2 a value that passes through is a stream among others.
+        let small = at(held.number, &tls, SourceLimits { max_value: 1000, ..LIMITS }, OriginOptions::default());
+        let first = small.source.stream(b"large").expect("it can").await.expect("an answer").expect("a value");
+        assert!(passed_through(&small, "large").await == large && passed_through(&small, "1").await == b"value 1");
+        drop(first);
+        let absent = small.source.stream(b"absent").expect("it can").await;
+        assert!(absent.is_ok_and(|value| value.is_none()));
         assert_eq!(group.get("absent").await, Ok(None));
-        let log = log(dir.path(), 302);
+        drop(small);
+        let log = log(dir.path(), 306);
         assert!(log.iter().all(|[protocol, ..]| protocol == "HTTP/2.0"), "{:?}", log[0]);
-        assert_eq!((log.len(), connections(&log)), (302, 1));
+        assert_eq!((log.len(), connections(&log)), (306, 2));
         assert_eq!(group.health.errors(), 0);
     });
     fs::remove_file(dir.path().join("protocol.log")).expect("a log");

@@ -280,17 +280,26 @@ fn a_value_over_max_value_is_refused_before_it_is_read() {
             "chunked" => chunked(&[b'x'; 1000], 400),
             _ => answer("200 OK", "", vec![b'x'; 1000]),
         });
-        let said = refused(group.get("announced").await);
+        let too_large = |answer: Result<_, _>| {
+            assert!(matches!(answer, Err(SourceError::TooLarge(_))));
+            reason(answer)
+        };
+        let said = too_large(group.get("announced").await);
         assert_eq!(said, "ERR the source's value of 4000000000000 bytes is larger than allowed: 1000 (max-value)");
         assert!(
-            refused(group.get("over").await).contains("value of 1001 bytes is larger than allowed: 1000 (max-value)")
+            too_large(group.get("over").await).contains("value of 1001 bytes is larger than allowed: 1000 (max-value)")
         );
-        let said = refused(group.get("chunked-over").await);
-        assert!(said.contains("bytes or more, and at most 1000 are allowed (max-value)"), "{said}");
+        let said = too_large(group.get("chunked-over").await);
+        assert!(said.contains("bytes or more is larger than allowed: 1000 (max-value)"), "{said}");
         for key in ["chunked", "exact"] {
             assert_eq!(group.get(key).await, some(vec![b'x'; 1000]));
         }
         assert_eq!(origin.asked(), 5);
+        for key in ["announced", "over", "chunked-over"] {
+            too_large(group.get(key).await);
+        }
+        assert_eq!(origin.asked(), 5, "for a while they are not fetched to be discarded");
+        assert_eq!((group.health.errors(), group.health.in_flight()), (0, 0));
     });
 }
 

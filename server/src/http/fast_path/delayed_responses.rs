@@ -25,9 +25,12 @@ impl FastConnection<'_> {
             self.deadline.allow(None);
             let response = match answer {
                 PendingAnswer::Large(value) => Some(route.found(&key, value, None, &[], worker.app.instance)),
-                PendingAnswer::Wait(wait) => {
-                    let ended = Group::end(wait).await;
-                    self.fetched(route, group, &key, ended)
+                PendingAnswer::Wait(mut wait) => {
+                    let ended = Group::ended((&mut wait).await);
+                    match matches!(ended, Ok(Some(_))) && self.write_fetched(route, group, &key) {
+                        true => None,
+                        false => Some(self.fetched(route, group, &key, ended, wait.metadata()).await),
+                    }
                 }
                 PendingAnswer::Write(task) => {
                     let lost = |_| Err(Problem::source(&SourceError::Lost("write abandoned".into())));
@@ -57,34 +60,37 @@ impl FastConnection<'_> {
         Ok(())
     }
 
-    /// The answer to a read that was fetched; `None`: it is in the output.
-    fn fetched(
-        &mut self,
+    /// Writes the copy of a value that was fetched; false: there is none that could be written.
+    fn write_fetched(&mut self, route: ReadRoute, group: usize, key: &[u8]) -> bool {
+        let worker = &self.context.worker;
+        let (group, instance, now) = (&worker.groups[group], worker.app.instance, clock::now());
+        if !group.policy.serves(key) {
+            return false;
+        }
+        let mut buffers = self.context.http.turn_buffers.borrow_mut();
+        let date = buffers.date.at(now);
+        let written = group.cache.tier().peek(group.cache.key(key), now, |entry| {
+            route.write_entry(&mut self.output, &entry, EntryMetadata::fetched(&entry, now), instance, date).is_none()
+        });
+        written == Some(true)
+    }
+
+    /// The answer to a read that was fetched.
+    async fn fetched(
+        &self,
         route: ReadRoute,
         group: usize,
         key: &[u8],
         ended: Result<Option<Bytes>, SourceError>,
-    ) -> Option<Response<ResponseBody>> {
+        said: Option<Bytes>,
+    ) -> Response<ResponseBody> {
         let worker = &self.context.worker;
-        let (group, instance, now) = (&worker.groups[group], worker.app.instance, clock::now());
-        if let Ok(Some(_)) = ended
-            && group.policy.serves(key)
-        {
-            let mut buffers = self.context.http.turn_buffers.borrow_mut();
-            let date = buffers.date.at(now);
-            let written = group.cache.tier().peek(group.cache.key(key), now, |entry| {
-                route
-                    .write_entry(&mut self.output, &entry, EntryMetadata::fetched(&entry, now), instance, date)
-                    .is_none()
-            });
-            if written == Some(true) {
-                return None;
-            }
-        }
-        Some(match key_routes::fetched(group, key, ended) {
+        let (group, instance) = (&worker.groups[group], worker.app.instance);
+        match key_routes::finish_read(group, route, key, ended, said).await {
+            ReadOutcome::PassesThrough(value) => route.passed_through(value, clock::now()),
             ReadOutcome::Found(about, said, value) => route.found(key, value, about, &said, instance),
             ReadOutcome::Absent => route.absent(key),
             ReadOutcome::Failed(error) => route.failed(Some(key), Problem::source(&error)),
-        })
+        }
     }
 }

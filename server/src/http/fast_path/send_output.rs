@@ -33,7 +33,28 @@ impl FastConnection<'_> {
             let date = &mut self.context.http.turn_buffers.borrow_mut().date;
             write_head(&mut self.output, &response, date.at(clock::now()))
         };
-        while let Some(bytes) = response.body_mut().next() {
+        let body = response.body_mut();
+        loop {
+            let Some(bytes) = body.next() else {
+                let more = poll_fn(|cx| Poll::Ready(body.poll_more(cx))).await;
+                let more = match more {
+                    Poll::Ready(more) => more,
+                    Poll::Pending => {
+                        // What has come goes out before more does.
+                        self.flush().await?;
+                        self.deadline.allow(None);
+                        poll_fn(|cx| body.poll_more(cx)).await
+                    }
+                };
+                match more {
+                    Ok(true) => continue,
+                    Ok(false) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "a response breaks off");
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                }
+            };
             if chunked {
                 self.output.put(format!("{:x}\r\n", bytes.len()).as_bytes());
             }

@@ -37,6 +37,8 @@ impl FetchEnd {
     pub(in crate::source) fn of<T>(answer: &Result<T, SourceError>) -> FetchEnd {
         match answer {
             Ok(_) => FetchEnd::Answered,
+            // It has the value. Whether that is of use is for others to say.
+            Err(SourceError::TooLarge(_)) => FetchEnd::Answered,
             Err(SourceError::Throttled(..)) => FetchEnd::Refused,
             Err(error) if error.is_unavailable() => FetchEnd::Failed,
             Err(_) => FetchEnd::Refused,

@@ -48,6 +48,10 @@ impl AddressChoice {
         self.pools.len()
     }
 
+    pub(super) fn pool(&self, index: usize) -> &ConnectionPool {
+        &self.pools[index]
+    }
+
     /// The address with the fewest requests of this core under way, of those not tried yet; one that is out only if no other is left. None
     /// that asked to be left alone. Whether all that are left did, is for [`rest_of_all`](AddressChoice::rest_of_all) to say.
     pub(super) fn choose(&self, tried: &mut Tried, now: Millis) -> Option<&ConnectionPool> {

@@ -82,6 +82,11 @@ impl ConnectionPool {
         }
     }
 
+    /// Its place among the pools.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
     pub(super) fn address(&self) -> &SharedAddress {
         &self.settings.addresses[self.index]
     }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     buffers::{BufferKind, GrowingBuffer},
     source::{
-        copy_metadata::{FreshUntil, Validators},
+        copy_metadata::{CopyMetadata, FreshUntil, Validators},
         fetch_result::FetchAnswer,
         request_trace::RequestTrace,
         source_error::SourceError,
@@ -55,11 +55,11 @@ pub(super) async fn answer(
 
 /// A read of one key.
 pub(super) struct Read<'k> {
-    key: &'k [u8],
+    pub(super) key: &'k [u8],
     /// Of the copy that is held.
-    validators: Option<Validators>,
+    pub(super) validators: Option<Validators>,
     /// Of the request that it is for.
-    trace: Option<Arc<RequestTrace>>,
+    pub(super) trace: Option<Arc<RequestTrace>>,
 }
 impl Read<'_> {
     pub(super) fn complete(&self, request: &mut Request<Full<Bytes>>) {
@@ -103,6 +103,52 @@ fn encode(request: &mut Vec<u8>, name: &HeaderName, value: Option<&[u8]>) {
     if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             request.extend_from_slice(part);
+        }
+    }
+}
+
+/// A response of which the head is read.
+pub(super) struct Answered {
+    pub(super) connection: Connection,
+    pub(super) meaning: Meaning,
+    /// The body that is the value; `None` if it means something else.
+    pub(super) value: Option<Incoming>,
+    pub(super) fresh: FreshUntil,
+    pub(super) metadata: CopyMetadata,
+}
+
+/// Sends the read to an address and reads the head of its response.
+pub(super) async fn read_head(
+    origin: &AddressChoice,
+    pool: &ConnectionPool,
+    read: &Read<'_>,
+    target: &Uri,
+    deadline: Instant,
+) -> Result<Answered, Failure> {
+    let asked = clock::now();
+    let (connection, response) =
+        send(origin, pool, target, Effect::Read, deadline, |request| read.complete(request)).await?;
+    let (head, body) = response.into_parts();
+    let meaning = of_read(&head, read.is_conditional(), pool.address());
+    let value = match meaning {
+        Ok(Meaning::Value) => Some(body),
+        _ => {
+            discard_body(body, connection.is_http2());
+            None
+        }
+    };
+    match meaning {
+        Ok(meaning) => {
+            let freshness = ResponseFreshness::of(&head.headers, asked, &origin.settings.url.options.vary);
+            let (fresh, metadata) = match metadata(&head.headers, &freshness) {
+                Some(metadata) => (freshness.fresh, metadata),
+                None => (FreshUntil::NotKept, CopyMetadata::default()),
+            };
+            Ok(Answered { connection, meaning, value, fresh, metadata })
+        }
+        Err(error) => {
+            pool.give_back(connection);
+            Err(throttled(origin, pool.address(), read.key, &head, error).into())
         }
     }
 }

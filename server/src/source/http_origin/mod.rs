@@ -23,6 +23,7 @@
 //! - Nothing is allocated for a length that the origin only announces beyond what `max-value` and `max-buffers` allow.
 //! - A response that the origin marks as not to be kept answers those who wait for it and is not kept.
 //! - A copy with validators is renewed by asking whether it has changed.
+//! - A value larger than `max-value` passes through to each HTTP client that asks, piece by piece. For some seconds its key is not fetched.
 //! - Writes, where they are allowed, go to one address once. Only what was surely not sent is sent again.
 mod address_attempts;
 mod address_choice;
@@ -31,10 +32,13 @@ mod connection_pool;
 mod exchange;
 mod fast_exchange;
 mod http2_connections;
+mod http_date;
+mod key_moments;
 mod origin_connection;
 mod origin_settings;
 mod origin_setup;
 mod origin_source;
+mod pass_through;
 mod replayed_stream;
 mod request_headers;
 mod request_target;

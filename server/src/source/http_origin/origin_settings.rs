@@ -1,9 +1,10 @@
 //! What all cores share of one origin: its URL, addresses, limits and health.
-use super::{request_headers, retry_after::WaitingKeys};
+use super::{key_moments::KeyMoments, request_headers};
 use crate::{
     buffers::Buffers,
     config::OriginUrl,
     source::{
+        fetch_refusals::too_large_so_far,
         source_error::SourceError,
         source_health::SourceHealth,
         source_limits::SourceLimits,
@@ -21,7 +22,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -35,8 +36,16 @@ pub(super) struct OriginSettings {
     pub(super) limits: SourceLimits,
     pub(super) health: Arc<SourceHealth>,
     pub(super) buffers: Arc<Buffers>,
-    pub(super) waiting_keys: WaitingKeys,
+    /// Keys that the origin asked not to be asked for until a moment.
+    pub(super) waiting_keys: KeyMoments,
+    /// Keys whose values are known to be larger than `max-value`, until a moment.
+    pub(super) large_keys: KeyMoments,
+    /// Responses that are on their way to clients without being kept.
+    pub(super) passing_through: AtomicUsize,
 }
+
+/// How long a key whose value was too large is not fetched to be kept.
+const LARGE_FOR: Millis = 10_000;
 
 /// What all cores share of one of its addresses.
 pub(super) struct SharedAddress {
@@ -101,8 +110,18 @@ impl OriginSettings {
             limits,
             health: Arc::new(health),
             buffers,
-            waiting_keys: WaitingKeys::default(),
+            waiting_keys: KeyMoments::default(),
+            large_keys: KeyMoments::default(),
+            passing_through: AtomicUsize::new(0),
         })
+    }
+    /// The value of the key is larger than `max-value`.
+    pub(super) fn note_large(&self, key: &[u8], now: Millis) {
+        self.large_keys.add(key, now + LARGE_FOR, now);
+    }
+    /// The error for a key of [`large_keys`](OriginSettings::large_keys).
+    pub(super) fn known_too_large(&self) -> SourceError {
+        too_large_so_far(self.limits.max_value.saturating_add(1), self.limits.max_value)
     }
     /// The error of an origin, or of Larder, that will not answer this key however often it is asked.
     pub(super) fn refused(&self, reason: impl fmt::Display) -> SourceError {

@@ -3,11 +3,12 @@ use super::{
     address_choice::{AddressChoice, Tried},
     exchange::answer,
     origin_settings::OriginSettings,
+    pass_through::pass_through,
     write_exchange::write,
 };
 use crate::source::{
     admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, local_future::LocalFuture, source_error::SourceError,
-    source_trait::Source,
+    source_trait::Source, value_stream::ValueStream,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -52,7 +53,19 @@ impl Drop for OriginSource {
 
 impl Source for OriginSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
+        let large_keys = &self.origin.settings.large_keys;
+        if !large_keys.is_empty() {
+            refuse_large(&self.origin, batch);
+        }
         self.gate.fetch(batch);
+    }
+    fn stream<'a>(&'a self, key: &'a [u8]) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
+        Some(Box::pin(async move {
+            let admitted = self.gate.admit().await?;
+            let answer = pass_through(self.origin.clone(), key, self.deadline()).await;
+            admitted.finish(&answer);
+            answer
+        }))
     }
     fn put<'a>(
         &'a self,
@@ -113,6 +126,18 @@ impl Source for OriginSource {
     }
 }
 
+/// Ends the fetches of keys whose values were too large a moment ago: nothing is fetched only to be discarded.
+#[cold]
+fn refuse_large(origin: &AddressChoice, batch: &mut Vec<Fetch>) {
+    let (settings, now) = (&origin.settings, clock::now());
+    for fetch in std::mem::take(batch) {
+        match settings.large_keys.until(fetch.key(), now) {
+            Some(_) => fetch.finish_copy(Err(settings.known_too_large()), now),
+            None => batch.push(fetch),
+        }
+    }
+}
+
 /// Starts a task for each admitted fetch.
 fn send_all(origin: &Rc<AddressChoice>, batch: &mut Vec<Fetch>) {
     let deadline = Instant::now() + origin.settings.limits.timeout;
@@ -125,6 +150,9 @@ fn send_all(origin: &Rc<AddressChoice>, batch: &mut Vec<Fetch>) {
             let health = &origin.settings.health;
             if let Some(reason) = answer.as_ref().err().and_then(SourceError::reason) {
                 health.note_error(reason);
+            }
+            if let Err(SourceError::TooLarge(_)) = &answer {
+                origin.settings.note_large(fetch.key(), clock::now());
             }
             health.finished(FetchEnd::of(&answer), begun.elapsed());
             fetch.finish_copy(answer, clock::now());

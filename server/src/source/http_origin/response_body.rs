@@ -3,7 +3,7 @@ use super::origin_settings::{OriginSettings, SharedAddress};
 use crate::{
     buffers::{BufferKind, GrowingBuffer},
     source::{
-        fetch_refusals::{no_room, too_large},
+        fetch_refusals::{no_room, too_large, too_large_so_far},
         source_error::SourceError,
     },
 };
@@ -40,9 +40,7 @@ pub(super) async fn read_body(
         let Ok(data) = frame.into_data() else { continue };
         let size = value.len() + data.len();
         if size > max {
-            return Err(address.refused(format_args!(
-                "the value has {size} bytes or more, and at most {max} are allowed (max-value)"
-            )));
+            return Err(too_large_so_far(size, max));
         }
         if !charge.try_resize(size) {
             return Err(no_room(size, buffers.limit()));

@@ -2,10 +2,10 @@
 //!
 //! The parser is our own. The one of the crate `headers` takes directives in lower case only, ignores `no-cache` and `private` that name
 //! fields, and drops the whole header where one number is wrong: each would keep what must not be kept.
+use super::http_date::parse_date;
 use crate::source::copy_metadata::FreshUntil;
 use http::{HeaderMap, HeaderName, header};
 use larder_engine::Millis;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the headers say about keeping the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,8 +142,7 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 fn date(headers: &HeaderMap, name: &HeaderName) -> Option<Millis> {
-    let date: SystemTime = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
-    Some(date.duration_since(UNIX_EPOCH).ok()?.as_millis() as Millis)
+    parse_date(headers.get(name)?.to_str().ok()?)
 }
 fn date_of_expiry(headers: &HeaderMap) -> Millis {
     date(headers, &header::EXPIRES).unwrap_or(0)

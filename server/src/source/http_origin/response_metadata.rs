@@ -23,6 +23,7 @@ pub(super) fn metadata(headers: &HeaderMap, freshness: &ResponseFreshness) -> Op
         stale_if_error: freshness.stale_if_error,
         fetch_duration: None,
         gone_at: None,
+        is_not_kept: false,
         tags: tags(headers)?,
     })
 }

@@ -179,7 +179,7 @@ impl Get {
     }
     fn expected(&self) -> Result<Option<Bytes>, SourceError> {
         match self {
-            Get::Value(value) if value.len() > MAX_VALUE => Err(SourceError::Refused(
+            Get::Value(value) if value.len() > MAX_VALUE => Err(SourceError::TooLarge(
                 format!("ERR the source's value of {} bytes is larger than allowed: 100000 (max-value)", value.len())
                     .into(),
             )),

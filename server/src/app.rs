@@ -211,8 +211,8 @@ fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetu
     let servers = ServerLoads::default();
     let source = |group: &GroupSettings| {
         let limits = SourceLimits {
-            timeout: settings.source_timeout,
-            slow_timeout: settings.source_slow_timeout.max(settings.source_timeout),
+            timeout: group.freshness.source_timeout,
+            slow_timeout: settings.source_slow_timeout.max(group.freshness.source_timeout),
             max_in_flight: settings.source_max_in_flight,
             adaptive: settings.source_adaptive,
             breaker: settings

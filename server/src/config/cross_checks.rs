@@ -100,7 +100,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     }
     warnings.extend(settings.groups.iter().filter_map(endless_copies));
     for group in &settings.groups {
-        stale_bounds(settings, group, &mut warnings);
+        stale_bounds(group, &mut warnings);
     }
     warnings.extend(unguarded_listeners(settings));
     warnings
@@ -117,9 +117,11 @@ fn endless_copies(group: &GroupSettings) -> Option<String> {
 }
 
 /// Freshness settings of a group and of its prefixes that cannot do what they say.
-fn stale_bounds(settings: &Settings, group: &GroupSettings, warnings: &mut Vec<String>) {
-    let one_read = settings.source_timeout;
-    let mut check = |whose: String, fresh: &FreshnessSettings, inherited: Option<&FreshnessSettings>| {
+fn stale_bounds(group: &GroupSettings, warnings: &mut Vec<String>) {
+    let check = |warnings: &mut Vec<String>,
+                 whose: String,
+                 fresh: &FreshnessSettings,
+                 inherited: Option<&FreshnessSettings>| {
         // What a prefix has from its group is reported once.
         let is_new = |same: &dyn Fn(&FreshnessSettings) -> bool| inherited.is_none_or(|group| !same(group));
         let mut warn = |text: String| warnings.push(format!("{whose}: {text}"));
@@ -138,11 +140,12 @@ fn stale_bounds(settings: &Settings, group: &GroupSettings, warnings: &mut Vec<S
             }
         }
         if let Some(soft) = fresh.soft_timeout
-            && soft >= one_read
+            && fresh.is_soft_timeout_set
+            && soft >= fresh.source_timeout
             && !matches!(group.source, SourceUrl::None | SourceUrl::Table(_))
-            && is_new(&|group| group.soft_timeout == fresh.soft_timeout)
+            && is_new(&|group| (group.soft_timeout, group.source_timeout) == (fresh.soft_timeout, fresh.source_timeout))
         {
-            let (soft, hard) = (show_duration(soft), show_duration(one_read));
+            let (soft, hard) = (show_duration(soft), show_duration(fresh.source_timeout));
             warn(format!("soft-timeout ({soft}) is not shorter than source-timeout ({hard}), so it has no effect"));
         }
         let endless = |fresh: &FreshnessSettings| fresh.ttl.is_none() && !fresh.stale_while_revalidate.is_zero();
@@ -150,10 +153,15 @@ fn stale_bounds(settings: &Settings, group: &GroupSettings, warnings: &mut Vec<S
             warn("stale-while-revalidate means nothing without a ttl: no copy gets out of date".to_string());
         }
     };
-    check(format!("group {}", group.name), &group.freshness, None);
+    check(warnings, format!("group {}", group.name), &group.freshness, None);
     for prefix in &group.prefixes {
         let whose = format!("prefix `{}` of group {}", prefix.prefix, group.name);
-        check(whose, &prefix.freshness, Some(&group.freshness));
+        let (own, of_group) = (prefix.freshness.source_timeout, group.freshness.source_timeout);
+        if own != of_group && !matches!(group.source, SourceUrl::Http(_) | SourceUrl::Demo(_)) {
+            let (own, of_group) = (show_duration(own), show_duration(of_group));
+            warnings.push(format!("{whose}: source-timeout ({own}) has no effect: fetches from this source have that of the group ({of_group})"));
+        }
+        check(warnings, whose, &prefix.freshness, Some(&group.freshness));
     }
 }
 

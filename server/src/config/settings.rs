@@ -38,7 +38,6 @@ pub struct Settings {
     pub grace: Duration,
     /// Host and port.
     pub moving_endpoint: Option<String>,
-    pub source_timeout: Duration,
     pub source_slow_timeout: Duration,
     pub source_max_in_flight: usize,
     pub source_adaptive: bool,
@@ -106,7 +105,11 @@ pub struct FreshnessSettings {
     pub negative_ttl: Option<Duration>,
     pub stale_while_revalidate: Duration,
     pub stale_if_error: Duration,
+    /// Deadline of a fetch.
+    pub source_timeout: Duration,
     pub soft_timeout: Option<Duration>,
+    /// Somebody has set it: it is not the default.
+    pub is_soft_timeout_set: bool,
     pub refresh_ahead: Option<RefreshAhead>,
     pub max_stale: Option<Duration>,
     pub retry_throttle: Duration,

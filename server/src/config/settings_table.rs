@@ -476,8 +476,10 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Source,
         kind: ValueKind::Duration { min: 1, max: DAY },
         default: Is("1s"),
+        per_group: true,
+        per_prefix: true,
         example: "250ms",
-        help: "Deadline of one fetch or write, waiting for a connection included.",
+        help: "Deadline of one fetch or write, waiting for a connection included. That of a prefix is for fetches from an HTTP or `demo:` source: fetches from a Redis share connections, and have the deadline of the group.",
         ..ROW
     },
     SettingSpec {

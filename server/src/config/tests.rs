@@ -110,7 +110,7 @@ fn defaults() {
     assert_eq!(s.admin, Some("127.0.0.1:8081".parse().unwrap()));
     assert_eq!((s.threads, s.password.is_none(), s.data_dir.is_none()), (7, true, true));
     assert_eq!((s.max_key, s.max_value, s.max_body), (64 << 10, 512 << 20, 512 << 20));
-    assert_eq!((s.idle_timeout, s.source_timeout), (None, Duration::from_secs(1)));
+    assert_eq!((s.idle_timeout, s.groups[0].freshness.source_timeout), (None, Duration::from_secs(1)));
     assert_eq!((s.throttle_client, s.throttle_total, s.throttle_admin), (None, None, None));
     assert_eq!((s.log_level, s.log_format), (LogLevel::Info, LogFormat::Text));
     assert_eq!(groups.len(), 1);
@@ -226,8 +226,24 @@ fn freshness_settings_that_cannot_work_are_warned_of() {
         ]
     );
     assert_eq!(
-        warnings("source = 'demo:'\nttl = '1m'\nsource-timeout = '50ms'\n[prefixes.a]\nsoft-timeout = '40ms'"),
-        ["group default: soft-timeout (100ms) is not shorter than source-timeout (50ms), so it has no effect"]
+        warnings(
+            "source = 'demo:'\nttl = '1m'\nsource-timeout = '50ms'\nsoft-timeout = '100ms'\n[prefixes.a]\nsoft-timeout = '40ms'\n[prefixes.b]\nsource-timeout = '20ms'\n[prefixes.c]\nsource-timeout = '1s'"
+        ),
+        [
+            "group default: soft-timeout (100ms) is not shorter than source-timeout (50ms), so it has no effect",
+            "prefix `b` of group default: soft-timeout (100ms) is not shorter than source-timeout (20ms), so it has no effect",
+        ]
+    );
+    assert_eq!(
+        warnings("source = 'demo:'\nttl = '1m'\nsource-timeout = '50ms'"),
+        [""; 0],
+        "nobody has set soft-timeout"
+    );
+    assert_eq!(
+        warnings("source = 'redis://h'\n[prefixes.a]\nsource-timeout = '2s'"),
+        [
+            "prefix `a` of group default: source-timeout (2s) has no effect: fetches from this source have that of the group (1s)"
+        ]
     );
     assert_eq!(
         warnings("[prefixes.a]\nstale-while-revalidate = '1s'"),

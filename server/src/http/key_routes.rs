@@ -120,7 +120,7 @@ pub(super) async fn finish_read(
 ) -> ReadOutcome {
     if let Err(SourceError::TooLarge(_)) = ended
         && route.gives_bytes()
-        && let Some(stream) = group.source.stream(key)
+        && let Some(stream) = group.source.stream(key, &group.policy)
     {
         return match stream.await {
             Ok(Some(value)) => ReadOutcome::PassesThrough(value),

@@ -16,7 +16,7 @@ use std::{rc::Rc, sync::Arc};
 /// One core's way to the other nodes.
 pub fn open_client(peers: &Arc<Peers>, settings: &Settings, buffers: &Arc<Buffers>) -> Rc<PeerClient> {
     let transport = HttpTransport::new(&settings.peers, settings.max_value, buffers.clone());
-    Rc::new(PeerClient::new(peers.clone(), Rc::new(transport), settings.source_timeout))
+    Rc::new(PeerClient::new(peers.clone(), Rc::new(transport), settings.groups[0].freshness.source_timeout))
 }
 
 /// A group whose keys have owners, and the source that asks them.

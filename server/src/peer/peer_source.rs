@@ -1,6 +1,6 @@
 //! A source in front of a group's own: keys of other nodes are asked of their owners.
 use super::{member::Member, messages::MOST_KEYS, peer_group::PeerGroup};
-use crate::source::{Fetch, LocalFuture, RedisServer, Source, SourceError, ValueStream};
+use crate::source::{Fetch, FillPolicy, LocalFuture, RedisServer, Source, SourceError, ValueStream};
 use larder_engine::Millis;
 use std::{rc::Rc, sync::Arc};
 
@@ -54,9 +54,13 @@ impl Source for PeerSource {
             }
         }
     }
-    fn stream<'a>(&'a self, key: &'a [u8]) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
+    fn stream<'a>(
+        &'a self,
+        key: &'a [u8],
+        policy: &FillPolicy,
+    ) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
         // What nobody keeps has no owner.
-        self.inner().stream(key)
+        self.inner().stream(key, policy)
     }
     fn read_only_kind(&self) -> &'static str {
         self.inner().read_only_kind()

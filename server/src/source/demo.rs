@@ -53,8 +53,9 @@ impl Source for DemoSource {
 
 fn answer_all(setup: &DemoSetup, batch: &mut Vec<Fetch>) {
     let DemoSetup { url, limits, health } = setup;
-    let (url, timeout) = (*url, limits.timeout);
+    let url = *url;
     for fetch in batch.drain(..) {
+        let timeout = fetch.timeout(limits.timeout);
         if url.delay.is_zero() {
             finish(fetch, &url, timeout, health);
             continue;

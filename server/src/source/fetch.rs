@@ -11,7 +11,7 @@ use crate::config::{Coherence, RefreshAhead};
 use bytes::Bytes;
 use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome, Wait};
 use larder_store::clock;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// After an answer that may not be kept, readers of its key do not share fetches for this time, ms.
 const NOT_SHARED: u64 = 1_000;
@@ -117,6 +117,10 @@ impl Fetch {
     /// The key to fetch.
     pub fn key(&self) -> &[u8] {
         self.lead.key()
+    }
+    /// How long it may take, from a source whose own deadline is `general`.
+    pub fn timeout(&self, general: Duration) -> Duration {
+        self.policy.source_timeout(self.key(), general)
     }
     /// Whether nobody waits for the answer: the fetch renews a copy that is being served.
     pub fn is_background(&self) -> bool {

@@ -15,6 +15,8 @@ pub struct KeyPolicy {
     pub stale_while_revalidate: u64,
     /// How long after its lifetime a copy is served if the source fails.
     pub stale_if_error: u64,
+    /// Deadline of a fetch; `None`: that of the source.
+    pub source_timeout: Option<u64>,
     /// How long a read waits for a fetch if there is a copy that `stale_if_error` allows; `None`: as long as the fetch takes.
     pub soft_timeout: Option<u64>,
     /// When a read renews a copy before the end of its lifetime; `None`: never.
@@ -32,6 +34,7 @@ impl From<&FreshnessSettings> for KeyPolicy {
             negative_ttl: settings.negative_ttl.map(millis),
             stale_while_revalidate: millis(settings.stale_while_revalidate),
             stale_if_error: millis(settings.stale_if_error),
+            source_timeout: Some(millis(settings.source_timeout)),
             soft_timeout: settings.soft_timeout.map(millis),
             refresh_ahead: settings.refresh_ahead,
             max_stale: settings.max_stale.map(millis),
@@ -43,8 +46,8 @@ impl From<&FreshnessSettings> for KeyPolicy {
 impl KeyPolicy {
     /// The same without anything that serves copies past their lifetime or renews them before.
     pub fn never_stale(self) -> KeyPolicy {
-        let KeyPolicy { ttl, negative_ttl, .. } = self;
-        KeyPolicy { ttl, negative_ttl, ..KeyPolicy::default() }
+        let KeyPolicy { ttl, negative_ttl, source_timeout, .. } = self;
+        KeyPolicy { ttl, negative_ttl, source_timeout, ..KeyPolicy::default() }
     }
 }
 
@@ -83,6 +86,10 @@ impl FillPolicy {
     #[inline]
     pub fn has_rules(&self) -> bool {
         self.modes.are_set() | self.inspection.is_some()
+    }
+    /// The deadline of a fetch of a key, from a source whose own is `general`.
+    pub fn source_timeout(&self, key: &[u8], general: Duration) -> Duration {
+        self.of(key).source_timeout.map_or(general, Duration::from_millis)
     }
     /// What the memory tier does with a key.
     pub fn mode(&self, key: &[u8]) -> TierMode {

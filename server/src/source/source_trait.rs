@@ -1,7 +1,8 @@
 //! The contract between `read` and a source: fetches, writes, and which optional interfaces a source has.
 use super::{
-    fetch::Fetch, local_future::LocalFuture, local_store::LocalStore, redis_server_trait::RedisServer,
-    source_error::SourceError, table::table_map_reads::TableSource, value_stream::ValueStream,
+    fetch::Fetch, fill_policy::FillPolicy, local_future::LocalFuture, local_store::LocalStore,
+    redis_server_trait::RedisServer, source_error::SourceError, table::table_map_reads::TableSource,
+    value_stream::ValueStream,
 };
 use larder_engine::Millis;
 use std::future::ready;
@@ -18,7 +19,12 @@ pub trait Source {
         "of a kind"
     }
     /// The value of a key as it comes, for one client, if the source can do that: for values larger than `max-value`, which a fetch refuses.
-    fn stream<'a>(&'a self, _key: &'a [u8]) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
+    /// `policy` has the deadline, which is that of the head.
+    fn stream<'a>(
+        &'a self,
+        _key: &'a [u8],
+        _policy: &FillPolicy,
+    ) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
         None
     }
     /// Stores a value; true if it replaced one.

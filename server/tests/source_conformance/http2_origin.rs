@@ -36,7 +36,8 @@ fn at(port: u16, certificates: &Certificates, limits: SourceLimits, options: Ori
 }
 
 async fn passed_through(group: &Fixture, key: &str) -> Vec<u8> {
-    let value = group.source.stream(key.as_bytes()).expect("it can").await.expect("an answer").expect("a value");
+    let value =
+        group.source.stream(key.as_bytes(), &group.policy).expect("it can").await.expect("an answer").expect("a value");
     let mut chunks = value.chunks;
     let mut bytes = Vec::new();
     while let Some(chunk) = std::future::poll_fn(|context| chunks.poll_chunk(context)).await {
@@ -86,10 +87,11 @@ fn many_requests_share_a_connection_to_nginx() {
         assert!(group.get("large").await == some(&large));
         // Over HTTP/2 a value that passes through is a stream among others.
         let small = at(held.number, &tls, SourceLimits { max_value: 1000, ..LIMITS }, OriginOptions::default());
-        let first = small.source.stream(b"large").expect("it can").await.expect("an answer").expect("a value");
+        let first =
+            small.source.stream(b"large", &small.policy).expect("it can").await.expect("an answer").expect("a value");
         assert!(passed_through(&small, "large").await == large && passed_through(&small, "1").await == b"value 1");
         drop(first);
-        let absent = small.source.stream(b"absent").expect("it can").await;
+        let absent = small.source.stream(b"absent", &small.policy).expect("it can").await;
         assert!(absent.is_ok_and(|value| value.is_none()));
         assert_eq!(group.get("absent").await, Ok(None));
         drop(small);

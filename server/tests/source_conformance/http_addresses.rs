@@ -8,7 +8,7 @@ use super::{
 };
 use larder::{
     config::{OriginOptions, OriginUrl, SourceUrl},
-    source::{FillPolicy, SourceLimits},
+    source::{FillPolicy, KeyPolicy, PrefixTable, SourceLimits},
 };
 use larder_store::clock;
 use std::{
@@ -233,5 +233,33 @@ fn retry_after_of_a_503_is_for_the_address() {
         assert_eq!(origin.asked(), 2);
         let said = refused(at(origin.port, LIMITS).get("..").await);
         assert!(said.contains("would be a step within the path"), "{said}");
+    });
+}
+
+#[test]
+fn a_key_prefix_has_a_deadline_of_its_own() {
+    let silent = ScriptedOrigin::start(|_| vec![Step::Stall]);
+    let policy = |source_timeout| KeyPolicy { source_timeout, ..KeyPolicy::default() };
+    let prefixes = || {
+        PrefixTable::new([("quick:", policy(Some(60))), ("slow:", policy(Some(400)))].map(|(p, to)| (p.as_bytes(), to)))
+    };
+    let limits = SourceLimits { timeout: Duration::from_millis(200), ..LIMITS };
+    run(async {
+        let slow_demo = "demo:?delay=300ms".parse().expect("a URL");
+        let api = url(&format!("http://127.0.0.1:{}/v/{{key}}", silent.port), OriginOptions::default());
+        for (url, answers) in [(api, false), (slow_demo, true)] {
+            let group = open(&url, limits, FillPolicy { prefixes: prefixes(), ..FillPolicy::default() });
+            for (key, limit) in [("quick:a", 60), ("a", 200), ("slow:a", 400)] {
+                let begun = Instant::now();
+                let answer = group.get(key).await;
+                assert!(begun.elapsed() >= Duration::from_millis(limit.min(300)), "{key}");
+                if answers && key == "slow:a" {
+                    assert!(answer.is_ok_and(|value| value.is_some()));
+                } else {
+                    let said = unavailable(answer);
+                    assert!(said.ends_with(&format!("timed out after {limit}ms (source-timeout)")), "{key}: {said}");
+                }
+            }
+        }
     });
 }

@@ -3,14 +3,15 @@ use super::{
     address_choice::{AddressChoice, Tried},
     connection_pool::ConnectionPool,
     origin_settings::SharedAddress,
+    request_deadline::RequestDeadline,
     request_target::request_target,
 };
-use crate::source::{fetch_refusals::timeout_reason, source_error::SourceError};
+use crate::source::source_error::SourceError;
 use http::Uri;
 use larder_engine::Millis;
 use larder_store::clock;
 use std::{sync::Arc, time::Duration};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 /// Why a request got no answer.
 pub(super) enum Failure {
@@ -33,7 +34,7 @@ impl From<SourceError> for Failure {
 pub(super) async fn at_some_address<T>(
     origin: &AddressChoice,
     key: &[u8],
-    deadline: Instant,
+    deadline: RequestDeadline,
     no_answer: impl Fn(&SharedAddress, Arc<str>) -> SourceError,
     exchange: impl AsyncFn(&ConnectionPool, &Uri) -> Result<T, Failure>,
 ) -> Result<T, SourceError> {
@@ -51,11 +52,14 @@ pub(super) async fn at_some_address<T>(
             return Err(failed.unwrap_or_else(resting));
         };
         let _under_way = pool.begin();
-        match timeout_at(deadline, exchange(pool, &target)).await {
+        match timeout_at(deadline.at, exchange(pool, &target)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(Failure::Final(error))) => return Err(error),
             Ok(Err(Failure::NotConnected(error))) => failed = Some(error),
-            Err(_) => return Err(no_answer(pool.address(), timeout_reason(settings.limits.timeout, &settings.limits))),
+            Err(_) => {
+                let reason = format!("timed out after {:?} (source-timeout)", deadline.limit);
+                return Err(no_answer(pool.address(), reason.into()));
+            }
         }
     }
 }

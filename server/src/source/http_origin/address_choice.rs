@@ -1,5 +1,8 @@
 //! One core's view of all addresses of the origin: which of them a request goes to, and which are out.
-use super::{connection_pool::ConnectionPool, origin_connection::Connection, origin_settings::OriginSettings};
+use super::{
+    connection_pool::ConnectionPool, origin_connection::Connection, origin_settings::OriginSettings,
+    request_deadline::RequestDeadline,
+};
 use crate::source::{
     source_error::SourceError,
     source_health::{ConnectionHealth, ConnectionState},
@@ -11,7 +14,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// Before the first probe of an address that is out; each further one waits twice as long.
 const FIRST_PROBE: Duration = Duration::from_millis(500);
@@ -80,7 +83,11 @@ impl AddressChoice {
     ///
     /// # Errors
     /// As [`ConnectionPool::connect`].
-    pub(super) async fn connect(&self, pool: &ConnectionPool, deadline: Instant) -> Result<Connection, SourceError> {
+    pub(super) async fn connect(
+        &self,
+        pool: &ConnectionPool,
+        deadline: RequestDeadline,
+    ) -> Result<Connection, SourceError> {
         let connected = pool.connect(deadline).await;
         self.note(pool, &connected);
         connected
@@ -90,7 +97,11 @@ impl AddressChoice {
     ///
     /// # Errors
     /// As [`ConnectionPool::connect`].
-    pub(super) async fn connect_stream(&self, pool: &ConnectionPool, deadline: Instant) -> Result<Stream, SourceError> {
+    pub(super) async fn connect_stream(
+        &self,
+        pool: &ConnectionPool,
+        deadline: RequestDeadline,
+    ) -> Result<Stream, SourceError> {
         let connected = pool.connect_stream(deadline).await;
         self.note(pool, &connected);
         connected
@@ -100,7 +111,7 @@ impl AddressChoice {
     ///
     /// # Errors
     /// As [`ConnectionPool::connect`].
-    pub(super) async fn reach(&self, pool: &ConnectionPool, deadline: Instant) -> Result<(), SourceError> {
+    pub(super) async fn reach(&self, pool: &ConnectionPool, deadline: RequestDeadline) -> Result<(), SourceError> {
         match pool.address().tls {
             None => pool.give_back_stream(self.connect_stream(pool, deadline).await?),
             Some(_) => pool.give_back(self.connect(pool, deadline).await?),
@@ -143,7 +154,7 @@ impl AddressChoice {
         let mut wait = FIRST_PROBE;
         loop {
             // Requests may have found it again meanwhile; another connection does no harm.
-            match self.reach(pool, Instant::now() + self.settings.limits.timeout).await {
+            match self.reach(pool, RequestDeadline::after(self.settings.limits.timeout)).await {
                 Ok(()) => {
                     wait = FIRST_PROBE;
                     while !pool.is_out.get() {

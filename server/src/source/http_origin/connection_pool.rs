@@ -3,6 +3,7 @@ use super::{
     http2_connections::Http2Connections,
     origin_connection::Connection,
     origin_settings::{OriginSettings, SharedAddress},
+    request_deadline::RequestDeadline,
     response_body::broken_off,
 };
 use crate::source::{
@@ -150,7 +151,7 @@ impl ConnectionPool {
     ///
     /// # Errors
     /// `Unavailable`: the address is not reached by the deadline, or within `source-connect-timeout`.
-    pub(super) async fn connect(&self, deadline: Instant) -> Result<Connection, SourceError> {
+    pub(super) async fn connect(&self, deadline: RequestDeadline) -> Result<Connection, SourceError> {
         while self.may_share.get() {
             if let Some(stream) = self.shared.take(MAX_IDLE_TIME) {
                 return Ok(Connection::Http2(stream));
@@ -167,16 +168,19 @@ impl ConnectionPool {
         self.connect_alone(deadline).await
     }
 
-    async fn connect_for_all(&self, deadline: Instant) -> Result<Connection, SourceError> {
+    async fn connect_for_all(&self, deadline: RequestDeadline) -> Result<Connection, SourceError> {
         let (end, attempt) = watch::channel(None);
         *self.attempt.borrow_mut() = Some(attempt);
         let connected = self.connect_alone(deadline).await;
         *self.attempt.borrow_mut() = None;
-        end.send_replace(Some(connected.as_ref().map(drop).map_err(Clone::clone)));
+        // Who waits may have more time than this request had: then one of them tries again.
+        if connected.is_ok() || Instant::now() < deadline.at {
+            end.send_replace(Some(connected.as_ref().map(drop).map_err(Clone::clone)));
+        }
         connected
     }
 
-    async fn connect_alone(&self, deadline: Instant) -> Result<Connection, SourceError> {
+    async fn connect_alone(&self, deadline: RequestDeadline) -> Result<Connection, SourceError> {
         self.in_time(deadline, self.open()).await
     }
 
@@ -184,20 +188,20 @@ impl ConnectionPool {
     ///
     /// # Errors
     /// As [`connect`](ConnectionPool::connect).
-    pub(super) async fn connect_stream(&self, deadline: Instant) -> Result<Stream, SourceError> {
+    pub(super) async fn connect_stream(&self, deadline: RequestDeadline) -> Result<Stream, SourceError> {
         self.in_time(deadline, self.open_stream()).await
     }
 
     async fn in_time<T>(
         &self,
-        deadline: Instant,
+        deadline: RequestDeadline,
         opening: impl Future<Output = Result<T, String>>,
     ) -> Result<T, SourceError> {
         let address = self.address();
         let own = self.settings.url.options.connect_timeout.map(|limit| (Instant::now() + limit, limit));
         let (until, limit, setting) = match own {
-            Some((until, limit)) if until < deadline => (until, limit, "source-connect-timeout"),
-            _ => (deadline, self.settings.limits.timeout, "source-timeout"),
+            Some((until, limit)) if until < deadline.at => (until, limit, "source-connect-timeout"),
+            _ => (deadline.at, deadline.limit, "source-timeout"),
         };
         let reason = match timeout_at(until, opening).await {
             Ok(Ok(connection)) => return Ok(connection),

@@ -7,6 +7,7 @@ use super::{
     fast_exchange::{Exchanged, fast_exchange},
     origin_connection::Connection,
     origin_settings::SharedAddress,
+    request_deadline::RequestDeadline,
     response_body::{discard_body, read_body},
     response_freshness::ResponseFreshness,
     response_metadata::metadata,
@@ -29,7 +30,6 @@ use hyper::body::Incoming;
 use larder_engine::Millis;
 use larder_store::clock;
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// W3C's name of what ties a request to the one that it is made for.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -43,7 +43,7 @@ pub(super) async fn answer(
     key: &[u8],
     validators: Option<Validators>,
     trace: Option<Arc<RequestTrace>>,
-    deadline: Instant,
+    deadline: RequestDeadline,
 ) -> Result<FetchAnswer, SourceError> {
     let read = Read { key, validators, trace };
     let no_answer = |address: &SharedAddress, reason| address.unavailable(reason);
@@ -110,7 +110,6 @@ fn encode(request: &mut Vec<u8>, name: &HeaderName, value: Option<&[u8]>) {
 /// A response of which the head is read.
 pub(super) struct Answered {
     pub(super) connection: Connection,
-    pub(super) meaning: Meaning,
     /// The body that is the value; `None` if it means something else.
     pub(super) value: Option<Incoming>,
     pub(super) fresh: FreshUntil,
@@ -123,7 +122,7 @@ pub(super) async fn read_head(
     pool: &ConnectionPool,
     read: &Read<'_>,
     target: &Uri,
-    deadline: Instant,
+    deadline: RequestDeadline,
 ) -> Result<Answered, Failure> {
     let asked = clock::now();
     let (connection, response) =
@@ -138,13 +137,13 @@ pub(super) async fn read_head(
         }
     };
     match meaning {
-        Ok(meaning) => {
+        Ok(_) => {
             let freshness = ResponseFreshness::of(&head.headers, asked, &origin.settings.url.options.vary);
             let (fresh, metadata) = match metadata(&head.headers, &freshness) {
                 Some(metadata) => (freshness.fresh, metadata),
                 None => (FreshUntil::NotKept, CopyMetadata::default()),
             };
-            Ok(Answered { connection, meaning, value, fresh, metadata })
+            Ok(Answered { connection, value, fresh, metadata })
         }
         Err(error) => {
             pool.give_back(connection);
@@ -158,7 +157,7 @@ async fn exchange(
     pool: &ConnectionPool,
     read: &Read<'_>,
     target: &Uri,
-    deadline: Instant,
+    deadline: RequestDeadline,
 ) -> Result<FetchAnswer, Failure> {
     let settings = &origin.settings;
     let address = pool.address();

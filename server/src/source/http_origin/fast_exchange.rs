@@ -7,6 +7,7 @@ use super::{
     exchange::Read,
     origin_connection::{Connection, SendFailure},
     replayed_stream::ReplayedStream,
+    request_deadline::RequestDeadline,
     response_body::broken_off,
     send_request::{Effect, send, too_late, within_first_byte},
     whole_response::whole_response,
@@ -21,10 +22,7 @@ use std::{
     pin::Pin,
     task::{Poll, ready},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWriteExt, ReadBuf},
-    time::Instant,
-};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 /// Longest response that is read in one piece.
 pub(super) const ONE_READ: usize = 16 * 1024;
@@ -63,7 +61,7 @@ pub(super) async fn fast_exchange(
     pool: &ConnectionPool,
     read: &Read<'_>,
     target: &Uri,
-    deadline: Instant,
+    deadline: RequestDeadline,
 ) -> Result<Exchanged, Failure> {
     let address = pool.address();
     if let Some(stream) = pool.take_idle_stream() {

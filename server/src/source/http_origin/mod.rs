@@ -40,6 +40,7 @@ mod origin_setup;
 mod origin_source;
 mod pass_through;
 mod replayed_stream;
+mod request_deadline;
 mod request_headers;
 mod request_target;
 mod response_body;

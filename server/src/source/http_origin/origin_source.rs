@@ -4,11 +4,12 @@ use super::{
     exchange::answer,
     origin_settings::OriginSettings,
     pass_through::pass_through,
+    request_deadline::RequestDeadline,
     write_exchange::write,
 };
 use crate::source::{
-    admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, local_future::LocalFuture, source_error::SourceError,
-    source_trait::Source, value_stream::ValueStream,
+    admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, fill_policy::FillPolicy, local_future::LocalFuture,
+    source_error::SourceError, source_trait::Source, value_stream::ValueStream,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -41,8 +42,8 @@ impl OriginSource {
             false => Err(SourceError::ReadOnly(self.read_only_kind())),
         }
     }
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.origin.settings.limits.timeout
+    fn deadline(&self) -> RequestDeadline {
+        RequestDeadline::after(self.origin.settings.limits.timeout)
     }
 }
 impl Drop for OriginSource {
@@ -59,10 +60,15 @@ impl Source for OriginSource {
         }
         self.gate.fetch(batch);
     }
-    fn stream<'a>(&'a self, key: &'a [u8]) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
+    fn stream<'a>(
+        &'a self,
+        key: &'a [u8],
+        policy: &FillPolicy,
+    ) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
+        let timeout = policy.source_timeout(key, self.origin.settings.limits.timeout);
         Some(Box::pin(async move {
             let admitted = self.gate.admit().await?;
-            let answer = pass_through(self.origin.clone(), key, self.deadline()).await;
+            let answer = pass_through(self.origin.clone(), key, RequestDeadline::after(timeout)).await;
             admitted.finish(&answer);
             answer
         }))
@@ -140,8 +146,8 @@ fn refuse_large(origin: &AddressChoice, batch: &mut Vec<Fetch>) {
 
 /// Starts a task for each admitted fetch.
 fn send_all(origin: &Rc<AddressChoice>, batch: &mut Vec<Fetch>) {
-    let deadline = Instant::now() + origin.settings.limits.timeout;
     for mut fetch in batch.drain(..) {
+        let deadline = RequestDeadline::after(fetch.timeout(origin.settings.limits.timeout));
         let origin = origin.clone();
         tokio::task::spawn_local(async move {
             let begun = Instant::now();

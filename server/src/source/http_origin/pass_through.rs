@@ -5,6 +5,7 @@ use super::{
     exchange::{Answered, Read, read_head},
     origin_connection::Connection,
     origin_settings::SharedAddress,
+    request_deadline::RequestDeadline,
     response_body::broken_off,
 };
 use crate::{
@@ -23,6 +24,7 @@ use std::{
     rc::Rc,
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -36,7 +38,7 @@ const BUFFERED: usize = 512 * 1024;
 pub(super) async fn pass_through(
     origin: Rc<AddressChoice>,
     key: &[u8],
-    deadline: Instant,
+    deadline: RequestDeadline,
 ) -> Result<Option<ValueStream>, SourceError> {
     let settings = origin.settings.clone();
     let mut charge = settings.buffers.charge(BufferKind::Fetched);
@@ -70,6 +72,7 @@ pub(super) async fn pass_through(
         body,
         read: 0,
         overdue: None,
+        timeout: deadline.limit,
         place,
         _charge: charge,
     };
@@ -105,6 +108,8 @@ struct OriginChunks {
     read: u64,
     /// While the client waits for the origin. A client that is slow itself has its own deadlines.
     overdue: Option<Pin<Box<Sleep>>>,
+    /// The longest wait for the origin.
+    timeout: Duration,
     place: Place,
     _charge: BufferCharge,
 }
@@ -113,7 +118,7 @@ impl ValueChunks for OriginChunks {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
         let origin = self.place.0.clone();
         let address = origin.pool(self.index).address();
-        let timeout = origin.settings.limits.timeout;
+        let timeout = self.timeout;
         loop {
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
                 let overdue = self.overdue.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + timeout)));

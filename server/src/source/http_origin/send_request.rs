@@ -4,13 +4,13 @@ use super::{
     address_choice::AddressChoice,
     connection_pool::ConnectionPool,
     origin_connection::{Connection, SendFailure},
+    request_deadline::RequestDeadline,
     response_body::broken_off,
 };
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::time::Instant;
 
 /// How often a request is sent at most. Origins end HTTP/2 connections after so many requests, and name those that they did not take.
 const MAX_SENDS: usize = 4;
@@ -34,7 +34,7 @@ pub(super) async fn send(
     pool: &ConnectionPool,
     target: &Uri,
     effect: Effect,
-    deadline: Instant,
+    deadline: RequestDeadline,
     complete: impl Fn(&mut Request<Full<Bytes>>),
 ) -> Result<(Connection, Response<Incoming>), Failure> {
     let address = pool.address();

@@ -6,6 +6,7 @@ use super::{
     connection_pool::ConnectionPool,
     exchange::throttled,
     origin_settings::SharedAddress,
+    request_deadline::RequestDeadline,
     response_body::{discard_body, read_explanation},
     send_request::{Effect, send},
 };
@@ -13,7 +14,6 @@ use crate::source::source_error::SourceError;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::Full;
-use tokio::time::Instant;
 
 /// Stores `value`, or deletes the key; whether the origin had it, as far as its answer tells.
 ///
@@ -23,7 +23,7 @@ pub(super) async fn write(
     origin: &AddressChoice,
     key: &[u8],
     value: Option<Bytes>,
-    deadline: Instant,
+    deadline: RequestDeadline,
 ) -> Result<bool, SourceError> {
     // Without an answer, it may have been sent.
     let no_answer = |address: &SharedAddress, reason| address.lost(reason);
@@ -49,7 +49,7 @@ async fn exchange(
     key: &[u8],
     target: &Uri,
     value: Option<Bytes>,
-    deadline: Instant,
+    deadline: RequestDeadline,
 ) -> Result<bool, Failure> {
     let address = pool.address();
     let is_delete = value.is_none();

@@ -52,15 +52,15 @@ impl SourceError {
     pub(crate) fn of_outcome(text: Arc<str>) -> SourceError {
         match text.strip_prefix(UNAVAILABLE) {
             Some(reason) => SourceError::Unavailable(reason.into()),
-            None if text.starts_with(TOO_LARGE) => SourceError::TooLarge(text),
+            None if is_too_large(&text) => SourceError::TooLarge(text),
             None => SourceError::Refused(text),
         }
     }
     /// The error of a node that refused to answer. What is too large there is too large here.
     pub(crate) fn refused_by_peer(reason: &str) -> SourceError {
         match reason.find(TOO_LARGE) {
-            Some(at) => SourceError::TooLarge(reason[at..].into()),
-            None => SourceError::Refused(format!("ERR {reason}").into()),
+            Some(at) if is_too_large(&reason[at..]) => SourceError::TooLarge(reason[at..].into()),
+            _ => SourceError::Refused(format!("ERR {reason}").into()),
         }
     }
     /// The error as a reply of the Redis protocol.
@@ -82,8 +82,12 @@ impl fmt::Display for SourceError {
 }
 impl std::error::Error for SourceError {}
 
-/// How the error about a value that is too large begins.
+/// How the error about a value that is too large begins; it names `max-value`.
 pub(super) const TOO_LARGE: &str = "ERR the source's value of ";
+
+fn is_too_large(text: &str) -> bool {
+    text.starts_with(TOO_LARGE) && text.contains("(max-value)")
+}
 
 /// Prefix of the text of an unavailable source.
 pub(crate) const UNAVAILABLE: &str = "source unavailable: ";

@@ -308,7 +308,7 @@ impl ReadRoute {
 
     /// Whether the value is the body as it is.
     pub(super) fn gives_bytes(self) -> bool {
-        matches!(self, ReadRoute::Kv | ReadRoute::Text | ReadRoute::Entity)
+        matches!(self, ReadRoute::Kv | ReadRoute::Data | ReadRoute::Text | ReadRoute::Entity)
     }
 
     /// The value is too large to be kept, and passes through to a route that [`gives_bytes`](ReadRoute::gives_bytes).
@@ -332,6 +332,9 @@ impl ReadRoute {
                     }
                 }
                 headers.insert(CACHE_STATUS, PASSED_THROUGH);
+            }
+            ReadRoute::Data => {
+                headers.insert(header::CONTENT_TYPE, content_type(value.metadata.content_type.as_deref()));
             }
             ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Peer => {
                 headers.insert(header::CONTENT_TYPE, if self == ReadRoute::Text { TEXT } else { OCTETS });

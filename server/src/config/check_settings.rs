@@ -233,7 +233,6 @@ fn freshness(scope: &EffectiveSettings) -> FreshnessSettings {
         stale_if_error: duration("stale-if-error"),
         source_timeout: duration("source-timeout"),
         soft_timeout: scope.duration("soft-timeout"),
-        is_soft_timeout_set: scope.effective("soft-timeout").origin != SettingOrigin::Default,
         refresh_ahead: scope.refresh_ahead("refresh-ahead"),
         max_stale: scope.duration("max-stale"),
         retry_throttle: duration("retry-throttle"),

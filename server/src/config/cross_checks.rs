@@ -8,7 +8,7 @@ use super::{
     source_url::SourceUrl,
 };
 use larder_units::{show_duration, show_size};
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 /// Problems that no single value shows: addresses used twice, nothing to serve, a burst without its rate.
 pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut Vec<String>) {
@@ -116,6 +116,9 @@ fn endless_copies(group: &GroupSettings) -> Option<String> {
     })
 }
 
+/// What nobody need be warned of, for nobody has set it.
+const DEFAULT_SOFT_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Freshness settings of a group and of its prefixes that cannot do what they say.
 fn stale_bounds(group: &GroupSettings, warnings: &mut Vec<String>) {
     let check = |warnings: &mut Vec<String>,
@@ -140,7 +143,7 @@ fn stale_bounds(group: &GroupSettings, warnings: &mut Vec<String>) {
             }
         }
         if let Some(soft) = fresh.soft_timeout
-            && fresh.is_soft_timeout_set
+            && soft != DEFAULT_SOFT_TIMEOUT
             && soft >= fresh.source_timeout
             && !matches!(group.source, SourceUrl::None | SourceUrl::Table(_))
             && is_new(&|group| (group.soft_timeout, group.source_timeout) == (fresh.soft_timeout, fresh.source_timeout))

@@ -108,8 +108,6 @@ pub struct FreshnessSettings {
     /// Deadline of a fetch.
     pub source_timeout: Duration,
     pub soft_timeout: Option<Duration>,
-    /// Somebody has set it: it is not the default.
-    pub is_soft_timeout_set: bool,
     pub refresh_ahead: Option<RefreshAhead>,
     pub max_stale: Option<Duration>,
     pub retry_throttle: Duration,

@@ -227,11 +227,11 @@ fn freshness_settings_that_cannot_work_are_warned_of() {
     );
     assert_eq!(
         warnings(
-            "source = 'demo:'\nttl = '1m'\nsource-timeout = '50ms'\nsoft-timeout = '100ms'\n[prefixes.a]\nsoft-timeout = '40ms'\n[prefixes.b]\nsource-timeout = '20ms'\n[prefixes.c]\nsource-timeout = '1s'"
+            "source = 'demo:'\nttl = '1m'\nsource-timeout = '50ms'\nsoft-timeout = '90ms'\n[prefixes.a]\nsoft-timeout = '40ms'\n[prefixes.b]\nsource-timeout = '20ms'\n[prefixes.c]\nsource-timeout = '1s'"
         ),
         [
-            "group default: soft-timeout (100ms) is not shorter than source-timeout (50ms), so it has no effect",
-            "prefix `b` of group default: soft-timeout (100ms) is not shorter than source-timeout (20ms), so it has no effect",
+            "group default: soft-timeout (90ms) is not shorter than source-timeout (50ms), so it has no effect",
+            "prefix `b` of group default: soft-timeout (90ms) is not shorter than source-timeout (20ms), so it has no effect",
         ]
     );
     assert_eq!(

@@ -46,7 +46,7 @@ pub(super) async fn pass_through(
         return Err(no_room(BUFFERED, settings.buffers.limit()));
     }
     let place = Place::take(&origin)?;
-    let read = Read { key, validators: None };
+    let read = Read { key, validators: None, trace: None };
     let no_answer = |address: &SharedAddress, reason| address.unavailable(reason);
     let (answered, index) = at_some_address(&origin, key, deadline, no_answer, async |pool, target| {
         Ok((read_head(&origin, pool, &read, target, deadline).await?, pool.index()))

@@ -137,12 +137,21 @@ async fn measure(port: u16) -> anyhow::Result<()> {
     let timeout = Duration::from_secs(10);
     let (store, max_value) = (larder_store::disk::StoreSettings::DEFAULT, 512 << 20);
     let (max_in_flight, max_backlog) = (10_000, 32 << 20);
-    let limits =
-        SourceLimits { timeout, slow_timeout: timeout, max_in_flight, adaptive: true, breaker: None, connections: 1, max_value, max_backlog, store };
+    let limits = SourceLimits {
+        timeout,
+        slow_timeout: timeout,
+        max_in_flight,
+        adaptive: true,
+        breaker: None,
+        connections: 1,
+        max_value,
+        max_backlog,
+        store,
+    };
     let setup = SourceSetup::new(&url, limits, &Buffers::unbounded()).map_err(anyhow::Error::msg)?;
     let cache = Cache::new(Config { max_keys: Some(1), ..Config::default() });
     let (source, policy) = (setup.open(None, false), Arc::new(FillPolicy::default()));
-    let ours = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default() });
+    let ours = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default(), peers: None });
     let pairs = [
         ("expiry", Client::OursExpiry(ours.clone()), Client::CrateExpiry(rival.clone())),
         ("get", Client::OursGet(ours), Client::CrateGet(rival)),

@@ -49,7 +49,7 @@ impl<'a> Entry<'a> {
         if self.meta.has_attributes() { attributes::metadata(self.word(), self.attributes()) } else { &[] }
     }
 
-    /// See [`attributes`](crate::attributes).
+    /// See [`crate::attributes`].
     pub(crate) fn word(&self) -> u32 {
         record::word(self.record, self.meta)
     }

@@ -244,7 +244,7 @@ impl Shard {
         }
     }
 
-    /// A counted read of what is fresh. Everything else is for [`Shard::judge`].
+    /// A counted read of what is fresh. Everything else is for `Cache::judge`.
     #[inline(always)]
     pub(crate) fn read<R, F: FnOnce(Entry<'_>) -> R>(
         &mut self,

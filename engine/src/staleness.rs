@@ -9,7 +9,7 @@
 //!
 //! An entry is out of date since the earliest of: the end of its freshness ([`Expiry::FreshFor`](crate::Expiry::FreshFor),
 //! [`Expiry::FreshUntil`](crate::Expiry::FreshUntil)), and a mark that covers it. A mark covers the entries of a shard under a prefix that were
-//! stored before it ([`Cache::mark_stale`](crate::Cache::mark_stale)). The windows come from the [`StaleRules`] of the cache. An expiry
+//! stored before it ([`Cache::mark_stale`](crate::Cache::mark_stale)). The windows come from the [`StaleRules`](crate::StaleRules) of the cache. An expiry
 //! ([`Expiry::At`](crate::Expiry::At)) is no end of freshness: what has expired is gone.
 //!
 //! A mark costs a hit a few nanoseconds. [`Cache::tick`](crate::Cache::tick) removes what marks ended, a bounded number of entries at a time, and then

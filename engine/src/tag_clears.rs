@@ -168,7 +168,7 @@ impl Tier<'_> {
     /// Adds tags to the entry of a key; false if there is none.
     ///
     /// # Errors
-    /// [`TooLarge`](TooLarge) if it has more tags then than [`Attributes::MAX_TAGS`], or one is longer than [`Attributes::MAX_TAG`].
+    /// [`TooLarge`] if it has more tags then than [`Attributes::MAX_TAGS`], or one is longer than [`Attributes::MAX_TAG`].
     pub fn add_tags(&mut self, key: Key<'_>, tags: &[&[u8]], now: Millis) -> Result<bool, TooLarge> {
         self.update(key, now, |entry, _| match entry {
             Some(_) => (Change::AddTags(tags), true),

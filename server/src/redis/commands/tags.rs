@@ -25,7 +25,7 @@ pub(in crate::redis) fn tag(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// LARDER.CLEARTAG tag [SOFT]
+/// `LARDER.CLEARTAG tag [SOFT]`
 pub(in crate::redis) fn clear_tag(call: &mut CommandContext<'_>) -> Done {
     let tag = call.arg(1);
     check(&[tag])?;

@@ -10,7 +10,7 @@
 //!  ends of fetches ─► FetchAdmission::finished: in flight, latency, failures
 //! ```
 //!
-//! - [`circuit_breaker`](CircuitBreaker), [`concurrency_limit`](ConcurrencyLimit) and [`retry_budget`](RetryBudget) are pure: time is an
+//! - [`circuit_breaker`], [`concurrency_limit`] and [`retry_budget`] are pure: time is an
 //!   argument, as the duration since some start. Their tests run them with a simulated clock.
 //! - Only misses come here. While the circuit is closed and slots are free, a miss reads and adds atomics. The locks are taken when a fetch
 //!   fails, when a window ends (ten times a second), and while the circuit is not closed.

@@ -3,7 +3,7 @@
 //! The system's resolver answers (`/etc/hosts`, `/etc/resolv.conf`, its search domains), as for every other host name that Larder is given. It
 //! knows addresses only: no SRV records. Decision 0037.
 use super::membership::Peers;
-use crate::config::PeerAddress;
+use crate::{config::PeerAddress, source::jittered};
 use std::{
     collections::BTreeSet,
     io,
@@ -46,7 +46,7 @@ impl Discovery {
     pub async fn keep_looking(mut self) {
         loop {
             // Not all nodes at once.
-            sleep(self.peers.settings.refresh.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+            sleep(jittered(self.peers.settings.refresh)).await;
             self.look_up().await;
         }
     }

@@ -16,11 +16,12 @@ use super::{
     member::Member,
     peer_group::PeerGroup,
     standing::Standing,
-    transport::{MemberMove, PeerAnswer, PeerError},
+    transport::{MemberMove, PeerError},
+    wait_for_all::wait_for_all,
 };
 use crate::{
     config::Coherence,
-    source::{Fetch, FetchAnswer, FreshUntil, SourceError},
+    source::{Fetch, FetchAnswer, SourceError},
 };
 use bytes::Bytes;
 use larder_store::clock;
@@ -30,7 +31,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::time::Instant;
 
 /// Keys that are read at a time from one node.
 const AT_A_TIME: usize = 32;
@@ -66,7 +67,7 @@ impl PeerGroup {
         if !self.hands_over() {
             return 0;
         }
-        let keys = match self.client().transport().hottest(member, self.name(), &this, max_bytes, deadline).await {
+        let keys = match self.client().transport().hottest(member, self.name(), this, max_bytes, deadline).await {
             Ok(keys) => keys,
             Err(error) => {
                 tracing::debug!(reason = %error.reason(), "nothing is taken over from a peer");
@@ -87,7 +88,7 @@ impl PeerGroup {
                 }
             })
         });
-        all(tasks.collect()).await;
+        wait_for_all(tasks.collect()).await;
         taken.get()
     }
 
@@ -104,9 +105,7 @@ impl PeerGroup {
         let epoch = self.client().peers.now().epoch();
         let answer =
             match self.client().transport().get(member, self.name(), key, epoch, AskedFor::NOBODY, deadline).await {
-                Ok(PeerAnswer::Found { value, fresh, metadata }) => Ok(FetchAnswer::Copy { value, fresh, metadata }),
-                Ok(PeerAnswer::Absent) => Ok(FetchAnswer::Absent { fresh: FreshUntil::NotKept }),
-                Ok(PeerAnswer::Failed(reason)) => Err(SourceError::Unavailable(reason)),
+                Ok(answer) => answer.into_fetched(|fresh| fresh),
                 Err(error) => {
                     fetch.finish(Err(SourceError::Unavailable(error.reason().clone())), clock::now());
                     return Err(error);
@@ -133,7 +132,7 @@ pub async fn join(groups: &[Rc<PeerGroup>]) {
             taken.update(|count| count + more);
         })
     });
-    all(tasks.collect()).await;
+    wait_for_all(tasks.collect()).await;
     peers.advance(Standing::Serving);
     announce(first, MemberMove::Serving, Instant::now() + ANNOUNCEMENT).await;
     if taken.get() > 0 {
@@ -155,23 +154,16 @@ pub async fn leave(groups: &[Rc<PeerGroup>], longest: Duration) {
 
 /// Tells all nodes that can be reached, and waits for all.
 async fn announce(group: &Rc<PeerGroup>, what: MemberMove, deadline: Instant) {
-    let this: Arc<str> = group.client().peers.this_name().into();
     let others: Vec<Arc<Member>> = group.client().peers.now().others().cloned().collect();
     let tasks = others.into_iter().filter(|member| what == MemberMove::Serving || !member.is_out()).map(|member| {
-        let (group, this) = (group.clone(), this.clone());
+        let group = group.clone();
         tokio::task::spawn_local(async move {
-            let told = group.client().transport().announce(&member, group.name(), &this, what, deadline).await;
+            let (client, this) = (group.client(), group.client().peers.this_name());
+            let told = client.transport().announce(&member, group.name(), this, what, deadline).await;
             if let Err(error) = told {
                 tracing::debug!(reason = %error.reason(), "a peer does not hear who comes or goes");
             }
         })
     });
-    all(tasks.collect()).await;
-}
-
-async fn all(tasks: Vec<JoinHandle<()>>) {
-    for task in tasks {
-        // A panic there is reported there.
-        let _ = task.await;
-    }
+    wait_for_all(tasks.collect()).await;
 }

@@ -55,6 +55,7 @@ pub struct Peers {
     /// As checked.
     pub settings: PeerSettings,
     this: PeerAddress,
+    this_name: Box<str>,
     now: ArcSwap<Membership>,
     /// What cores may believe that belongs to this node: one membership later than `now`, so that no flight of the one before is joined.
     settled: ArcSwap<Membership>,
@@ -71,6 +72,7 @@ impl Peers {
     pub fn new(settings: PeerSettings, this: PeerAddress, caches: Vec<Arc<Cache>>) -> Peers {
         let first = Arc::new(membership(&settings, &this, settings.peers.clone(), &[]));
         Peers {
+            this_name: settings.name.of(&this).into(),
             settings,
             this,
             now: ArcSwap::new(first.clone()),
@@ -88,8 +90,8 @@ impl Peers {
     }
 
     /// What this node is called on the ring.
-    pub fn this_name(&self) -> String {
-        self.settings.name.of(&self.this)
+    pub fn this_name(&self) -> &str {
+        &self.this_name
     }
 
     /// Whether this node answers what other nodes read.
@@ -123,7 +125,7 @@ impl Peers {
             names.push(other);
         }
         let is_leaving = self.standing() >= Standing::Leaving;
-        let (goes, comes) = if is_leaving { (&*this, other) } else { (other, &*this) };
+        let (goes, comes) = if is_leaving { (this, other) } else { (other, this) };
         let rest: Vec<&str> = names.iter().copied().filter(|name| *name != goes).collect();
         KeyMove {
             owner_in_all: names.iter().position(|name| *name == goes),

@@ -38,6 +38,7 @@ mod ring_disagreement;
 mod standing;
 mod transport;
 mod untold;
+mod wait_for_all;
 
 pub use asked_for::ASKING_NODE;
 pub use discovery::Discovery;

@@ -8,6 +8,7 @@ use super::{
     ring_disagreement::parse_epoch,
     transport::{ClearScope, PeerAnswer, PeerChange, PeerError, Transport},
     untold::Untold,
+    wait_for_all::wait_for_all,
 };
 use crate::source::{Fetch, FetchAnswer, FillPolicy, FreshUntil, RequestTrace, Source, SourceError};
 use bytes::Bytes;
@@ -55,10 +56,6 @@ impl PeerClient {
     }
     pub(super) fn transport(&self) -> &Rc<dyn Transport> {
         &self.transport
-    }
-    /// Changes that some node has not heard of yet.
-    pub fn untold(&self) -> usize {
-        self.untold.len()
     }
 }
 
@@ -158,7 +155,7 @@ impl PeerGroup {
         match self.ask(&membership, fetch.key(), fetch.trace().map(|trace| &**trace)).await {
             Asked::Answered(answer) => self.finish(fetch, answer),
             Asked::Failed(error) => fetch.finish(Err(error), clock::now()),
-            Asked::ThisNode => self.fill_as_substitute(fetch),
+            Asked::ThisNode => self.source.fetch(&mut vec![self.as_substitute(fetch)]),
             Asked::Nobody => self.fetch_here(&membership, fetch),
         }
     }
@@ -203,7 +200,7 @@ impl PeerGroup {
     }
 
     async fn ask(&self, membership: &Membership, key: &[u8], trace: Option<&RequestTrace>) -> Asked {
-        let node = membership.members().iter().find(|member| member.is_self).map_or("", |member| &*member.name);
+        let node = self.client.peers.this_name();
         for member in membership.owners(key).take(ASKED) {
             if member.is_self {
                 return Asked::ThisNode;
@@ -247,10 +244,10 @@ impl PeerGroup {
         Asked::Nobody
     }
 
-    /// This node asks the source for a key of another node. The copy is for the time until the owner is back.
-    pub(super) fn fill_as_substitute(&self, mut fetch: Fetch) {
+    /// A fetch from the source for a key of another node. The copy is for the time until the owner is back.
+    pub(super) fn as_substitute(&self, mut fetch: Fetch) -> Fetch {
         fetch.live_at_most(self.hot_copy_ttl().max(SHORTEST));
-        self.source.fetch(&mut vec![fetch]);
+        fetch
     }
 
     /// In ms.
@@ -272,7 +269,7 @@ impl PeerGroup {
         fallbacks.update(|count| count + 1);
         self.counts.fallbacks.add(1);
         let (fallbacks, wait) = (fallbacks.clone(), fetch.wait());
-        self.fill_as_substitute(fetch);
+        self.source.fetch(&mut vec![self.as_substitute(fetch)]);
         tokio::task::spawn_local(async move {
             wait.await;
             fallbacks.update(|count| count - 1);
@@ -288,13 +285,7 @@ impl PeerGroup {
             FreshUntil::Policy => FreshUntil::At(now + longest),
             FreshUntil::NotKept => FreshUntil::NotKept,
         };
-        let answer = match answer {
-            PeerAnswer::Found { value, fresh, metadata } => {
-                Ok(FetchAnswer::Copy { value, fresh: bounded(fresh), metadata })
-            }
-            PeerAnswer::Absent => Ok(FetchAnswer::Absent { fresh: FreshUntil::NotKept }),
-            PeerAnswer::Failed(reason) => Err(SourceError::Unavailable(reason)),
-        };
+        let answer = answer.into_fetched(bounded);
         if !is_hot && answer.is_ok() {
             fetch.not_kept();
         }
@@ -400,15 +391,10 @@ impl PeerGroup {
     /// Tells all nodes at once, and waits for all.
     async fn tell_others(self: &Rc<Self>, membership: &Membership, change: &PeerChange, but: Option<&Arc<Member>>) {
         let others = membership.others().filter(|member| but.is_none_or(|but| !Arc::ptr_eq(but, member)));
-        let tasks: Vec<_> = others
-            .map(|member| {
-                let (me, member, change) = (self.clone(), member.clone(), change.clone());
-                tokio::task::spawn_local(async move { me.tell_surely(&member, change).await })
-            })
-            .collect();
-        for task in tasks {
-            // A panic there is reported there.
-            let _ = task.await;
-        }
+        let tasks = others.map(|member| {
+            let (me, member, change) = (self.clone(), member.clone(), change.clone());
+            tokio::task::spawn_local(async move { me.tell_surely(&member, change).await })
+        });
+        wait_for_all(tasks.collect()).await;
     }
 }

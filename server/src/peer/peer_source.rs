@@ -32,7 +32,7 @@ impl Source for PeerSource {
             if owner.is_self || fetch.reply_name().is_some() {
                 here.push(fetch);
             } else if fetch.is_direct() {
-                self.0.fill_as_substitute(fetch);
+                here.push(self.0.as_substitute(fetch));
             } else {
                 match elsewhere.iter_mut().find(|(of, fetches)| Arc::ptr_eq(of, owner) && fetches.len() < MOST_KEYS) {
                     Some((_, fetches)) => fetches.push(fetch),

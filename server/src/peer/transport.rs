@@ -1,6 +1,6 @@
 //! What one core asks of the other nodes, whatever carries it.
 use super::{asked_for::AskedFor, member::Member};
-use crate::source::{CopyMetadata, FreshUntil, LocalFuture};
+use crate::source::{CopyMetadata, FetchAnswer, FreshUntil, LocalFuture, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::sync::Arc;
@@ -15,6 +15,20 @@ pub(super) enum PeerAnswer {
     Absent,
     /// The owner could not fetch it, for this reason; it is not to be fetched elsewhere.
     Failed(Arc<str>),
+}
+
+impl PeerAnswer {
+    /// What a fetch ends with; `life` says how long a copy of a value is fresh here.
+    pub(super) fn into_fetched(self, life: impl FnOnce(FreshUntil) -> FreshUntil) -> Result<FetchAnswer, SourceError> {
+        match self {
+            PeerAnswer::Found { value, fresh, metadata } => {
+                Ok(FetchAnswer::Copy { value, fresh: life(fresh), metadata })
+            }
+            // The owner remembers it.
+            PeerAnswer::Absent => Ok(FetchAnswer::Absent { fresh: FreshUntil::NotKept }),
+            PeerAnswer::Failed(reason) => Err(SourceError::Unavailable(reason)),
+        }
+    }
 }
 
 /// Why a node gave no answer.

@@ -1,8 +1,9 @@
 //! What nodes have not been told yet: told again until they have been, or until no copy is left that it is about.
 use super::{
     member::Member,
-    transport::{ClearScope, PeerChange, Transport},
+    transport::{ClearScope, PeerChange, PeerError, Transport},
 };
+use crate::source::jittered;
 use bytes::Bytes;
 use indexmap::IndexMap;
 use larder_engine::Millis;
@@ -51,11 +52,6 @@ impl Untold {
         Rc::new(Untold { transport, timeout, by_member: RefCell::default() })
     }
 
-    /// How many changes wait.
-    pub(super) fn len(&self) -> usize {
-        self.by_member.borrow().values().map(IndexMap::len).sum()
-    }
-
     /// A later change of the same is being told now: an older one must not follow it.
     pub(super) fn forget(&self, member: &Member, group: &Arc<str>, change: &PeerChange) {
         if let Some(changes) = self.by_member.borrow_mut().get_mut(&member.name) {
@@ -83,7 +79,7 @@ impl Untold {
             let (me, member) = (Rc::downgrade(self), member.clone());
             tokio::task::spawn_local(async move {
                 loop {
-                    sleep(PAUSE.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+                    sleep(jittered(PAUSE)).await;
                     let Some(me) = me.upgrade() else { return };
                     if me.tell_all(&member).await {
                         return;
@@ -113,11 +109,9 @@ impl Untold {
             };
             let ((group, subject), change) = next;
             match self.transport.tell(member, &group, &change, Instant::now() + self.timeout).await {
-                Err(super::transport::PeerError::NotReached(_) | super::transport::PeerError::NoAnswer(_)) => {
-                    return false;
-                }
+                Err(PeerError::NotReached(_) | PeerError::NoAnswer(_)) => return false,
                 // What it refuses now it will refuse again.
-                Ok(()) | Err(super::transport::PeerError::Refused(_)) => {
+                Ok(()) | Err(PeerError::Refused(_)) => {
                     member.reached();
                     let mut all = self.by_member.borrow_mut();
                     if let Some(changes) = all.get_mut(&member.name)

@@ -37,6 +37,7 @@ mod fill_policy;
 mod http_origin;
 mod inspection;
 mod invalidation;
+mod jittered_wait;
 mod local_future;
 mod local_store;
 mod mode_rules;
@@ -71,6 +72,7 @@ pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, FetchedValue, 
 pub use fill_policy::{FillPolicy, KeyPolicy};
 pub use inspection::{Inspected, Inspection, InspectionCounts};
 pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
+pub(crate) use jittered_wait::jittered;
 pub use local_future::LocalFuture;
 pub use local_store::{LocalStore, Page, Scan};
 pub use mode_rules::{ModeRule, ModeRules, ModeTable, check_count, mode_rules_text, parse_mode, parse_mode_rules};

@@ -4,6 +4,7 @@ use super::{
     request_deadline::RequestDeadline,
 };
 use crate::source::{
+    jittered_wait::jittered,
     source_error::SourceError,
     source_health::{ConnectionHealth, ConnectionState},
     upstream_stream::Stream,
@@ -163,7 +164,7 @@ impl AddressChoice {
                 }
                 Err(_) => {
                     // Not all cores at the same moment.
-                    sleep(wait.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+                    sleep(jittered(wait)).await;
                     wait = LAST_PROBE.min(wait * 2);
                 }
             }

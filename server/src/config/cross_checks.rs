@@ -5,9 +5,10 @@ use super::{
     raw_settings::Layer,
     setting_value::SettingValue,
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
+    settings_table::{Fallback, find},
     source_url::SourceUrl,
 };
-use larder_units::{show_duration, show_size};
+use larder_units::{parse_duration, show_duration, show_size};
 use std::{net::SocketAddr, time::Duration};
 
 /// Problems that no single value shows: addresses used twice, nothing to serve, a burst without its rate.
@@ -116,8 +117,12 @@ fn endless_copies(group: &GroupSettings) -> Option<String> {
     })
 }
 
-/// What nobody need be warned of, for nobody has set it.
-const DEFAULT_SOFT_TIMEOUT: Duration = Duration::from_millis(100);
+/// Whether a soft timeout is the one of the table, which nobody need have set.
+fn is_default_soft_timeout(soft: Duration) -> bool {
+    let setting = find("soft-timeout");
+    setting
+        .is_some_and(|of| matches!(of.default, Fallback::Is(text) if parse_duration(text).is_ok_and(|is| is == soft)))
+}
 
 /// Freshness settings of a group and of its prefixes that cannot do what they say.
 fn stale_bounds(group: &GroupSettings, warnings: &mut Vec<String>) {
@@ -143,7 +148,7 @@ fn stale_bounds(group: &GroupSettings, warnings: &mut Vec<String>) {
             }
         }
         if let Some(soft) = fresh.soft_timeout
-            && soft != DEFAULT_SOFT_TIMEOUT
+            && !is_default_soft_timeout(soft)
             && soft >= fresh.source_timeout
             && !matches!(group.source, SourceUrl::None | SourceUrl::Table(_))
             && is_new(&|group| (group.soft_timeout, group.source_timeout) == (fresh.soft_timeout, fresh.source_timeout))

@@ -2,7 +2,7 @@
 use super::{
     peer_moves,
     problem_json::{Problem, ProblemKind},
-    read_responses::{MESSAGE, ReadRoute},
+    read_responses::{MESSAGE, ReadRoute, message_of},
     response_body::ResponseBody,
     response_writer,
     route_request::{RouteRequest, decode_key},
@@ -11,8 +11,8 @@ use super::{
 use crate::{
     app::Worker,
     peer::{
-        CLEAR, EncodedEntry, GET_KEYS, GetKeysRequest, GetKeysResponse, GetResponse, HOTTEST, KeyAnswer, MEMBER,
-        MOST_KEYS, REMOVE_KEYS, RING, SetRequest, bearer, of_expire, parse_remove_keys,
+        CLEAR, GET_KEYS, GetKeysRequest, GetKeysResponse, GetResponse, HOTTEST, KeyAnswer, MEMBER, MOST_KEYS,
+        REMOVE_KEYS, RING, SetRequest, bearer, of_expire, parse_remove_keys,
     },
     read::{Group, StartedRead, check_tags},
     source::{CopyMetadata, Fetch, SourceError},
@@ -21,7 +21,7 @@ use crate::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Attributes, Condition, Entry, Expiry, Millis, Write};
-use larder_proto::http::{etag, target, text::Sink};
+use larder_proto::http::{target, text::Sink};
 use larder_store::clock;
 use prost::Message;
 use subtle::ConstantTimeEq as _;
@@ -144,12 +144,7 @@ async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<Re
 }
 
 fn message(entry: &Entry<'_>, instance: u64, now: Millis) -> Bytes {
-    let tag = || {
-        let mut text = Vec::with_capacity(18);
-        etag::write(&mut text, entry.version() ^ instance);
-        text.into()
-    };
-    let message = EncodedEntry::new(entry, tag, now);
+    let message = message_of(entry, instance, now);
     let mut body = Vec::with_capacity(message.encoded_len());
     message.put(&mut body, |body: &mut Vec<u8>| body.put(entry.value.as_bytes()));
     body.into()

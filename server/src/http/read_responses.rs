@@ -56,6 +56,8 @@ pub(super) struct EntryMetadata {
     stale: Option<u64>,
     /// It was fetched for this request.
     fetched: bool,
+    /// When it was looked at, ms.
+    now: Millis,
 }
 impl EntryMetadata {
     /// An entry that was found.
@@ -67,6 +69,7 @@ impl EntryMetadata {
             left: if stale.is_some() { Some(0) } else { entry.expiry().map(|at| at.saturating_sub(now) / 1000) },
             stale,
             fetched: false,
+            now,
         }
     }
 
@@ -137,9 +140,18 @@ pub(super) fn insert_said(headers: &mut HeaderMap, said: &CopyMetadataView<'_>) 
 /// The entity tag of a version. Versions start again with each process, so the instance number is mixed in: a tag from another
 /// run of this server, or from another server, does not match.
 pub(super) fn tag(version: u64, instance: u64) -> HeaderValue {
+    ascii(tag_text(version ^ instance))
+}
+
+fn tag_text(version: u64) -> Vec<u8> {
     let mut text = Vec::with_capacity(18);
-    etag::write(&mut text, version ^ instance);
-    ascii(text)
+    etag::write(&mut text, version);
+    text
+}
+
+/// An entry as a message for another node. A version that its source gave no tag gets ours.
+pub(super) fn message_of(entry: &Entry<'_>, instance: u64, now: Millis) -> EncodedEntry {
+    EncodedEntry::new(entry, || tag_text(entry.version() ^ instance).into(), now)
 }
 
 /// RFC 9211.
@@ -250,7 +262,7 @@ impl ReadRoute {
                 end_head(out, value.len(), date);
                 put_value(out, &entry.value);
             }
-            ReadRoute::Peer => put_message(out, entry, about.version ^ instance, date),
+            ReadRoute::Peer => put_message(out, entry, about.now, instance, date),
         }
         None
     }
@@ -383,13 +395,8 @@ impl ReadRoute {
 }
 
 /// A whole response with the message of an entry.
-fn put_message(out: &mut Output, entry: &Entry<'_>, version: u64, date: &[u8; Date::LEN]) {
-    let tag = || {
-        let mut text = Vec::with_capacity(18);
-        etag::write(&mut text, version);
-        text.into()
-    };
-    let message = EncodedEntry::new(entry, tag, larder_store::clock::now());
+fn put_message(out: &mut Output, entry: &Entry<'_>, now: Millis, instance: u64, date: &[u8; Date::LEN]) {
+    let message = message_of(entry, instance, now);
     out.reserve(ROOM + message.encoded_len());
     out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf");
     end_head(out, message.encoded_len(), date);

@@ -200,7 +200,8 @@ impl Shard {
             }
         }
         self.fits(rules, key.bytes.len(), Some(0), queue.len()).ok()?;
-        let new = New { value: &queue, end: None, attributes: EncodedAttributes::hidden(ANCHOR), absent: true };
+        let new =
+            New { value: &queue, end: None, attributes: EncodedAttributes::hidden(ANCHOR), absent: true, policy: None };
         let version = self.store(rules, key, old, new, now);
         self.make_room(rules, now);
         Some(version)
@@ -222,7 +223,8 @@ impl Shard {
             return false;
         };
         let whole = [&anchor.to_le_bytes()[..], value].concat();
-        let new = New { value: &whole, end, attributes: EncodedAttributes::hidden(DERIVED), absent: true };
+        let new =
+            New { value: &whole, end, attributes: EncodedAttributes::hidden(DERIVED), absent: true, policy: None };
         self.store(rules, name, old, new, now);
         self.make_room(rules, now);
         true

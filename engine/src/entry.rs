@@ -3,7 +3,7 @@
 use crate::{
     attributes::{self, Attributes},
     large::Large,
-    record::{self, Body, Meta},
+    record::{self, Body, End, Meta},
     tag_table::TagTable,
     time::Millis,
     version_clock::Clock,
@@ -31,6 +31,11 @@ impl<'a> Entry<'a> {
     /// When it expires, or stops being fresh.
     pub fn expiry(&self) -> Option<Millis> {
         record::expiry(self.record, self.meta)
+    }
+
+    /// When it expires, or stops being fresh, and which of the two.
+    pub fn end(&self) -> Option<End> {
+        record::end(self.record, self.meta)
     }
 
     /// Since when it is out of date; `None`: it is not, as far as the cache knows.

@@ -19,7 +19,11 @@
 //! source for somebody who must not wait for a flight that asks others.
 //! Lock order: shard, then flight; wakers run under neither.
 
-use crate::sync::{Arc, Mutex, lock};
+use crate::{
+    key::Key,
+    overtaken::Overtaken,
+    sync::{Arc, Mutex, lock},
+};
 use bytes::Bytes;
 use hashbrown::{HashTable, hash_table::Entry};
 use std::{
@@ -165,6 +169,8 @@ impl Flight {
 pub(crate) struct Flights {
     table: HashTable<Arc<Flight>>,
     bytes: usize,
+    /// What was changed since a restore began; `None`: none is under way, or everything was cleared since.
+    restore: Option<Box<Overtaken>>,
 }
 
 impl Flights {
@@ -213,6 +219,9 @@ impl Flights {
             return;
         }
         let bytes = &mut self.bytes;
+        if let Some(overtaken) = &mut self.restore {
+            *bytes += overtaken.note_prefix(prefix);
+        }
         self.table.retain(|flight| {
             let stays = !flight.key.starts_with(prefix);
             if !stays {
@@ -227,6 +236,40 @@ impl Flights {
         if !self.table.is_empty() {
             self.remove(hash, |f| f.is_of(hash, key));
         }
+        self.overtake_restore(hash);
+    }
+
+    /// What a restore has of the key is older than what happened to the key now.
+    #[inline]
+    pub(crate) fn overtake_restore(&mut self, hash: u64) {
+        if let Some(overtaken) = &mut self.restore {
+            self.bytes += overtaken.note_key(hash);
+        }
+    }
+
+    /// The same for all entries that carry a tag.
+    pub(crate) fn overtake_restore_of_tag(&mut self, hash: u64) {
+        if let Some(overtaken) = &mut self.restore {
+            self.bytes += overtaken.note_tag(hash);
+        }
+    }
+
+    /// From now on changes are noted, until [`end_restore`](Flights::end_restore).
+    pub(crate) fn begin_restore(&mut self) {
+        self.end_restore();
+        self.bytes += size_of::<Overtaken>();
+        self.restore = Some(Box::default());
+    }
+
+    pub(crate) fn end_restore(&mut self) {
+        if let Some(overtaken) = self.restore.take() {
+            self.bytes -= overtaken.bytes();
+        }
+    }
+
+    /// Whether an entry of a restore is as new as what happened to its key since the restore began.
+    pub(crate) fn may_restore(&self, key: Key<'_>, tags: impl Iterator<Item = u64>) -> bool {
+        self.restore.as_ref().is_some_and(|overtaken| !overtaken.has(key, tags))
     }
 
     fn remove(&mut self, hash: u64, which: impl Fn(&Arc<Flight>) -> bool) {
@@ -254,6 +297,7 @@ impl Flights {
         };
         entry.remove();
         self.bytes -= flight.bytes();
+        self.overtake_restore(flight.hash);
         true
     }
 }

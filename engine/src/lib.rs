@@ -11,6 +11,7 @@
 //!   staleness what is out of date, and may be served all the same
 //!   derived   what was made from values, and goes with them   (`derived`)
 //!   tags      what is cleared together   (`tag_table`, `tag_clears`)
+//!   restore   entries that leave with all that belongs to them, and come back   (`restore`, `overtaken`)
 //!   listener  who hears of changes     (`changes`, `listening`)
 //! ```
 //!
@@ -41,8 +42,10 @@ mod listener_guard;
 mod log;
 mod lookup;
 mod marks;
+mod overtaken;
 mod policy;
 mod record;
+mod restore;
 mod shard;
 mod shard_common;
 mod stale_rules;
@@ -79,6 +82,8 @@ pub use large::Lent;
 pub use lead::{EarlyAnswer, Fill, Lead};
 pub use listener_guard::Listening;
 pub use lookup::Lookup;
+pub use record::End;
+pub use restore::{PolicyState, Restore, Restored, RestoredEntry};
 pub use stale_rules::{StaleRules, StaleWindows};
 pub use stats::Stats;
 pub use tier::Tier;

@@ -212,10 +212,11 @@ pub(crate) fn end(record: &[u8], meta: Meta) -> Option<End> {
 
 /// When an entry expires, or stops being fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct End {
-    pub(crate) at: Millis,
+pub struct End {
+    /// The moment.
+    pub at: Millis,
     /// The entry stops being fresh, but is kept.
-    pub(crate) is_soft: bool,
+    pub is_soft: bool,
 }
 impl End {
     fn bytes(self) -> [u8; EXPIRY_BYTES] {

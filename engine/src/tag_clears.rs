@@ -34,6 +34,7 @@ impl Shard {
     pub(crate) fn clear_tag(&mut self, rules: &Rules, tag: Key<'_>, soft: bool, now: Millis) -> u32 {
         // Without a stale window, what is out of date is gone.
         let soft = (soft && rules.keep > 0).then_some(now);
+        self.flights.overtake_restore_of_tag(tag.hash);
         let flights = self.flights.len() > 0;
         if !flights && self.tags.is_empty() {
             return 0;

@@ -188,16 +188,27 @@ impl<'t> Tier<'t> {
     /// Visits about `count` entries from `cursor` (0 to begin) and returns the next cursor (0: done). An entry that is there
     /// from the first call to the last is visited at least once, whatever is written meanwhile; one may be visited twice.
     pub fn scan(&mut self, cursor: u64, count: usize, now: Millis, mut visit: impl FnMut(Entry<'_>)) -> u64 {
+        self.walk(cursor, count, |shard, at, left| {
+            let count = *left;
+            shard.scan(at, count, now, |entry| {
+                *left = left.saturating_sub(1);
+                visit(entry);
+            })
+        })
+    }
+
+    /// Goes from shard to shard, from `cursor` on; `step` visits some entries of one and takes them off what is left of `count`.
+    pub(crate) fn walk(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        mut step: impl FnMut(&Shard, ScanAt, &mut usize) -> Option<ScanAt>,
+    ) -> u64 {
         let mut number = (cursor >> 48) as usize;
         let mut at = ScanAt { prefix: (cursor >> 16) as u32, tag: cursor as u16 };
         let mut left = count.max(1);
         while number < self.cache.shards() {
-            let next = self.on(number, |shard| {
-                shard.scan(at, left, now, |entry| {
-                    left = left.saturating_sub(1);
-                    visit(entry);
-                })
-            });
+            let next = self.on(number, |shard| step(shard, at, &mut left));
             if let Some(next) = next {
                 at = next;
                 break;

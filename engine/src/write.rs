@@ -8,6 +8,7 @@ use crate::{
     large::Large,
     policy,
     record::{self, Body, End, MAX_KEY, MAX_VALUE, Meta, Parts, body},
+    restore::PolicyState,
     shard::{Live, Shard},
     shard_common::Rules,
     time::Millis,
@@ -28,6 +29,8 @@ pub(crate) struct New<'a> {
     pub(crate) end: Option<End>,
     pub(crate) attributes: EncodedAttributes<'a>,
     pub(crate) absent: bool,
+    /// What the policy knew of the entry before; `None`: the policy decides where a new key goes.
+    pub(crate) policy: Option<PolicyState>,
 }
 
 impl Shard {
@@ -89,7 +92,7 @@ impl Shard {
             self.tell_of(rules, position);
         }
         self.with_attributes(rules, attributes, |shard, attributes| {
-            let new = New { value: bytes, end, attributes, absent: value.is_none() };
+            let new = New { value: bytes, end, attributes, absent: value.is_none(), policy: None };
             shard.store(rules, key, old, new, now);
         });
         self.make_room(rules, now);
@@ -303,7 +306,7 @@ impl Shard {
 
     /// Runs with attributes as they will lie in the entry.
     #[inline]
-    fn with_attributes<R>(
+    pub(crate) fn with_attributes<R>(
         &mut self,
         rules: &Rules,
         attributes: Attributes<'_>,
@@ -381,7 +384,7 @@ impl Shard {
             }
             return 0;
         };
-        self.store(rules, key, old, New { value, end, attributes, absent: false }, now)
+        self.store(rules, key, old, New { value, end, attributes, absent: false, policy: None }, now)
     }
 
     pub(crate) fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
@@ -410,7 +413,10 @@ impl Shard {
             meta = parts.meta();
         }
         let Some(position) = old else {
-            let (queue, policy) = self.admit(rules, key.hash, weight);
+            let (queue, policy) = match new.policy {
+                None => self.admit(rules, key.hash, weight),
+                Some(known) => known.place(),
+            };
             parts.policy = policy;
             let position = self.log.append(queue, &parts, self.policy.drops);
             self.newest = position;

@@ -6,6 +6,7 @@ use crate::{
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
+    snapshot::Snapshots,
     source::{
         BreakerPolicy, FillPolicy, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules, PrefixTable,
         ServerLoads, SourceLimits, SourceSetup, mode_rules_text,
@@ -28,6 +29,8 @@ pub struct App {
     pub caches: Vec<Arc<larder_engine::Cache>>,
     /// The shared part of each group's source and its health, in the same order.
     pub sources: Vec<SourceSetup>,
+    /// Snapshots of the memory tiers.
+    pub snapshots: Arc<Snapshots>,
     /// The nodes that share their caches; `None`: this one shares nothing.
     pub peers: Option<Arc<Peers>>,
     /// The mode rules of each group, in the same order.
@@ -111,6 +114,7 @@ impl App {
         Ok(App {
             bound,
             peers,
+            snapshots: Snapshots::new(&settings, &caches),
             telemetry: Telemetry::new(settings.threads, logs),
             caches,
             pubsub: Arc::new(PubSub::new(backlog.clone())),

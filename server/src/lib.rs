@@ -10,5 +10,6 @@ pub mod net;
 pub mod peer;
 pub mod read;
 pub mod redis;
+pub mod snapshot;
 pub mod source;
 pub mod telemetry;

@@ -7,6 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// How the names of temporary files end.
+const TEMPORARY: &str = ".tmp";
+
 /// A file that is removed unless it was renamed.
 #[derive(Debug)]
 pub(super) struct Temporary(pub(super) PathBuf);
@@ -21,7 +24,7 @@ impl Temporary {
         let mut hidden = OsString::from(".");
         hidden.push(name);
         let random = RandomState::new().hash_one(0) as u32;
-        hidden.push(format!(".{}-{random:x}.tmp", std::process::id()));
+        hidden.push(format!(".{}-{random:x}{TEMPORARY}", std::process::id()));
         Ok(Temporary(path.with_file_name(hidden)))
     }
 }
@@ -31,14 +34,39 @@ impl Drop for Temporary {
     }
 }
 
+/// Removes what earlier processes that were killed have left of writing `path`. To be called before this process writes it; other processes that run keep
+/// theirs.
+///
+/// # Errors
+/// The directory cannot be read, or a file not removed.
+pub fn remove_leftovers(path: &Path) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("is not the name of a file"))?;
+    let begin = format!(".{}.", name.to_string_lossy());
+    for entry in fs::read_dir(folder(path))? {
+        let entry = entry?;
+        let found = entry.file_name();
+        let writer = found.to_str().and_then(|name| {
+            name.strip_prefix(&begin)?.strip_suffix(TEMPORARY)?.split_once('-')?.0.parse::<u32>().ok()
+        });
+        if let Some(writer) = writer
+            && (writer == std::process::id() || !Path::new(&format!("/proc/{writer}")).exists())
+        {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Puts what is synced in its place; from then on it is there.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_folder(to)
 }
 fn sync_folder(of: &Path) -> io::Result<()> {
-    let folder = of.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(folder(of))?.sync_all()
+}
+fn folder(of: &Path) -> &Path {
+    of.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A file of these bytes.

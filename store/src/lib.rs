@@ -1,5 +1,6 @@
-//! What is kept on this machine's disk: the durable store, and tables. Knows keys, values and expiries; no protocol, no memory tier.
+//! What is kept on this machine's disk: the durable store, tables, and snapshots of the memory tier. Knows no protocol.
 mod atomic_files;
 pub mod clock;
 pub mod disk;
+pub mod snapshot;
 pub mod table;

@@ -3,7 +3,7 @@ use super::{
     command_lists::{AccessSettings, CommandList},
     computed_defaults::computed,
     config_error::ConfigError,
-    cross_checks::{compare, compare_prefixes, warnings},
+    cross_checks::{check_snapshots, compare, compare_prefixes, warnings},
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     machine_limits::Machine,
     origin_options::OriginOptions,
@@ -13,12 +13,15 @@ use super::{
     setting_value::{SettingValue, is_off, parse},
     settings::{
         Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
-        Settings, TierMode,
+        Settings, SnapshotSettings, TierMode,
     },
     settings_table::{Fallback, TABLE},
     source_url::SourceUrl,
 };
-use larder_store::disk::{Compression, StoreSettings};
+use larder_store::{
+    disk::{Compression, StoreSettings},
+    snapshot::SnapshotCompression,
+};
 
 /// A configuration without problems.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +71,10 @@ pub(super) fn check(
         return Err(ConfigError(problems));
     }
     let settings = settings(&scopes);
+    check_snapshots(&settings, &scopes[0], &mut problems);
+    if !problems.is_empty() {
+        return Err(ConfigError(problems));
+    }
     let warnings = warnings(&settings, machine);
     Ok(CheckedConfig { settings, scopes, warnings })
 }
@@ -138,6 +145,7 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
         peers: peers(top),
         threads: top.number("threads"),
         data_dir: top.text("data-dir").map(Into::into),
+        snapshot: snapshot(top),
         password: top.secret("password"),
         max_key: top.number("max-key"),
         max_value: top.number("max-value"),
@@ -165,6 +173,16 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
         log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
         access_log: top.share("access-log"),
         shown: top.values.iter().filter_map(EffectiveValue::shown).collect(),
+    }
+}
+
+fn snapshot(scope: &EffectiveSettings) -> SnapshotSettings {
+    SnapshotSettings {
+        file: scope.text("snapshot-file").map(Into::into),
+        interval: scope.duration("snapshot-interval"),
+        compression: SnapshotCompression::from_name(scope.text("snapshot-compression").unwrap_or_default()),
+        restore: scope.one("restore") == Some(&SettingValue::Switch(true)),
+        salvage: scope.text("restore-damaged") == Some("salvage"),
     }
 }
 

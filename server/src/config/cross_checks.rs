@@ -74,6 +74,36 @@ pub(super) fn compare_prefixes(scope: &EffectiveSettings, problems: &mut Vec<Str
     }
 }
 
+/// Snapshots that could not be written, or not be restored.
+pub(super) fn check_snapshots(settings: &Settings, top: &EffectiveSettings, problems: &mut Vec<String>) {
+    let snapshot = &settings.snapshot;
+    let mut problem = |name: &str, what: &str| problems.push(format!("{}: {name}: {what}", top.effective(name).origin));
+    if snapshot.file.is_none() {
+        if snapshot.interval.is_some() {
+            problem("snapshot-interval", "has no meaning without snapshot-file");
+        }
+        if snapshot.restore {
+            problem("restore", "has no meaning without snapshot-file");
+        }
+        return;
+    }
+    let coherent = |group: &&GroupSettings| matches!(group.source, SourceUrl::Redis(_)) && group.coherence == Coherence::Coherent;
+    if let (true, Some(group)) = (snapshot.restore, settings.groups.iter().find(coherent)) {
+        let reason = group.outside_snapshots().unwrap_or_default();
+        problem("restore", &format!("group {} cannot be restored: {reason}; set coherence = ttl, or leave out restore", group.name));
+    }
+    if settings.groups.iter().all(|group| group.outside_snapshots().is_some()) {
+        let reasons = settings.groups.iter().filter_map(|group| Some(format!("group {}: {}", group.name, group.outside_snapshots()?)));
+        problem("snapshot-file", &format!("no group would be in the snapshot ({})", reasons.collect::<Vec<_>>().join("; ")));
+    }
+}
+
+/// Groups that are in no snapshot.
+fn outside_snapshots(settings: &Settings) -> impl Iterator<Item = String> {
+    let groups = settings.groups.iter().filter(|_| settings.snapshot.file.is_some());
+    groups.filter_map(|group| Some(format!("group {} is in no snapshot: {}", group.name, group.outside_snapshots()?)))
+}
+
 /// What is allowed but looks wrong.
 pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     let total: usize = settings.groups.iter().map(|group| group.max_memory).sum();
@@ -104,6 +134,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
         stale_bounds(group, &mut warnings);
     }
     warnings.extend(unguarded_listeners(settings));
+    warnings.extend(outside_snapshots(settings));
     warnings
 }
 

@@ -63,7 +63,7 @@ pub use sent_header::{SentHeader, SentValue};
 pub use setting_value::SettingValue;
 pub use settings::{
     Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
-    RefreshAhead, Settings, TierMode,
+    RefreshAhead, Settings, SnapshotSettings, TierMode,
 };
 pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};

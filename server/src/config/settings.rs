@@ -1,6 +1,6 @@
 //! The checked configuration: what the rest of the server reads.
 use super::{command_lists::AccessSettings, peer_settings::PeerSettings, secret::Secret, source_url::SourceUrl};
-use larder_store::disk::StoreSettings;
+use larder_store::{disk::StoreSettings, snapshot::SnapshotCompression};
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// The checked configuration. Every field is described in the table ([`super::settings_table::TABLE`]) under its name with hyphens.
@@ -19,6 +19,7 @@ pub struct Settings {
     pub peers: PeerSettings,
     pub threads: usize,
     pub data_dir: Option<PathBuf>,
+    pub snapshot: SnapshotSettings,
     pub password: Option<Secret>,
     pub max_key: usize,
     pub max_value: usize,
@@ -60,6 +61,19 @@ pub struct Settings {
     pub shown: Vec<(&'static str, String)>,
 }
 
+/// Snapshots of the memory tiers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct SnapshotSettings {
+    pub file: Option<PathBuf>,
+    pub interval: Option<Duration>,
+    pub compression: SnapshotCompression,
+    /// Load the file at the start.
+    pub restore: bool,
+    /// Load what is before a damage, instead of not starting.
+    pub salvage: bool,
+}
+
 /// One named listener's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs)]
@@ -95,6 +109,22 @@ pub struct GroupSettings {
     pub cache_replies: Option<usize>,
     /// Of a `disk:` source.
     pub store: StoreSettings,
+}
+
+impl GroupSettings {
+    /// Why the group's entries are in no snapshot; `None`: they are.
+    pub fn outside_snapshots(&self) -> Option<&'static str> {
+        match &self.source {
+            SourceUrl::Disk(_) => Some("its disk store has all entries, and newer ones after a crash"),
+            SourceUrl::Table(_) => Some("its table is read where it lies"),
+            SourceUrl::Redis(_) if self.coherence == Coherence::Coherent => {
+                Some("with coherence = coherent a copy is served only while its Redis announces changes, and it does not say what changed while Larder was away")
+            }
+            SourceUrl::Redis(_) if self.coherence == Coherence::Off => Some("with coherence = off nothing is kept"),
+            _ if self.is_shared => Some("its keys have owners among the peers, which may have changed them meanwhile"),
+            _ => None,
+        }
+    }
 }
 
 /// How old copies may be, and when they are renewed. A zero is off.

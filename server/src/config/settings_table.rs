@@ -6,7 +6,7 @@ use super::{
     settings::{Coherence, LogFormat, LogLevel, TierMode},
 };
 use Fallback::{Computed, Is, Off};
-use larder_store::disk::Compression;
+use larder_store::{disk::Compression, snapshot::SnapshotCompression};
 
 /// One setting. Its flag is `--name`, its file key `name`, its variable [`SettingSpec::env`].
 #[derive(Debug)]
@@ -52,6 +52,7 @@ pub enum SettingSection {
     Freshness,
     Source,
     Store,
+    Snapshots,
     Peers,
     Limits,
     Throttle,
@@ -59,12 +60,13 @@ pub enum SettingSection {
 }
 impl SettingSection {
     /// In the order of the documentation.
-    pub const ALL: [SettingSection; 9] = [
+    pub const ALL: [SettingSection; 10] = [
         SettingSection::Listening,
         SettingSection::Cache,
         SettingSection::Freshness,
         SettingSection::Source,
         SettingSection::Store,
+        SettingSection::Snapshots,
         SettingSection::Peers,
         SettingSection::Limits,
         SettingSection::Throttle,
@@ -78,6 +80,7 @@ impl SettingSection {
             SettingSection::Freshness => "Freshness",
             SettingSection::Source => "Source",
             SettingSection::Store => "Disk store",
+            SettingSection::Snapshots => "Snapshots",
             SettingSection::Peers => "Peers",
             SettingSection::Limits => "Limits",
             SettingSection::Throttle => "Throttle",
@@ -164,7 +167,7 @@ impl SettingSpec {
             ValueKind::Address => "ADDR",
             ValueKind::Source => "URL",
             ValueKind::Durability => "WHEN",
-            ValueKind::Path => "DIR",
+            ValueKind::Path => "PATH",
             ValueKind::Prefix => "PREFIX",
             ValueKind::Endpoint | ValueKind::Peer | ValueKind::PeerOrName => "HOST:PORT",
             ValueKind::Secret => "TEXT",
@@ -935,6 +938,51 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("the cores that the process may use"),
         example: "3",
         help: "Threads that serve connections.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "snapshot-file",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/var/lib/larder/snapshot",
+        help: "File that snapshots of the memory tiers are written to: at the end of the process (SIGTERM, SIGINT, within `grace`), every `snapshot-interval`, and on demand (SAVE, BGSAVE, `POST /v1/snapshot`). A new one takes its place when it is whole. See docs/snapshots.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "snapshot-interval",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Duration { min: 1000, max: TEN_YEARS },
+        optional: true,
+        example: "15m",
+        help: "Time from the begin of one snapshot to the begin of the next. A snapshot that takes longer delays the next one.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "snapshot-compression",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Choice(SnapshotCompression::NAMES),
+        default: Is("lz4"),
+        example: "zstd",
+        help: "How the blocks of snapshots are compressed. `zstd` makes smaller files and takes more time than `lz4`.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "restore",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Switch,
+        default: Is("false"),
+        example: "true",
+        help: "Load `snapshot-file` at the start, if there is one. Larder serves meanwhile; `/readyz` answers 503 until the load is over. What has expired since is dropped. A damaged file stops the start.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "restore-damaged",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Choice(&["refuse", "salvage"]),
+        default: Is("refuse"),
+        example: "salvage",
+        help: "What a damaged `snapshot-file` does to a start with `restore`. `refuse`: the start fails and names the place. `salvage`: the blocks before the damage are loaded.",
         ..ROW
     },
     SettingSpec {

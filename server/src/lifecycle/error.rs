@@ -22,6 +22,17 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// The snapshot that is to be restored cannot be.
+    #[error(
+        "cannot restore the snapshot: {reason}; start without --restore{}",
+        if *.is_damage { ", or load what is before the damage with --restore-damaged salvage" } else { "" }
+    )]
+    Snapshot {
+        /// Which file, and why.
+        reason: String,
+        /// A part of it is damaged.
+        is_damage: bool,
+    },
     /// The system refused threads, signal handlers, polling.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),

@@ -13,7 +13,7 @@ use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};
 
 /// The server's rooms, lowest first. A room imports only rooms before it.
-const ROOMS: [&str; 13] = [
+const ROOMS: [&str; 14] = [
     "config",
     "buffers",
     "telemetry",
@@ -22,6 +22,7 @@ const ROOMS: [&str; 13] = [
     "peer",
     "read",
     "clients",
+    "snapshot",
     "app",
     "redis",
     "http",

@@ -49,6 +49,12 @@ impl<'a> Entry<'a> {
         self.expiry().is_some_and(|at| at <= now)
     }
 
+    /// Whether it has tags or metadata.
+    #[inline]
+    pub fn has_attributes(&self) -> bool {
+        self.meta.has_attributes()
+    }
+
     /// Its [metadata](Attributes::metadata); empty where none were given.
     pub fn metadata(&self) -> &'a [u8] {
         if self.meta.has_attributes() { attributes::metadata(self.word(), self.attributes()) } else { &[] }

@@ -3,4 +3,7 @@ mod atomic_files;
 pub mod clock;
 pub mod disk;
 pub mod snapshot;
+mod stored_value;
 pub mod table;
+
+pub use stored_value::{StoredValue, ValueKind};

@@ -280,7 +280,7 @@ impl ReadRoute {
         let headers = response.headers_mut();
         match self {
             ReadRoute::Kv => {
-                headers.insert(header::CONTENT_TYPE, content_type(CopyMetadataView::read(said).content_type));
+                headers.insert(header::CONTENT_TYPE, content_type(CopyMetadataView::read(said).shown_type()));
                 match about {
                     Some(about) => about.insert_into(headers, instance, said),
                     None => {
@@ -331,7 +331,7 @@ impl ReadRoute {
             ReadRoute::Kv => {
                 let said = value.metadata.encode();
                 let said = CopyMetadataView::read(&said);
-                headers.insert(header::CONTENT_TYPE, content_type(said.content_type));
+                headers.insert(header::CONTENT_TYPE, content_type(said.shown_type()));
                 insert_said(headers, &said);
                 match value.fresh {
                     FreshUntil::Policy => {}
@@ -415,7 +415,7 @@ const AFTER_FOUND: &[u8] = b", \"status\": 200}";
 #[cold]
 fn put_said(out: &mut Output, said: &[u8], version: u64) {
     let said = CopyMetadataView::read(said);
-    out.put(said.content_type.unwrap_or(b"application/octet-stream"));
+    out.put(said.shown_type().unwrap_or(b"application/octet-stream"));
     out.put(b"\r\netag: ");
     match said.etag {
         Some(text) => out.put(text),

@@ -1,9 +1,9 @@
 //! Changes of several keys on a source on this machine: all or none, the store first, then the tier. The caller
 //! [locks](Group::hold) the keys meanwhile.
 use super::{group::Group, key_locks::KeyGuard};
-use crate::source::{FetchedValue, LocalStore, SourceError};
+use crate::source::{FetchedValue, LocalStore, SourceError, attributes_of, kind_of};
 use bytes::Bytes;
-use larder_engine::{Attributes, Condition, Key, Write};
+use larder_engine::{Condition, Key, Write};
 use larder_store::clock;
 use std::{future::Future, rc::Rc};
 
@@ -42,8 +42,11 @@ impl Group {
         if self.policy.of(key).ttl.is_some() || !self.policy.serves(key) {
             return None;
         }
-        let found =
-            |entry: larder_engine::Entry<'_>| FetchedValue { value: entry.value.to_bytes(), expiry: entry.expiry() };
+        let found = |entry: larder_engine::Entry<'_>| FetchedValue {
+            value: entry.value.to_bytes(),
+            expiry: entry.expiry(),
+            kind: kind_of(entry.metadata()),
+        };
         self.cache.tier().peek(self.cache.key(key), clock::now(), found)
     }
 
@@ -95,7 +98,7 @@ impl Group {
             let copy = found.as_ref().filter(is_kept).map(|found| Write {
                 value: &found.value,
                 expiry: self.policy.cap(key.bytes(), found.expiry, now),
-                attributes: Attributes::NONE,
+                attributes: attributes_of(found.kind),
                 condition: Condition::Always,
             });
             let taken = copy.is_some_and(|copy| tier.set(key, copy, now).is_ok());
@@ -116,7 +119,7 @@ impl Group {
     pub async fn overwrite(self: &Rc<Self>, key: &[u8], value: Option<Bytes>) -> Result<(), SourceError> {
         if self.source.as_local().is_some() {
             let held = self.hold([key]).await?;
-            let found = value.map(|value| FetchedValue { value, expiry: None });
+            let found = value.map(|value| FetchedValue::string(value, None));
             return self.commit(&held, vec![(Bytes::copy_from_slice(key), found)], 0).await;
         }
         match value {

@@ -24,6 +24,7 @@
 //! - When two writes of one key overlap, the order of their replies need not be the order at the source. Then neither is stored, and both
 //!   forget the key (`pending_writes`).
 mod conditional_writes;
+mod documents;
 mod entry_tags;
 mod group;
 mod inspector;
@@ -40,6 +41,7 @@ mod watched_keys;
 mod write_deadlines;
 mod write_through;
 
+pub use documents::{DocumentChange, HeldValue};
 pub use entry_tags::{check_tags, too_many_tags};
 pub use group::{Group, StartedRead};
 pub use key_locks::KeyGuard;

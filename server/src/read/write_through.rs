@@ -82,7 +82,7 @@ impl Group {
             let writing = group.writing(group.cache.key(&key));
             let put = match known {
                 Some(store) => {
-                    let found = FetchedValue { value: value.clone(), expiry };
+                    let found = FetchedValue::string(value.clone(), expiry);
                     store.apply(vec![(key.clone(), Some(found))]).await.map(|()| true)
                 }
                 None => group.source.put(&key, &value, expiry).await,

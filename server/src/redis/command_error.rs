@@ -14,6 +14,8 @@ pub(super) enum CommandError {
 pub(super) type CommandResult = Result<(), CommandError>;
 
 pub(super) const SYNTAX: CommandError = CommandError::Static("ERR syntax error");
+pub(super) const WRONG_TYPE: CommandError = CommandError::Static(WRONG_TYPE_TEXT);
+pub(super) const WRONG_TYPE_TEXT: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(super) const NOT_INTEGER: CommandError = CommandError::Static("ERR value is not an integer or out of range");
 pub(super) const NOT_FLOAT: CommandError = CommandError::Static("ERR value is not a valid float");
 pub(super) const OVERFLOW: CommandError = CommandError::Static("ERR increment or decrement would overflow");

@@ -41,6 +41,7 @@ pub mod plain_gets;
 mod push_messages;
 mod reply_budget;
 mod session;
+mod string_values;
 mod subscribed_topics;
 mod tag_options;
 #[cfg(test)]

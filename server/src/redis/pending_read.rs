@@ -1,6 +1,12 @@
 //! Reads that wait for the source.
-use super::{command_error::CommandError, session::Session};
-use crate::{read::Group, source::SourceError};
+use super::{
+    command_error::{CommandError, WRONG_TYPE_TEXT},
+    session::Session,
+};
+use crate::{
+    read::Group,
+    source::{SourceError, is_document},
+};
 use bytes::Bytes;
 use larder_engine::Wait;
 use larder_proto::{output::Output, resp::Reply};
@@ -51,8 +57,14 @@ impl PendingRead {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(slot) = self.slots.get_mut(self.next) {
             if let Slot::Wait(wait) = slot {
-                match Pin::new(wait).poll(cx) {
-                    Poll::Ready(outcome) => *slot = Slot::Known(Group::ended(outcome)),
+                match Pin::new(&mut *wait).poll(cx) {
+                    Poll::Ready(outcome) => {
+                        let is_document = wait.metadata().is_some_and(|metadata| is_document(&metadata));
+                        *slot = Slot::Known(match Group::ended(outcome) {
+                            Ok(Some(_)) if is_document => Err(SourceError::Refused(WRONG_TYPE_TEXT.into())),
+                            ended => ended,
+                        });
+                    }
                     Poll::Pending => return Poll::Pending,
                 }
             }

@@ -1,7 +1,10 @@
 //! Runs of plain `GET key` commands, the most common input of a cache. They skip the parser and the command table,
 //! which would cost as much as the rest of a hit, and their memory is prefetched together. All other input goes to
 //! [`begin`](super::begin_command::begin), which begins one command.
-use super::{command_counts::count_calls, command_lookup::GET, pending_read::PendingRead, session::Session};
+use super::{
+    command_counts::count_calls, command_lookup::GET, pending_read::PendingRead, session::Session,
+    string_values::reply_value,
+};
 use crate::{
     app::Worker,
     read::StartedRead,
@@ -80,7 +83,7 @@ pub fn begin(
         }
         gets.commands += 1;
         gets.consumed += len;
-        match group.begin(key, now, batch, |entry| reply.value(entry.value)) {
+        match group.begin(key, now, batch, |entry| reply_value(&mut reply, &entry)) {
             StartedRead::Hit(()) => {}
             StartedRead::Absent => reply.null(),
             StartedRead::Wait(wait) => {

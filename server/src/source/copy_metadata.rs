@@ -13,6 +13,8 @@ const STALE_IF_ERROR: u8 = 5;
 const FETCH_DURATION: u8 = 6;
 const GONE_AT: u8 = 7;
 const NOT_KEPT: u8 = 8;
+/// Not what a source says: the mark of a document. See [`documents`](super::documents).
+pub(super) const DOCUMENT: u8 = 9;
 /// A field that is longer is not kept.
 const LONGEST: usize = 4096;
 
@@ -35,6 +37,8 @@ pub struct CopyMetadata {
     pub gone_at: Option<Millis>,
     /// The source forbids to keep it. No copy has this: it is for those who wait for the answer.
     pub is_not_kept: bool,
+    /// The value is a JSON document.
+    pub is_document: bool,
     /// The tags of the copy. They are kept apart from the other fields.
     pub tags: Vec<Box<[u8]>>,
 }
@@ -74,6 +78,9 @@ impl CopyMetadata {
         if self.is_not_kept {
             put(&mut out, NOT_KEPT, b"");
         }
+        if self.is_document {
+            put(&mut out, DOCUMENT, b"");
+        }
         out
     }
 }
@@ -96,6 +103,7 @@ pub struct CopyMetadataView<'a> {
     pub fetch_duration: Option<u64>,
     pub gone_at: Option<Millis>,
     pub is_not_kept: bool,
+    pub is_document: bool,
 }
 
 impl<'a> CopyMetadataView<'a> {
@@ -114,11 +122,17 @@ impl<'a> CopyMetadataView<'a> {
                 FETCH_DURATION => view.fetch_duration = number(),
                 GONE_AT => view.gone_at = number(),
                 NOT_KEPT => view.is_not_kept = true,
+                DOCUMENT => view.is_document = true,
                 _ => {}
             }
             bytes = rest;
         }
         view
+    }
+
+    /// The `Content-Type` to send; `None`: the value is bytes of no known type.
+    pub fn shown_type(&self) -> Option<&'a [u8]> {
+        self.content_type.or(self.is_document.then_some(b"application/json"))
     }
 
     /// An owned copy, without tags.
@@ -132,6 +146,7 @@ impl<'a> CopyMetadataView<'a> {
             fetch_duration: self.fetch_duration,
             gone_at: self.gone_at,
             is_not_kept: self.is_not_kept,
+            is_document: self.is_document,
             tags: Vec::new(),
         }
     }
@@ -171,10 +186,10 @@ mod tests {
         fn what_is_written_is_read(
             (content_type, etag, last_modified) in (text(), text(), text()),
             (stale_while_revalidate, stale_if_error) in any::<(Option<u64>, Option<u64>)>(),
-            (fetch_duration, gone_at, is_not_kept) in any::<(Option<u64>, Option<u64>, bool)>(),
+            (fetch_duration, gone_at, is_not_kept, is_document) in any::<(Option<u64>, Option<u64>, bool, bool)>(),
         ) {
             let tags = Vec::new();
-            let whole = CopyMetadata { content_type, etag, last_modified, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, is_not_kept, tags };
+            let whole = CopyMetadata { content_type, etag, last_modified, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, is_not_kept, is_document, tags };
             prop_assert_eq!(CopyMetadataView::read(&whole.encode()).to_owned(), whole);
         }
 

@@ -86,7 +86,7 @@ fn finish(fetch: Fetch, url: &DemoUrl, timeout: Duration, health: &SourceHealth)
     let answer = match fault(url, timeout) {
         Some(fault) => Err(fault),
         None if absent => Ok(None),
-        None => Ok(Some(FetchedValue { value: entity(fetch.key()).into(), expiry: None })),
+        None => Ok(Some(FetchedValue::string(entity(fetch.key()), None))),
     };
     if let Err(SourceError::Unavailable(reason)) = &answer {
         health.note_error(reason);

@@ -10,7 +10,7 @@ use super::{
 use crate::config::{Coherence, RefreshAhead};
 use bytes::Bytes;
 use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome, Wait};
-use larder_store::clock;
+use larder_store::{ValueKind, clock};
 use std::{sync::Arc, time::Duration};
 
 /// After an answer that may not be kept, readers of its key do not share fetches for this time, ms.
@@ -144,7 +144,7 @@ impl Fetch {
     /// Ends the flight with the source's answer. A fetch of a whole reply ends here only with an error; otherwise see [`Fetch::finish_reply`].
     pub fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
         let ending = match answer {
-            Ok(Some(FetchedValue { value, expiry: own })) => {
+            Ok(Some(FetchedValue { value, expiry: own, kind })) => {
                 // Expired in transit: waiting clients get the value, later ones fetch again.
                 let end = own.is_none_or(|at| at > now).then(|| self.policy.cap(self.key(), own, now));
                 let gone_at = match end {
@@ -154,7 +154,8 @@ impl Fetch {
                     }
                     _ => None,
                 };
-                Ending::Answer(Some(value), end, CopyMetadata { gone_at, ..CopyMetadata::default() })
+                let is_document = kind == ValueKind::Document;
+                Ending::Answer(Some(value), end, CopyMetadata { gone_at, is_document, ..CopyMetadata::default() })
             }
             Ok(None) => Ending::Answer(None, self.policy.absence(self.key(), now), CopyMetadata::default()),
             Err(error) => Ending::Failed(error),

@@ -29,6 +29,7 @@ mod admission;
 mod copy_metadata;
 mod demo;
 mod disk;
+mod documents;
 mod fetch;
 mod fetch_gate;
 mod fetch_refusals;
@@ -67,6 +68,7 @@ mod value_stream;
 
 pub use admission::{BreakerState, ServerLoads};
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
+pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_document, kind_of};
 pub use fetch::Fetch;
 pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, FetchedValue, KeyLife};
 pub use fill_policy::{FillPolicy, KeyPolicy};

@@ -68,7 +68,7 @@ impl Source for MemoryStore {
             tokio::task::yield_now().await;
             self.failure()?;
             let existed = self.get(key).is_some();
-            let found = FetchedValue { value: Bytes::copy_from_slice(value), expiry };
+            let found = FetchedValue::string(Bytes::copy_from_slice(value), expiry);
             self.change(Bytes::copy_from_slice(key), Some(found));
             Ok(existed)
         })

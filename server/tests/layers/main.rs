@@ -31,7 +31,7 @@ const ROOMS: [&str; 14] = [
 ];
 
 /// All crates, from the bottom up.
-const CRATES: [&str; 6] = ["units", "engine", "proto", "store", "server", "bench"];
+const CRATES: [&str; 7] = ["units", "engine", "proto", "document", "store", "server", "bench"];
 
 fn graph(name: &str) -> Graph {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");

@@ -1,6 +1,6 @@
 //! What is written to a store, and why it may not have been.
+use crate::StoredValue;
 use bytes::Bytes;
-use larder_engine::Millis;
 use std::sync::Arc;
 
 /// What to write.
@@ -11,8 +11,8 @@ pub enum StoreChange {
     /// Deletes everything.
     Clear,
 }
-/// A key, with its value and expiry or (to delete it) nothing.
-pub type StoreEntry = (Bytes, Option<(Bytes, Option<Millis>)>);
+/// A key, with its value or (to delete it) nothing.
+pub type StoreEntry = (Bytes, Option<StoredValue>);
 
 impl StoreChange {
     pub(super) fn entries(&self) -> &[StoreEntry] {
@@ -24,7 +24,7 @@ impl StoreChange {
     /// About what it needs in memory and on disk.
     pub(super) fn bytes(&self) -> usize {
         const EACH: usize = 64;
-        let value = |to: &Option<(Bytes, Option<Millis>)>| to.as_ref().map_or(0, |(value, _)| value.len());
+        let value = |to: &Option<StoredValue>| to.as_ref().map_or(0, |stored| stored.value.len());
         self.entries().iter().map(|(key, to)| key.len() + value(to) + EACH).sum()
     }
 }

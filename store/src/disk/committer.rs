@@ -53,7 +53,7 @@ fn commit(shared: &Shared, ops: &mut Vec<Op>, encoder: &mut EntryEncoder, sync: 
     // The latest change of a key counts: all of a batch have one sequence number in fjall.
     let mut writes = HashMap::with_capacity(ops.len());
     for (key, to) in ops.iter().flat_map(|op| op.change.entries()) {
-        let entry = to.as_ref().map(|(value, expiry)| encoder.entry(value, *expiry));
+        let entry = to.as_ref().map(|stored| encoder.entry(stored));
         writes.insert(encoder.key(key), entry);
     }
     let written = match (is_clear, writes.is_empty()) {

@@ -1,10 +1,13 @@
 //! How an entry's value is written: one byte that says how, the expiry if there is one, the value.
 //!
 //! ```text
-//!  0x10  value                      never expires
+//!  0x10  value                      a string that never expires
 //!  0x11  expiry (8, LE, ms)  value  absent from that moment on (milliseconds since the Unix epoch)
+//!  0x12, 0x13                       the same for a JSON document
 //! ```
-//! The high half of the first byte is the version of this format. Anything else is damage, or a later Larder's.
+//! The high half of the first byte is the version of this format. Anything else is damage, or a later Larder's. A Larder that is older than
+//! documents takes a document for damage, and says so where it reads one.
+use crate::{StoredValue, ValueKind};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use larder_engine::Millis;
 
@@ -12,7 +15,10 @@ use larder_engine::Millis;
 pub const MAX_KEY: usize = u16::MAX as usize;
 
 const PLAIN: u8 = 0x10;
-const EXPIRING: u8 = 0x11;
+/// Added to `PLAIN`: an expiry follows.
+const EXPIRING: u8 = 1;
+/// Added to `PLAIN`: the value is a document.
+const DOCUMENT: u8 = 2;
 
 /// Memory for keys and entries on their way into a memtable, many to an allocation. A memtable is freed by a thread of its own; with an
 /// allocation for each of them, that one and those who allocate would wait for each other half a million times.
@@ -28,16 +34,20 @@ impl EntryEncoder {
         self.write(key.len(), |out| out.put_slice(key))
     }
     /// An entry as it is stored.
-    pub(super) fn entry(&mut self, value: &[u8], expiry: Option<Millis>) -> Bytes {
-        self.write(1 + 8 + value.len(), |out| {
-            match expiry {
-                None => out.put_u8(PLAIN),
+    pub(super) fn entry(&mut self, stored: &StoredValue) -> Bytes {
+        let kind = match stored.kind {
+            ValueKind::String => PLAIN,
+            ValueKind::Document => PLAIN | DOCUMENT,
+        };
+        self.write(1 + 8 + stored.value.len(), |out| {
+            match stored.expiry {
+                None => out.put_u8(kind),
                 Some(at) => {
-                    out.put_u8(EXPIRING);
+                    out.put_u8(kind | EXPIRING);
                     out.put_u64_le(at);
                 }
             }
-            out.put_slice(value);
+            out.put_slice(&stored.value);
         })
     }
     fn write(&mut self, bytes: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
@@ -54,18 +64,20 @@ impl EntryEncoder {
     }
 }
 
-/// The value and its expiry; `None`: this was not written by an [`EntryEncoder`].
-pub(super) fn decode(mut stored: Bytes) -> Option<(Bytes, Option<Millis>)> {
+/// The value; `None`: this was not written by an [`EntryEncoder`].
+pub(super) fn decode(mut stored: Bytes) -> Option<StoredValue> {
     let expiry = expiry(&stored)?;
+    let kind = if stored[0] & DOCUMENT == 0 { ValueKind::String } else { ValueKind::Document };
     stored.advance(if expiry.is_some() { 9 } else { 1 });
-    Some((stored, expiry))
+    Some(StoredValue { value: stored, expiry, kind })
 }
 
 /// When it expires; the outer `None`: this was not written by an [`EntryEncoder`].
 pub(super) fn expiry(stored: &[u8]) -> Option<Option<Millis>> {
-    match stored.split_first()? {
-        (&PLAIN, _) => Some(None),
-        (&EXPIRING, rest) => rest.first_chunk().map(|at| Some(Millis::from_le_bytes(*at))),
+    let (first, rest) = stored.split_first()?;
+    match first & !DOCUMENT {
+        PLAIN => Some(None),
+        first if first == PLAIN | EXPIRING => rest.first_chunk().map(|at| Some(Millis::from_le_bytes(*at))),
         _ => None,
     }
 }
@@ -81,14 +93,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn encode(value: &[u8], expiry: Option<Millis>) -> Bytes {
-        EntryEncoder::default().entry(value, expiry)
+        EntryEncoder::default().entry(&StoredValue::string(value.to_vec(), expiry))
     }
 
     #[test]
     fn the_bytes_are_as_documented() {
         assert_eq!(&encode(b"v", None)[..], b"\x10v");
         assert_eq!(&encode(b"v", Some(0x0102))[..], b"\x11\x02\x01\0\0\0\0\0\0v");
-        for damaged in [&b""[..], b"\x00", b"\x20v", b"\x11\0\0\0\0\0\0\0"] {
+        let document = |expiry| StoredValue { value: "v".into(), expiry, kind: ValueKind::Document };
+        assert_eq!(&EntryEncoder::default().entry(&document(None))[..], b"\x12v");
+        assert_eq!(&EntryEncoder::default().entry(&document(Some(0x0102)))[..], b"\x13\x02\x01\0\0\0\0\0\0v");
+        for damaged in [&b""[..], b"\x00", b"\x14v", b"\x20v", b"\x11\0\0\0\0\0\0\0", b"\x13\0\0\0\0\0\0\0"] {
             assert_eq!(decode(Bytes::copy_from_slice(damaged)), None, "{damaged:?}");
             assert!(is_live(damaged, Millis::MAX));
         }
@@ -97,18 +112,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(value: Vec<u8>, expiry: Option<u64>) {
-            prop_assert_eq!(decode(encode(&value, expiry)), Some((Bytes::from(value), expiry)));
+        fn what_is_written_reads_back(value: Vec<u8>, expiry: Option<u64>, is_document: bool) {
+            let kind = if is_document { ValueKind::Document } else { ValueKind::String };
+            let stored = StoredValue { value: value.into(), expiry, kind };
+            prop_assert_eq!(decode(EntryEncoder::default().entry(&stored)), Some(stored));
         }
 
         #[test]
         fn what_shares_memory_stays_apart(values in prop::collection::vec((0..2 * LARGE, any::<u8>(), any::<Option<u64>>()), 0..100)) {
             let values: Vec<_> = values.into_iter().map(|(length, byte, expiry)| (vec![byte; length], expiry)).collect();
             let mut encoder = EntryEncoder::default();
-            let written: Vec<_> = values.iter().map(|(value, expiry)| (encoder.key(value), encoder.entry(value, *expiry))).collect();
+            let written: Vec<_> = values.iter().map(|(value, expiry)| (encoder.key(value), encoder.entry(&StoredValue::string(value.clone(), *expiry)))).collect();
             for ((value, expiry), (key, entry)) in values.into_iter().zip(written) {
                 prop_assert_eq!(&key[..], &value[..]);
-                prop_assert_eq!(decode(entry), Some((Bytes::from(value), expiry)));
+                prop_assert_eq!(decode(entry), Some(StoredValue::string(value, expiry)));
             }
         }
     }

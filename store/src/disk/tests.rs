@@ -4,7 +4,7 @@ use super::{
     dir::{Dir, database},
     *,
 };
-use crate::clock;
+use crate::{StoredValue, clock};
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::{
@@ -24,7 +24,7 @@ fn key(number: u32) -> Bytes {
     Bytes::from(format!("key {number:06}"))
 }
 fn put(number: u32, value: impl Into<Bytes>, expiry: Option<Millis>) -> StoreChange {
-    StoreChange::Apply(vec![(key(number), Some((value.into(), expiry)))])
+    StoreChange::Apply(vec![(key(number), Some(StoredValue::string(value, expiry)))])
 }
 /// Hands all over before it waits for the first.
 fn write_all(store: &Store, changes: impl IntoIterator<Item = StoreChange>) {

@@ -8,7 +8,7 @@ use super::{
     settings::{Compression, StoreSettings},
     stats::{LEVELS, TreeStats},
 };
-use crate::clock;
+use crate::{StoredValue, clock};
 use bytes::Bytes;
 use fjall::{
     AbstractTree as _, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _,
@@ -48,8 +48,8 @@ pub struct TreeWalk {
     pub key: Bytes,
     /// As it is stored.
     pub(super) stored: Bytes,
-    /// Value and expiry; `None`: it has expired.
-    pub live: Option<(Bytes, Option<Millis>)>,
+    /// The value; `None`: it has expired.
+    pub live: Option<StoredValue>,
 }
 
 /// The entries on disk. Reading blocks: it is for the store's threads.
@@ -144,7 +144,7 @@ impl Tree {
     ///
     /// # Errors
     /// A text that names the directory: an I/O error, or damage.
-    pub fn get(&self, key: &[u8], now: Millis) -> Result<Option<(Bytes, Option<Millis>)>, String> {
+    pub fn get(&self, key: &[u8], now: Millis) -> Result<Option<StoredValue>, String> {
         let stored = self.get_stored(key)?;
         self.live(key, stored, now)
     }
@@ -152,8 +152,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`get`](Tree::get).
-    #[expect(clippy::type_complexity)]
-    pub fn get_many(&self, keys: &[Bytes], now: Millis) -> Result<Vec<Option<(Bytes, Option<Millis>)>>, String> {
+    pub fn get_many(&self, keys: &[Bytes], now: Millis) -> Result<Vec<Option<StoredValue>>, String> {
         let (snapshot, keyspace) = (self.db.snapshot(), self.keyspace());
         let read = |key: &Bytes| {
             let stored = match key.len() <= MAX_KEY {
@@ -172,11 +171,11 @@ impl Tree {
         let stored = self.keyspace().get(key).map_err(|error| self.error(&error))?;
         Ok(stored.map(Bytes::from))
     }
-    fn live(&self, key: &[u8], stored: Option<Bytes>, now: Millis) -> Result<Option<(Bytes, Option<Millis>)>, String> {
+    fn live(&self, key: &[u8], stored: Option<Bytes>, now: Millis) -> Result<Option<StoredValue>, String> {
         match stored.map(format::decode) {
             None => Ok(None),
             Some(None) => Err(self.damaged(key)),
-            Some(Some((_, Some(at)))) if at <= now => Ok(None),
+            Some(Some(StoredValue { expiry: Some(at), .. })) if at <= now => Ok(None),
             Some(live) => Ok(live),
         }
     }

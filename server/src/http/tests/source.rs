@@ -28,7 +28,7 @@ impl Fake {
     fn answer(&self, key: &[u8]) -> Result<Option<FetchedValue>, SourceError> {
         match &*self.error.borrow() {
             Some(error) => Err(error.clone()),
-            None => Ok(self.values.borrow().get(key).map(|value| FetchedValue { value: value.clone(), expiry: None })),
+            None => Ok(self.values.borrow().get(key).map(|value| FetchedValue::string(value.clone(), None))),
         }
     }
 

@@ -14,7 +14,7 @@ fn server(store: &MemoryStore) -> Server {
 fn fill(store: &MemoryStore, keys: usize, value: &[u8]) {
     let mut entries = store.entries.lock();
     for number in 0..keys {
-        let found = FetchedValue { value: Bytes::copy_from_slice(value), expiry: None };
+        let found = FetchedValue::string(Bytes::copy_from_slice(value), None);
         entries.insert(format!("{number:06}").into(), found);
     }
 }
@@ -88,9 +88,9 @@ fn entities_are_a_chunk_each_in_the_order_of_their_keys() {
         let store = MemoryStore::default();
         let server = server(&store);
         for (key, value) in [("b", "2"), ("a", "1"), ("c", ""), ("d", "4"), ("b\u{ff}", "x\ny")] {
-            store.entries.lock().insert(key.into(), FetchedValue { value: value.into(), expiry: None });
+            store.entries.lock().insert(key.into(), FetchedValue::string(value, None));
         }
-        store.entries.lock().insert("bb".into(), FetchedValue { value: "old".into(), expiry: Some(1) });
+        store.entries.lock().insert("bb".into(), FetchedValue::string("old", Some(1)));
         for (query, expected) in [
             ("start=a", vec!["a\n1", "b\n2", "b\u{ff}\nx\ny", "c\n", "d\n4", ""]),
             ("start=a&end=", vec!["a\n1", "b\n2", "b\u{ff}\nx\ny", "c\n", "d\n4", ""]),
@@ -111,7 +111,7 @@ fn entities_are_a_chunk_each_in_the_order_of_their_keys() {
         // One chunk however large, and through as many pages as it takes.
         fill(&store, 1000, &[b'v'; 3000]);
         let large = "x".repeat(600_000);
-        store.entries.lock().insert("0".into(), FetchedValue { value: large.clone().into(), expiry: None });
+        store.entries.lock().insert("0".into(), FetchedValue::string(large.clone(), None));
         let mut client = server.connect().await;
         client.write("GET /v0/entities?start=0&end=1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
         let got = chunks(&client.rest().await.expect("an answer"));
@@ -126,12 +126,9 @@ fn a_range_is_lines_of_json() {
         let store = MemoryStore::default();
         let server = server(&store);
         for (key, value) in [("a", &b"1"[..]), ("b", b"\"\xc3\xa4\n"), ("c", b"\xff")] {
-            store
-                .entries
-                .lock()
-                .insert(key.into(), FetchedValue { value: Bytes::copy_from_slice(value), expiry: None });
+            store.entries.lock().insert(key.into(), FetchedValue::string(Bytes::copy_from_slice(value), None));
         }
-        store.entries.lock().insert(Bytes::from_static(b"\xfe"), FetchedValue { value: "2".into(), expiry: None });
+        store.entries.lock().insert(Bytes::from_static(b"\xfe"), FetchedValue::string("2", None));
         let (a, b) = ("{\"key\":\"a\",\"value\":\"1\"}\n", "{\"key\":\"b\",\"value\":\"\\\"ä\\n\"}\n");
         let (c, d) =
             ("{\"key\":\"c\",\"value\":{\"base64\":\"/w==\"}}\n", "{\"key\":{\"base64\":\"/g==\"},\"value\":\"2\"}\n");

@@ -9,7 +9,7 @@ use std::rc::Rc;
 fn coherent_copies_are_vouched_for_and_end_with_writes_and_with_what_was_seen() {
     run(async {
         let (group, source) = in_mode(Coherence::Coherent);
-        miss(&group).finish(Ok(Some(FetchedValue { value: "v".into(), expiry: None })), clock::now());
+        miss(&group).finish(Ok(Some(FetchedValue::string("v", None))), clock::now());
         assert_eq!(cached(&group), None, "nobody vouches for it");
         miss(&group).finish(Ok(None), clock::now());
         vouched(miss(&group), "v");

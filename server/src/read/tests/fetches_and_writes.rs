@@ -54,7 +54,7 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         let (group, _) = group(policy.clone());
         let mut batch = Vec::new();
         group.begin(group.cache.key(KEY), 1_000, &mut batch, |_| ());
-        let found = FetchedValue { value: "v".into(), expiry: own };
+        let found = FetchedValue::string("v", own);
         batch.remove(0).finish(Ok(Some(found)), 1_000);
         let mut tier = group.cache.tier();
         tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry())

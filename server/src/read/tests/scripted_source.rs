@@ -63,7 +63,7 @@ impl ScriptedSource {
         // Nobody waits for the answer of a request whose task ended with the test.
         match request.kind {
             Kind::Fetch(fetch) => {
-                let found = |value| FetchedValue { value, expiry: None };
+                let found = |value| FetchedValue::string(value, None);
                 fetch.finish(answer.map(|value| value.map(found)), clock::now());
             }
             Kind::Put(_, sender) | Kind::Delete(sender) | Kind::Expire(sender) => drop(sender.send(existed)),
@@ -160,7 +160,7 @@ pub(super) fn unavailable() -> SourceError {
 /// A fetch that the source vouches for comes back with this value.
 pub(super) fn vouched(mut fetch: Fetch, value: &'static str) {
     fetch.vouch();
-    fetch.finish(Ok(Some(FetchedValue { value: value.into(), expiry: None })), clock::now());
+    fetch.finish(Ok(Some(FetchedValue::string(value, None))), clock::now());
 }
 
 pub(super) fn miss(group: &Group) -> Fetch {

@@ -7,8 +7,9 @@ use crate::{
         command_flow::Flow,
         pending_read::{PendingRead, Slot},
         reply_budget::ReplyBudget,
+        string_values::{reply_value, reply_value_or_null},
     },
-    source::{Fetch, Reads},
+    source::{Fetch, Reads, is_document},
 };
 use larder_engine::Tier;
 
@@ -18,7 +19,7 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch
     call.check_keys()?;
     let (group, key) = (call.group(), call.key(1));
     let reply = &mut call.reply;
-    match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
+    match group.begin(key, call.now, batch, |entry| reply_value(reply, &entry)) {
         StartedRead::Hit(()) => Ok(Flow::Done),
         StartedRead::Absent => {
             reply.null();
@@ -30,8 +31,10 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch
 
 /// GET on the memory tier alone.
 pub(in crate::redis) fn get_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
-    let key = call.key(1);
-    value_in(call, tier, key);
+    let (key, reply) = (call.key(1), &mut call.reply);
+    if tier.get(key, call.now, |entry| reply_value(reply, &entry)).is_none() {
+        reply.null();
+    }
     Ok(())
 }
 
@@ -76,15 +79,17 @@ pub(in crate::redis) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec
         let key = group.cache.key(key);
         if slots.is_empty() {
             // No value has to be awaited so far, so values go straight into the output.
-            match group.begin(key, call.now, batch, |entry| reply.value(entry.value)) {
+            match group.begin(key, call.now, batch, |entry| reply_value_or_null(reply, &entry)) {
                 StartedRead::Hit(()) => {}
                 StartedRead::Absent => reply.null(),
                 StartedRead::Wait(wait) => slots.push(Slot::Wait(wait)),
             }
         } else {
-            let begun = group.begin(key, call.now, batch, |entry| entry.value.to_bytes());
+            let begun = group
+                .begin(key, call.now, batch, |entry| (!is_document(entry.metadata())).then(|| entry.value.to_bytes()));
             slots.push(match begun {
-                StartedRead::Hit(value) => {
+                StartedRead::Hit(None) => Slot::Known(Ok(None)),
+                StartedRead::Hit(Some(value)) => {
                     known += value.len();
                     Slot::Known(Ok(Some(value)))
                 }
@@ -108,14 +113,10 @@ pub(in crate::redis) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'
     for key in keys {
         room.take(call.reply.output().owned())?;
         let key = call.cache().key(key);
-        value_in(call, tier, key);
+        let reply = &mut call.reply;
+        if tier.get(key, call.now, |entry| reply_value_or_null(reply, &entry)).is_none() {
+            reply.null();
+        }
     }
     Ok(())
-}
-
-fn value_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, key: larder_engine::Key<'_>) {
-    let reply = &mut call.reply;
-    if tier.get(key, call.now, |entry| reply.value(entry.value)).is_none() {
-        reply.null();
-    }
 }

@@ -3,6 +3,7 @@ use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandResult, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
     long_double::LongDouble,
+    string_values::check_string,
 };
 use larder_engine::{Change, Entry, Expiry, Tier};
 use larder_proto::resp::parse_i64;
@@ -31,6 +32,9 @@ pub(in crate::redis) fn decrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_
 
 fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> CommandResult {
     let sum = tier.update(call.key(1), call.now, |entry, scratch| {
+        if let Err(fault) = check_string(entry) {
+            return (Change::Keep, Err(fault));
+        }
         let old = match entry {
             None => Some(0),
             Some(entry) => parse_i64(entry.value.as_bytes()),
@@ -52,6 +56,9 @@ fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> CommandRe
 pub(in crate::redis) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let by = call.arg(2);
     let sum = tier.update(call.key(1), call.now, |entry, scratch| {
+        if let Err(fault) = check_string(entry) {
+            return (Change::Keep, Err(fault));
+        }
         let old = match entry {
             None => Some(LongDouble::ZERO),
             Some(entry) => LongDouble::parse(entry.value.as_bytes()),

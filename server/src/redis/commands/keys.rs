@@ -1,9 +1,13 @@
 //! Keys: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, and flushing the keyspace.
-use crate::redis::{
-    command_context::CommandContext,
-    command_error::{CommandResult, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
+use crate::{
+    redis::{
+        command_context::CommandContext,
+        command_error::{CommandResult, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
+    },
+    source::kind_of,
 };
 use larder_engine::{Attributes, Condition, Expiry, Key, Stored, Tier, Write};
+use larder_store::ValueKind;
 
 /// Replies with the number of keys for which `holds` returns true.
 fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> CommandResult {
@@ -34,9 +38,18 @@ pub(in crate::redis) fn touch(call: &mut CommandContext<'_>, tier: &mut Tier<'_>
 
 /// TYPE key
 pub(in crate::redis) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let exists = tier.peek(call.key(1), call.now, |_| ()).is_some();
-    call.reply.simple(if exists { "string" } else { "none" });
+    let kind = tier.peek(call.key(1), call.now, |entry| kind_of(entry.metadata()));
+    call.reply.simple(kind.map_or("none", type_name));
     Ok(())
+}
+
+/// The name that clients know a type by.
+pub(super) fn type_name(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::String => "string",
+        // The name that RedisJSON gave its type.
+        ValueKind::Document => "ReJSON-RL",
+    }
 }
 
 /// RENAME key new-key

@@ -88,7 +88,7 @@ async fn write_scan(call: &mut CommandContext<'_>) -> CommandResult {
     }
     let page = page(store, start, end, walk.count).await?;
     let mut found = WalkPage::default();
-    page.entries.iter().filter(|(key, _)| walk.takes(key)).for_each(|(key, _)| found.push(key));
+    page.entries.iter().filter(|(key, found)| walk.takes(key, found.kind)).for_each(|(key, _)| found.push(key));
     call.reply.array(2);
     call.reply.bulk_unsigned(page.next.map_or(0, |last| cursors.keep(last, walk.cursor)));
     found.reply(call);

@@ -1,7 +1,10 @@
 //! The representation of an entry: OBJECT, MEMORY USAGE.
-use crate::redis::{
-    command_context::CommandContext,
-    command_error::{CommandResult, SYNTAX, integer},
+use crate::{
+    redis::{
+        command_context::CommandContext,
+        command_error::{CommandResult, SYNTAX, integer},
+    },
+    source::is_document,
 };
 use larder_engine::Tier;
 use larder_proto::resp::parse_i64;
@@ -15,6 +18,8 @@ pub(in crate::redis) fn encoding(call: &mut CommandContext<'_>, tier: &mut Tier<
     let encoding = tier.peek(call.key(2), call.now, |entry| {
         let value = entry.value.as_bytes();
         match value.len() {
+            // Like Redis for the types of modules.
+            _ if is_document(entry.metadata()) => "raw",
             ..=20 if parse_i64(value).is_some() => "int",
             ..=EMBEDDED => "embstr",
             _ => "raw",

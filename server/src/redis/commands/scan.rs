@@ -1,10 +1,15 @@
 //! Iterating over the keyspace: SCAN, KEYS, RANDOMKEY.
-use crate::redis::{
-    command_context::CommandContext,
-    command_error::{CURSOR, CommandError, CommandResult, SYNTAX, integer},
+use super::keys::type_name;
+use crate::{
+    redis::{
+        command_context::CommandContext,
+        command_error::{CURSOR, CommandError, CommandResult, SYNTAX, integer},
+    },
+    source::kind_of,
 };
 use larder_engine::Tier;
 use larder_proto::{glob, output::Output, resp::Reply};
+use larder_store::ValueKind;
 
 /// Entries that SCAN visits without the option COUNT.
 const COUNT: usize = 10;
@@ -21,14 +26,14 @@ pub(in crate::redis) struct Walk<'a> {
     /// The number of keys to visit.
     pub(in crate::redis) count: usize,
     pub(in crate::redis) pattern: Option<&'a [u8]>,
-    /// Whether TYPE asks for strings. There are no other types.
-    typed: bool,
+    /// TYPE: keys of other types do not match.
+    pub(in crate::redis) typed: Option<&'a [u8]>,
 }
 impl<'a> Walk<'a> {
     /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
     pub(in crate::redis) fn parse(call: &CommandContext<'a>) -> Result<Walk<'a>, CommandError> {
         let cursor = cursor(call.arg(1)).ok_or(CURSOR)?;
-        let mut walk = Walk { cursor, count: COUNT, pattern: None, typed: true };
+        let mut walk = Walk { cursor, count: COUNT, pattern: None, typed: None };
         let mut parts = call.args.from(2);
         while let Some(part) = parts.next() {
             let value = parts.next();
@@ -40,16 +45,17 @@ impl<'a> Walk<'a> {
                     };
                 }
                 (b"match", Some(value)) => walk.pattern = Some(value),
-                (b"type", Some(value)) => walk.typed = value.eq_ignore_ascii_case(b"string"),
+                (b"type", Some(value)) => walk.typed = Some(value),
                 _ => return Err(SYNTAX),
             }
         }
         Ok(walk)
     }
 
-    /// Whether this key matches the options.
-    pub(in crate::redis) fn takes(&self, key: &[u8]) -> bool {
-        self.typed && self.pattern.is_none_or(|pattern| glob::matches(pattern, key, false))
+    /// Whether this key, with a value of this kind, matches the options.
+    pub(in crate::redis) fn takes(&self, key: &[u8], kind: ValueKind) -> bool {
+        self.typed.is_none_or(|name| name.eq_ignore_ascii_case(type_name(kind).as_bytes()))
+            && self.pattern.is_none_or(|pattern| glob::matches(pattern, key, false))
     }
 }
 
@@ -58,7 +64,7 @@ pub(in crate::redis) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     let walk = Walk::parse(call)?;
     let mut found = WalkPage::default();
     let next = tier.scan(walk.cursor, walk.count, call.now, |entry| {
-        if walk.takes(entry.key) {
+        if walk.takes(entry.key, kind_of(entry.metadata())) {
             found.push(entry.key);
         }
     });

@@ -3,6 +3,7 @@ use super::tags;
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
+    string_values::check_string,
 };
 use larder_engine::{Attributes, Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
 use larder_proto::resp::Args;
@@ -189,19 +190,21 @@ fn exchange(
     let key = call.key(1);
     let reply = &mut call.reply;
     tier.update(key, call.now, |entry, scratch| {
+        if let Err(fault) = check_string(entry) {
+            return (Change::Keep, Err(fault));
+        }
         match entry {
             Some(entry) => reply.value(entry.value),
             None => reply.null(),
         }
         match (condition, entry) {
-            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, ()),
+            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, Ok(())),
             _ => {
                 scratch.extend_from_slice(value);
-                (Change::Replace(expiry, attributes), ())
+                (Change::Replace(expiry, attributes), Ok(()))
             }
         }
-    })?;
-    Ok(())
+    })?
 }
 
 /// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]
@@ -214,6 +217,9 @@ pub(in crate::redis) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>
             reply.null();
             return (Change::Keep, Ok(()));
         };
+        if let Err(fault) = check_string(Some(entry)) {
+            return (Change::Keep, Err(fault));
+        }
         // An invalid time is an error only if the key exists.
         let change = match options.lifetime.map(|lifetime| lifetime.at(now, name)) {
             Some(Err(fault)) => return (Change::Keep, Err(fault)),
@@ -230,23 +236,23 @@ pub(in crate::redis) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>
 pub(in crate::redis) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let key = call.key(1);
     let reply = &mut call.reply;
-    tier.update(key, call.now, |entry, _| match entry {
-        Some(entry) => {
+    tier.update(key, call.now, |entry, _| match (entry, check_string(entry)) {
+        (_, Err(fault)) => (Change::Keep, Err(fault)),
+        (Some(entry), _) => {
             reply.value(entry.value);
-            (Change::Delete, ())
+            (Change::Delete, Ok(()))
         }
-        None => {
+        (None, _) => {
             reply.null();
-            (Change::Keep, ())
+            (Change::Keep, Ok(()))
         }
-    })?;
-    Ok(())
+    })?
 }
 
 /// STRLEN key
 pub(in crate::redis) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let len = tier.get(call.key(1), call.now, |entry| len(&entry));
-    call.reply.integer(len.unwrap_or(0) as i64);
+    let len = tier.get(call.key(1), call.now, |entry| check_string(Some(&entry)).map(|()| len(&entry)));
+    call.reply.integer(len.transpose()?.unwrap_or(0) as i64);
     Ok(())
 }
 
@@ -259,12 +265,14 @@ pub(in crate::redis) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<
     let (start, end) = (integer(call.arg(2))?, integer(call.arg(3))?);
     let (key, reply) = (call.key(1), &mut call.reply);
     let found = tier.get(key, call.now, |entry| {
+        check_string(Some(&entry))?;
         reply.bulk(slice(entry.value.as_bytes(), start, end));
+        Ok(())
     });
-    if found.is_none() {
+    found.unwrap_or_else(|| {
         reply.bulk(b"");
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The bytes from `start` to `end`, both included. Negative positions count from the end.
@@ -287,7 +295,7 @@ pub(in crate::redis) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_
     call.check_len(value.len())?;
     let total = tier.update(call.key(1), call.now, |entry, _| {
         let total = entry.map_or(0, len) + value.len();
-        match call.check_len(total) {
+        match check_string(entry).and_then(|()| call.check_len(total)) {
             Err(fault) => (Change::Keep, Err(fault)),
             Ok(()) => (Change::Append(value), Ok(total)),
         }
@@ -302,6 +310,9 @@ pub(in crate::redis) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<
     let value = call.arg(3);
     let total = tier.update(call.key(1), call.now, |entry, _| {
         let old = entry.map_or(0, len);
+        if let Err(fault) = check_string(entry) {
+            return (Change::Keep, Err(fault));
+        }
         if value.is_empty() {
             return (Change::Keep, Ok(old));
         }

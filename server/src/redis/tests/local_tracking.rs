@@ -24,7 +24,7 @@ impl Source for Restless {
                 // It is read, it changes, and only then the answer comes.
                 cache.invalidate(cache.key(fetch.key()));
             }
-            fetch.finish(Ok(Some(FetchedValue { value: number.to_string().into(), expiry: None })), 1);
+            fetch.finish(Ok(Some(FetchedValue::string(number.to_string(), None))), 1);
         }
     }
     fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {

@@ -8,9 +8,7 @@ use crate::{
         source_limits::SourceLimits,
     },
 };
-use bytes::Bytes;
-use larder_engine::Millis;
-use larder_store::disk::Store;
+use larder_store::{StoredValue, disk::Store};
 use parking_lot::Mutex;
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -58,6 +56,7 @@ impl DiskSetup {
 }
 
 /// A stored value as a fetched value, counted in the buffers.
-pub(super) fn fetched_value((value, expiry): (Bytes, Option<Millis>), buffers: &Arc<Buffers>) -> FetchedValue {
-    FetchedValue { value: buffers.count(BufferKind::Fetched, value), expiry }
+pub(super) fn fetched_value(stored: StoredValue, buffers: &Arc<Buffers>) -> FetchedValue {
+    let StoredValue { value, expiry, kind } = stored;
+    FetchedValue { value: buffers.count(BufferKind::Fetched, value), expiry, kind }
 }

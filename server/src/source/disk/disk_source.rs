@@ -17,7 +17,7 @@ use crate::source::{
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_store::{
-    clock,
+    StoredValue, clock,
     disk::{Range, Store, StoreChange, Tree, TreeWalk},
 };
 use std::{ops::ControlFlow, rc::Rc, sync::Arc, time::Duration};
@@ -73,7 +73,7 @@ impl Source for DiskSource {
     ) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
             let replaced = self.handoff.exists(key).await?;
-            self.change(key, Some(FetchedValue { value: Bytes::copy_from_slice(value), expiry })).await?;
+            self.change(key, Some(FetchedValue::string(Bytes::copy_from_slice(value), expiry))).await?;
             Ok(replaced)
         })
     }
@@ -88,10 +88,10 @@ impl Source for DiskSource {
     }
     fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
-            let Some(FetchedValue { value, .. }) = self.get_many(&[key]).await?.pop().flatten() else {
+            let Some(found) = self.get_many(&[key]).await?.pop().flatten() else {
                 return Ok(false);
             };
-            self.change(key, Some(FetchedValue { value, expiry })).await?;
+            self.change(key, Some(FetchedValue { expiry, ..found })).await?;
             Ok(true)
         })
     }
@@ -115,8 +115,8 @@ impl LocalStore for DiskSource {
         Box::pin(self.handoff.read(self.handoff.setup.limits.timeout, work))
     }
     fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
-        let entries =
-            changes.into_iter().map(|(key, to)| (key, to.map(|FetchedValue { value, expiry }| (value, expiry))));
+        let stored = |FetchedValue { value, expiry, kind }| StoredValue { value, expiry, kind };
+        let entries = changes.into_iter().map(|(key, to)| (key, to.map(stored)));
         let change = StoreChange::Apply(entries.collect());
         Box::pin(self.handoff.write(change))
     }
@@ -141,10 +141,10 @@ fn page(tree: &Tree, scan: Scan) -> Result<Page, String> {
     let (mut seen, mut bytes) = (0, 0);
     tree.walk(Range { start, end, reverse }, clock::now(), |TreeWalk { key, live, .. }| {
         seen += 1;
-        if let Some((value, expiry)) = live {
+        if let Some(StoredValue { value, expiry, kind }) = live {
             let value = if keys_only { Bytes::new() } else { value };
             bytes += key.len() + value.len();
-            page.entries.push((key.clone(), FetchedValue { value, expiry }));
+            page.entries.push((key.clone(), FetchedValue { value, expiry, kind }));
         }
         if page.entries.len() >= limit || bytes >= max_bytes || seen >= PAGE_KEYS {
             page.next = Some(key);

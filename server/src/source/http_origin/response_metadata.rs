@@ -25,6 +25,7 @@ pub(super) fn metadata(headers: &HeaderMap, freshness: &ResponseFreshness) -> Op
         gone_at: None,
         is_not_kept: false,
         tags: tags(headers)?,
+        is_document: false,
     })
 }
 

@@ -168,5 +168,5 @@ pub(super) fn fetched_value(table: &Arc<Table>, value: Cow<'_, [u8]>) -> Fetched
         Cow::Borrowed(value) if value.len() < BY_REFERENCE => Bytes::copy_from_slice(value),
         Cow::Borrowed(value) => table.share(value),
     };
-    FetchedValue { value, expiry: None }
+    FetchedValue::string(value, None)
 }

@@ -76,19 +76,17 @@ impl LocalStore for TableSource {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(keys.len());
             for &key in keys {
-                answers.push(
-                    match self.look(key, |entry| FetchedValue { value: entry.value.to_bytes(), expiry: None }) {
-                        TableLookup::Found(found) => Some(found),
-                        TableLookup::Absent => None,
-                        TableLookup::Unknown(_) => {
-                            let key = Bytes::copy_from_slice(key);
-                            let answer = self.wait_for(self.limits.timeout, move |served| {
-                                Ok(served.table.get(&key)?.map(|value| fetched_value(&served.table, value)))
-                            });
-                            answer.await?
-                        }
-                    },
-                );
+                answers.push(match self.look(key, |entry| FetchedValue::string(entry.value.to_bytes(), None)) {
+                    TableLookup::Found(found) => Some(found),
+                    TableLookup::Absent => None,
+                    TableLookup::Unknown(_) => {
+                        let key = Bytes::copy_from_slice(key);
+                        let answer = self.wait_for(self.limits.timeout, move |served| {
+                            Ok(served.table.get(&key)?.map(|value| fetched_value(&served.table, value)))
+                        });
+                        answer.await?
+                    }
+                });
             }
             Ok(answers)
         })

@@ -10,10 +10,10 @@ use crate::{
         commands::strings,
         executor::tier_commands::run_on,
     },
-    source::{FetchedValue, SourceError},
+    source::{FetchedValue, SourceError, attributes_of, kind_of},
 };
 use bytes::Bytes;
-use larder_engine::{Attributes, Cache, Condition, Expiry, Key, Millis, Stored, Write};
+use larder_engine::{Cache, Condition, Expiry, Key, Millis, Stored, Write};
 use larder_proto::resp::Args;
 use larder_store::clock;
 use std::sync::Arc;
@@ -85,15 +85,15 @@ impl Scratch {
         let cache = group.cache.scratch();
         let mut tier = cache.tier();
         let before = keys.iter().map(|key| {
-            let FetchedValue { value, expiry } = match key.look {
-                Look::Away => Some(FetchedValue { value: Bytes::new(), expiry: None }),
+            let FetchedValue { value, expiry, kind } = match key.look {
+                Look::Away => Some(FetchedValue::string(Bytes::new(), None)),
                 Look::Existence => exist.next().flatten(),
                 Look::Entry => found.next().flatten(),
             }?;
             let write = Write {
                 value: &value,
                 expiry: expiry.map_or(Expiry::Never, Expiry::At),
-                attributes: Attributes::NONE,
+                attributes: attributes_of(kind),
                 condition: Condition::Always,
             };
             match tier.set(cache.key(&key.key), write, now) {
@@ -121,7 +121,9 @@ impl Scratch {
             let key: Key<'_> = self.cache.key(&wanted.key);
             let after = tier.peek(key, self.now, |entry| match (entry.version(), entry.expiry()) {
                 same if Some(same) == *before => None,
-                (_, expiry) => Some(FetchedValue { value: entry.value.to_bytes(), expiry }),
+                (_, expiry) => {
+                    Some(FetchedValue { value: entry.value.to_bytes(), expiry, kind: kind_of(entry.metadata()) })
+                }
             });
             match (after, before) {
                 (Some(None), _) => None,

@@ -227,7 +227,7 @@ fn found(reply: &Bytes, sent_at: Millis, max: usize) -> Result<Option<FetchedVal
         Some(View::Integer(left)) => Some(sent_at.saturating_add(u64::try_from(left).unwrap_or(0))),
         _ => return Err(unexpected()),
     };
-    Ok(Some(FetchedValue { value, expiry }))
+    Ok(Some(FetchedValue::string(value, expiry)))
 }
 
 impl FetchRedirector for ClusterCore {

@@ -18,6 +18,7 @@ use crate::{
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
 use larder_proto::resp::{Malformed, parse_i64};
+use larder_store::ValueKind;
 
 pub(super) const QUEUED: &[u8] = b"+QUEUED\r\n";
 /// Longest line: an error's text.
@@ -218,6 +219,7 @@ impl Pipeline {
             (Err(error), _) | (Ok(Some(_)), Err(error)) => Err(error),
             (Ok(None), _) => Ok(None),
             (Ok(Some(value)), Ok(left)) => Ok(Some(FetchedValue {
+                kind: ValueKind::String,
                 value,
                 expiry: match u64::try_from(left) {
                     Ok(left) => Some(batch.sent_at.saturating_add(left)),

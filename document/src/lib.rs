@@ -1,0 +1,45 @@
+//! JSON documents as text: a document is kept as the compact text that it is, found in by scanning, and changed by replacing a part of it.
+//!
+//! ```text
+//! compact   checks a client's text, and makes it the one form that documents are kept in
+//! scan      where values, members and elements are, by blocks of 64 bytes
+//! path      the two path syntaxes of RedisJSON, and JSON pointers
+//! locate    the values that a path finds: by scanning where it finds one at most, else in a tree (`tree`)
+//! splice    changes of parts, and the text after them
+//! edit      what commands do to a value: append, increment, merge …
+//! number    arithmetic on numbers
+//! merge     JSON Merge Patch (RFC 7386)
+//! patch     JSON Patch (RFC 6902)
+//! pretty    the text with indentation
+//! ```
+//!
+//! Invariants:
+//! - What is not touched by an edit stays byte for byte: order, numbers, escapes.
+//! - A scan reads each byte once at most and allocates nothing but the list of what it finds. Nothing recurses deeper than [`MAX_DEPTH`].
+//! - A text that was not made by [`compact()`] gives wrong answers, but no panic.
+mod compact;
+mod edit;
+mod error;
+mod locate;
+mod merge;
+mod number;
+mod patch;
+mod path;
+mod pretty;
+mod scan;
+mod splice;
+mod string;
+mod tree;
+
+pub use compact::{MAX_DEPTH, compact, compact_into, compacted, is_json};
+pub use edit::{Edit, EditError, Edited, Outcome, index_of};
+pub use error::JsonError;
+pub use locate::{Found, LocateError, Place, find, find_pointer, place_for};
+pub use merge::merge;
+pub use number::NumberEdit;
+pub use patch::{Patch, PatchError};
+pub use path::{Path, PathError, Pointer, Step};
+pub use pretty::{Layout, write_pretty};
+pub use scan::{Span, count, is_empty, key_and_value, parts, value_end};
+pub use splice::{Splice, apply};
+pub use string::{push_escaped, push_key, unescaped, unescaped_len};

@@ -1,0 +1,164 @@
+//! Finds the values of a path in a document.
+use crate::{
+    path::{Path, PathKind, Pointer, Step, array_index},
+    scan::{Span, count, element, member},
+    string::push_key,
+    tree,
+};
+use std::fmt;
+
+/// A value that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where it lies in the text.
+    pub span: Span,
+    /// How many containers are around it.
+    pub depth: usize,
+}
+
+impl Found {
+    /// The whole document.
+    pub fn root(text: &[u8]) -> Found {
+        Found { span: 0..text.len(), depth: 0 }
+    }
+}
+
+/// Why no value was looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocateError {
+    /// The path may find several values, which takes a tree, and the document is larger than this many bytes.
+    TooLarge(usize),
+}
+
+impl fmt::Display for LocateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LocateError::TooLarge(most) => {
+                write!(f, "a path with wildcards, filters or `..` is for documents of up to {most} bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LocateError {}
+
+/// All values that a path finds, in the order of the text. `max_tree`: the largest text for which a tree is built, bytes.
+///
+/// # Errors
+/// The path needs a tree, and the text is larger.
+pub fn find(text: &[u8], path: &Path, max_tree: usize) -> Result<Vec<Found>, LocateError> {
+    match &path.kind {
+        PathKind::Steps(steps) => Ok(follow(text, steps).into_iter().collect()),
+        PathKind::Query(_) if text.len() > max_tree => Err(LocateError::TooLarge(max_tree)),
+        PathKind::Query(query) => Ok(tree::query(text, query).unwrap_or_default()),
+    }
+}
+
+/// The value at the end of the steps.
+pub(crate) fn follow(text: &[u8], steps: &[Step]) -> Option<Found> {
+    steps.iter().try_fold(Found::root(text), |from, step| {
+        let at = from.span.start;
+        let span = match (step, text.get(at)?) {
+            (Step::Key(key), b'{') => child(text, at, key),
+            (Step::Index(index), b'[') => {
+                let index = match index {
+                    0.. => usize::try_from(*index).ok()?,
+                    _ => usize::try_from(i64::try_from(count(text, at)).ok()? + index).ok()?,
+                };
+                element(text, at, index)
+            }
+            _ => None,
+        };
+        Some(Found { span: span?, depth: from.depth + 1 })
+    })
+}
+
+/// The value of the member with this key of the object at `at`.
+pub(crate) fn child(text: &[u8], at: usize, key: &str) -> Option<Span> {
+    let mut needle = Vec::with_capacity(key.len() + 3);
+    push_key(&mut needle, key.as_bytes());
+    needle.push(b':');
+    member(text, at, &needle)
+}
+
+/// Where a value that is not there yet would go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place<'p> {
+    /// Into this object, with this key.
+    Member(Found, &'p str),
+    /// Nowhere: there is no such element of this array.
+    NoElement,
+    /// Nowhere.
+    None,
+}
+
+/// Where the value of a path would go that finds nothing.
+pub fn place_for<'p>(text: &[u8], path: &'p Path) -> Place<'p> {
+    match path.steps().and_then(<[Step]>::split_last) {
+        Some((Step::Key(key), before)) => match follow(text, before) {
+            Some(parent) if text[parent.span.start] == b'{' => Place::Member(parent, key),
+            _ => Place::None,
+        },
+        Some((Step::Index(_), _)) => Place::NoElement,
+        None => Place::None,
+    }
+}
+
+/// The value that a pointer names.
+pub fn find_pointer(text: &[u8], pointer: &Pointer) -> Option<Found> {
+    pointer.0.iter().try_fold(Found::root(text), |from, token| {
+        let at = from.span.start;
+        let span = match text.get(at)? {
+            b'{' => child(text, at, token),
+            b'[' => element(text, at, array_index(token)?),
+            _ => None,
+        };
+        Some(Found { span: span?, depth: from.depth + 1 })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = br#"{"a":[1,{"b":"x"},[]],"b":{"b":2.50},"c d":null,"":7}"#;
+
+    fn found(path: &str) -> Vec<&'static str> {
+        let path = Path::parse(path).expect("a path");
+        let found = find(TEXT, &path, usize::MAX).expect("it is small");
+        found.iter().map(|found| std::str::from_utf8(&TEXT[found.span.clone()]).expect("text")).collect()
+    }
+
+    #[test]
+    fn paths_find_values_in_the_order_of_the_text() {
+        assert_eq!(found("$.a[1].b"), ["\"x\""]);
+        assert_eq!(found("$.a[-1]"), ["[]"]);
+        assert_eq!(found("$['c d']"), ["null"]);
+        assert_eq!(found("$[\"\"]"), ["7"]);
+        assert_eq!(found("$..b"), ["\"x\"", "{\"b\":2.50}", "2.50"]);
+        assert_eq!(found("$.a[0:2]"), ["1", "{\"b\":\"x\"}"]);
+        assert_eq!(found("$.*[?@.b == 'x']"), ["{\"b\":\"x\"}"]);
+        assert_eq!(found("$.a[0,0]"), ["1"]);
+        for nothing in ["$.x", "$.a.b", "$.a[3]", "$.a[-4]", "$.b[0]", "$.a[0].x", "$..zz"] {
+            assert_eq!(found(nothing), [""; 0], "{nothing}");
+        }
+    }
+
+    #[test]
+    fn pointers_name_one_value() {
+        let at = |pointer: &str| {
+            let found = find_pointer(TEXT, &Pointer::parse(pointer).expect("a pointer"))?;
+            Some((std::str::from_utf8(&TEXT[found.span]).expect("text"), found.depth))
+        };
+        assert_eq!(at("/a/1/b"), Some(("\"x\"", 3)));
+        assert_eq!(at("/"), Some(("7", 1)));
+        assert_eq!(at("").map(|(text, depth)| (text.len(), depth)), Some((TEXT.len(), 0)));
+        assert_eq!((at("/a/01"), at("/a/-"), at("/b/x"), at("/a/-1")), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_tree_is_not_built_of_a_text_that_is_too_large() {
+        let path = Path::parse("$..b").expect("a path");
+        assert_eq!(find(TEXT, &path, TEXT.len() - 1), Err(LocateError::TooLarge(TEXT.len() - 1)));
+    }
+}

@@ -1,0 +1,31 @@
+//! Arithmetic on numbers of a document.
+use crate::edit::EditError;
+use serde_json::Number;
+
+/// What is done with two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberEdit {
+    /// Their sum.
+    Add,
+    /// Their product.
+    Multiply,
+}
+
+/// The result as JSON text. Integers stay exact; anything else is computed in 64-bit floats, like in RedisJSON.
+pub(crate) fn changed(edit: NumberEdit, held: &[u8], by: &str) -> Result<String, EditError> {
+    let held = std::str::from_utf8(held).map_err(|_| EditError::NotANumber)?;
+    if let (Ok(held), Ok(by)) = (held.parse::<i64>(), by.parse::<i64>()) {
+        let result = match edit {
+            NumberEdit::Add => held.checked_add(by),
+            NumberEdit::Multiply => held.checked_mul(by),
+        };
+        return result.map(|result| result.to_string()).ok_or(EditError::Overflow);
+    }
+    let (held, by): (f64, f64) = held.parse().ok().zip(by.parse().ok()).ok_or(EditError::NotANumber)?;
+    let result = match edit {
+        NumberEdit::Add => held + by,
+        NumberEdit::Multiply => held * by,
+    };
+    // No infinity, no NaN.
+    Number::from_f64(result).map(|number| number.to_string()).ok_or(EditError::NotANumber)
+}

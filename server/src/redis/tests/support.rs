@@ -8,6 +8,7 @@ use crate::{
     net::redis_connection::ClientConnection,
     read::Group,
     redis::{self, CommandAccess, Flow, Joined, Session},
+    snapshot::Snapshots,
     source::{Source, none::NoneSource},
     telemetry::{CommandCalls, Logs, Telemetry},
 };
@@ -78,6 +79,7 @@ impl Server {
             caches: vec![cache],
             sources: Vec::new(),
             modes: Vec::new(),
+            snapshots: Snapshots::new(&settings, &[]),
             inspections: Vec::new(),
             writes: Vec::new(),
             calls: CommandCalls::new(1, redis::COMMANDS.len()),

@@ -2,7 +2,7 @@
 
 use crate::{
     budget::Budget,
-    change_listener::ChangeListener,
+    change_listener::{ChangeListeners, Clear},
     entry::Entry,
     key::Key,
     large::Lent,
@@ -116,7 +116,7 @@ impl Cache {
             budget: Budget::new(config.max_memory, config.max_keys),
             fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH) + ATTRIBUTES) + 2 * segment,
             hasher,
-            changes: ChangeListener::default(),
+            changes: ChangeListeners::default(),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),
             keep: config.stale_rules.as_ref().map_or(0, |rules| rules.longest_window()),
@@ -159,10 +159,17 @@ impl Cache {
     /// The same for the keys that begin with `prefix`. If `is_final`, they are gone at once; their memory is given back in the background
     /// ([`Cache::tick`]). Takes a time that does not depend on the number of entries.
     pub fn mark_prefix(&self, prefix: &[u8], is_final: bool, now: Millis) -> bool {
-        let mut is_new = false;
-        for slot in &self.shards {
-            is_new |= lock(&slot.0).mark(&self.rules, prefix, is_final, now);
-        }
+        let stepwise = || {
+            let mark = |is_new, slot: &Slot| lock(&slot.0).mark(&self.rules, prefix, is_final, now) | is_new;
+            self.shards.iter().fold(false, mark)
+        };
+        let is_new = self.rules.changes.stepwise(stepwise).unwrap_or_else(|| {
+            let mut tier = self.exclusive_all();
+            self.rules.changes.clearing(Clear::Prefix(prefix, is_final));
+            let mark =
+                |is_new, number| tier.on(number, |shard| shard.mark(&self.rules, prefix, is_final, now)) | is_new;
+            (0..self.shards()).fold(false, mark)
+        });
         self.rules.changes.cleared();
         self.rules.changes.settled();
         is_new
@@ -184,7 +191,7 @@ impl Cache {
     pub fn invalidate(&self, key: Key<'_>) {
         let mut shard = lock(self.mutex(self.shard_of(key.hash)));
         if !shard.delete(&self.rules, key, 0) {
-            self.rules.changes.changed(key.bytes, 0);
+            self.rules.changes.changed(key, 0);
         }
         drop(shard);
         self.rules.changes.settled();

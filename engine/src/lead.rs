@@ -252,7 +252,7 @@ impl Cache {
         let key = Key { bytes: &flight.key, hash: flight.hash };
         if fenced || shard.lags(key, flight) {
             shard.drop_key(key);
-            self.rules.changes.changed(key.bytes, 0);
+            self.rules.changes.changed(key, 0);
         }
         shard.settle(&self.rules.budget);
         drop(shard);

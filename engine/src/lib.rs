@@ -12,7 +12,7 @@
 //!   derived   what was made from values, and goes with them   (`derived`)
 //!   tags      what is cleared together   (`tag_table`, `tag_clears`)
 //!   restore   entries that leave with all that belongs to them, and come back   (`restore`, `overtaken`)
-//!   listener  who hears of changes     (`changes`, `listening`)
+//!   listeners who hear of changes      (`change_listener`, `listener_guard`)
 //! ```
 //!
 //! What holds, always:
@@ -42,6 +42,7 @@ mod listener_guard;
 mod log;
 mod lookup;
 mod marks;
+mod moment;
 mod overtaken;
 mod policy;
 mod record;
@@ -71,7 +72,7 @@ mod tests;
 
 pub use attributes::Attributes;
 pub use cache::{Cache, Config};
-pub use change_listener::Listener;
+pub use change_listener::{Clear, Listener, ListenerKind};
 pub use derived::Derived;
 pub use detached_entry::Outside;
 pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, Value, Write};
@@ -82,6 +83,7 @@ pub use large::Lent;
 pub use lead::{EarlyAnswer, Fill, Lead};
 pub use listener_guard::Listening;
 pub use lookup::Lookup;
+pub use moment::Moment;
 pub use record::End;
 pub use restore::{PolicyState, Restore, Restored, RestoredEntry};
 pub use stale_rules::{StaleRules, StaleWindows};

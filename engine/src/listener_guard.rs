@@ -2,54 +2,56 @@
 
 use crate::{
     cache::Cache,
-    change_listener::Listener,
+    change_listener::{Listener, ListenerKind},
     sync::{Arc, lock},
 };
-use std::sync::{Arc as Shared, atomic::Ordering::Relaxed};
+use std::sync::Arc as Shared;
 
 /// Has a cache tell its listener of changes until it is dropped.
 #[derive(Debug)]
-pub struct Listening(Arc<Cache>);
+pub struct Listening(Arc<Cache>, ListenerKind);
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.0.rules.changes.listening.fetch_sub(1, Relaxed);
+        self.0.rules.changes.end(self.1);
     }
 }
 
 impl Cache {
-    /// Whom to tell of changes while somebody [listens](Cache::listen). A cache has one listener for life; false if it had one already.
-    pub fn set_listener(&self, listener: Shared<dyn Listener>) -> bool {
-        self.rules.changes.listener.set(listener).is_ok()
+    /// Whom to tell of changes while somebody [listens](Cache::listen). A cache has one listener of a kind for life; false if it had one
+    /// already.
+    pub fn set_listener(&self, kind: ListenerKind, listener: Shared<dyn Listener>) -> bool {
+        self.rules.changes.set(kind, listener)
     }
 
     /// Does anybody listen?
     pub fn is_listened_to(&self) -> bool {
-        self.rules.changes.listener().is_some()
+        self.rules.changes.are_heard()
     }
 
-    /// Every change that begins after this returns is told to the listener, until the last [`Listening`] is dropped.
-    pub fn listen(self: &Arc<Self>) -> Listening {
-        self.rules.changes.listening.fetch_add(1, Relaxed);
+    /// Every change that begins after this returns is told to the listener, until the last [`Listening`] of this kind is dropped. The caller
+    /// holds no lock of the cache.
+    pub fn listen(self: &Arc<Self>, kind: ListenerKind) -> Listening {
+        self.rules.changes.begin(kind);
         // Whoever locks a shard after us sees it; whoever was before us has made its change.
         for number in 0..self.shards() {
             drop(lock(self.mutex(number)));
         }
-        Listening(self.clone())
+        Listening(self.clone(), kind)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Attributes, Change, Condition, Config, Expiry, Fill, Lookup, Outcome, Write};
+    use crate::{Attributes, Change, Condition, Config, Expiry, Fill, Key, Lookup, Outcome, Write};
     use std::sync::Mutex;
 
     #[derive(Debug, Default)]
     struct Heard(Mutex<Vec<String>>);
     impl Listener for Heard {
-        fn changed(&self, key: &[u8], by: u64) {
-            self.0.lock().unwrap().push(format!("{} {by}", String::from_utf8_lossy(key)));
+        fn changed(&self, key: Key<'_>, by: u64) {
+            self.0.lock().unwrap().push(format!("{} {by}", String::from_utf8_lossy(key.bytes())));
         }
         fn cleared(&self) {
             self.0.lock().unwrap().push("all".into());
@@ -67,7 +69,8 @@ mod tests {
     fn cache(max_keys: Option<usize>) -> (Arc<Cache>, Shared<Heard>) {
         let cache = Cache::new(Config { max_keys, shards: Some(2), ..Config::default() });
         let heard = Shared::<Heard>::default();
-        assert!(cache.set_listener(heard.clone()) && !cache.set_listener(heard.clone()));
+        let kind = ListenerKind::Tracking;
+        assert!(cache.set_listener(kind, heard.clone()) && !cache.set_listener(kind, heard.clone()));
         (cache, heard)
     }
     /// Only what is told matters.
@@ -82,7 +85,7 @@ mod tests {
         let key = cache.key(b"k");
         cache.tier().set(key, write(b"1", Condition::Always), 1).unwrap();
         assert_eq!(take(&heard), "", "nobody listens");
-        let listening = cache.listen();
+        let listening = cache.listen(ListenerKind::Tracking);
         let told = |what: &str, change: &mut dyn FnMut()| {
             change();
             assert_eq!(take(&heard), what);
@@ -134,7 +137,7 @@ mod tests {
     #[test]
     fn eviction_is_told_and_is_nobody_s() {
         let (cache, heard) = cache(Some(10));
-        let _listening = cache.listen();
+        let _listening = cache.listen(ListenerKind::Tracking);
         for i in 0..100_u32 {
             let name = i.to_string();
             let key = cache.key(name.as_bytes());

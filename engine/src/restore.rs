@@ -188,7 +188,7 @@ impl Shard {
             let new = New { value, end, attributes, absent: false, policy: Some(policy) };
             shard.store(rules, key, old, new, now);
         });
-        rules.changes.changed(key.bytes, self.actor);
+        rules.changes.changed(key, self.actor);
         self.make_room(rules, now);
         Ok(Restored::Stored)
     }

@@ -217,9 +217,21 @@ impl Shard {
     /// The record at a position is about to go for reasons of our own.
     #[inline]
     pub(crate) fn tell_of(&self, rules: &Rules, position: u32) {
-        if !Meta::read(self.log.record(position)).is_absent() {
-            rules.changes.changed(self.log.key(position), 0);
+        if rules.changes.are_heard() && !Meta::read(self.log.record(position)).is_absent() {
+            rules.changes.changed(self.key_at(rules, position), 0);
         }
+    }
+
+    /// The background is about to remove the record at a position, which a clear ended.
+    pub(crate) fn tell_of_swept(&self, rules: &Rules, position: u32) {
+        if rules.changes.are_heard() && !Meta::read(self.log.record(position)).is_absent() {
+            rules.changes.swept(self.key_at(rules, position));
+        }
+    }
+
+    fn key_at(&self, rules: &Rules, position: u32) -> Key<'_> {
+        let bytes = self.log.key(position);
+        Key { bytes, hash: rules.hash(bytes) }
     }
 
     #[inline(always)]
@@ -348,7 +360,7 @@ impl Shard {
             self.drop_entry(key.hash, live.position);
         }
         if present {
-            rules.changes.changed(key.bytes, self.actor);
+            rules.changes.changed(key, self.actor);
         }
         self.settle(&rules.budget);
         present

@@ -2,7 +2,7 @@
 
 use crate::{
     budget::Budget,
-    change_listener::ChangeListener,
+    change_listener::ChangeListeners,
     entry::Entry,
     large::Lent,
     stale_rules::{StaleRules, StaleWindows},
@@ -21,7 +21,7 @@ pub(crate) struct Rules {
     /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
     pub(crate) fixed: usize,
     pub(crate) hasher: FixedState,
-    pub(crate) changes: ChangeListener,
+    pub(crate) changes: ChangeListeners,
     /// Milliseconds; 0 for none.
     pub(crate) default_ttl: AtomicU64,
     /// Per cent.

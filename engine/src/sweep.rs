@@ -33,7 +33,7 @@ impl Shard {
         for position in gone {
             let hash = self.hash_at(rules, position);
             if tells {
-                self.tell_of(rules, position);
+                self.tell_of_swept(rules, position);
             }
             self.drop_entry(hash, position);
         }

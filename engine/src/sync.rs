@@ -5,7 +5,7 @@
 
 #[cfg(not(feature = "shuttle"))]
 mod real {
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub(crate) use std::sync::Arc;
 
     #[inline]
@@ -16,11 +16,19 @@ mod real {
     pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         mutex.try_lock()
     }
+
+    pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+        lock.read()
+    }
+
+    pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+        lock.write()
+    }
 }
 
 #[cfg(feature = "shuttle")]
 mod real {
-    pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
+    pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
     use std::sync::PoisonError;
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -30,6 +38,14 @@ mod real {
     pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         mutex.try_lock().ok()
     }
+
+    pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+        lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+        lock.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-pub(crate) use real::{Arc, Mutex, MutexGuard, lock, try_lock};
+pub(crate) use real::{Arc, Mutex, MutexGuard, RwLock, lock, read, try_lock, write};

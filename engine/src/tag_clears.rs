@@ -10,6 +10,7 @@
 use crate::{
     attributes::{self, Attributes, EncodedAttributes},
     cache::Cache,
+    change_listener::Clear,
     entry::{Change, Entry, Expiry, TooLarge},
     flight::Flight,
     key::Key,
@@ -152,16 +153,33 @@ impl Tier<'_> {
     pub fn clear_tag(&mut self, tag: &[u8], soft: bool, now: Millis) -> u64 {
         let tag = self.cache().key(tag);
         let rules = &self.cache().rules;
-        let mut carried = 0;
-        for number in 0..self.cache().shards() {
-            carried += u64::from(self.on(number, |shard| shard.clear_tag(rules, tag, soft, now)));
-        }
+        let carried = if self.is_exclusive() {
+            self.clear_tag_of_held(tag, soft, now)
+        } else {
+            let stepwise = rules.changes.stepwise(|| self.clear_tag_of_shards(tag, soft, now));
+            stepwise.unwrap_or_else(|| self.cache().exclusive_all().clear_tag_of_held(tag, soft, now))
+        };
         self.on(self.cache().shard_of(tag.hash), |shard| shard.stats.tag_clears += 1);
         if carried > 0 {
             rules.changes.cleared();
         }
         if rules.budget.is_over() {
             self.balance(self.cache().shard_of(tag.hash), now);
+        }
+        carried
+    }
+
+    fn clear_tag_of_shards(&mut self, tag: Key<'_>, soft: bool, now: Millis) -> u64 {
+        let rules = &self.cache().rules;
+        let shards = 0..self.cache().shards();
+        shards.map(|number| u64::from(self.on(number, |shard| shard.clear_tag(rules, tag, soft, now)))).sum()
+    }
+
+    /// The same under the locks of all shards.
+    fn clear_tag_of_held(&mut self, tag: Key<'_>, soft: bool, now: Millis) -> u64 {
+        let carried = self.clear_tag_of_shards(tag, soft, now);
+        if carried > 0 {
+            self.cache().rules.changes.clearing(Clear::Tag(tag.bytes, soft));
         }
         carried
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     cache::Cache,
+    change_listener::Clear,
     entry::{Change, Entry, Stored, TooLarge, Write},
     index::ScanAt,
     key::Key,
@@ -66,6 +67,11 @@ impl<'t> Tier<'t> {
         for (_, shard) in self.held.iter_mut().flatten() {
             shard.actor = actor;
         }
+    }
+
+    /// Whether it holds the locks of its shards.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.held.is_some()
     }
 
     /// The cache that this works on.
@@ -177,12 +183,31 @@ impl<'t> Tier<'t> {
     /// is given back segment by segment, outside the locks).
     pub fn clear(&mut self) {
         let rules = &self.cache.rules;
-        for number in 0..self.cache.shards() {
-            let old = self.on(number, |shard| shard.clear(rules));
+        if self.held.is_some() {
+            rules.changes.clearing(Clear::All);
+            drop(self.clear_shards(false));
+        } else if rules.changes.stepwise(|| drop(self.clear_shards(false))).is_none() {
+            let mut all = self.cache.exclusive_all();
+            rules.changes.clearing(Clear::All);
+            let old = all.clear_shards(true);
+            drop(all);
             drop(old);
         }
         // Only now: who reads while it goes on hears of it, too.
         rules.changes.cleared();
+    }
+
+    /// Empties all shards. If `keeps`, it gives what they held, to be dropped where no lock is held.
+    fn clear_shards(&mut self, keeps: bool) -> Vec<Shard> {
+        let rules = &self.cache.rules;
+        let mut all = Vec::new();
+        for number in 0..self.cache.shards() {
+            let old = self.on(number, |shard| shard.clear(rules));
+            if keeps {
+                all.push(*old);
+            }
+        }
+        all
     }
 
     /// Visits about `count` entries from `cursor` (0 to begin) and returns the next cursor (0: done). An entry that is there

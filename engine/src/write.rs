@@ -59,7 +59,7 @@ impl Shard {
         let version = self.with_attributes(rules, write.attributes, |shard, attributes| {
             shard.put(rules, key, old.map(|live| live.position), write.value, attributes, write.expiry, now)
         });
-        rules.changes.changed(key.bytes, self.actor);
+        rules.changes.changed(key, self.actor);
         self.make_room(rules, now);
         Ok(if present { Stored::Replaced(version) } else { Stored::Created(version) })
     }
@@ -183,6 +183,7 @@ impl Shard {
             Change::AddTags(tags) => {
                 if let Some(position) = present {
                     self.add_tags(rules, key, position, tags, scratch, now);
+                    rules.changes.tagged(key);
                 }
             }
             Change::Expire(expiry) => {
@@ -197,7 +198,7 @@ impl Shard {
             Change::Put(_) | Change::Replace(..) | Change::Append(_) | Change::Splice(..) => true,
         };
         if changed {
-            rules.changes.changed(key.bytes, self.actor);
+            rules.changes.changed(key, self.actor);
         }
         Ok(())
     }

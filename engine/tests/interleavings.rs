@@ -1,6 +1,8 @@
 //! Flight and fence under every interleaving that shuttle's scheduler finds. Run with `--features shuttle`.
 
-use larder_engine::{Attributes, Cache, Config, Expiry, Fill, Lookup, Outcome, Write};
+use larder_engine::{
+    Attributes, Cache, Clear, Config, Expiry, Fill, Key, Listener, ListenerKind, Lookup, Outcome, Write,
+};
 use shuttle::{
     future::block_on,
     sync::{
@@ -387,4 +389,132 @@ fn no_reader_goes_back_between_a_value_and_what_is_derived_from_it() {
         }
     };
     shuttle::check_random(scenario, 20_000);
+}
+
+/// What a log of changes says, in order.
+#[derive(Debug, Clone)]
+enum Told {
+    Key(Vec<u8>),
+    Clear,
+    ClearPrefix(Vec<u8>),
+    ClearTag(Vec<u8>),
+}
+
+#[derive(Debug, Default)]
+struct ToldLog(Mutex<Vec<Told>>);
+impl ToldLog {
+    fn tell(&self, told: Told) {
+        self.0.lock().expect("no panic").push(told);
+    }
+}
+impl Listener for ToldLog {
+    fn changed(&self, key: Key<'_>, _by: u64) {
+        self.tell(Told::Key(key.bytes().to_vec()));
+    }
+    fn clearing(&self, what: Clear<'_>) {
+        self.tell(match what {
+            Clear::All => Told::Clear,
+            Clear::Prefix(prefix, _) => Told::ClearPrefix(prefix.to_vec()),
+            Clear::Tag(tag, _) => Told::ClearTag(tag.to_vec()),
+        });
+    }
+    fn settled(&self) {}
+}
+
+/// A copy that follows the log: of a key that was told it reads the present entry, and clears it executes itself.
+struct Follower {
+    log: std::sync::Arc<ToldLog>,
+    copy: Arc<Cache>,
+    read: usize,
+}
+impl Follower {
+    fn copy_entry(&self, cache: &Cache, key: &[u8]) {
+        let found = cache.tier().peek(cache.key(key), 0, |entry| {
+            (entry.value.to_bytes(), entry.tags().map(<[u8]>::to_vec).collect::<Vec<_>>())
+        });
+        match found {
+            Some((value, tags)) => {
+                let tags: Vec<&[u8]> = tags.iter().map(Vec::as_slice).collect();
+                let write = Write { attributes: Attributes { tags: &tags, metadata: &[] }, ..Write::new(&value) };
+                self.copy.tier().set(self.copy.key(key), write, 0).expect("it fits");
+            }
+            None => {
+                self.copy.tier().delete(self.copy.key(key), 0);
+            }
+        }
+    }
+    fn catch_up(&mut self, cache: &Cache) {
+        let told = self.log.0.lock().expect("no panic")[self.read..].to_vec();
+        self.read += told.len();
+        for told in told {
+            match told {
+                Told::Key(key) => self.copy_entry(cache, &key),
+                Told::Clear => self.copy.tier().clear(),
+                Told::ClearPrefix(prefix) => {
+                    self.copy.mark_prefix(&prefix, true, 0);
+                }
+                Told::ClearTag(tag) => {
+                    self.copy.tier().clear_tag(&tag, false, 0);
+                }
+            }
+        }
+    }
+}
+
+/// Whoever listens from some moment on, copies all entries and then follows what is told ends with the same entries, whatever is cleared and
+/// written meanwhile.
+fn followed(clear: impl Fn(&Cache) + Send + Sync + Copy + 'static) {
+    const KEYS: [&[u8]; 5] = [b"a1", b"a2", b"a3", b"a4", b"b"];
+    let set = |cache: &Cache, key: &[u8], value: &[u8]| {
+        let write = Write { attributes: Attributes { tags: &[b"t"], metadata: &[] }, ..Write::new(value) };
+        cache.tier().set(cache.key(key), write, 0).expect("it fits");
+    };
+    let scenario = move || {
+        let cache = cache(4);
+        let log = std::sync::Arc::<ToldLog>::default();
+        assert!(cache.set_listener(ListenerKind::Replication, log.clone()));
+        KEYS.iter().for_each(|key| set(&cache, key, b"old"));
+        let writer = {
+            let cache = cache.clone();
+            thread::spawn(move || KEYS[3..].iter().for_each(|key| set(&cache, key, b"new")))
+        };
+        let clearer = {
+            let cache = cache.clone();
+            thread::spawn(move || clear(&cache))
+        };
+        let mut follower = Follower { log, copy: self::cache(2), read: 0 };
+        thread::yield_now();
+        let listening = cache.listen(ListenerKind::Replication);
+        for key in KEYS {
+            follower.copy_entry(&cache, key);
+        }
+        follower.catch_up(&cache);
+        writer.join().expect("no panic");
+        clearer.join().expect("no panic");
+        follower.catch_up(&cache);
+        for key in KEYS {
+            assert_eq!(read(&follower.copy, key), read(&cache, key), "{:?}", follower.log);
+        }
+        drop(listening);
+    };
+    shuttle::check_pct(scenario, 10_000, 3);
+}
+
+#[test]
+fn who_follows_the_changes_ends_equal_whenever_all_is_cleared() {
+    followed(|cache| cache.tier().clear());
+}
+
+#[test]
+fn who_follows_the_changes_ends_equal_whenever_a_prefix_is_cleared() {
+    followed(|cache| {
+        cache.mark_prefix(b"a", true, 0);
+    });
+}
+
+#[test]
+fn who_follows_the_changes_ends_equal_whenever_a_tag_is_cleared() {
+    followed(|cache| {
+        cache.tier().clear_tag(b"t", false, 0);
+    });
 }

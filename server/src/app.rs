@@ -13,7 +13,7 @@ use crate::{
     },
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
 };
-use larder_engine::Cache;
+use larder_engine::{Cache, ListenerKind};
 use larder_store::clock;
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -108,7 +108,7 @@ impl App {
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
         // The Redis protocol serves only the first group.
         if let Some(cache) = caches.first() {
-            cache.set_listener(tracking.clone());
+            cache.set_listener(ListenerKind::Tracking, tracking.clone());
         }
         let peers = peers(&settings, &caches);
         Ok(App {

@@ -12,7 +12,7 @@ use super::{
 };
 use bytes::Bytes;
 use indexmap::IndexMap;
-use larder_engine::Listener;
+use larder_engine::{Key, Listener};
 use larder_proto::resp::encode;
 use parking_lot::Mutex;
 use std::{
@@ -244,7 +244,8 @@ fn array<K: AsRef<[u8]>>(keys: impl Iterator<Item = K>) -> Bytes {
 }
 
 impl Listener for Tracking {
-    fn changed(&self, key: &[u8], by: u64) {
+    fn changed(&self, key: Key<'_>, by: u64) {
+        let key = key.bytes();
         let mut table = self.table.lock();
         let mut unsent = false;
         for (prefix, state) in &mut table.prefixes {
@@ -260,6 +261,10 @@ impl Listener for Tracking {
             self.unsent.store(true, Release);
         }
         self.note(&table);
+    }
+
+    fn swept(&self, key: Key<'_>) {
+        self.changed(key, 0);
     }
 
     fn cleared(&self) {

@@ -19,6 +19,7 @@ use crate::{
     },
     source::ClientTracking,
 };
+use larder_engine::ListenerKind;
 use std::sync::Arc;
 
 /// The options of CLIENT TRACKING.
@@ -172,7 +173,7 @@ fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
             redirect: 0,
             prefixes: Vec::new(),
             exception: false,
-            _listening: call.group().cache.listen(),
+            _listening: call.group().cache.listen(ListenerKind::Tracking),
         })
     });
     tracker.mode = asked.mode;

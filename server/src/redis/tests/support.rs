@@ -68,7 +68,7 @@ impl Server {
         let buffers = Buffers::new(settings.max_buffers, 1, vec![cache.lent().clone()]);
         let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
-        cache.set_listener(tracking.clone());
+        cache.set_listener(larder_engine::ListenerKind::Tracking, tracking.clone());
         let app = App {
             peers: None,
             pubsub: Arc::new(PubSub::new(backlog.clone())),

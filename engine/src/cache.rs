@@ -24,7 +24,7 @@ use std::{
 };
 
 /// More shards than this gain nothing on machines that exist.
-const MAX_SHARDS: usize = 1024;
+pub const MAX_SHARDS: usize = 1024;
 /// A position is 32 bits; half of them stay free because shards do not share evenly.
 const SHARD_REACH: usize = 1 << 31;
 /// A shard is worth having from this much memory and this many keys on.

@@ -71,7 +71,7 @@ mod tag_tests;
 mod tests;
 
 pub use attributes::Attributes;
-pub use cache::{Cache, Config};
+pub use cache::{Cache, Config, MAX_SHARDS};
 pub use change_listener::{Clear, Listener, ListenerKind};
 pub use derived::Derived;
 pub use detached_entry::Outside;

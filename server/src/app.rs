@@ -174,7 +174,7 @@ fn cache(group: &GroupSettings) -> Arc<Cache> {
     Cache::new(larder_engine::Config {
         max_memory: group.max_memory,
         max_keys: group.max_keys,
-        shards: None,
+        shards: group.shards,
         default_ttl: group.freshness.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,
         stale_rules: Some(Arc::new(policy(group, &Arc::default()))),

@@ -8,8 +8,8 @@ use crate::{
     net,
     telemetry::Logs,
 };
-use clap::{ArgMatches, Command, error::ErrorKind};
-use std::{ffi::OsString, process::ExitCode};
+use clap::{Arg, ArgMatches, Command, error::ErrorKind, value_parser};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 /// Wrong usage or configuration.
 const USAGE: u8 = 2;
@@ -36,6 +36,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
         }
         Some(("config", matches)) => match matches.subcommand() {
             Some(("docs", _)) => print(&config::reference_page()),
+            Some(("convert", matches)) => convert(matches),
             Some((what, matches)) => match configured(matches, None, vars) {
                 Ok(config) if what == "print" => print(&config::print_config(&config)),
                 Ok(config) => {
@@ -79,6 +80,11 @@ fn command() -> Command {
                 .about("Print the effective values as TOML, with where each comes from")
                 .args(flag_args()),
         )
+        .subcommand(
+            Command::new("convert")
+                .about("Print the configuration file of a GCache as one of Larder's, with comments for what has no counterpart")
+                .arg(Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("GCache's TOML file")),
+        )
         .subcommand(Command::new("docs").about("Print the reference of all settings as Markdown"));
     Command::new("larder")
         .about("A read-through cache and key-value server")
@@ -91,6 +97,16 @@ fn command() -> Command {
         .subcommand(table_commands::command())
         .subcommand(config)
         .after_help("`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.")
+}
+
+/// `larder config convert FILE`
+fn convert(matches: &ArgMatches) -> ExitCode {
+    let path = matches.get_one::<PathBuf>("file").expect("clap demands it");
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    match text.and_then(|text| config::convert_gcache(&text)) {
+        Ok(converted) => print(&converted),
+        Err(error) => refuse(&ConfigError(vec![format!("{}: {error}", path.display())])),
+    }
 }
 
 /// Puts `serve` where no command is named: `larder --source …`.

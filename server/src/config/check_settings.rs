@@ -3,7 +3,7 @@ use super::{
     command_lists::{AccessSettings, CommandList},
     computed_defaults::computed,
     config_error::ConfigError,
-    cross_checks::{check_snapshots, compare, compare_prefixes, warnings},
+    cross_checks::{check_snapshots, compare, compare_prefixes, compare_shards, warnings},
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     machine_limits::Machine,
     origin_options::OriginOptions,
@@ -67,6 +67,7 @@ pub(super) fn check(
     }
     compare(&scopes, &raw.top, &mut problems);
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
+    scopes.iter().for_each(|scope| compare_shards(scope, &mut problems));
     if !problems.is_empty() {
         return Err(ConfigError(problems));
     }
@@ -156,6 +157,9 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
         max_backlog: top.number("max-backlog"),
         tracking_table_max_keys: top.number("tracking-table-max-keys"),
         max_connections: top.number("max-connections"),
+        item_prefix: top.text("item-prefix").map(Into::into),
+        item_min_ttl: top.duration("item-min-ttl").unwrap_or_default(),
+        item_max_ttl: top.duration("item-max-ttl").unwrap_or_default(),
         idle_timeout: top.duration("idle-timeout"),
         header_timeout: top.duration("header-timeout").unwrap_or_default(),
         grace: top.duration("grace").unwrap_or_default(),
@@ -212,6 +216,7 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
         is_shared: is_shared(&scopes[0], scope),
         max_memory: scope.number("max-memory"),
         max_keys: scope.count("max-keys"),
+        shards: scope.count("shards").map(usize::next_power_of_two),
         freshness: freshness(scope),
         mode: mode(scope),
         inspect: scope.share("inspect"),

@@ -49,12 +49,38 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
             peers.origin
         ));
     }
+    if let (Some(shortest), Some(longest)) = (scope.duration("item-min-ttl"), scope.duration("item-max-ttl"))
+        && shortest > longest
+    {
+        let origin = &scope.effective("item-min-ttl").origin;
+        let (shortest, longest) = (show_duration(shortest), show_duration(longest));
+        problems.push(format!("{origin}: item-min-ttl: {shortest} is longer than item-max-ttl ({longest})"));
+    }
     for rate in ["throttle", "throttle-total", "throttle-admin"] {
         let burst = format!("{rate}-burst");
         // Where the rate was switched off by hand, a burst left over from a lower layer does no harm.
         if let (Some(raw), true, false) = (top.get(burst.as_str()), unset(rate), top.contains_key(rate)) {
             problems.push(format!("{}: {burst}: has no meaning without {rate}", raw.origin));
         }
+    }
+}
+
+/// A shard of less memory than this has no room for entries beside its own tables.
+const SHARD_MEMORY: u64 = 64 << 10;
+
+/// Shards that the bound on memory is too small for.
+pub(super) fn compare_shards(scope: &EffectiveSettings, problems: &mut Vec<String>) {
+    if matches!(scope.table, Some(NamedTable::Listener(_) | NamedTable::Prefix(..))) {
+        return;
+    }
+    let (Some(shards), Some(memory)) = (scope.count("shards"), scope.count("max-memory")) else { return };
+    let needed = shards.next_power_of_two() as u64 * SHARD_MEMORY;
+    if (memory as u64) < needed {
+        let (name, origin) = (prefix(scope.table.as_ref()), &scope.effective("shards").origin);
+        let (needed, memory) = (show_size(needed), show_size(memory as u64));
+        problems.push(format!(
+            "{origin}: {name}shards: {shards} shards need {needed}, but max-memory is {memory}: set fewer shards"
+        ));
     }
 }
 
@@ -87,14 +113,24 @@ pub(super) fn check_snapshots(settings: &Settings, top: &EffectiveSettings, prob
         }
         return;
     }
-    let coherent = |group: &&GroupSettings| matches!(group.source, SourceUrl::Redis(_)) && group.coherence == Coherence::Coherent;
+    let coherent =
+        |group: &&GroupSettings| matches!(group.source, SourceUrl::Redis(_)) && group.coherence == Coherence::Coherent;
     if let (true, Some(group)) = (snapshot.restore, settings.groups.iter().find(coherent)) {
         let reason = group.outside_snapshots().unwrap_or_default();
-        problem("restore", &format!("group {} cannot be restored: {reason}; set coherence = ttl, or leave out restore", group.name));
+        problem(
+            "restore",
+            &format!("group {} cannot be restored: {reason}; set coherence = ttl, or leave out restore", group.name),
+        );
     }
     if settings.groups.iter().all(|group| group.outside_snapshots().is_some()) {
-        let reasons = settings.groups.iter().filter_map(|group| Some(format!("group {}: {}", group.name, group.outside_snapshots()?)));
-        problem("snapshot-file", &format!("no group would be in the snapshot ({})", reasons.collect::<Vec<_>>().join("; ")));
+        let reasons = settings
+            .groups
+            .iter()
+            .filter_map(|group| Some(format!("group {}: {}", group.name, group.outside_snapshots()?)));
+        problem(
+            "snapshot-file",
+            &format!("no group would be in the snapshot ({})", reasons.collect::<Vec<_>>().join("; ")),
+        );
     }
 }
 

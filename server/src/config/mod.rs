@@ -19,6 +19,7 @@ mod cross_checks;
 mod demo_url;
 mod effective_values;
 mod env_variables;
+mod gcache_file;
 mod listen_address;
 mod load_config;
 mod machine_limits;
@@ -48,6 +49,7 @@ pub use config_error::ConfigError;
 pub use demo_url::DemoUrl;
 pub use effective_values::{EffectiveSettings, EffectiveValue, NamedTable};
 pub use env_variables::Env;
+pub use gcache_file::convert_gcache;
 pub use load_config::{ConfigInput, load_config};
 pub use machine_limits::Machine;
 pub use nearest_name::nearest;
@@ -60,6 +62,8 @@ pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
 pub use secret::Secret;
 pub use sent_header::{SentHeader, SentValue};
+#[cfg(test)]
+pub(crate) use setting_value::RESERVED_SEGMENTS;
 pub use setting_value::SettingValue;
 pub use settings::{
     Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,

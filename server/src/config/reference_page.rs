@@ -144,6 +144,7 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::Durability
         | ValueKind::Path
         | ValueKind::Prefix
+        | ValueKind::RoutePrefix
         | ValueKind::Endpoint
         | ValueKind::Peer
         | ValueKind::PeerOrName

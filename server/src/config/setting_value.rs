@@ -136,6 +136,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             None => text.parse().map(SettingValue::Peer),
         },
         ValueKind::Path | ValueKind::Prefix => Ok(SettingValue::Text(text.to_string())),
+        ValueKind::RoutePrefix => route_prefix(text).map(SettingValue::Text),
         ValueKind::Switch => {
             switch(text).map(SettingValue::Switch).ok_or_else(|| format!("`{text}` is not true or false"))
         }
@@ -194,6 +195,40 @@ fn count(number: &str, whole: &str) -> Result<u64, String> {
         false => Err(format!("`{whole}` is not a whole number")),
     }
 }
+
+/// A path that no other route begins with. GCache writes it without slashes around it.
+fn route_prefix(text: &str) -> Result<String, String> {
+    let bare = text.trim_matches('/');
+    let mut segments = bare.split('/');
+    let is_plain = |segment: &str| {
+        let is_unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+        !segment.is_empty() && segment.bytes().all(is_unreserved) && !matches!(segment, "." | "..")
+    };
+    if !segments.clone().all(is_plain) {
+        return Err(format!("`{text}` is not a path of letters, digits, `-`, `.`, `_` and `~`: write /cache/v1"));
+    }
+    match segments.next().filter(|first| RESERVED_SEGMENTS.contains(first)) {
+        Some(first) => Err(format!("paths below /{first} belong to other routes: choose another, such as /cache/v1")),
+        None => Ok(format!("/{bare}")),
+    }
+}
+
+/// First segments of the paths of other routes.
+
+pub(crate) const RESERVED_SEGMENTS: [&str; 12] = [
+    "_groupcache",
+    "data",
+    "docs",
+    "healthz",
+    "lookup",
+    "metrics",
+    "openapi.json",
+    "problems",
+    "readyz",
+    "stats",
+    "v0",
+    "v1",
+];
 
 fn within(n: u64, min: u64, max: u64, show: impl Fn(u64) -> String) -> Result<u64, String> {
     if n < min {

@@ -34,6 +34,10 @@ pub struct Settings {
     /// 0: any number.
     pub tracking_table_max_keys: usize,
     pub max_connections: usize,
+    /// Begins with `/` and does not end so; `None`: no item API.
+    pub item_prefix: Option<String>,
+    pub item_min_ttl: Duration,
+    pub item_max_ttl: Duration,
     pub idle_timeout: Option<Duration>,
     pub header_timeout: Duration,
     pub grace: Duration,
@@ -93,6 +97,8 @@ pub struct GroupSettings {
     pub is_shared: bool,
     pub max_memory: usize,
     pub max_keys: Option<usize>,
+    /// A power of two; `None`: by memory and keys.
+    pub shards: Option<usize>,
     /// Of all keys without a prefix of their own in `prefixes`.
     pub freshness: FreshnessSettings,
     pub mode: TierMode,
@@ -117,9 +123,9 @@ impl GroupSettings {
         match &self.source {
             SourceUrl::Disk(_) => Some("its disk store has all entries, and newer ones after a crash"),
             SourceUrl::Table(_) => Some("its table is read where it lies"),
-            SourceUrl::Redis(_) if self.coherence == Coherence::Coherent => {
-                Some("with coherence = coherent a copy is served only while its Redis announces changes, and it does not say what changed while Larder was away")
-            }
+            SourceUrl::Redis(_) if self.coherence == Coherence::Coherent => Some(
+                "with coherence = coherent a copy is served only while its Redis announces changes, and it does not say what changed while Larder was away",
+            ),
             SourceUrl::Redis(_) if self.coherence == Coherence::Off => Some("with coherence = off nothing is kept"),
             _ if self.is_shared => Some("its keys have owners among the peers, which may have changed them meanwhile"),
             _ => None,

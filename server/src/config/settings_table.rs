@@ -6,6 +6,7 @@ use super::{
     settings::{Coherence, LogFormat, LogLevel, TierMode},
 };
 use Fallback::{Computed, Is, Off};
+use larder_engine::MAX_SHARDS;
 use larder_store::{disk::Compression, snapshot::SnapshotCompression};
 
 /// One setting. Its flag is `--name`, its file key `name`, its variable [`SettingSpec::env`].
@@ -125,6 +126,8 @@ pub enum ValueKind {
     Peer,
     /// Or a name whose addresses are peers.
     PeerOrName,
+    /// The first part of the paths of an API: `/cache/v1`.
+    RoutePrefix,
     /// Any text; it is not shown.
     Secret,
     /// A header field to send, `Name: value` or `Name: @FILE`; a value is not shown.
@@ -168,7 +171,7 @@ impl SettingSpec {
             ValueKind::Source => "URL",
             ValueKind::Durability => "WHEN",
             ValueKind::Path => "PATH",
-            ValueKind::Prefix => "PREFIX",
+            ValueKind::Prefix | ValueKind::RoutePrefix => "PREFIX",
             ValueKind::Endpoint | ValueKind::Peer | ValueKind::PeerOrName => "HOST:PORT",
             ValueKind::Secret => "TEXT",
             ValueKind::Header => "HEADER",
@@ -287,6 +290,34 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "item-prefix",
+        section: SettingSection::Listening,
+        kind: ValueKind::RoutePrefix,
+        default: Is("/cache/v1"),
+        optional: true,
+        example: "/api/cache",
+        help: "Path of the item API on the HTTP listeners: `POST`, `GET` and `DELETE` of `/cache/v1/item`, and `GET /cache/v1/keys`. `off`: the API does not exist. See docs/coming-from-gcache.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "item-min-ttl",
+        section: SettingSection::Listening,
+        kind: ValueKind::Duration { min: 0, max: TEN_YEARS },
+        default: Is("5s"),
+        example: "1s",
+        help: "Shortest `ttl` that the item API takes; a shorter one is error 12. Whole seconds count. `0` allows items that expire at once.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "item-max-ttl",
+        section: SettingSection::Listening,
+        kind: ValueKind::Duration { min: 1000, max: TEN_YEARS },
+        default: Is("217d"),
+        example: "30d",
+        help: "Longest `ttl` that the item API takes; a longer one is error 12. Whole seconds count.",
+        ..ROW
+    },
+    SettingSpec {
         name: "max-memory",
         section: SettingSection::Cache,
         kind: ValueKind::Memory { min: MIB },
@@ -305,6 +336,16 @@ pub const TABLE: &[SettingSpec] = &[
         also: &["PROXY_MAX_KEYS"],
         example: "1000",
         help: "Bound on the number of entries, besides the one on memory.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "shards",
+        section: SettingSection::Cache,
+        kind: ValueKind::Count { min: 1, max: MAX_SHARDS as u64 },
+        optional: true,
+        per_group: true,
+        example: "16",
+        help: "Shards of the memory tier, rounded up to a power of two. Each has a lock of its own, and needs 64KiB of `max-memory`. Replies and bounds do not depend on it. `off`: chosen by `max-memory` and `max-keys`, 64 at most below 128GiB.",
         ..ROW
     },
     SettingSpec {

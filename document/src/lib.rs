@@ -34,7 +34,7 @@ mod tree;
 pub use compact::{MAX_DEPTH, compact, compact_into, compacted, is_json};
 pub use edit::{Edit, EditError, Edited, Outcome, index_of};
 pub use error::JsonError;
-pub use locate::{Found, LocateError, Place, find, find_pointer, place_for};
+pub use locate::{Found, LocateError, Place, find, find_element, find_member, find_pointer, place_for};
 pub use merge::merge;
 pub use number::NumberEdit;
 pub use patch::{Patch, PatchError};

@@ -104,6 +104,16 @@ pub fn place_for<'p>(text: &[u8], path: &'p Path) -> Place<'p> {
     }
 }
 
+/// The value of the member `name`, if the document is an object that has it.
+pub fn find_member(text: &[u8], name: &str) -> Option<Span> {
+    if text.first() == Some(&b'{') { child(text, 0, name) } else { None }
+}
+
+/// The element `index`, from 0, if the document is an array that has it.
+pub fn find_element(text: &[u8], index: usize) -> Option<Span> {
+    if text.first() == Some(&b'[') { element(text, 0, index) } else { None }
+}
+
 /// The value that a pointer names.
 pub fn find_pointer(text: &[u8], pointer: &Pointer) -> Option<Found> {
     pointer.0.iter().try_fold(Found::root(text), |from, token| {

@@ -87,7 +87,7 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
 }
 
 /// Reads a key through its group.
-async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8]) -> ReadOutcome {
+pub(super) async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8]) -> ReadOutcome {
     let (group, now) = (request.group, request.now);
     let mut batch = Vec::new();
     let begun = group.begin(group.cache.key(key), now, &mut batch, |entry| {

@@ -1,10 +1,25 @@
 //! `GET /openapi.json`: the description of every route.
-use super::{response_body::ResponseBody, response_writer};
+use super::{item_api::TABLE_PREFIX, response_body::ResponseBody, response_writer};
 use http::Response;
+use std::borrow::Cow;
 
-/// `GET /openapi.json`
-pub(super) fn openapi() -> Response<ResponseBody> {
-    response_writer::json(ResponseBody::full(OPENAPI))
+/// `GET /openapi.json`. The item API's paths begin as the setting `item-prefix` says.
+pub(super) fn openapi(item_prefix: Option<&str>) -> Response<ResponseBody> {
+    response_writer::json(match description(item_prefix) {
+        Cow::Borrowed(text) => ResponseBody::full(text),
+        Cow::Owned(text) => ResponseBody::full(text),
+    })
+}
+
+/// The same as text.
+pub(super) fn description(item_prefix: Option<&str>) -> Cow<'static, str> {
+    match item_prefix {
+        None | Some(TABLE_PREFIX) => OPENAPI.into(),
+        Some(prefix) => {
+            let begin = |prefix: &str| format!("    \"{prefix}/");
+            OPENAPI.replace(&begin(TABLE_PREFIX), &begin(prefix)).into()
+        }
+    }
 }
 
 /// The description of every route (OpenAPI 3.1), written by hand.

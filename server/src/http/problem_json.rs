@@ -148,6 +148,11 @@ impl Problem {
         }
     }
 
+    /// There is no route at this path.
+    pub(super) fn no_such_route(path: &str) -> Problem {
+        Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing at {path}"))
+    }
+
     /// The route exists for these methods.
     pub(super) fn method_not_allowed(allow: &str) -> Problem {
         Problem { allow: HeaderValue::from_str(allow).ok(), ..Problem::new(ProblemKind::MethodNotAllowed) }
@@ -160,6 +165,11 @@ impl Problem {
     /// When to try again.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// The methods that the route exists for.
+    pub(super) fn allow(&self) -> Option<&HeaderValue> {
+        self.allow.as_ref()
     }
 
     /// For people.

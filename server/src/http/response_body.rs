@@ -214,6 +214,14 @@ impl BodyWriter {
         }
     }
 
+    /// Appends bytes as they are; many are not copied.
+    pub(super) fn put_bytes(&mut self, value: Bytes) {
+        match value.len() {
+            len if len <= WINDOW => self.put(&value),
+            len => self.link(Piece::Raw(value), Some(len)),
+        }
+    }
+
     /// Bytes of text so far.
     pub(super) fn text(&self) -> usize {
         self.texts + self.text.len()

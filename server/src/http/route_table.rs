@@ -1,10 +1,7 @@
 //! The table of routes: methods and paths, the listeners that have them, and what handles them.
 use super::{
-    connection_context::ListenerRole,
-    groupcache_stats::GroupcacheStats,
-    problem_json::{Problem, ProblemKind},
-    range_routes::RangeFormat,
-    read_responses::ReadRoute,
+    connection_context::ListenerRole, groupcache_stats::GroupcacheStats, problem_json::Problem,
+    range_routes::RangeFormat, read_responses::ReadRoute,
 };
 use crate::lifecycle::throttle::Scope;
 use http::Method;
@@ -46,11 +43,16 @@ pub(super) enum RouteHandler {
     PeerPost,
     Peers,
     GroupcacheStats(GroupcacheStats),
+    GetItem,
+    PostItem,
+    DeleteItem,
+    ItemKeys,
     Healthy,
     Ready,
     Metrics,
     Stats,
     OpenApi,
+    Docs,
     LogLevel,
     SetLogLevel,
     ModeRules,
@@ -66,7 +68,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 45] = [
+pub(super) static ROUTES: [Route; 50] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
@@ -98,12 +100,18 @@ pub(super) static ROUTES: [Route; 45] = [
     route(Method::PUT, "/v0/entity", RouteListeners::Native, RouteHandler::Store),
     route(Method::DELETE, "/v0/entity", RouteListeners::Native, RouteHandler::Remove),
     route(Method::GET, "/v0/entities", RouteListeners::Native, RouteHandler::Range(RangeFormat::Entities)),
+    // Below `item-prefix`, of which this is the default (`item_api`).
+    route(Method::GET, "/cache/v1/item", RouteListeners::Native, RouteHandler::GetItem),
+    route(Method::POST, "/cache/v1/item", RouteListeners::Native, RouteHandler::PostItem),
+    route(Method::DELETE, "/cache/v1/item", RouteListeners::Native, RouteHandler::DeleteItem),
+    route(Method::GET, "/cache/v1/keys", RouteListeners::Native, RouteHandler::ItemKeys),
     route(Method::GET, "/v1/stats", RouteListeners::Both, RouteHandler::Stats),
     route(Method::GET, "/v1/peers", RouteListeners::Both, RouteHandler::Peers),
     route(Method::GET, "/metrics", RouteListeners::Both, RouteHandler::Metrics),
     route(Method::GET, "/healthz", RouteListeners::Both, RouteHandler::Healthy),
     route(Method::GET, "/readyz", RouteListeners::Both, RouteHandler::Ready),
     route(Method::GET, "/openapi.json", RouteListeners::Both, RouteHandler::OpenApi),
+    route(Method::GET, "/docs", RouteListeners::Both, RouteHandler::Docs),
     route(Method::GET, "/v1/log-level", RouteListeners::Admin, RouteHandler::LogLevel),
     route(Method::PUT, "/v1/log-level", RouteListeners::Admin, RouteHandler::SetLogLevel),
     route(Method::POST, "/v1/record", RouteListeners::Admin, RouteHandler::Record),
@@ -182,9 +190,5 @@ pub(super) fn find<'p>(
         }
         allow.push_str(if route.method == Method::GET { "GET, HEAD" } else { route.method.as_str() });
     }
-    Err(if allow.is_empty() {
-        Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing at {path}"))
-    } else {
-        Problem::method_not_allowed(&allow)
-    })
+    Err(if allow.is_empty() { Problem::no_such_route(path) } else { Problem::method_not_allowed(&allow) })
 }

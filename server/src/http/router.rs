@@ -1,10 +1,11 @@
 //! What every request goes through before and after its route: limits, throttle, group, handler, HEAD.
 use super::{
     access_log::{self, LoggedRequest},
-    connection_context::ConnectionContext,
-    group_control,
+    connection_context::{ConnectionContext, ListenerRole},
+    docs_page, group_control,
     groupcache_stats::groupcache_stats,
     health,
+    item_api::{self, ItemPath},
     key_routes::{self, PutRequest},
     list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi, peer_routes, peer_status,
     problem_json::{Problem, ProblemKind},
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{app::Worker, read::Group};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, Uri, header};
 use larder_proto::http::target;
 use larder_store::clock;
 use std::rc::Rc;
@@ -31,9 +32,11 @@ where
 {
     let is_head = request.method() == Method::HEAD;
     let mut logged = logged(context, &request);
-    let mut response = match answer(context, request, logged.as_mut()).await {
-        Ok(response) => response,
-        Err(problem) => problem.into_response(),
+    let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
+    let mut response = match (answer(context, request, logged.as_mut()).await, of_items) {
+        (Ok(response), _) => response,
+        (Err(problem), None) => problem.into_response(),
+        (Err(problem), Some(method)) => item_api::error_response(&method, problem),
     };
     if let Some(logged) = logged {
         logged.answered(response.status().as_u16());
@@ -45,6 +48,14 @@ where
         *response.body_mut() = ResponseBody::empty();
     }
     response
+}
+
+/// The path, which may be below the prefix of the item API.
+fn item_path<'u>(context: &ConnectionContext, uri: &'u Uri) -> ItemPath<'u> {
+    match context.role {
+        ListenerRole::Native => item_api::of_path(uri.path(), context.worker.app.settings.item_prefix.as_deref()),
+        ListenerRole::Admin => ItemPath::Other(uri.path()),
+    }
 }
 
 /// The request, if it is to be logged.
@@ -71,7 +82,9 @@ where
     if head_size(&head) > settings.max_headers {
         return Err(Problem::over(ProblemKind::HeadTooLarge, "the head", "max-headers", settings.max_headers));
     }
-    let (route, variables) = find(context.role, &head.method, head.uri.path())?;
+    let path = item_path(context, &head.uri);
+    let in_table = path.in_table().ok_or_else(|| Problem::no_such_route(head.uri.path()))?;
+    let (route, variables) = find(context.role, &head.method, in_table)?;
     let query = head.uri.query().unwrap_or_default().as_bytes();
     if let (Some(throttle), Some(scope)) = (&context.worker.app.throttle, route.scope())
         && let Err(throttled) = throttle.check(scope, context.peer.ip())
@@ -79,10 +92,10 @@ where
         context.worker.counters.http_throttled.add(1);
         return Ok(match route.handler {
             RouteHandler::Read(read) => key_routes::throttled(read, query, &throttled),
-            _ => Problem::throttled(&throttled).into_response(),
+            _ => return Err(Problem::throttled(&throttled)),
         });
     }
-    let is_read = matches!(route.handler, RouteHandler::Read(_));
+    let is_read = matches!(route.handler, RouteHandler::Read(_) | RouteHandler::GetItem);
     let trace = match logged {
         Some(logged) => {
             logged.is_read = is_read;
@@ -105,6 +118,11 @@ where
     let value = at_most(settings.max_value, "max-value", ProblemKind::ValueTooLarge);
     // With the key and the rest of the message.
     let message = at_most(settings.max_value + settings.max_key + 1024, "max-value", ProblemKind::ValueTooLarge);
+    // With the rest of the object, and the key's characters as escapes.
+    let item = at_most(settings.max_value + 6 * settings.max_key + 1024, "max-value", ProblemKind::ValueTooLarge);
+    if path.has_slash() {
+        return Ok(item_api::redirect(head.uri.path(), query));
+    }
     if route.is_between_nodes() {
         peer_routes::check_secret(&context.worker, &head.headers)?;
     }
@@ -127,6 +145,10 @@ where
         RouteHandler::Range(format) => range_routes::range(&request, format).await,
         RouteHandler::Mget => mget::mget(&request, request_body::read(body, small).await?).await,
         RouteHandler::Keys => list_keys::list_keys(&request).await,
+        RouteHandler::PostItem => Ok(item_api::post_item(&request, request_body::read(body, item).await?).await),
+        RouteHandler::GetItem => Ok(item_api::get_item(&request, request_body::read(body, small).await?).await),
+        RouteHandler::DeleteItem => Ok(item_api::delete_item(&request, request_body::read(body, small).await?).await),
+        RouteHandler::ItemKeys => Ok(item_api::list_item_keys(&request, request_body::read(body, small).await?).await),
         RouteHandler::ClearGroup => tag_routes::clear_group(&request).await,
         RouteHandler::ClearPrefix => tag_routes::clear_prefix(&request).await,
         RouteHandler::ClearTag => tag_routes::clear_tag(&request).await,
@@ -136,7 +158,8 @@ where
         RouteHandler::GroupcacheStats(which) => Ok(groupcache_stats(context, which)),
         RouteHandler::Peers => peer_status::peers(context, &request),
         RouteHandler::Stats => Ok(metrics_and_stats::stats(context)),
-        RouteHandler::OpenApi => Ok(openapi::openapi()),
+        RouteHandler::OpenApi => Ok(openapi::openapi(settings.item_prefix.as_deref())),
+        RouteHandler::Docs => Ok(docs_page::docs_page(settings.item_prefix.as_deref())),
         RouteHandler::LogLevel => Ok(log_level::log_level(context)),
         RouteHandler::Reload => group_control::reload(context, request.group).await,
         RouteHandler::Record => record_operations::record(context, query),

@@ -59,6 +59,11 @@ fn peers() {
     run("docs/peers.md");
 }
 #[test]
+fn coming_from_gcache() {
+    let folder = tempfile::tempdir().unwrap();
+    run_in("docs/coming-from-gcache.md", folder.path());
+}
+#[test]
 fn observe() {
     run("docs/observe.md");
 }

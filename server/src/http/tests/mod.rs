@@ -1,5 +1,6 @@
 //! The routes over real sockets, in process: fast and general path side by side.
 mod fast_path;
+mod item_api;
 mod limits;
 mod routes;
 mod source;

@@ -187,3 +187,39 @@ fn writes_go_to_the_source_first() {
         assert!(!fake.values.borrow().contains_key(&b"a"[..]));
     });
 }
+
+#[test]
+fn items_go_through_the_source_and_its_errors_are_the_apis() {
+    run(|| async {
+        let (fake, server) = fake(&[("a", "[1, 2]")]);
+        let mut client = server.connect().await;
+        let send = |method: &str, body: &str| {
+            format!("{method} /cache/v1/item HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        };
+        let read = client.send(send("GET", r#"{"key":"a","subindex":2}"#)).await;
+        assert_eq!((read.status, read.text()), (200, "{\"key\":\"a\",\"value\":2,\"subindex\":2}\n"));
+        assert_eq!(client.send(send("POST", r#"{"key":"b","value":{"x": 1},"ttl":60}"#)).await.status, 201);
+        assert_eq!(fake.values.borrow().get(&b"b"[..]).map(|value| &value[..]), Some(&b"{\"x\":1}"[..]));
+        assert_eq!(client.send(send("DELETE", r#"{"key":"b"}"#)).await.status, 204);
+        assert!(!fake.values.borrow().contains_key(&b"b"[..]));
+        for (error, read_status, write_status) in [
+            (SourceError::ReadOnly("a table"), 405, 400),
+            (SourceError::Refused("WRONGTYPE not a string".into()), 502, 400),
+            (unavailable().expect("an error"), 503, 503),
+        ] {
+            let is_read_only = matches!(error, SourceError::ReadOnly(_));
+            *fake.error.borrow_mut() = Some(error);
+            for (method, status, code) in
+                [("GET", read_status, 21), ("POST", write_status, 22), ("DELETE", write_status, 22)]
+            {
+                // Reads never get that error.
+                if is_read_only && method == "GET" {
+                    continue;
+                }
+                let reply = client.send(send(method, r#"{"key":"c","value":1,"ttl":60}"#)).await;
+                assert_eq!((reply.status, &reply.json()["code"]), (status, &serde_json::json!(code)), "{reply:?}");
+                assert_eq!(reply.header("retry-after").is_some(), status == 503);
+            }
+        }
+    });
+}

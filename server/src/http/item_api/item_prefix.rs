@@ -1,0 +1,49 @@
+//! The paths of the item API below its prefix, which is a setting.
+
+/// The prefix in the table of routes and in `openapi.json`; the default of `item-prefix`.
+pub(in crate::http) const TABLE_PREFIX: &str = "/cache/v1";
+
+/// A path of a request, as the table of routes has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::http) enum ItemPath<'p> {
+    /// Not below the prefix.
+    Other(&'p str),
+    /// The API's paths: the rest of the path, which begins with `/`.
+    Below(&'p str),
+    /// It would be one of the API's, but the prefix is another one, or off.
+    Elsewhere,
+}
+
+/// What a path is, with this prefix.
+pub(in crate::http) fn of_path<'p>(path: &'p str, prefix: Option<&str>) -> ItemPath<'p> {
+    let below = |prefix: &str| path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    match prefix {
+        Some(prefix) if below(prefix).is_some() => ItemPath::Below(below(prefix).unwrap_or_default()),
+        Some(TABLE_PREFIX) => ItemPath::Other(path),
+        _ if below(TABLE_PREFIX).is_some() => ItemPath::Elsewhere,
+        _ => ItemPath::Other(path),
+    }
+}
+
+impl ItemPath<'_> {
+    /// The path in the table of routes; `None`: there is nothing at this path.
+    pub(in crate::http) fn in_table(&self) -> Option<&str> {
+        match self {
+            ItemPath::Other(path) => Some(path),
+            // The two that exist, with and without a slash at the end.
+            ItemPath::Below("/item" | "/item/") => Some("/cache/v1/item"),
+            ItemPath::Below("/keys" | "/keys/") => Some("/cache/v1/keys"),
+            ItemPath::Below(_) | ItemPath::Elsewhere => None,
+        }
+    }
+
+    /// Whether the answer is of the item API.
+    pub(in crate::http) fn is_item(&self) -> bool {
+        matches!(self, ItemPath::Below(_))
+    }
+
+    /// Whether it ends with a slash that it should not have.
+    pub(in crate::http) fn has_slash(&self) -> bool {
+        matches!(self, ItemPath::Below(rest) if rest.ends_with('/'))
+    }
+}

@@ -94,6 +94,12 @@ fn begin(request: &RouteRequest<'_>, key: &[u8], batch: &mut Vec<Fetch>) -> Star
     group.begin_for_peer(group.cache.key(key), request.now, batch, |entry| message(&entry, instance, request.now))
 }
 
+/// The message of what the tier has.
+fn held(request: &RouteRequest<'_>, key: &[u8]) -> Option<Bytes> {
+    let (group, instance) = (request.group, request.worker.app.instance);
+    group.held_for_peer(group.cache.key(key), request.now, |entry| message(&entry, instance, request.now))
+}
+
 /// The message of a read that was started; `None`: there is no such key.
 async fn end(request: &RouteRequest<'_>, key: &[u8], begun: StartedRead<Bytes>) -> Result<Option<Bytes>, SourceError> {
     let wait = match begun {
@@ -113,15 +119,19 @@ async fn end(request: &RouteRequest<'_>, key: &[u8], begun: StartedRead<Bytes>) 
 
 /// `POST` to `_get-keys/`: several keys of one owner.
 async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
-    let keys = GetKeysRequest::decode(body)
-        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is no GetKeysRequest: {error}")))?
-        .keys;
+    let GetKeysRequest { keys, held_only } = GetKeysRequest::decode(body)
+        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is no GetKeysRequest: {error}")))?;
     if keys.len() > MOST_KEYS {
         return Err(Problem::of(ProblemKind::TooManyKeys, format!("{} keys, and at most {MOST_KEYS}", keys.len())));
     }
     keys.iter().try_for_each(|key| request.check_key(key))?;
     let mut batch = Vec::new();
-    let begun: Vec<_> = keys.iter().map(|key| begin(request, key, &mut batch)).collect();
+    // A store has nothing to fetch from: its answers are there at once.
+    let is_held_only = held_only == Some(true) && request.group.source.reads_through();
+    let begun: Vec<_> = match is_held_only {
+        true => keys.iter().map(|key| held(request, key).map(StartedRead::Hit)).collect(),
+        false => keys.iter().map(|key| Some(begin(request, key, &mut batch))).collect(),
+    };
     if !batch.is_empty() {
         request.group.source.fetch(&mut batch);
     }
@@ -129,10 +139,15 @@ async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<Re
     for (key, begun) in keys.iter().zip(begun) {
         request.note(RecordedOperation::Get, key);
         note_asked(request);
-        let (status, body) = match end(request, key, begun).await {
-            Ok(Some(body)) if size + body.len() <= LARGEST_ANSWER => (StatusCode::OK, body),
-            Ok(Some(_)) => (StatusCode::PAYLOAD_TOO_LARGE, Bytes::new()),
-            Ok(None) => (StatusCode::NOT_FOUND, Bytes::new()),
+        let ended = match begun {
+            Some(begun) => end(request, key, begun).await.map(Some),
+            None => Ok(None),
+        };
+        let (status, body) = match ended {
+            Ok(None) => (StatusCode::ACCEPTED, Bytes::new()),
+            Ok(Some(Some(body))) if size + body.len() <= LARGEST_ANSWER => (StatusCode::OK, body),
+            Ok(Some(Some(_))) => (StatusCode::PAYLOAD_TOO_LARGE, Bytes::new()),
+            Ok(Some(None)) => (StatusCode::NOT_FOUND, Bytes::new()),
             Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()),
         };
         size += body.len();

@@ -311,12 +311,13 @@ impl Transport for HttpTransport {
         member: &'a Member,
         group: &'a str,
         keys: Vec<Bytes>,
+        held_only: bool,
         epoch: u64,
         deadline: Instant,
     ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
         Box::pin(async move {
             let (path, asked) = (path(group, GET_KEYS), keys.len());
-            let body = Bytes::from(GetKeysRequest { keys }.encode_to_vec());
+            let body = Bytes::from(GetKeysRequest { keys, held_only: held_only.then_some(true) }.encode_to_vec());
             let build = || with_epoch(self.request(member, Method::POST, &path, body.clone()), epoch);
             let (head, body) = self.exchange(member, build, deadline).await?;
             let wrong = |reason: String| PeerError::NotReached(format!("peer {}: {reason}", member.name).into());

@@ -76,6 +76,9 @@ pub struct GetKeysRequest {
     /// At most [`MOST_KEYS`].
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub keys: Vec<Bytes>,
+    /// Nothing is fetched for it.
+    #[prost(bool, optional, tag = "2")]
+    pub held_only: Option<bool>,
 }
 
 /// The answer to [`GetKeysRequest`], in the order of the keys.
@@ -89,7 +92,7 @@ pub struct GetKeysResponse {
 /// The answer for one of several keys.
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyAnswer {
-    /// As the status of a `GET` of the key: 200, 404, 503; 413: ask for it alone.
+    /// As the status of a `GET` of the key: 200, 404, 503; 413, or 202 where it is not held: ask for it alone.
     #[prost(uint32, tag = "1")]
     pub status: u32,
     /// A [`GetResponse`], encoded; or why there is none, as text.

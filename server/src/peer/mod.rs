@@ -19,9 +19,12 @@
 //! - Owners first: a removal is heard by the owner before any other node forgets its copy, so no node can fill itself from an older one.
 //! - A copy of another node's key lives no longer than the owner's, and no longer than `hot-copy-ttl`; but what a node has taken over from one that
 //!   leaves lives as long as it would have there.
+//! - A read never waits for the fetch of another key: reads of several clients that travel together are answered from the owner's tier, or asked again
+//!   alone.
 //! - A node that joins or has left answers nothing that its peers read (421): they ask the next node on the ring.
 mod asked_for;
 mod discovery;
+mod gathered_reads;
 mod handover;
 mod hot_keys;
 mod hottest_keys;
@@ -29,6 +32,8 @@ mod http_transport;
 mod member;
 mod membership;
 mod messages;
+mod owner_reads;
+mod peer_client;
 mod peer_counts;
 mod peer_group;
 mod peer_setup;
@@ -36,6 +41,7 @@ mod peer_source;
 mod ring;
 mod ring_disagreement;
 mod standing;
+mod told_changes;
 mod transport;
 mod untold;
 mod wait_for_all;
@@ -50,7 +56,8 @@ pub use messages::{
     EncodedEntry, GetKeysRequest, GetKeysResponse, GetResponse, HottestKeys, KeyAnswer, MOST_KEYS, PROTOBUF,
     SetRequest, of_expire,
 };
-pub use peer_group::{PeerClient, PeerGroup};
+pub use peer_client::PeerClient;
+pub use peer_group::PeerGroup;
 pub use peer_setup::{open_client, share};
 pub use peer_source::PeerSource;
 pub use ring::{Ring, RingHash};

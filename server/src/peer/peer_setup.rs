@@ -1,8 +1,6 @@
 //! How a core opens its way to the other nodes, and puts it in front of a group's source.
 use super::{
-    http_transport::HttpTransport,
-    membership::Peers,
-    peer_group::{PeerClient, PeerGroup},
+    http_transport::HttpTransport, membership::Peers, peer_client::PeerClient, peer_group::PeerGroup,
     peer_source::PeerSource,
 };
 use crate::{

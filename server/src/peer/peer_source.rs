@@ -44,12 +44,17 @@ impl Source for PeerSource {
             self.inner().fetch(&mut here);
         }
         for (owner, fetches) in elsewhere {
-            let (group, membership) = (self.0.clone(), membership.clone());
-            if fetches.len() > 1 && owner.is_larder() && !owner.is_out() {
-                tokio::task::spawn_local(group.fetch_many(membership, owner.clone(), fetches));
-            } else {
-                for fetch in fetches {
-                    tokio::task::spawn_local(group.clone().fetch(membership.clone(), fetch));
+            let takes_many = owner.is_larder() && !owner.is_out();
+            if takes_many && fetches.len() > 1 {
+                let group = self.0.clone();
+                tokio::task::spawn_local(group.fetch_many(membership.clone(), owner.clone(), fetches, false));
+                continue;
+            }
+            for fetch in fetches {
+                // The owner is told of the request that is traced, so that travels alone.
+                match takes_many && fetch.trace().is_none() {
+                    true => self.0.gather(&membership, owner, fetch),
+                    false => drop(tokio::task::spawn_local(self.0.clone().fetch(membership.clone(), fetch))),
                 }
             }
         }

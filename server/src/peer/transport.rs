@@ -109,12 +109,14 @@ pub(super) trait Transport {
         deadline: Instant,
     ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>>;
 
-    /// Asks a Larder for several keys at once, at most [`MOST_KEYS`](super::messages::MOST_KEYS); in their order. `None`: to be asked for alone.
+    /// Asks a Larder for several keys at once, at most [`MOST_KEYS`](super::messages::MOST_KEYS); in their order. `None`: to be asked for alone, as is
+    /// what the node does not hold if `held_only`.
     fn get_many<'a>(
         &'a self,
         member: &'a Member,
         group: &'a str,
         keys: Vec<Bytes>,
+        held_only: bool,
         epoch: u64,
         deadline: Instant,
     ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>>;

@@ -78,14 +78,17 @@ impl Group {
         if self.peers.as_ref().is_none_or(|peers| peers.owns(key.bytes())) {
             return self.begin(key, now, batch, read);
         }
-        if self.policy.serves(key.bytes())
-            && let Some(answer) = self.cache.tier().get(key, now, read)
-        {
+        if let Some(answer) = self.held_for_peer(key, now, read) {
             return StartedRead::Hit(answer);
         }
         let (wait, lead) = self.cache.fetch_direct(key, now);
         batch.extend(lead.map(|lead| Fetch::new(lead, self.policy.clone())));
         StartedRead::Wait(wait)
+    }
+
+    /// What the tier has for another node. Nothing is fetched for it.
+    pub fn held_for_peer<R>(&self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+        if self.policy.serves(key.bytes()) { self.cache.tier().get(key, now, read) } else { None }
     }
 
     /// As [`begin`](Group::begin), where mode rules are set or hits are sampled.

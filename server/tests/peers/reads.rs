@@ -1,9 +1,10 @@
 //! Reads of keys that other nodes own.
 use crate::{
-    common::wait_until,
+    common::{Client, Reply, wait_until},
     fleet::{Fleet, read},
     larder::Larder,
 };
+use rustix::process::Signal;
 
 fn fetches(node: &Larder) -> f64 {
     node.metric("larder_source_fetches_total{group=\"default\"}")
@@ -91,4 +92,49 @@ fn keys_of_one_owner_travel_together() {
     }
     let absent = together.iter().filter(|value| value.is_null()).count();
     assert!((1..100).contains(&absent), "{absent} of 200 are absent");
+}
+
+#[test]
+fn reads_of_several_clients_travel_together_and_none_waits_for_the_fetch_of_another() {
+    let fleet = Fleet::start(
+        2,
+        &["--source", "demo:?delay=3s", "--source-timeout", "20s", "--hot-copy-ttl", "0", "--threads", "1"],
+    );
+    let keys: Vec<String> = fleet.keys_of(1).take(60).collect();
+    let (held, missing) = keys.split_at(50);
+    // The owner fills, and the asking node sees that the owner is a Larder.
+    for node in [1, 0] {
+        let clients = ask(&fleet.nodes[node], held);
+        clients.into_iter().for_each(|mut client| drop(value(&mut client)));
+    }
+    let answered = || fleet.nodes[1].metric("larder_http_responses_total{class=\"2xx\"}");
+    let before = answered();
+    let mut clients = ask(&fleet.nodes[0], &keys);
+    let waiting = clients.split_off(held.len());
+    for (mut client, key) in clients.into_iter().zip(held) {
+        assert!(value(&mut client).contains(key), "{key}");
+    }
+    assert!(waiting.iter().all(Client::is_open), "the others are being fetched");
+    assert!(answered() - before < 25.0, "50 answers came in a few messages");
+    for (mut client, key) in waiting.into_iter().zip(missing) {
+        assert!(value(&mut client).contains(key), "{key}");
+    }
+}
+
+/// One `GET` from a client of its own for each key; all are there when the node looks.
+fn ask(node: &Larder, keys: &[String]) -> Vec<Client> {
+    let mut clients: Vec<Client> = keys.iter().map(|_| node.client()).collect();
+    node.signal(Signal::STOP);
+    for (client, key) in clients.iter_mut().zip(keys) {
+        client.send(&["GET", key]).unwrap();
+    }
+    node.signal(Signal::CONT);
+    clients
+}
+
+fn value(client: &mut Client) -> String {
+    match client.read().unwrap() {
+        Reply::Bulk(Some(value)) => String::from_utf8(value).unwrap(),
+        other => panic!("{other:?}"),
+    }
 }

@@ -1,0 +1,176 @@
+//! Reads of keys that other nodes own: who is asked, and what becomes of the answers.
+use super::{
+    asked_for::AskedFor,
+    member::Member,
+    membership::Membership,
+    peer_group::PeerGroup,
+    transport::{PeerAnswer, PeerError},
+};
+use crate::source::{Fetch, FetchAnswer, FreshUntil, RequestTrace, SourceError};
+use bytes::Bytes;
+use larder_store::clock;
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+use tokio::time::Instant;
+
+/// Nodes that are asked for a key one after the other: the owner, and the next on the ring, which fills it for all meanwhile.
+const ASKED: usize = 2;
+/// The life of what a substitute fetched, at least, ms: it answers for all nodes.
+const SHORTEST: u64 = 1_000;
+
+/// What came of asking the owner of a key.
+enum Asked {
+    Answered(PeerAnswer),
+    Failed(SourceError),
+    /// This node is next on the ring: it fills for all.
+    ThisNode,
+    /// Neither the owner nor its substitute can be reached.
+    Nobody,
+}
+
+impl PeerGroup {
+    /// Ends a fetch with the answer of the key's owner, or of who takes its place.
+    pub(super) async fn fetch(self: Rc<Self>, membership: Arc<Membership>, fetch: Fetch) {
+        match self.ask(&membership, fetch.key(), fetch.trace().map(|trace| &**trace)).await {
+            Asked::Answered(answer) => self.finish(fetch, answer),
+            Asked::Failed(error) => fetch.finish(Err(error), clock::now()),
+            Asked::ThisNode => self.source().fetch(&mut vec![self.as_substitute(fetch)]),
+            Asked::Nobody => self.fetch_here(&membership, fetch),
+        }
+    }
+
+    /// Ends fetches of keys of one owner, a Larder, which travel together. `held_only`: a key that the owner would have to fetch is asked for alone, so
+    /// that the others do not wait for it.
+    pub(super) async fn fetch_many(
+        self: Rc<Self>,
+        membership: Arc<Membership>,
+        owner: Arc<Member>,
+        fetches: Vec<Fetch>,
+        held_only: bool,
+    ) {
+        let begun = Instant::now();
+        let deadline = begun + self.client.patience(&owner);
+        let keys = fetches.iter().map(|fetch| Bytes::copy_from_slice(fetch.key())).collect();
+        owner.counts.reads.fetch_add(fetches.len() as u64, Relaxed);
+        let asked =
+            self.client.transport().get_many(&owner, self.name(), keys, held_only, membership.epoch(), deadline).await;
+        self.counts().took(begun.elapsed());
+        let answers = match asked {
+            Ok(answers) => {
+                answers.iter().flatten().for_each(|answer| self.counts().answered(answer));
+                owner.reached();
+                answers
+            }
+            Err(error) => {
+                owner.counts.failed_reads.fetch_add(fetches.len() as u64, Relaxed);
+                self.counts().errors.add(fetches.len() as u64);
+                owner.not_reached(error.reason(), clock::now());
+                vec![None; fetches.len()]
+            }
+        };
+        for (fetch, answer) in fetches.into_iter().zip(answers) {
+            match answer {
+                Some(answer) => {
+                    if let Some(trace) = fetch.trace() {
+                        trace.is_answered_by(|| format!("peer {}", owner.name).into());
+                    }
+                    self.finish(fetch, answer);
+                }
+                None => drop(tokio::task::spawn_local(self.clone().fetch(membership.clone(), fetch))),
+            }
+        }
+    }
+
+    async fn ask(&self, membership: &Membership, key: &[u8], trace: Option<&RequestTrace>) -> Asked {
+        let node = self.client.peers.this_name();
+        for member in membership.owners(key).take(ASKED) {
+            if member.is_self {
+                return Asked::ThisNode;
+            }
+            if !member.may_ask(clock::now()) {
+                continue;
+            }
+            member.counts.reads.fetch_add(1, Relaxed);
+            let begun = Instant::now();
+            let deadline = begun + self.client.patience(member);
+            match self
+                .client
+                .transport()
+                .get(member, self.name(), key, membership.epoch(), AskedFor { node, trace }, deadline)
+                .await
+            {
+                Ok(answer) => {
+                    if let Some(trace) = trace {
+                        trace.is_answered_by(|| format!("peer {}", member.name).into());
+                    }
+                    self.counts().took(begun.elapsed());
+                    self.counts().answered(&answer);
+                    member.reached();
+                    return Asked::Answered(answer);
+                }
+                Err(error) => {
+                    member.counts.failed_reads.fetch_add(1, Relaxed);
+                    self.counts().took(begun.elapsed());
+                    self.counts().errors.add(1);
+                    match error {
+                        PeerError::NotReached(reason) | PeerError::NoAnswer(reason) => {
+                            member.not_reached(&reason, clock::now());
+                        }
+                        PeerError::Refused(reason) => {
+                            return Asked::Failed(SourceError::refused_by_peer(&reason));
+                        }
+                    }
+                }
+            }
+        }
+        Asked::Nobody
+    }
+
+    /// A fetch from the source for a key of another node. The copy is for the time until the owner is back.
+    pub(super) fn as_substitute(&self, mut fetch: Fetch) -> Fetch {
+        fetch.live_at_most(self.hot_copy_ttl().max(SHORTEST));
+        fetch
+    }
+    /// The owner and its substitute are out: this node asks the source itself, a few keys at a time.
+    fn fetch_here(&self, membership: &Membership, fetch: Fetch) {
+        let limit = self.client.peers.settings.fallback_limit;
+        let fallbacks = &self.client.fallbacks;
+        if fallbacks.get() >= limit {
+            let name = &membership.owner(fetch.key()).name;
+            let reason = format!(
+                "the owner {name} is out, and {limit} such fetches are under way at the source (peer-fallback-limit)"
+            );
+            return fetch.finish(Err(SourceError::Unavailable(reason.into())), clock::now());
+        }
+        fallbacks.update(|count| count + 1);
+        self.counts().fallbacks.add(1);
+        let (fallbacks, wait) = (fallbacks.clone(), fetch.wait());
+        self.source().fetch(&mut vec![self.as_substitute(fetch)]);
+        tokio::task::spawn_local(async move {
+            wait.await;
+            fallbacks.update(|count| count - 1);
+        });
+    }
+
+    fn finish(&self, mut fetch: Fetch, answer: PeerAnswer) {
+        let now = clock::now();
+        let longest = self.hot_copy_ttl();
+        let is_hot = longest > 0 && self.hot_keys.borrow_mut().is_hot(self.cache().key(fetch.key()).hash(), now);
+        let bounded = |fresh| match fresh {
+            FreshUntil::At(at) => FreshUntil::At(at.min(now + longest)),
+            FreshUntil::Policy => FreshUntil::At(now + longest),
+            FreshUntil::NotKept => FreshUntil::NotKept,
+        };
+        let answer = answer.into_fetched(bounded);
+        if !is_hot && answer.is_ok() {
+            fetch.not_kept();
+        }
+        let hot_key = (is_hot && matches!(answer, Ok(FetchAnswer::Copy { .. }))).then(|| fetch.key().to_vec());
+        fetch.finish_copy(answer, now);
+        if let Some(key) = hot_key {
+            self.counts().look_for_copy(self.cache(), &key, longest, now);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Changes that other nodes hear of: the owner first, then all.
+use super::{
+    member::Member,
+    membership::Membership,
+    peer_group::{LONG, PeerGroup},
+    transport::{ClearScope, PeerChange, PeerError},
+    wait_for_all::wait_for_all,
+};
+use crate::source::SourceError;
+use bytes::Bytes;
+use larder_engine::Millis;
+use larder_store::clock;
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+use tokio::time::Instant;
+
+impl PeerGroup {
+    /// Stores a value at the key's owner, which is another node.
+    ///
+    /// # Errors
+    /// `Unavailable` if the owner cannot be reached, `Lost` if it does not answer.
+    pub(super) async fn set_at_owner(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Option<Millis>,
+    ) -> Result<(), SourceError> {
+        let membership = self.membership();
+        let owner = membership.owner(key);
+        if owner.is_self {
+            return Err(SourceError::Unavailable("the key has just come to belong to this node: try again".into()));
+        }
+        let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        let change = PeerChange::Set { key, value, expiry };
+        self.client.untold.forget(owner, self.name(), &change);
+        self.tell(owner, &change).await.map_err(|error| match error {
+            PeerError::NotReached(reason) => SourceError::Unavailable(reason),
+            PeerError::NoAnswer(reason) => SourceError::Lost(reason),
+            PeerError::Refused(reason) => SourceError::Refused(format!("ERR {reason}").into()),
+        })
+    }
+
+    async fn tell(&self, member: &Arc<Member>, change: &PeerChange) -> Result<(), PeerError> {
+        member.counts.changes.fetch_add(1, Relaxed);
+        let deadline = Instant::now() + self.client.patience(member);
+        let told = if member.may_ask(clock::now()) {
+            self.client.transport().tell(member, self.name(), change, deadline).await
+        } else {
+            Err(PeerError::NotReached(format!("peer {} is out", member.name).into()))
+        };
+        match &told {
+            Ok(()) => member.reached(),
+            Err(error) => {
+                member.counts.failed_changes.fetch_add(1, Relaxed);
+                if !matches!(error, PeerError::Refused(_)) && !member.is_out() {
+                    member.not_reached(error.reason(), clock::now());
+                }
+            }
+        }
+        told
+    }
+
+    /// Tells a node, now or as soon as it can be reached.
+    async fn tell_surely(&self, member: &Arc<Member>, change: PeerChange) {
+        self.client.untold.forget(member, self.name(), &change);
+        match self.tell(member, &change).await {
+            Ok(()) => {}
+            Err(PeerError::Refused(reason)) => {
+                tracing::debug!(%reason, "a peer does not take a change");
+            }
+            Err(PeerError::NotReached(_) | PeerError::NoAnswer(_)) => {
+                let until = clock::now() + self.longest_life();
+                self.client.untold.add(member, self.name(), change, until);
+            }
+        }
+    }
+
+    /// How long a copy may be about, ms.
+    fn longest_life(&self) -> u64 {
+        self.policy()
+            .longest_ttl()
+            .unwrap_or(LONG)
+            .max(self.hot_copy_ttl())
+            .saturating_add(self.policy().longest_stale())
+    }
+
+    /// A key has a new value at its owner: the other nodes forget their copies.
+    pub(super) async fn changed_at_owner(self: &Rc<Self>, key: &[u8]) {
+        let membership = self.membership();
+        let owner = membership.owner(key).clone();
+        self.tell_others(&membership, &PeerChange::Remove(Bytes::copy_from_slice(key)), Some(&owner)).await;
+    }
+
+    /// Copies of a key are out of date: tells the owner, then the other nodes. This node has to forget its own copy once the owner knows, which is
+    /// what `forget` is for. A node that cannot be reached is told later.
+    pub async fn removed(self: &Rc<Self>, key: &[u8], forget: impl FnOnce()) {
+        let membership = self.membership();
+        let owner = membership.owner(key).clone();
+        let change = PeerChange::Remove(Bytes::copy_from_slice(key));
+        if !owner.is_self {
+            self.tell_surely(&owner, change.clone()).await;
+        }
+        forget();
+        self.tell_others(&membership, &change, Some(&owner)).await;
+    }
+
+    /// Clears copies at all nodes but this one. Call it, clear here, and call it again: a node that was cleared early may meanwhile have asked one that
+    /// was cleared late.
+    pub async fn clear_others(self: &Rc<Self>, scope: ClearScope, soft: bool) {
+        let membership = self.membership();
+        self.tell_others(&membership, &PeerChange::Clear { scope, soft }, None).await;
+    }
+
+    /// Tells all nodes at once, and waits for all.
+    async fn tell_others(self: &Rc<Self>, membership: &Membership, change: &PeerChange, but: Option<&Arc<Member>>) {
+        let others = membership.others().filter(|member| but.is_none_or(|but| !Arc::ptr_eq(but, member)));
+        let tasks = others.map(|member| {
+            let (me, member, change) = (self.clone(), member.clone(), change.clone());
+            tokio::task::spawn_local(async move { me.tell_surely(&member, change).await })
+        });
+        wait_for_all(tasks.collect()).await;
+    }
+}

@@ -35,16 +35,23 @@ impl PeerGroup {
     }
 
     async fn send_gathered(self: Rc<Self>) {
-        let gathered = mem::take(&mut *self.gathered.0.borrow_mut());
-        for OfOwner { owner, membership, mut fetches } in gathered {
-            match fetches.pop() {
-                Some(only) if fetches.is_empty() => {
-                    drop(tokio::task::spawn_local(self.clone().fetch(membership, only)))
-                }
-                last => {
-                    fetches.extend(last);
-                    tokio::task::spawn_local(self.clone().fetch_many(membership, owner, fetches, true));
-                }
+        let mut gathered = mem::take(&mut *self.gathered.0.borrow_mut());
+        let last = gathered.pop();
+        for of in gathered {
+            tokio::task::spawn_local(self.clone().send(of));
+        }
+        if let Some(of) = last {
+            self.send(of).await;
+        }
+    }
+
+    async fn send(self: Rc<Self>, of: OfOwner) {
+        let OfOwner { owner, membership, mut fetches } = of;
+        match fetches.pop() {
+            Some(only) if fetches.is_empty() => self.fetch(membership, only).await,
+            last => {
+                fetches.extend(last);
+                self.fetch_many(membership, owner, fetches, true).await;
             }
         }
     }

@@ -23,7 +23,7 @@ CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run dev cluster cluster-load test test-workspace test-interleavings test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages profile soak check-coherence check-differential check-crash FORCE
+.PHONY: help run dev cluster cluster-load test test-workspace test-interleavings test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -138,6 +138,11 @@ bench-verify: $(TARGET)/release/larder-bench ## Is the load generator honest? Ag
 bench-outages: $(TARGET)/release/larder-bench ## Hits, answers and source load while the source suffers, beside nginx and redis-server (BENCH_ARGS=--quick: 5 minutes)
 	tests/install_tools bench
 	$< outages --larder $(TARGET)/release/larder --out docs/outages $(BENCH_ARGS)
+
+bench-items: $(TARGET)/release/larder-bench ## The item API under wrk's four loads, beside servers that run already (BENCH_ARGS="NAME=PID=URL")
+	tests/install_tools bench
+	taskset -c 0 $(TARGET)/release/larder serve --threads 1 --http 127.0.0.1:8088 --redis off --admin off >/dev/null & \
+	trap "kill $$!" EXIT; sleep 1; bench/wrk/run larder=$$!=http://127.0.0.1:8088/cache/v1/item $(BENCH_ARGS)
 
 profile: $(TARGET)/release/larder-bench ## Where the time goes under each load: shares, and flame graphs in target/profile (needs perf)
 	tests/install_tools bench

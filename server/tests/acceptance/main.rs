@@ -14,4 +14,5 @@ mod http_client;
 mod larder;
 mod maintenance_notifications;
 mod matrix;
+mod openapi;
 mod reference;

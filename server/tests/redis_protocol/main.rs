@@ -22,6 +22,7 @@ mod other_protocols;
 mod password;
 mod pipeline;
 mod pubsub;
+mod shards;
 mod startup;
 mod throttle;
 mod tracking;

@@ -17,6 +17,7 @@ use crate::{
     index::ScanAt,
     key::Key,
     log::Queue,
+    policy_state::PolicyState,
     record::{End, Meta},
     shard::Shard,
     shard_common::Rules,
@@ -26,21 +27,6 @@ use crate::{
     time::Millis,
     write::New,
 };
-
-/// What the eviction policy knows of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PolicyState {
-    /// The access count and its flag, 0 to 7 ([`Entry::frequency`]); higher bits are ignored.
-    pub frequency: u8,
-    /// It is in the main queue; else in the small one.
-    pub is_main: bool,
-}
-
-impl PolicyState {
-    pub(crate) fn place(self) -> (Queue, u8) {
-        (if self.is_main { Queue::Main } else { Queue::Small }, self.frequency & 7)
-    }
-}
 
 /// An entry to be stored as it was.
 #[derive(Debug, Clone, Copy)]

@@ -14,6 +14,7 @@ mod report;
 mod rivals;
 mod run;
 mod server;
+mod snapshot;
 mod soak;
 mod store;
 mod table;
@@ -42,6 +43,7 @@ pub(crate) enum Program {
     Rivals(rivals::RivalsArgs),
     Floor(floor::FloorArgs),
     Profile(profile::ProfileArgs),
+    Snapshot(snapshot::SnapshotArgs),
     Soak(soak::SoakArgs),
     Store(store::StoreArgs),
     Table(table::TableArgs),
@@ -68,6 +70,7 @@ impl Program {
             Program::Rivals(args) => rivals::run(args),
             Program::Floor(args) => floor::run(args, out),
             Program::Profile(args) => profile::run(args, out),
+            Program::Snapshot(args) => snapshot::run(args, out),
             Program::Soak(args) => soak::run(args, out),
             Program::Store(args) => store::run(args, out),
             Program::Table(args) => table::run(args, out),

@@ -1,5 +1,5 @@
 //! The whole command line, and `larder serve` and `larder config`.
-use super::{client_commands, output::print, store_commands, table_commands};
+use super::{client_commands, output::print, snapshot_commands, store_commands, table_commands};
 use crate::{
     config::{
         self, CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, SourceUrl, flag_args,
@@ -49,6 +49,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             },
             None => unreachable!("clap demands a subcommand"),
         },
+        Some(("snapshot", matches)) => snapshot_commands::run(matches),
         Some(("store", matches)) => store_commands::run(matches),
         Some(("peers", matches)) => client_commands::run_peers(matches),
         Some(("table", matches)) => table_commands::run(matches),
@@ -93,6 +94,7 @@ fn command() -> Command {
         .subcommand(serve)
         .subcommands(client_commands::commands())
         .subcommand(client_commands::peers_command())
+        .subcommand(snapshot_commands::command())
         .subcommand(store_commands::command())
         .subcommand(table_commands::command())
         .subcommand(config)

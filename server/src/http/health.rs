@@ -14,7 +14,7 @@ pub(super) fn healthy() -> Response<ResponseBody> {
     response_writer::text(StatusCode::OK, "ok\n")
 }
 
-/// `GET /readyz`: 200 once every source has been reached, until the drain begins, and while any group can be read. A source that is
+/// `GET /readyz`: 200 once every source has been reached and the snapshot is loaded, until the drain begins, and while any group can be read. A source that is
 /// lost does not make the server unready where copies outlive it: hits are still answered, which no other server could do better.
 pub(super) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody>, Problem> {
     let app = &context.worker.app;
@@ -31,6 +31,10 @@ pub(super) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody
                 return Err(Problem::of(ProblemKind::NotReady, "the server is shutting down"));
             }
         }
+    }
+    if app.snapshots.is_loading() {
+        let detail = format!("loading: {} % of the snapshot is read", app.snapshots.loaded_per_cent());
+        return Err(Problem::of(ProblemKind::NotReady, detail));
     }
     let (mut readable, mut lost) = (false, None);
     for (group, source) in context.worker.groups.iter().zip(&app.sources) {

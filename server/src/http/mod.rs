@@ -49,6 +49,7 @@ mod route_request;
 mod route_table;
 mod router;
 mod serve_connection;
+mod snapshot_routes;
 mod store_backup;
 mod tag_routes;
 #[cfg(test)]

@@ -61,6 +61,8 @@ pub(super) enum RouteHandler {
     Record,
     Reload,
     Backup,
+    Snapshot,
+    BeginSnapshot,
 }
 
 const fn route(method: Method, pattern: &'static str, on: RouteListeners, handler: RouteHandler) -> Route {
@@ -68,7 +70,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 50] = [
+pub(super) static ROUTES: [Route; 52] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
@@ -120,6 +122,8 @@ pub(super) static ROUTES: [Route; 50] = [
     route(Method::PUT, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::SetModeRules),
     route(Method::DELETE, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::ResetModeRules),
     route(Method::POST, "/v1/store/backup", RouteListeners::Admin, RouteHandler::Backup),
+    route(Method::GET, "/v1/snapshot", RouteListeners::Admin, RouteHandler::Snapshot),
+    route(Method::POST, "/v1/snapshot", RouteListeners::Admin, RouteHandler::BeginSnapshot),
 ];
 
 impl Route {

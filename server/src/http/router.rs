@@ -16,7 +16,7 @@ use super::{
     response_body::ResponseBody,
     route_request::RouteRequest,
     route_table::{RouteHandler, find},
-    store_backup, tag_routes,
+    snapshot_routes, store_backup, tag_routes,
 };
 use crate::{app::Worker, read::Group};
 use bytes::Bytes;
@@ -163,6 +163,8 @@ where
         RouteHandler::LogLevel => Ok(log_level::log_level(context)),
         RouteHandler::Reload => group_control::reload(context, request.group).await,
         RouteHandler::Record => record_operations::record(context, query),
+        RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),
+        RouteHandler::BeginSnapshot => snapshot_routes::begin(context, query).await,
         RouteHandler::Backup => store_backup::backup(context, query).await,
         RouteHandler::ModeRules => Ok(mode_rules::mode_rules(&request)),
         RouteHandler::SetModeRules => mode_rules::set_mode_rules(&request, &request_body::read(body, small).await?),

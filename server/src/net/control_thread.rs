@@ -65,6 +65,7 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
     discover(app).await;
+    app.snapshots.start()?;
     let mut workers = worker_thread::start(app).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
@@ -156,6 +157,7 @@ fn keep_house(app: &App, ticks: u32) {
         cache.tick(now);
     }
     app.buffers.tick();
+    app.snapshots.tick();
     if let Some(throttle) = &app.throttle
         && ticks.is_multiple_of(FORGET_EVERY)
     {

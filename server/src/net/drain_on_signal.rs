@@ -5,13 +5,14 @@ use crate::{
 };
 use std::{
     io,
+    pin::pin,
     time::{Duration, Instant},
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::AbortHandle,
-    time::sleep_until,
+    time::{sleep_until, timeout},
 };
 
 /// Part of `grace` that is kept for dropping what is left, so that the process ends within it.
@@ -19,7 +20,7 @@ const ABORT: Duration = Duration::from_millis(250);
 /// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process and to its group.
 pub(super) const ONE_WISH: Duration = Duration::from_millis(200);
 
-/// Stops accepting, lets every core finish, and gives up on what is left when `grace` is over, which began at `start`.
+/// Stops accepting, lets every core finish, writes the last snapshot if there is to be one, and gives up on what is left when `grace` is over, which began at `start`.
 pub(super) async fn drain(
     app: &App,
     start: Instant,
@@ -38,6 +39,9 @@ pub(super) async fn drain(
     app.pause.end();
 
     let mut left = app.settings.threads;
+    // The snapshot is to have what clients write until the end, and half of the time.
+    let mut save = pin!(app.snapshots.save_at_end());
+    let (mut is_saving, mut is_saved) = (false, false);
     while left > 0 {
         let (next, then) = match app.drain.phase() {
             Phase::Serving | Phase::Draining => (moving, Some(Phase::Closing)),
@@ -50,10 +54,24 @@ pub(super) async fn drain(
                 return Err(RunError::SecondSignal(number));
             },
             _ = ended.recv() => left -= 1,
+            () = &mut save, if is_saving && !is_saved => is_saved = true,
+            () = sleep_until((start + grace / 2).into()), if !is_saving => is_saving = true,
             () = sleep_until((start + next).into()) => match then {
                 Some(phase) => app.drain.advance(phase),
                 None => break,
             }
+        }
+    }
+    if is_saved {
+        return Ok(());
+    }
+    tokio::select! {
+        biased;
+        () = &mut save => {}
+        number = signals.next(), if start.elapsed() > ONE_WISH => return Err(RunError::SecondSignal(number)),
+        () = sleep_until((start + finish).into()) => {
+            tracing::error!("no snapshot was written at the end: grace is over; the last one is as it was");
+            let _ = timeout(ABORT, app.snapshots.call_off()).await;
         }
     }
     Ok(())

@@ -10,8 +10,8 @@ use super::{
         client, client_pause, client_unblock, config,
         config_larder::{self, Whose},
         connection, expire, explain, increments, info, introspection, keys, keyspace, maintenance, merged_replies,
-        object, pubsub, scan, select, server, strings, subscriptions, tags, upstream_hello_auth, upstream_tracking,
-        value_writes,
+        object, persistence, pubsub, scan, select, server, strings, subscriptions, tags, upstream_hello_auth,
+        upstream_tracking, value_writes,
     },
 };
 use crate::{read::KeyGuard, source::LocalFuture};

@@ -128,6 +128,7 @@ macro_rules! for_all_commands {
     "function|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(introspection::help), "Lists the subcommands";
 }
 "server" {
+    "bgsave" -1 [ADMIN NOSCRIPT AT_SOURCE] (0 0 0) "1.0.0" Local(persistence::bgsave), "Begins a snapshot of the memory tiers";
     "command" -1 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::all), "Describes commands";
     "command|count" 2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::count), "Counts commands";
     "command|docs" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::docs), "Explains commands";
@@ -151,11 +152,13 @@ macro_rules! for_all_commands {
     "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
     "latency|latest" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
     "latency|reset" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::zero), "Returns zero";
+    "lastsave" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "1.0.0" Local(persistence::lastsave), "Returns when the last snapshot was written, in Unix seconds";
     "memory" -2 [] (0 0 0) "4.0.0" Container, "Memory";
     "memory|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
     "memory|purge" 2 [AT_SOURCE] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: memory is given back as it is freed";
     "memory|usage" -3 [READONLY] (2 2 1) "4.0.0" Tier(object::memory_usage), "Returns the bytes that a key and its value occupy";
     "role" 1 [NOSCRIPT LOADING STALE FAST AT_SOURCE] (0 0 0) "2.8.12" Local(server::role), "Says that this is no replica";
+    "save" 1 [ADMIN NOSCRIPT NO_MULTI AT_SOURCE] (0 0 0) "1.0.0" LocalThen(persistence::save, persistence::run_save), "Writes a snapshot of the memory tiers and waits for it";
     "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Commands that took long, which are not recorded";
     "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::slow_log), "Returns an empty list";
     "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";

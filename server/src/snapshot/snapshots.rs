@@ -100,10 +100,11 @@ impl Snapshots {
     /// # Errors
     /// See [`SaveRefused`].
     pub fn begin_save(self: &Arc<Self>) -> Result<(), SaveRefused> {
-        self.begin(true)
+        self.begin(true).map(drop)
     }
 
-    fn begin(self: &Arc<Self>, in_background: bool) -> Result<(), SaveRefused> {
+    /// Gives what tells of the end of this save.
+    fn begin(self: &Arc<Self>, in_background: bool) -> Result<watch::Receiver<u64>, SaveRefused> {
         let file = self.settings.file.clone().ok_or(SaveRefused::Off)?;
         let mut state = self.state.lock();
         if state.saving.is_some() {
@@ -125,7 +126,8 @@ impl Snapshots {
         thread::Builder::new().name("snapshot".into()).spawn(work).map_err(|_| SaveRefused::NoThread)?;
         let since = Instant::now();
         (state.saving, state.begun) = (Some(Saving { since, progress: SaveProgress::default(), entries }), since);
-        Ok(())
+        // Ends are told under the lock: this one is still to come, and all before it have come.
+        Ok(self.ended.subscribe())
     }
 
     /// The whole save, on its thread.
@@ -164,7 +166,6 @@ impl Snapshots {
         }
         state.last = Some(LastSave { at: now, took, result });
         state.saving = None;
-        drop(state);
         self.ended.send_modify(|ended| *ended += 1);
     }
 
@@ -173,9 +174,7 @@ impl Snapshots {
     /// # Errors
     /// Why none was begun, or why it failed.
     pub async fn save_and_wait(self: &Arc<Self>) -> Result<SaveProgress, String> {
-        let mut ended = self.ended.subscribe();
-        ended.mark_unchanged();
-        self.begin_save().map_err(|refused| refused.to_string())?;
+        let mut ended = self.begin(true).map_err(|refused| refused.to_string())?;
         self.next_end(&mut ended).await
     }
 
@@ -191,18 +190,17 @@ impl Snapshots {
         if self.settings.file.is_none() {
             return;
         }
-        let mut ended = self.ended.subscribe();
-        ended.mark_unchanged();
+        let mut others = self.ended.subscribe();
         loop {
             match self.begin(false) {
-                Ok(()) => {
+                Ok(mut ended) => {
                     // The log says what came of it.
                     let _ = self.next_end(&mut ended).await;
                     return;
                 }
                 Err(SaveRefused::InProgress) => {
                     self.cancel.store(true, Relaxed);
-                    let _ = self.next_end(&mut ended).await;
+                    let _ = self.next_end(&mut others).await;
                 }
                 Err(refused) => {
                     tracing::warn!("no snapshot is written at the end: {refused}");
@@ -216,7 +214,6 @@ impl Snapshots {
     pub async fn call_off(&self) {
         self.cancel.store(true, Relaxed);
         let mut ended = self.ended.subscribe();
-        ended.mark_unchanged();
         if self.state.lock().saving.is_some() {
             let _ = ended.changed().await;
         }

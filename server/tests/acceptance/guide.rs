@@ -50,6 +50,10 @@ fn http_origin() {
     run("docs/http-origin.md");
 }
 #[test]
+fn snapshots() {
+    run("docs/snapshots.md");
+}
+#[test]
 fn tags() {
     run("docs/tags.md");
 }

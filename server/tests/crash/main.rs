@@ -1,8 +1,9 @@
-//! The disk store and the end of its process: SIGKILL at random moments under load, with and without the loss of what was not synced;
+//! The disk store, snapshots, and the end of their process: SIGKILL at random moments under load, with and without the loss of what was not synced;
 //! disks that fail; files that are damaged.
 #![expect(clippy::unwrap_used)]
 
 mod layer;
+mod snapshots;
 mod writers;
 
 use layer::Layer;
@@ -39,12 +40,12 @@ impl Server {
         let always = ["serve", "--http=127.0.0.1:0", "--redis=off", "--admin=127.0.0.1:0", "--ttl=1ms", "--threads=2"];
         command.env_clear().args(always).args(["--max-memory=8MiB", "--store-write-buffer=1MiB", "--source", &source]);
         // A deadline that no slow disk meets by accident.
-        command
-            .arg("--source-timeout=20s")
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.arg("--source-timeout=20s").args(args);
+        Server::launch(command, layer)
+    }
+    /// The same of a command line that is whole.
+    fn launch(mut command: Command, layer: Option<&Layer>) -> Result<Server, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(layer) = layer {
             layer.apply(&mut command);
         }

@@ -33,7 +33,7 @@ mod tests;
 mod thread_state;
 pub(crate) mod values;
 pub(crate) mod wire;
-mod zipf;
+pub(crate) mod zipf;
 
 pub(crate) use generator_options::{GeneratorOptions, duration, rate};
 pub(crate) use interrupt::Interrupt;

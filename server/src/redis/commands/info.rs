@@ -5,11 +5,12 @@ use crate::{
     redis::{
         command_context::CommandContext, command_error::CommandError, command_flow::Flow, command_lookup::COMMANDS,
     },
+    snapshot::LoadStatus,
     telemetry::ProcessStats,
 };
 use larder_engine::Stats;
 use larder_proto::resp::Args;
-use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
+use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// Writes the lines of a section.
 type Section = fn(&mut Info<'_, '_>);
@@ -194,8 +195,29 @@ fn memory(info: &mut Info<'_, '_>) {
 }
 
 fn persistence(info: &mut Info<'_, '_>) {
-    info.line("loading", 0);
-    info.line("rdb_bgsave_in_progress", 0);
+    let status = info.call.worker.app.snapshots.status();
+    let is_loading = matches!(status.load, LoadStatus::Loading { .. });
+    info.line("loading", u8::from(is_loading));
+    info.line("async_loading", 0);
+    info.line("rdb_bgsave_in_progress", u8::from(status.saving.is_some()));
+    info.line("rdb_last_save_time", status.last_success / 1000);
+    info.line("rdb_last_bgsave_status", if status.has_failed() { "err" } else { "ok" });
+    let seconds = |time: Option<Duration>| time.map_or(-1, |time| time.as_secs() as i64);
+    info.line("rdb_last_bgsave_time_sec", seconds(status.last.as_ref().map(|last| last.took)));
+    info.line("rdb_current_bgsave_time_sec", seconds(status.saving.map(|saving| saving.1)));
+    info.line("rdb_saves", status.saves);
+    if let LoadStatus::Loading { loaded, .. } | LoadStatus::Done(loaded, _) = &status.load {
+        info.line("rdb_last_load_keys_expired", loaded.expired);
+        info.line("rdb_last_load_keys_loaded", loaded.restored);
+    }
+    if let LoadStatus::Loading { bytes, total, since, .. } = status.load {
+        info.line("loading_start_time", since / 1000);
+        info.line("loading_total_bytes", total);
+        info.line("loading_loaded_bytes", bytes);
+        info.line("loading_loaded_perc", format!("{:.2}", bytes as f64 * 100.0 / total.max(1) as f64));
+        // Clients wait for so long before they ask again.
+        info.line("loading_eta_seconds", 1);
+    }
     info.line("aof_enabled", 0);
 }
 

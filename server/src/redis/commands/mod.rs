@@ -19,6 +19,7 @@ pub(super) mod local_tracking;
 pub(super) mod maintenance;
 pub(super) mod merged_replies;
 pub(super) mod object;
+pub(super) mod persistence;
 pub(super) mod pubsub;
 pub(super) mod scan;
 pub(super) mod select;

@@ -1,0 +1,85 @@
+//! `larder snapshot info|verify FILE`: snapshots without a server.
+//!
+//! Exit codes: 0 done, 1 the file is damaged, is no snapshot or cannot be read, 2 wrong usage.
+use super::output::print;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use larder_store::{
+    clock,
+    snapshot::{Scrutiny, SnapshotError, SnapshotReader},
+};
+use larder_units::{show_duration, show_size};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+/// `snapshot` and its commands.
+pub(super) fn command() -> Command {
+    let file =
+        || Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("The snapshot");
+    Command::new("snapshot")
+        .about("Examine snapshots of the memory tiers")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(Command::new("info").about("Say what a snapshot holds, after comparing its checksums").arg(file()))
+        .subcommand(Command::new("verify").about("Read all of a snapshot: its checksums, and each entry").arg(file()))
+}
+
+/// Runs one of the commands.
+pub(super) fn run(matches: &ArgMatches) -> ExitCode {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let path = matches.get_one::<PathBuf>("file").expect("required");
+    let scrutiny = if name == "info" { Scrutiny::Checksum } else { Scrutiny::Entries };
+    match read(path, scrutiny) {
+        Ok(reader) if name == "info" => print(&info(path, &reader)),
+        Ok(reader) => print(&format!("{}: {} entries, sound\n", path.display(), entries(&reader))),
+        Err(error) => {
+            eprintln!("larder: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Reader = SnapshotReader<std::io::BufReader<fs::File>>;
+
+fn read(path: &Path, scrutiny: Scrutiny) -> Result<Reader, SnapshotError> {
+    let mut reader = SnapshotReader::open(path)?;
+    reader.check(scrutiny).map_err(|error| error.of_file(path))?;
+    Ok(reader)
+}
+
+fn entries(reader: &Reader) -> u64 {
+    reader.totals().iter().map(|group| group.entries).sum()
+}
+
+fn info(path: &Path, reader: &Reader) -> String {
+    let (header, file) = (reader.header(), reader.position());
+    let (entries, bytes) = (entries(reader), reader.totals().iter().map(|group| group.bytes).sum::<u64>());
+    let each = |bytes: u64| bytes as f64 / entries.max(1) as f64;
+    let age = Duration::from_secs(clock::now().saturating_sub(header.created) / 1000);
+    let mut text = format!(
+        "file:        {}\nformat:      1\ncreated:     {} ms since 1970, {} ago\ncompression: {}\nblocks:      {}\nentries:     {entries}\n\
+         bytes:       {} ({:.2} per entry; {:.2} before compression)\n",
+        path.display(),
+        header.created,
+        show_duration(age),
+        header.compression.name(),
+        reader.blocks(),
+        show_size(file),
+        each(file),
+        each(bytes),
+    );
+    for (name, group) in header.groups.iter().zip(reader.totals()) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "group:       {name}: {} entries, {} before compression",
+            group.entries,
+            show_size(group.bytes)
+        );
+    }
+    text
+}

@@ -261,7 +261,7 @@ fn hit_ratios(args: &SnapshotArgs, file: &Path, out: &mut dyn Write) -> anyhow::
     warm.run(&first, 10 * keys)?;
     let state = warm.random.get_seed();
     save(file, &[("default", &first)], SnapshotCompression::None, &mut |_| Ok(()))?;
-    let mut measured = |cache: &Cache| {
+    let measured = |cache: &Cache| {
         let mut next = Reads { random: Rng::with_seed(state), ..reads() };
         next.run(cache, minute)
     };

@@ -23,7 +23,7 @@ CRASH_KILLS ?= 200
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run dev cluster cluster-load test test-workspace test-interleavings test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash FORCE
+.PHONY: help run dev cluster cluster-load test test-workspace test-interleavings test-networks test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -42,13 +42,18 @@ cluster-load: ## Requests for 100 keys through nginx, and which node did what (C
 	@exec $(TARGET)/fast/larder-bench cluster load --file $(TARGET)/cluster.json $(CLUSTER_LOAD_ARGS)
 
 test: tools ## Installs what the tests need and runs them all
-	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-image test-deploy
+	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-networks test-image test-deploy
 
 test-workspace:
 	$(CARGO) test --workspace --no-fail-fast
 
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings
+
+# Nodes on hosts of their own: in a network namespace of which the tests are root, and which goes with them.
+test-networks: test-workspace
+	unshare --net --mount $(if $(filter-out 0,$(shell id -u)),--user --map-root-user) sh -ec 'mount -t tmpfs none /run; ip link set lo up; \
+	    exec $(CARGO) test --offline --package larder --test peers -- --ignored networks'
 
 # After the workspace's tests, which build the binary.
 test-image: test-workspace

@@ -12,6 +12,7 @@ mod interop;
 #[path = "../common/larder.rs"]
 mod larder;
 mod mixed_ring;
+mod networks;
 mod observation;
 mod reads;
 mod removals;

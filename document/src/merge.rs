@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 /// A patch with more members than this looks them up in an index of the object's members.
 const FEW: usize = 8;
 
-/// The text after a merge patch. Both are compact.
+/// The text after a merge patch. Both are compact, and so the result is nested no deeper than they are.
 pub fn merge(text: &[u8], patch: &[u8]) -> Vec<u8> {
     crate::splice::apply(text, &merges(text, &(0..text.len()), patch))
 }

@@ -220,7 +220,7 @@ impl std::fmt::Display for TooLarge {
 impl std::error::Error for TooLarge {}
 
 /// What [`Tier::update`](crate::Tier::update)'s closure asks for. Everything but `Delete` and `Replace` keeps the attributes,
-/// `Append` and `Splice` the expiry as well.
+/// `Append`, `Splice` and `Part` the expiry as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'c> {
     /// Nothing.
@@ -235,6 +235,8 @@ pub enum Change<'c> {
     Append(&'c [u8]),
     /// Overwrite from an offset, padding with zero bytes (creates the entry if there is none).
     Splice(usize, &'c [u8]),
+    /// The contents of the scratch buffer replace the bytes from the first of these positions up to the second; a large value is changed in place.
+    Part(usize, usize),
     /// Add these tags to those that the entry has; nothing else changes.
     AddTags(&'c [&'c [u8]]),
     /// Change the expiry only.

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use memmap2::MmapMut;
 use std::{
     mem,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -177,6 +178,31 @@ impl Drop for Large {
     }
 }
 
+/// Room that a value gets for later growth, as a share of its length: 1 in this many bytes.
+const GROWTH: usize = 8;
+
+/// Replaces a part of the bytes. Only what lies behind it moves, unless the memory is too small for the result, or more than twice as large: then
+/// the result gets memory of its own.
+pub(crate) fn replace_range(data: &mut BytesMut, range: Range<usize>, with: &[u8]) {
+    let before = data.len();
+    let after = before - range.len() + with.len();
+    if after > data.capacity() || after < data.capacity() / 2 {
+        let mut moved = BytesMut::with_capacity(after + after / GROWTH);
+        moved.extend_from_slice(&data[..range.start]);
+        moved.extend_from_slice(with);
+        moved.extend_from_slice(&data[range.end..]);
+        *data = moved;
+        return;
+    }
+    if after > before {
+        data.resize(after, 0);
+    }
+    let behind = range.start + with.len();
+    data.copy_within(range.end..before, behind);
+    data[range.start..behind].copy_from_slice(with);
+    data.truncate(after);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +226,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_part_is_replaced(
+            text in proptest::collection::vec(any::<u8>(), 0..200),
+            room in 0_usize..100,
+            (a, b) in any::<(prop::sample::Index, prop::sample::Index)>(),
+            with in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let (a, b) = (a.index(text.len() + 1), b.index(text.len() + 1));
+            let range = a.min(b)..a.max(b);
+            let mut data = BytesMut::with_capacity(text.len() + room);
+            data.extend_from_slice(&text);
+            replace_range(&mut data, range.clone(), &with);
+            prop_assert_eq!(&data[..], [&text[..range.start], &with, &text[range.end..]].concat());
+            prop_assert!(data.len() * 3 + 16 > data.capacity());
+        }
+
         /// Entries that are made, read, edited and dropped in any order: what is lent is what only readers hold.
         #[test]
         fn lent_is_what_only_readers_hold(steps in proptest::collection::vec((0usize..4, 0usize..8), 1..100)) {

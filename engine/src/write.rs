@@ -5,7 +5,7 @@ use crate::{
     entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
     index::Hint,
     key::Key,
-    large::Large,
+    large::{Large, replace_range},
     policy,
     policy_state::PolicyState,
     record::{self, Body, End, MAX_KEY, MAX_VALUE, Meta, Parts, body},
@@ -151,6 +151,10 @@ impl Shard {
             Change::Put(_) | Change::Replace(..) => scratch.len(),
             Change::Append(bytes) => before.saturating_add(bytes.len()),
             Change::Splice(at, bytes) => before.max(at.saturating_add(bytes.len())),
+            Change::Part(from, to) => {
+                debug_assert!(from <= to && to <= before, "a part of the value");
+                before.saturating_sub(to.saturating_sub(from)).saturating_add(scratch.len())
+            }
             Change::Keep | Change::Delete | Change::Expire(_) | Change::AddTags(_) => before,
         };
         self.fits(rules, key.bytes.len(), attributes, after)?;
@@ -180,6 +184,11 @@ impl Shard {
             Change::Splice(at, bytes) => {
                 self.splice(rules, key, old, present, at, bytes, scratch, now);
             }
+            Change::Part(from, to) => {
+                if let Some(position) = present {
+                    self.replace_part(rules, key, position, (from, to.min(before)), scratch, now);
+                }
+            }
             Change::AddTags(tags) => {
                 if let Some(position) = present {
                     self.add_tags(rules, key, position, tags, scratch, now);
@@ -194,7 +203,7 @@ impl Shard {
         }
         let changed = match change {
             Change::Keep | Change::AddTags(_) => false,
-            Change::Delete | Change::Expire(_) => present.is_some(),
+            Change::Delete | Change::Expire(_) | Change::Part(..) => present.is_some(),
             Change::Put(_) | Change::Replace(..) | Change::Append(_) | Change::Splice(..) => true,
         };
         if changed {
@@ -243,6 +252,34 @@ impl Shard {
         scratch[at..to].copy_from_slice(bytes);
         self.with_attributes_of(present, |shard, attributes| {
             shard.put(rules, key, old, scratch, attributes, Expiry::Keep, now);
+        });
+    }
+
+    /// Replaces a part of the value; of a large one in place.
+    fn replace_part(
+        &mut self,
+        rules: &Rules,
+        key: Key<'_>,
+        position: u32,
+        (from, to): (usize, usize),
+        with: &[u8],
+        now: Millis,
+    ) {
+        if let Body::Large { slot } = {
+            let r = self.log.record(position);
+            body(r, Meta::read(r))
+        } {
+            self.log.edit_large(position, slot, |data, value_at| {
+                replace_range(data, value_at + from..value_at + to, with);
+            });
+            let version = self.clock.next(now);
+            record::set_version(self.log.record_mut(position), version);
+            return;
+        }
+        let value = self.entry(position).value.as_bytes();
+        let value = [&value[..from], with, &value[to..]].concat();
+        self.with_attributes_of(Some(position), |shard, attributes| {
+            shard.put(rules, key, Some(position), &value, attributes, Expiry::Keep, now);
         });
     }
 

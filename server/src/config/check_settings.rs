@@ -151,6 +151,7 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
         max_key: top.number("max-key"),
         max_value: top.number("max-value"),
         max_body: top.number("max-body"),
+        max_document_query: top.number("max-document-query"),
         max_headers: top.number("max-headers"),
         max_pipeline: top.number("max-pipeline"),
         max_buffers: top.number("max-buffers"),

@@ -24,6 +24,8 @@ pub struct Settings {
     pub max_key: usize,
     pub max_value: usize,
     pub max_body: usize,
+    /// Largest document for which a tree is built, bytes.
+    pub max_document_query: usize,
     /// Bytes of an HTTP request's head.
     pub max_headers: usize,
     pub max_pipeline: usize,

@@ -845,6 +845,15 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "max-document-query",
+        section: SettingSection::Limits,
+        kind: ValueKind::Size { min: 1, max: 1 << 30 },
+        default: Is("1MiB"),
+        example: "4MiB",
+        help: "Largest JSON document that a path with wildcards, filters or `..` is answered for. Such a path builds a tree of up to a hundred times the document's size for a moment; a path to one place does not.",
+        ..ROW
+    },
+    SettingSpec {
         name: "max-headers",
         section: SettingSection::Limits,
         // hyper refuses a smaller read buffer than 8 KiB.

@@ -1,5 +1,6 @@
 //! The routes of one key: route it in four formats, storing and deleting it.
 use super::{
+    document_routes,
     preconditions::Preconditions,
     problem_json::{Problem, ProblemKind},
     read_responses::{self, EntryMetadata, ReadRoute},
@@ -15,7 +16,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
-use larder_engine::{Entry, Stored};
+use larder_engine::{Entry, Expiry, Stored};
 use larder_proto::http::target;
 use larder_store::clock;
 use larder_units::parse_duration;
@@ -59,16 +60,36 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
             Preconditions::default()
         }
     };
+    let pointer = match route {
+        ReadRoute::Kv => match document_routes::pointer(request.query).transpose() {
+            Ok(pointer) => pointer,
+            Err(problem) => return problem.into_response(),
+        },
+        ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Data | ReadRoute::Peer => None,
+    };
     request.note(RecordedOperation::Get, &key);
     match read(request, route, &key).await {
         ReadOutcome::Found(about, said, value) => {
             let instance = request.worker.app.instance;
             let version = about.map(|about| about.version).unwrap_or_default();
             match preconditions.of_read(version ^ instance, &CopyMetadataView::read(&said)) {
-                Ok(true) => route.found(&key, value, about, &said, instance),
+                Ok(true) => match pointer {
+                    None => route.found(&key, value, about, &said, instance),
+                    Some(pointer) => match document_routes::part(&value, &said, &pointer) {
+                        Ok(part) => {
+                            let mut response = route.found(&key, part, about, &said, instance);
+                            response.headers_mut().insert(header::CONTENT_TYPE, document_routes::JSON_TYPE);
+                            response
+                        }
+                        Err(problem) => problem.into_response(),
+                    },
+                },
                 Ok(false) => not_modified(about, &said, instance),
                 Err(problem) => problem.into_response(),
             }
+        }
+        ReadOutcome::PassesThrough(_) if pointer.is_some() => {
+            Problem::of(ProblemKind::ValueTooLarge, "a part is read only of values up to `max-value`").into_response()
         }
         ReadOutcome::PassesThrough(value) => {
             let said = value.metadata.encode();
@@ -179,6 +200,7 @@ pub(super) struct PutRequest<'r> {
     ttl: Option<Duration>,
     tags: Vec<Box<[u8]>>,
     preconditions: Preconditions,
+    is_document: bool,
 }
 
 impl<'r> PutRequest<'r> {
@@ -188,6 +210,7 @@ impl<'r> PutRequest<'r> {
             ttl: ttl(request.query)?,
             tags: tag_routes::tags_of(request)?,
             preconditions: Preconditions::parse(request.headers)?,
+            is_document: document_routes::stores_document(request.query)?,
         })
     }
 
@@ -197,6 +220,14 @@ impl<'r> PutRequest<'r> {
         request.note(RecordedOperation::Set(value.len()), &self.key);
         // The body may have taken its time.
         let expiry = self.ttl.map(|ttl| clock::now().saturating_add(ttl.as_millis() as u64));
+        if self.is_document {
+            if !self.tags.is_empty() {
+                return Err(Problem::of(ProblemKind::BadTag, "documents are stored without tags"));
+            }
+            let end = expiry.map_or_else(|| request.group.policy.lifetime(&self.key), Expiry::At);
+            let stored = document_routes::put(request, (&self.key, end), &self.preconditions, &value).await?;
+            return put(stored, instance);
+        }
         let stored = if self.preconditions.is_empty() {
             request.group.put_tagged(&self.key, value, expiry, &self.tags).await
         } else {

@@ -20,6 +20,7 @@ mod connection_context;
 mod connection_deadlines;
 mod data_content_type;
 mod docs_page;
+mod document_routes;
 mod fast_path;
 mod general_path;
 mod group_control;

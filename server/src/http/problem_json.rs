@@ -14,6 +14,7 @@ pub(super) enum ProblemKind {
     BadBody,
     BadKey,
     BadParameter,
+    BadPatch,
     BadPrecondition,
     BadTag,
     BodyTimeout,
@@ -24,14 +25,18 @@ pub(super) enum ProblemKind {
     KeyNotFound,
     KeyTooLarge,
     MethodNotAllowed,
+    NoDocuments,
     NoRange,
     NoSnapshot,
+    NoSuchElement,
     NoSuchGroup,
     NoSuchRoute,
     NotReady,
     NoTier,
+    NotADocument,
     NotATable,
     NotAPeer,
+    PatchFailed,
     PreconditionFailed,
     ReadOnly,
     SourceRefused,
@@ -39,6 +44,7 @@ pub(super) enum ProblemKind {
     TableRefused,
     Throttled,
     TooManyKeys,
+    UnsupportedType,
     ValueTooLarge,
 }
 
@@ -53,6 +59,14 @@ impl ProblemKind {
             ProblemKind::BadKey => ("bad-key", "The key cannot be read", S::BAD_REQUEST),
             ProblemKind::BadParameter => ("bad-parameter", "A parameter cannot be read", S::BAD_REQUEST),
             ProblemKind::BadPrecondition => ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST),
+            ProblemKind::BadPatch => ("bad-patch", "The patch cannot be read", S::BAD_REQUEST),
+            ProblemKind::NotADocument => ("not-a-document", "The value is no JSON document", S::CONFLICT),
+            ProblemKind::NoDocuments => ("no-documents", "The source keeps no documents", S::NOT_IMPLEMENTED),
+            ProblemKind::NoSuchElement => ("no-such-element", "The document has no such element", S::NOT_FOUND),
+            ProblemKind::PatchFailed => ("patch-failed", "The patch does not fit the document", S::CONFLICT),
+            ProblemKind::UnsupportedType => {
+                ("unsupported-type", "The media type is not supported", S::UNSUPPORTED_MEDIA_TYPE)
+            }
             ProblemKind::NotAPeer => {
                 ("not-a-peer", "The request is not from a node that shares this cache", S::UNAUTHORIZED)
             }

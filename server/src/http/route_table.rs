@@ -27,6 +27,7 @@ enum RouteListeners {
 pub(super) enum RouteHandler {
     Read(ReadRoute),
     Put,
+    Patch,
     Delete,
     /// Of `/v0/entity`.
     Store,
@@ -70,15 +71,17 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 52] = [
+pub(super) static ROUTES: [Route; 54] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
+    route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
     route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
     route(Method::POST, "/v1/mget", RouteListeners::Native, RouteHandler::Mget),
     route(Method::GET, "/v1/keys", RouteListeners::Native, RouteHandler::Keys),
     route(Method::GET, "/v1/range", RouteListeners::Native, RouteHandler::Range(RangeFormat::Lines)),
     route(Method::GET, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Put),
+    route(Method::PATCH, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
     route(Method::DELETE, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
     route(Method::POST, "/v1/groups/{group}/mget", RouteListeners::Native, RouteHandler::Mget),
     route(Method::GET, "/v1/groups/{group}/keys", RouteListeners::Native, RouteHandler::Keys),

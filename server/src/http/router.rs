@@ -2,7 +2,7 @@
 use super::{
     access_log::{self, LoggedRequest},
     connection_context::{ConnectionContext, ListenerRole},
-    docs_page, group_control,
+    docs_page, document_routes, group_control,
     groupcache_stats::groupcache_stats,
     health,
     item_api::{self, ItemPath},
@@ -136,6 +136,7 @@ where
             let put = PutRequest::parse(&request)?;
             put.run(&request, request_body::read(body, value).await?).await
         }
+        RouteHandler::Patch => document_routes::patch(&request, request_body::read(body, value).await?).await,
         RouteHandler::Delete => key_routes::delete(&request).await,
         RouteHandler::Store => {
             let key = request.parameter_key("id")?;

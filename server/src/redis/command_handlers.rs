@@ -9,8 +9,9 @@ use super::{
     commands::{
         client, client_pause, client_unblock, config,
         config_larder::{self, Whose},
-        connection, expire, explain, increments, info, introspection, keys, keyspace, maintenance, merged_replies,
-        object, persistence, pubsub, scan, select, server, strings, subscriptions, tags, upstream_hello_auth,
+        connection, expire, explain, increments, info, introspection, json, keys, keyspace, maintenance,
+        merged_replies, object, persistence, pubsub, scan, select, server, strings, subscriptions, tags,
+        upstream_hello_auth,
         upstream_tracking, value_writes,
     },
 };

@@ -63,6 +63,30 @@ macro_rules! for_all_commands {
     "unlink" -2 [WRITE FAST EXISTENCE DELETES] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
     "wait" 3 [] (0 0 0) "3.0.0" Local(server::wait), "Waits for replicas, of which there are none";
 }
+"json" {
+    "json.arrappend" -4 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrappend), "Appends values to an array of a document";
+    "json.arrindex" -4 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrindex), "Finds a value in an array of a document";
+    "json.arrinsert" -5 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrinsert), "Inserts values into an array of a document";
+    "json.arrlen" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrlen), "Returns the length of an array of a document";
+    "json.arrpop" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrpop), "Takes an element out of an array of a document";
+    "json.arrtrim" 5 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrtrim), "Shortens an array of a document to a range";
+    "json.clear" -2 [WRITE AT_SOURCE] (1 1 1) "2.0.0" Tier(json::clear), "Empties arrays and objects of a document, and sets numbers to 0";
+    "json.del" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::del), "Deletes a document, or values in it";
+    "json.forget" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::del), "Deletes a document, or values in it";
+    "json.get" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::get), "Returns a document, or values of it";
+    "json.merge" 4 [WRITE DENYOOM AT_SOURCE] (1 1 1) "2.6.0" Tier(json::merge), "Merges a JSON value into a document (RFC 7386)";
+    "json.mget" -3 [READONLY AT_SOURCE] (1 -2 1) "1.0.0" Tier(json::mget), "Returns the values of a path in several documents";
+    "json.mset" -4 [WRITE DENYOOM AT_SOURCE] (1 -1 3) "2.6.0" Tier(json::mset), "Stores values in several documents at once";
+    "json.numincrby" 4 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::numincrby), "Adds a number to numbers of a document";
+    "json.nummultby" 4 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::nummultby), "Multiplies numbers of a document";
+    "json.objkeys" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::objkeys), "Returns the keys of an object of a document";
+    "json.objlen" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::objlen), "Counts the members of an object of a document";
+    "json.set" -4 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::set), "Stores a document, or a value in it";
+    "json.strappend" -3 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::strappend), "Appends text to strings of a document";
+    "json.strlen" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::strlen), "Returns the length of a string of a document";
+    "json.toggle" 3 [WRITE AT_SOURCE] (1 1 1) "2.0.0" Tier(json::toggle), "Turns truth values of a document around";
+    "json.type" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::type_of), "Returns the type of a value of a document";
+}
 "transactions" {
     "discard" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (0 0 0) "2.0.0" Transaction(Discard), "Forgets a transaction";
     "exec" 1 [NOSCRIPT LOADING STALE NOT_QUEUED] (0 0 0) "1.2.0" Transaction(Exec), "Runs a transaction";

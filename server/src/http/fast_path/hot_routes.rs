@@ -140,6 +140,10 @@ impl FastConnection<'_> {
         let (path, query) = target::split(target);
         let mut number = 0;
         let (route, decoded) = if let Some(key) = path.strip_prefix(b"/v1/kv/") {
+            // The general path finds parts of values.
+            if target::parameter(query, "pointer").is_some() {
+                return false;
+            }
             (ReadRoute::Kv, target::decode_path(key, &mut self.scratch))
         } else if let Some(rest) = path.strip_prefix(BASE_PATH.as_bytes()) {
             // The general path looks at headers.

@@ -13,6 +13,7 @@ pub(super) mod increments;
 pub(super) mod info;
 mod info_larder;
 pub(super) mod introspection;
+pub(super) mod json;
 pub(super) mod keys;
 pub(super) mod keyspace;
 pub(super) mod local_tracking;

@@ -2,6 +2,7 @@
 mod cached_replies;
 mod differential;
 mod forwarded_commands;
+mod json;
 mod local_store;
 mod local_tracking;
 mod own_replies;

@@ -1,0 +1,282 @@
+//! Reading documents: JSON.GET, MGET, TYPE, STRLEN, OBJKEYS, OBJLEN.
+use super::documents::{
+    NO_KEY, NO_PATH, bounded, expected, find, found_texts, longest_reply, no_path_or, path, read, string, text_of,
+};
+use crate::redis::{
+    command_context::CommandContext,
+    command_error::{CommandError, CommandResult, SYNTAX},
+    reply_budget::ReplyBudget,
+};
+use larder_document::{Layout, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty};
+use larder_engine::Tier;
+
+/// `JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [path …]`
+pub(in crate::redis) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let mut layout = Layout::default();
+    let mut paths: Vec<(&[u8], Path)> = Vec::new();
+    let mut args = call.args.from(2);
+    while let Some(arg) = args.next() {
+        let is = |name: &str| arg.eq_ignore_ascii_case(name.as_bytes());
+        match () {
+            () if is("INDENT") => layout.indent = args.next().ok_or(SYNTAX)?,
+            () if is("NEWLINE") => layout.newline = args.next().ok_or(SYNTAX)?,
+            () if is("SPACE") => layout.space = args.next().ok_or(SYNTAX)?,
+            // It changes nothing in RedisJSON either.
+            () if is("NOESCAPE") => {}
+            () if is("FORMAT") => match args.next() {
+                _ if !call.reply.is_resp3() => {
+                    return Err(CommandError::Static("ERR FORMAT argument is not supported on RESP2"));
+                }
+                Some(format) if format.eq_ignore_ascii_case(b"STRING") => {}
+                _ => return Err(CommandError::Static("ERR wrong reply format")),
+            },
+            () => paths.push((arg, path(Some(arg))?)),
+        }
+    }
+    let key = call.key(1);
+    let whole = match &*paths {
+        [] => true,
+        [(_, path)] => path.is_root() && path.is_legacy(),
+        _ => false,
+    };
+    if whole && layout.is_compact() {
+        let reply = &mut call.reply;
+        let found = tier.get(key, call.now, |entry| {
+            text_of(&entry)?;
+            reply.value(entry.value);
+            Ok(())
+        });
+        return found.unwrap_or_else(|| {
+            call.reply.null();
+            Ok(())
+        });
+    }
+    let context = &*call;
+    let text = read(context, tier, key, |_, text| {
+        let compact = match &*paths {
+            [] => text.to_vec(),
+            [(_, path)] => one_path(context, text, path)?,
+            _ => many_paths(context, text, &paths)?,
+        };
+        if layout.is_compact() {
+            return Ok(compact);
+        }
+        let most = longest_reply(context);
+        let mut pretty = Vec::with_capacity(compact.len());
+        write_pretty(&compact, layout, 0, most, &mut pretty);
+        bounded(context, pretty.len())?;
+        Ok(pretty)
+    })?;
+    match text {
+        Some(text) => call.reply.shared(text.into()),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+/// The value of a path in the older syntax, or the array of all values.
+fn one_path(call: &CommandContext<'_>, text: &[u8], path: &Path) -> Result<Vec<u8>, CommandError> {
+    let found = find(call, text, path)?;
+    if path.is_legacy() {
+        return found.first().map(|found| text[found.span.clone()].to_vec()).ok_or(NO_PATH);
+    }
+    let len = found.iter().map(|found| found.span.len() + 1).sum::<usize>();
+    bounded(call, len)?;
+    let mut out = Vec::with_capacity(len + 2);
+    out.push(b'[');
+    for (index, found) in found.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&text[found.span]);
+    }
+    out.push(b']');
+    Ok(out)
+}
+
+/// An object with the paths as keys. Where one path is a JSONPath, all are answered like one.
+fn many_paths(call: &CommandContext<'_>, text: &[u8], paths: &[(&[u8], Path)]) -> Result<Vec<u8>, CommandError> {
+    let all_legacy = paths.iter().all(|(_, path)| path.is_legacy());
+    let mut out = vec![b'{'];
+    for (index, (name, path)) in paths.iter().enumerate() {
+        // The last of several with the same name would replace the others.
+        if paths[..index].iter().any(|(other, _)| other == name) {
+            continue;
+        }
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        push_key(&mut out, name);
+        out.push(b':');
+        let found = find(call, text, path)?;
+        if all_legacy {
+            let first = found.first().ok_or(NO_PATH)?;
+            bounded(call, out.len() + first.span.len())?;
+            out.extend_from_slice(&text[first.span.clone()]);
+            continue;
+        }
+        bounded(call, out.len() + found.iter().map(|found| found.span.len() + 1).sum::<usize>())?;
+        out.push(b'[');
+        for (index, found) in found.into_iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&text[found.span]);
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+    Ok(out)
+}
+
+/// JSON.MGET key [key …] path
+pub(in crate::redis) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let path = path(call.args.get(call.args.len() - 1))?;
+    let keys = call.command.keys.of(call.args);
+    call.reply.array(keys.len());
+    let mut room = ReplyBudget::new(call.worker);
+    for key in keys {
+        room.take(call.reply.output().owned())?;
+        let context = &*call;
+        let answer = read(context, tier, context.cache().key(key), |_, text| one_path(context, text, &path));
+        // A key of another type, and one without such a path, are null like one that does not exist.
+        match answer {
+            Ok(Some(text)) => call.reply.shared(text.into()),
+            Ok(None) | Err(_) => call.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// JSON.TYPE key [path]
+pub(in crate::redis) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let path = path(call.args.get(2))?;
+    let found = {
+        let context = &*call;
+        read(context, tier, context.key(1), |_, text| {
+            let found = find(context, text, &path)?;
+            Ok(found.into_iter().map(|found| type_name(&text[found.span])).collect::<Vec<_>>())
+        })?
+    };
+    if call.reply.is_resp3() {
+        call.reply.array(1);
+    }
+    match found {
+        None => call.reply.null(),
+        Some(names) if path.is_legacy() => match names.first() {
+            Some(name) => call.reply.bulk(name.as_bytes()),
+            None => call.reply.null(),
+        },
+        Some(names) => {
+            call.reply.array(names.len());
+            names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
+        }
+    }
+    Ok(())
+}
+
+fn type_name(value: &[u8]) -> &'static str {
+    match value.first() {
+        Some(b'{') => "object",
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "boolean",
+        Some(b'n') | None => "null",
+        Some(_) if value.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) => "number",
+        Some(_) => "integer",
+    }
+}
+
+/// JSON.STRLEN key [path]
+pub(in crate::redis) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let path = path(call.args.get(2))?;
+    let texts = found_texts(call, tier, &path)?;
+    let len = |value: &[u8]| match value {
+        [b'"', inside @ .., b'"'] => Some(unescaped_len(inside) as i64),
+        _ => None,
+    };
+    match (texts, path.is_legacy()) {
+        (None, true) => call.reply.null(),
+        (None, false) => return Err(NO_KEY),
+        (Some(texts), true) => {
+            let len = len(texts.first().ok_or(NO_PATH)?).ok_or_else(|| expected("string"))?;
+            call.reply.integer(len);
+        }
+        (Some(texts), false) => reply_integers(call, texts.iter().map(|text| len(text))),
+    }
+    Ok(())
+}
+
+/// An array of integers, null where there is none.
+pub(super) fn reply_integers(call: &mut CommandContext<'_>, numbers: impl ExactSizeIterator<Item = Option<i64>>) {
+    call.reply.array(numbers.len());
+    for number in numbers {
+        match number {
+            Some(number) => call.reply.integer(number),
+            None => call.reply.null(),
+        }
+    }
+}
+
+/// JSON.OBJLEN key [path]
+pub(in crate::redis) fn objlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let path = path(call.args.get(2))?;
+    let lengths = {
+        let context = &*call;
+        read(context, tier, context.key(1), |_, text| {
+            let found = find(context, text, &path)?;
+            let len = |at: usize| (text[at] == b'{').then(|| count(text, at) as i64);
+            Ok(found.into_iter().map(|found| len(found.span.start)).collect::<Vec<_>>())
+        })?
+    };
+    match (lengths, path.is_legacy()) {
+        (None, true) => call.reply.null(),
+        (None, false) => return Err(no_path_or("not an object")),
+        (Some(lengths), true) => match lengths.first() {
+            None => call.reply.null(),
+            Some(None) => return Err(expected("object")),
+            Some(Some(len)) => call.reply.integer(*len),
+        },
+        (Some(lengths), false) => reply_integers(call, lengths.into_iter()),
+    }
+    Ok(())
+}
+
+/// JSON.OBJKEYS key [path]
+pub(in crate::redis) fn objkeys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let path = path(call.args.get(2))?;
+    let texts = found_texts(call, tier, &path)?;
+    match (texts, path.is_legacy()) {
+        (None, true) => call.reply.null(),
+        (None, false) => return Err(NO_KEY),
+        (Some(texts), true) => match texts.first().map(|text| keys(text)) {
+            None => call.reply.null(),
+            Some(None) => return Err(no_path_or("not an object")),
+            Some(Some(keys)) => reply_keys(call, &keys),
+        },
+        (Some(texts), false) => {
+            call.reply.array(texts.len());
+            for text in texts {
+                match keys(&text) {
+                    Some(keys) => reply_keys(call, &keys),
+                    None => call.reply.null(),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The keys of an object; `None`: the value is none.
+fn keys(value: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let key = |member| {
+        let (key, _) = key_and_value(value, member)?;
+        Some(string(&value[key])?.into_owned())
+    };
+    (value.first() == Some(&b'{')).then(|| parts(value, 0).into_iter().filter_map(key).collect())
+}
+
+fn reply_keys(call: &mut CommandContext<'_>, keys: &[Vec<u8>]) {
+    call.reply.array(keys.len());
+    keys.iter().for_each(|key| call.reply.bulk(key));
+}

@@ -1,0 +1,211 @@
+//! Storing documents and values in them: JSON.SET, MERGE, MSET.
+use super::documents::{NOT_AT_ROOT, change, find, path, text_of};
+use crate::{
+    redis::{
+        command_context::CommandContext,
+        command_error::{CommandError, CommandResult, SYNTAX, arity},
+    },
+    source::DOCUMENT_ATTRIBUTES,
+};
+use larder_document::{Edit, Edited, Path, Place, Splice, apply, compact, place_for};
+use larder_engine::{Change, Entry, Expiry, Tier};
+
+const NOT_STATIC: CommandError = CommandError::Static("ERR wrong static path");
+const OUT_OF_RANGE: CommandError = CommandError::Static("ERR array index out of range");
+
+/// When a SET applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Only {
+    Always,
+    IfAbsent,
+    IfPresent,
+}
+
+/// How a value comes to where it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Replace,
+    Merge,
+}
+
+/// `JSON.SET key path value [NX | XX]`
+pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let mut only = Only::Always;
+    let mut options = call.args.from(4);
+    while let Some(option) = options.next() {
+        if option.eq_ignore_ascii_case(b"NX") && only == Only::Always {
+            only = Only::IfAbsent;
+        } else if option.eq_ignore_ascii_case(b"XX") && only == Only::Always {
+            only = Only::IfPresent;
+        } else if option.eq_ignore_ascii_case(b"FORMAT") {
+            match options.next() {
+                Some(b"STRING" | b"JSON") => {}
+                _ => return Err(CommandError::Static("ERR wrong format")),
+            }
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    store(call, tier, How::Replace, only)
+}
+
+/// JSON.MERGE key path value
+pub(in crate::redis) fn merge(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    if call.args.len() > 4 {
+        return Err(SYNTAX);
+    }
+    store(call, tier, How::Merge, Only::Always)
+}
+
+fn store(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, how: How, only: Only) -> CommandResult {
+    let path = path(Some(call.arg(2)))?;
+    let value = compact(call.arg(3))?;
+    let key = call.key(1);
+    let is_stored = {
+        let call = &*call;
+        tier.update(key, call.now, |entry, scratch| match planned(call, entry, &path, &value, how, only) {
+            Err(fault) => (Change::Keep, Err(fault)),
+            Ok(None) => (Change::Keep, Ok(false)),
+            Ok(Some(edited)) => (new_change(call, edited, entry, scratch), Ok(true)),
+        })??
+    };
+    match is_stored {
+        true => call.reply.ok(),
+        false => call.reply.null(),
+    }
+    Ok(())
+}
+
+/// The change of an entry, or its creation.
+fn new_change(
+    call: &CommandContext<'_>,
+    edited: Edited,
+    entry: Option<&Entry<'_>>,
+    scratch: &mut Vec<u8>,
+) -> Change<'static> {
+    match (entry, edited) {
+        (Some(entry), edited) => change(edited, entry, scratch),
+        (None, Edited::Whole(text)) => {
+            *scratch = text;
+            Change::Replace(call.lifetime(call.arg(1)), DOCUMENT_ATTRIBUTES)
+        }
+        (None, Edited::Same | Edited::Part(_)) => Change::Keep,
+    }
+}
+
+/// The document afterwards; `None`: the condition does not hold, or the place does not exist.
+fn planned(
+    call: &CommandContext<'_>,
+    entry: Option<&Entry<'_>>,
+    path: &Path,
+    value: &[u8],
+    how: How,
+    only: Only,
+) -> Result<Option<Edited>, CommandError> {
+    let text = entry.map(text_of).transpose()?;
+    let edited = plan(call, text, path, value, how, only)?;
+    if let Some(edited) = &edited {
+        call.check_len(edited.len_after(text.map_or(0, <[u8]>::len)))?;
+    }
+    Ok(edited)
+}
+
+fn plan(
+    call: &CommandContext<'_>,
+    text: Option<&[u8]>,
+    path: &Path,
+    value: &[u8],
+    how: How,
+    only: Only,
+) -> Result<Option<Edited>, CommandError> {
+    let Some(text) = text else {
+        return match (path.is_root(), only) {
+            (_, Only::IfPresent) => Ok(None),
+            (true, _) => Ok(Some(Edited::Whole(value.to_vec()))),
+            (false, _) => Err(NOT_AT_ROOT),
+        };
+    };
+    if path.is_root() && how == How::Replace {
+        return Ok((only != Only::IfAbsent).then(|| Edited::Whole(value.to_vec())));
+    }
+    let found = find(call, text, path)?;
+    if !found.is_empty() {
+        let edit = match how {
+            How::Replace => Edit::Replace(value),
+            How::Merge => Edit::Merge(value),
+        };
+        return match only {
+            Only::IfAbsent => Ok(None),
+            Only::Always | Only::IfPresent => Ok(Some(edit.apply(text, &found)?.0)),
+        };
+    }
+    if only == Only::IfPresent {
+        return Ok(None);
+    }
+    if path.steps().is_none() {
+        return Err(NOT_STATIC);
+    }
+    match place_for(text, path) {
+        Place::Member(parent, key) => Ok(Some(Edit::AddMember(key, value).apply(text, &[parent])?.0)),
+        Place::NoElement => Err(OUT_OF_RANGE),
+        Place::None => Ok(None),
+    }
+}
+
+/// JSON.MSET key path value [key path value …]: all of them, or none where one is refused.
+pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    if !(call.args.len() - 1).is_multiple_of(3) {
+        return Err(arity(call.command.name));
+    }
+    // The documents as they will be, by key. A document that is changed twice is listed once.
+    let mut staged: Vec<(&[u8], Option<Vec<u8>>, bool)> = Vec::new();
+    let mut all_stored = true;
+    for first in (1..call.args.len()).step_by(3) {
+        let (key, value) = (call.arg(first), compact(call.arg(first + 2))?);
+        let path = path(call.args.get(first + 1))?;
+        let at = match staged.iter().position(|(known, ..)| *known == key) {
+            Some(at) => at,
+            None => {
+                let held = tier.peek(call.cache().key(key), call.now, |entry| text_of(&entry).map(<[u8]>::to_vec));
+                staged.push((key, held.transpose()?, false));
+                staged.len() - 1
+            }
+        };
+        let (_, text, is_changed) = &mut staged[at];
+        let edited = plan(call, text.as_deref(), &path, &value, How::Replace, Only::Always)?;
+        let before = text.as_ref().map_or(0, Vec::len);
+        match edited {
+            None => all_stored = false,
+            Some(Edited::Same) => {}
+            Some(edited) => {
+                call.check_len(edited.len_after(before))?;
+                *text = Some(changed(text.as_deref().unwrap_or_default(), edited));
+                *is_changed = true;
+            }
+        }
+    }
+    for (key, text, is_changed) in staged {
+        let Some(text) = text.filter(|_| is_changed) else { continue };
+        tier.update(call.cache().key(key), call.now, |entry, scratch| {
+            *scratch = text;
+            match entry {
+                Some(_) => (Change::Put(Expiry::Keep), ()),
+                None => (Change::Replace(call.lifetime(key), DOCUMENT_ATTRIBUTES), ()),
+            }
+        })?;
+    }
+    match all_stored {
+        true => call.reply.ok(),
+        false => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn changed(text: &[u8], edited: Edited) -> Vec<u8> {
+    let part = |splice: Splice| apply(text, &[splice]);
+    match edited {
+        Edited::Same => text.to_vec(),
+        Edited::Part(splice) => part(splice),
+        Edited::Whole(text) => text,
+    }
+}

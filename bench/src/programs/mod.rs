@@ -1,6 +1,7 @@
 //! The subcommands of `larder-bench`, one file or folder each. No program imports another.
 mod bound;
 mod cluster;
+mod documents;
 mod engine;
 mod fleet;
 mod floor;
@@ -39,6 +40,7 @@ pub(crate) enum Program {
     Fleet(fleet::FleetArgs),
     Bound(bound::BoundArgs),
     Cluster(cluster::ClusterArgs),
+    Documents(documents::DocumentsArgs),
     Server(server::ServerArgs),
     Rivals(rivals::RivalsArgs),
     Floor(floor::FloorArgs),
@@ -66,6 +68,7 @@ impl Program {
             Program::Fleet(args) => fleet::run(args, out),
             Program::Bound(args) => bound::run(args, out),
             Program::Cluster(args) => cluster::run(args, out),
+            Program::Documents(args) => documents::run(args, out),
             Program::Server(args) => server::run(args, out),
             Program::Rivals(args) => rivals::run(args),
             Program::Floor(args) => floor::run(args, out),

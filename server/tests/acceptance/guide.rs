@@ -54,6 +54,10 @@ fn snapshots() {
     run("docs/snapshots.md");
 }
 #[test]
+fn documents() {
+    run("docs/documents.md");
+}
+#[test]
 fn tags() {
     run("docs/tags.md");
 }

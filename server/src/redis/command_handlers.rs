@@ -11,8 +11,7 @@ use super::{
         config_larder::{self, Whose},
         connection, expire, explain, increments, info, introspection, json, keys, keyspace, maintenance,
         merged_replies, object, persistence, pubsub, scan, select, server, strings, subscriptions, tags,
-        upstream_hello_auth,
-        upstream_tracking, value_writes,
+        upstream_hello_auth, upstream_tracking, value_writes,
     },
 };
 use crate::{read::KeyGuard, source::LocalFuture};

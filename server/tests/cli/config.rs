@@ -118,3 +118,34 @@ fn larder_alone_serves_as_the_variables_say() {
     assert_eq!(ready["redis"].as_array().unwrap().len(), 2, "{line}");
     assert!(ready["admin"].is_null(), "{line}");
 }
+
+#[test]
+fn a_converted_gcache_file_is_a_valid_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let (gcache, larder) = (dir.path().join("gcache.toml"), dir.path().join("larder.toml"));
+    for role in ["standalone", "master", "slave"] {
+        for (save, restore) in [("false", "false"), ("true", "false"), ("false", "true"), ("true", "true")] {
+            let text = format!(
+                "[general]\nlog_level = \"notice\"\nlog_format = \"long\"\nlog_out = \"stderr\"\n\
+                 [storage]\nshards = 16\nkey_exp_check_interval = 10\n\
+                 [replication]\nnode_role = \"{role}\"\nrestore_from_file = {restore}\nsave_to_file = {save}\n\
+                 cache_file = \"./cache_dump.dat\"\nfile_write_period = 30\ndump_update_period = 20\n\
+                 master_addr = \"127.0.0.1:4545\"\nmaster_secret = \"supersecret\"\n\
+                 [client-HTTP]\naddress = \"0.0.0.0\"\nport = \"8080\"\nprefix = \"cache/v1\"\nidle_timeout = 900\n"
+            );
+            fs::write(&gcache, text).unwrap();
+            let converted = run(&["config", "convert", gcache.to_str().unwrap()], &[], b"");
+            assert_eq!((converted.code, converted.error.as_str()), (0, ""));
+            fs::write(&larder, &converted.out).unwrap();
+            let checked = run(&["config", "check", "--config", larder.to_str().unwrap()], &[], b"");
+            assert_eq!((checked.code, checked.text()), (0, "The configuration is valid.\n"), "{}", checked.error);
+            let has = |line: &str| converted.text().lines().any(|other| other == line);
+            assert!(has("http = [\"0.0.0.0:8080\"]") && has("shards = 16") && has("item-prefix = \"/cache/v1\""));
+            let snapshots = save == "true" || restore == "true" && role != "slave";
+            assert_eq!(has("snapshot-file = \"./cache_dump.larder\""), snapshots, "{}", converted.text());
+            assert_eq!(has("redis = [\"127.0.0.1:4545\"]"), role == "master");
+        }
+    }
+    let missing = run(&["config", "convert", "/no/such/file"], &[], b"");
+    assert!(missing.code == 2 && missing.error.contains("/no/such/file"), "{}", missing.error);
+}

@@ -11,6 +11,7 @@
 //! - Nothing here recurses on the nesting of a peer's input.
 pub mod glob;
 pub mod http;
+pub mod key_mask;
 pub mod output;
 pub mod percent;
 pub mod resp;

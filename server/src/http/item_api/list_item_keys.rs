@@ -8,7 +8,6 @@ use super::{
     },
     item_error::{ErrorCode, ItemError},
     item_request, json_text,
-    key_mask::KeyMask,
 };
 use crate::{
     buffers::{BufferCharge, BufferKind, Buffers},
@@ -16,7 +15,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::Response;
-use larder_proto::http::text::Sink;
+use larder_proto::{http::text::Sink, key_mask::KeyMask};
 use larder_store::clock;
 use std::{
     collections::HashSet,

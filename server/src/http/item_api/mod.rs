@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! body, query ──► item_request ──► item_routes ──► the group's reads and writes ──► item_response
-//!                                    └─ keys: key_mask, list_item_keys                 └─ errors: item_error, {"code","reason"}
+//!                                    └─ keys: list_item_keys                           └─ errors: item_error, {"code","reason"}
 //! ```
 //!
 //! Invariants:
@@ -15,7 +15,6 @@ mod item_request;
 mod item_response;
 mod item_routes;
 mod json_text;
-mod key_mask;
 mod list_item_keys;
 
 pub(super) use item_error::{error_response, redirect};

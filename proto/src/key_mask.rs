@@ -1,4 +1,4 @@
-//! Masks of keys, with the syntax of Go's gobwas/glob, which is GCache's and not that of Redis globs.
+//! Masks of keys, with the syntax of Go's gobwas/glob, which is GCache's and not that of Redis globs ([`glob`](crate::glob)).
 //!
 //! ```text
 //! *  **       any characters                [abc]  [!abc]   one of these characters, or none of them
@@ -14,20 +14,25 @@ const MAX_COMPILED: usize = 1 << 20;
 
 /// A mask that was read.
 #[derive(Debug)]
-pub(super) struct KeyMask(Regex);
+pub struct KeyMask(Regex);
 
 /// Not a mask, or one that is too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BadMask;
+pub struct BadMask;
 
 impl KeyMask {
-    pub(super) fn parse(mask: &str) -> Result<KeyMask, BadMask> {
+    /// Reads a mask.
+    ///
+    /// # Errors
+    /// It is none, or its compiled form takes more than 1 MiB.
+    pub fn parse(mask: &str) -> Result<KeyMask, BadMask> {
         let expression = to_regex(mask)?;
         let built = RegexBuilder::new(&expression).size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED).build();
         built.map(KeyMask).map_err(|_| BadMask)
     }
 
-    pub(super) fn matches(&self, key: &str) -> bool {
+    /// Whether the whole key is as the mask says.
+    pub fn matches(&self, key: &str) -> bool {
         self.0.is_match(key)
     }
 }

@@ -193,7 +193,7 @@ proptest! {
 
 #[test]
 fn a_block_of_another_file_is_not_taken_for_one_of_this() {
-    let (scratch, one) = (Scratch::new(), filled(1, 3000));
+    let (scratch, one, two) = (Scratch::new(), filled(1, 3000), filled(2, 3000));
     let write = |cache: &Cache, created| {
         let header = Header { created, compression: SnapshotCompression::None, groups: vec!["default".into()] };
         let mut writer = SnapshotWriter::new(Vec::new(), &header).expect("memory");
@@ -207,11 +207,11 @@ fn a_block_of_another_file_is_not_taken_for_one_of_this() {
         }
         writer.finish().expect("memory").0
     };
-    // A write of the new file's first half that was lost: there the old file's bytes are left.
-    let (old, new) = (write(&one, 1), write(&one, 2));
-    assert_eq!(old.len(), new.len());
-    let torn = [&new[..64], &old[64..]].concat();
-    check_damaged(&scratch, &torn, &kept(&one), "bytes of the file before");
+    // All writes of the new file but the first were lost: behind its header are the blocks of the one before.
+    let (old, new) = (write(&one, 1), write(&two, 2));
+    let header = 32 + 2 + "default".len() + 8;
+    let torn = [&new[..header], &old[header..]].concat();
+    check_damaged(&scratch, &torn, &kept(&two), "bytes of the file before");
 }
 
 #[test]

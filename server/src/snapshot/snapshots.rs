@@ -18,12 +18,16 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
-/// The lowest priority of a thread (setpriority(2)): a save takes the time that requests leave.
-const LOWEST: i32 = 19;
+/// A save in the background rests after it has worked for this long, for twice as long as it has worked: where requests have one core with it, they keep
+/// two thirds of it. Its priority is the usual one: a thread of a low one that other programs preempt while it holds a shard's lock would hold up all
+/// requests until it runs again.
+const WORK: Duration = Duration::from_micros(200);
+/// What it rests at most, where it was preempted meanwhile.
+const LONGEST_REST: Duration = Duration::from_millis(1);
 
 /// The snapshots of this process.
 pub struct Snapshots {
@@ -116,13 +120,7 @@ impl Snapshots {
         let entries = self.groups.iter().map(|(_, cache)| cache.stats().entries).sum();
         self.cancel.store(false, Relaxed);
         let this = self.clone();
-        let work = move || {
-            if in_background {
-                // Without it the save only takes more of the processor.
-                let _ = rustix::process::setpriority_process(None, LOWEST);
-            }
-            this.save(&file);
-        };
+        let work = move || this.save(&file, in_background);
         thread::Builder::new().name("snapshot".into()).spawn(work).map_err(|_| SaveRefused::NoThread)?;
         let since = Instant::now();
         (state.saving, state.begun) = (Some(Saving { since, progress: SaveProgress::default(), entries }), since);
@@ -131,8 +129,9 @@ impl Snapshots {
     }
 
     /// The whole save, on its thread.
-    fn save(&self, file: &Path) {
+    fn save(&self, file: &Path, in_background: bool) {
         let begun = Instant::now();
+        let mut rested = begun;
         let groups: Vec<_> = self.groups.iter().map(|(name, cache)| (name.as_str(), &**cache)).collect();
         let mut step = |progress| {
             if self.cancel.load(Relaxed) {
@@ -140,6 +139,11 @@ impl Snapshots {
             }
             if let Some(saving) = &mut self.state.lock().saving {
                 saving.progress = progress;
+            }
+            let worked = rested.elapsed();
+            if in_background && worked >= WORK {
+                thread::sleep((worked * 2).min(LONGEST_REST));
+                rested = Instant::now();
             }
             Ok(())
         };

@@ -14,7 +14,7 @@ pub(super) const MAX_GROUPS: usize = 4096;
 pub(super) const MAX_NAME: usize = 255;
 
 /// Bytes of entries that a block is filled to.
-pub(super) const BLOCK: usize = 128 << 10;
+pub(super) const BLOCK: usize = 64 << 10;
 /// The most that a reader accepts.
 pub(super) const MAX_BLOCK: usize = 1 << 20;
 pub(super) const BLOCK_HEAD: usize = 32;

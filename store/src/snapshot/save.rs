@@ -19,9 +19,9 @@ use std::{
 };
 
 /// Bytes of entries that are encoded under one lock, about.
-const STEP: u64 = 16 << 10;
+const STEP: u64 = 8 << 10;
 /// Entries that are, at least and at most.
-const STEP_ENTRIES: std::ops::RangeInclusive<u64> = 4..=64;
+const STEP_ENTRIES: std::ops::RangeInclusive<u64> = 4..=32;
 /// Bytes after which what was written is synced, so that the last sync finds little to do.
 const SYNC: u64 = 32 << 20;
 

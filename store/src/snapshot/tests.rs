@@ -26,7 +26,10 @@ struct Kept {
     policy: PolicyState,
 }
 
-fn kept(cache: &Cache) -> BTreeMap<Vec<u8>, Kept> {
+/// Entries by their keys.
+type Entries = BTreeMap<Vec<u8>, Kept>;
+
+fn kept(cache: &Cache) -> Entries {
     let (mut all, mut cursor) = (BTreeMap::new(), 0);
     loop {
         cursor = cache.tier().export(cursor, 100, crate::clock::now(), |entry, policy| {
@@ -94,7 +97,7 @@ impl Scratch {
         save(&self.path, groups, compression, &mut |_| Ok(())).expect("it is written")
     }
     /// The entries that a load gives, and its error.
-    fn load(&self, names: &[&str]) -> (Vec<BTreeMap<Vec<u8>, Kept>>, Result<Loaded, SnapshotError>) {
+    fn load(&self, names: &[&str]) -> (Vec<Entries>, Result<Loaded, SnapshotError>) {
         let caches: Vec<_> = names.iter().map(|name| (*name, cache())).collect();
         let load = Load::new(caches.iter().map(|(name, cache)| (*name, cache)));
         let loaded = load.run(&self.path, &mut |_, _| Ok(()));
@@ -146,7 +149,7 @@ fn place(error: &SnapshotError) -> Option<(String, u64)> {
 }
 
 /// What is loaded of a damaged file must be entries of the whole one, and the error must name a place in the file.
-fn check_damaged(scratch: &Scratch, bytes: &[u8], original: &BTreeMap<Vec<u8>, Kept>, how: &str) {
+fn check_damaged(scratch: &Scratch, bytes: &[u8], original: &Entries, how: &str) {
     fs::write(&scratch.path, bytes).expect("a file");
     let quick = SnapshotReader::open(&scratch.path).and_then(|mut reader| reader.check(Scrutiny::Checksum));
     let quick = quick.expect_err(how);

@@ -6,6 +6,7 @@ use crate::{
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
+    replica::Replication,
     snapshot::Snapshots,
     source::{
         BreakerPolicy, FillPolicy, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules, PrefixTable,
@@ -33,6 +34,8 @@ pub struct App {
     pub snapshots: Arc<Snapshots>,
     /// The nodes that share their caches; `None`: this one shares nothing.
     pub peers: Option<Arc<Peers>>,
+    /// The role of this process: primary or replica.
+    pub replication: Arc<Replication>,
     /// The mode rules of each group, in the same order.
     pub modes: Vec<Arc<ModeRules>>,
     /// What became of the sampled hits of each group, in the same order.
@@ -111,10 +114,15 @@ impl App {
             cache.set_listener(ListenerKind::Tracking, tracking.clone());
         }
         let peers = peers(&settings, &caches);
+        let replication = Arc::new(Replication::new(&settings, &caches));
+        if let (Some(_), Some(hindrance)) = (&settings.replication.replica_of, replication.hindrance()) {
+            return Err(RunError::Replica(hindrance));
+        }
         Ok(App {
             bound,
             peers,
             snapshots: Snapshots::new(&settings, &caches),
+            replication,
             telemetry: Telemetry::new(settings.threads, logs),
             caches,
             pubsub: Arc::new(PubSub::new(backlog.clone())),

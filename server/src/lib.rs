@@ -10,6 +10,7 @@ pub mod net;
 pub mod peer;
 pub mod read;
 pub mod redis;
+pub mod replica;
 pub mod snapshot;
 pub mod source;
 pub mod telemetry;

@@ -11,6 +11,7 @@ mod outages;
 mod profile;
 mod record;
 mod replay;
+mod replication;
 mod report;
 mod rivals;
 mod run;
@@ -32,6 +33,7 @@ pub(crate) enum Program {
     Run(Box<run::RunArgs>),
     Record(record::RecordArgs),
     Replay(Box<replay::ReplayArgs>),
+    Replication(replication::ReplicationArgs),
     Report(report::ReportArgs),
     HitRatio(hit_ratio::HitRatioArgs),
     Memory(memory::MemoryArgs),
@@ -60,6 +62,7 @@ impl Program {
             Program::Run(args) => run::run(args, out),
             Program::Record(args) => record::run(args, out),
             Program::Replay(args) => replay::run(args, out),
+            Program::Replication(args) => replication::run(args, out),
             Program::Report(args) => report::run(args),
             Program::HitRatio(args) => hit_ratio::run(args, out),
             Program::Outages(args) => outages::run(args, out),

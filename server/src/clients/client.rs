@@ -35,6 +35,8 @@ pub struct Client {
     pub blocked: AtomicBool,
     /// It has subscribed to something, or sees every command (MONITOR): its silence says nothing.
     pub subscribed: AtomicBool,
+    /// It is a replica, which gets the stream of changes.
+    pub is_replica: AtomicBool,
     /// What is to be told to it unasked.
     pub push_inbox: PushInbox,
     /// What the client said about itself.
@@ -118,6 +120,7 @@ impl Client {
             active: AtomicU64::new(now),
             blocked: AtomicBool::new(false),
             subscribed: AtomicBool::new(false),
+            is_replica: AtomicBool::new(false),
             push_inbox: PushInbox::default(),
             closing: AtomicU8::new(0),
             waker,

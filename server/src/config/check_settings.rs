@@ -10,6 +10,7 @@ use super::{
     peer_entry::PeerAddress,
     peer_settings::{PeerHash, PeerName, PeerSettings},
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
+    replication_settings::{ReplicationMode, ReplicationSettings},
     setting_value::{SettingValue, is_off, parse},
     settings::{
         Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
@@ -144,6 +145,7 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
         listeners: scopes.iter().filter_map(listener).collect(),
         groups: scopes.iter().filter_map(|scope| group(scope, scopes)).collect(),
         peers: peers(top),
+        replication: replication(top),
         threads: top.number("threads"),
         data_dir: top.text("data-dir").map(Into::into),
         snapshot: snapshot(top),
@@ -289,6 +291,21 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         handover: scope.number("peer-handover"),
         connect_timeout: scope.duration("peer-connect-timeout").unwrap_or_default(),
         fallback_limit: scope.number("peer-fallback-limit"),
+    }
+}
+
+fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
+    ReplicationSettings {
+        replica_of: match scope.one("replica-of") {
+            Some(SettingValue::Primary(primary)) => Some(primary.clone()),
+            _ => None,
+        },
+        secret: scope.secret("replication-secret"),
+        backlog: scope.number("replication-backlog"),
+        mode: match scope.one("replication-mode") {
+            Some(SettingValue::ReplicationMode(mode)) => *mode,
+            _ => ReplicationMode::default(),
+        },
     }
 }
 

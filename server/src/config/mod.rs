@@ -31,6 +31,7 @@ mod peer_settings;
 mod print_config;
 mod raw_settings;
 mod reference_page;
+mod replication_settings;
 mod secret;
 mod sent_header;
 mod setting_value;
@@ -60,6 +61,7 @@ pub use peer_settings::{PeerHash, PeerName, PeerSettings};
 pub use print_config::print_config;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
+pub use replication_settings::{PrimaryAddress, ReplicationMode, ReplicationSettings};
 pub use secret::Secret;
 pub use sent_header::{SentHeader, SentValue};
 #[cfg(test)]

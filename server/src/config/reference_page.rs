@@ -148,6 +148,8 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::Endpoint
         | ValueKind::Peer
         | ValueKind::PeerOrName
+        | ValueKind::Primary
+        | ValueKind::ReplicationMode
         | ValueKind::Secret
         | ValueKind::Header
         | ValueKind::HeaderName

@@ -5,6 +5,7 @@ use super::{
     machine_limits::Machine,
     nearest_name::nearest,
     peer_entry::{PEER_NAME, PeerAddress},
+    replication_settings::{PrimaryAddress, ReplicationMode},
     secret::Secret,
     sent_header::SentHeader,
     settings::RefreshAhead,
@@ -38,6 +39,8 @@ pub enum SettingValue {
     Peer(PeerAddress),
     /// A name whose addresses are peers.
     PeerName(PeerAddress),
+    Primary(PrimaryAddress),
+    ReplicationMode(ReplicationMode),
 }
 
 impl fmt::Display for SettingValue {
@@ -59,6 +62,8 @@ impl fmt::Display for SettingValue {
             SettingValue::Header(header) => header.fmt(f),
             SettingValue::Peer(address) => address.fmt(f),
             SettingValue::PeerName(name) => write!(f, "{PEER_NAME}{name}"),
+            SettingValue::Primary(address) => address.fmt(f),
+            SettingValue::ReplicationMode(mode) => mode.fmt(f),
         }
     }
 }
@@ -135,6 +140,8 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
                 .map_err(|_| format!("`{text}` is not a name of peers: write {PEER_NAME}host:port")),
             None => text.parse().map(SettingValue::Peer),
         },
+        ValueKind::Primary => text.parse().map(SettingValue::Primary),
+        ValueKind::ReplicationMode => text.parse().map(SettingValue::ReplicationMode),
         ValueKind::Path | ValueKind::Prefix => Ok(SettingValue::Text(text.to_string())),
         ValueKind::RoutePrefix => route_prefix(text).map(SettingValue::Text),
         ValueKind::Switch => {

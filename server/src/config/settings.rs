@@ -1,5 +1,8 @@
 //! The checked configuration: what the rest of the server reads.
-use super::{command_lists::AccessSettings, peer_settings::PeerSettings, secret::Secret, source_url::SourceUrl};
+use super::{
+    command_lists::AccessSettings, peer_settings::PeerSettings, replication_settings::ReplicationSettings,
+    secret::Secret, source_url::SourceUrl,
+};
 use larder_store::{disk::StoreSettings, snapshot::SnapshotCompression};
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -17,6 +20,7 @@ pub struct Settings {
     /// Group `default` first.
     pub groups: Vec<GroupSettings>,
     pub peers: PeerSettings,
+    pub replication: ReplicationSettings,
     pub threads: usize,
     pub data_dir: Option<PathBuf>,
     pub snapshot: SnapshotSettings,

@@ -55,13 +55,14 @@ pub enum SettingSection {
     Store,
     Snapshots,
     Peers,
+    Replication,
     Limits,
     Throttle,
     Process,
 }
 impl SettingSection {
     /// In the order of the documentation.
-    pub const ALL: [SettingSection; 10] = [
+    pub const ALL: [SettingSection; 11] = [
         SettingSection::Listening,
         SettingSection::Cache,
         SettingSection::Freshness,
@@ -69,6 +70,7 @@ impl SettingSection {
         SettingSection::Store,
         SettingSection::Snapshots,
         SettingSection::Peers,
+        SettingSection::Replication,
         SettingSection::Limits,
         SettingSection::Throttle,
         SettingSection::Process,
@@ -83,6 +85,7 @@ impl SettingSection {
             SettingSection::Store => "Disk store",
             SettingSection::Snapshots => "Snapshots",
             SettingSection::Peers => "Peers",
+            SettingSection::Replication => "Replication",
             SettingSection::Limits => "Limits",
             SettingSection::Throttle => "Throttle",
             SettingSection::Process => "Process",
@@ -128,6 +131,10 @@ pub enum ValueKind {
     PeerOrName,
     /// The first part of the paths of an API: `/cache/v1`.
     RoutePrefix,
+    /// Where a primary serves the Redis protocol.
+    Primary,
+    /// How a replica follows its primary.
+    ReplicationMode,
     /// Any text; it is not shown.
     Secret,
     /// A header field to send, `Name: value` or `Name: @FILE`; a value is not shown.
@@ -173,6 +180,8 @@ impl SettingSpec {
             ValueKind::Path => "PATH",
             ValueKind::Prefix | ValueKind::RoutePrefix => "PREFIX",
             ValueKind::Endpoint | ValueKind::Peer | ValueKind::PeerOrName => "HOST:PORT",
+            ValueKind::Primary => "URL",
+            ValueKind::ReplicationMode => "MODE",
             ValueKind::Secret => "TEXT",
             ValueKind::Header => "HEADER",
             ValueKind::HeaderName => "NAME",
@@ -815,6 +824,42 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("64"),
         example: "8",
         help: "Fetches that a thread may have under way at the source for keys whose owner cannot be reached. Beyond it such a miss fails at once.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "replica-of",
+        section: SettingSection::Replication,
+        kind: ValueKind::Primary,
+        optional: true,
+        example: "redis://10.0.0.1:6380",
+        help: "Makes this process a replica of the Larder that serves the Redis protocol there: it copies the entries of all groups without a source, follows their changes, and refuses writes. `REPLICAOF` changes it while the process runs.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "replication-secret",
+        section: SettingSection::Replication,
+        kind: ValueKind::Secret,
+        optional: true,
+        example: "correct horse",
+        help: "What a replica shows its primary; both need the same. Without it, whoever can authenticate at the Redis listener (`password`) can copy all entries.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "replication-backlog",
+        section: SettingSection::Replication,
+        kind: ValueKind::Size { min: 64 * KIB, max: 16 << 30 },
+        default: Is("16MiB"),
+        example: "256MiB",
+        help: "Most bytes of changed keys, without values, that a primary remembers of each group for replicas that are behind. A replica that is further behind gets a full copy. It takes memory only once a replica has connected.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "replication-mode",
+        section: SettingSection::Replication,
+        kind: ValueKind::ReplicationMode,
+        default: Is("stream"),
+        example: "pull:20s",
+        help: "How a replica follows its primary: `stream` over one connection that stays, or `pull:20s` by fetching the changes every 20 seconds.",
         ..ROW
     },
     SettingSpec {

@@ -2,13 +2,16 @@
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
 use crate::{
     app::App,
+    replica::{ConnectedReplica, LinkState},
     source::InspectionCounts,
     telemetry::{
-        self, BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, PushSnapshot, Snapshot, SourceSnapshot,
+        self, BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, LinkSnapshot, PushSnapshot,
+        ReplicaSnapshot, ReplicationSnapshot, Snapshot, SourceSnapshot,
     },
 };
 use http::{HeaderValue, Response, header};
 use larder_store::{clock, disk::Store};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// `GET /metrics`: Prometheus text.
 pub(super) fn metrics(context: &ConnectionContext) -> Response<ResponseBody> {
@@ -65,7 +68,32 @@ fn snapshot(app: &App) -> Snapshot {
         refused: app.buffers.refused(),
     };
     let peers = app.peers.as_ref().map(|peers| peers.snapshot()).unwrap_or_default();
-    Snapshot { peers, ..app.telemetry.snapshot(groups.collect(), pushes, buffers) }
+    Snapshot { peers, replication: replication(app), ..app.telemetry.snapshot(groups.collect(), pushes, buffers) }
+}
+
+fn replication(app: &App) -> ReplicationSnapshot {
+    let (replication, now) = (&app.replication, clock::now());
+    let changes = replication.changes();
+    let replica = |replica: Arc<ConnectedReplica>| ReplicaSnapshot {
+        name: SocketAddr::new(replica.ip, replica.port).to_string(),
+        behind: changes.saturating_sub(replica.acknowledged()),
+    };
+    let link = &replication.link;
+    ReplicationSnapshot {
+        role: replication.role().name(),
+        changes,
+        log_bytes: replication.log_bytes() as u64,
+        replicas: replication.replicas.list().into_iter().map(replica).collect(),
+        link: replication.is_read_only().then(|| LinkSnapshot {
+            up: link.state() == LinkState::Connected,
+            behind: link.behind_for(now).map(Duration::from_millis),
+            applied: link.applied(),
+            refused: link.refused(),
+            full_copies: link.full_copies(),
+            resumptions: link.resumptions(),
+            clock_difference: link.clock_difference() as f64 / 1e3,
+        }),
+    }
 }
 
 fn inspection_snapshot(counts: &InspectionCounts) -> InspectionSnapshot {

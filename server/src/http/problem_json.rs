@@ -39,6 +39,7 @@ pub(super) enum ProblemKind {
     PatchFailed,
     PreconditionFailed,
     ReadOnly,
+    ReadOnlyReplica,
     SourceRefused,
     SourceUnavailable,
     TableRefused,
@@ -92,6 +93,7 @@ impl ProblemKind {
                 ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)
             }
             ProblemKind::ReadOnly => ("read-only", "The source is read-only", S::METHOD_NOT_ALLOWED),
+            ProblemKind::ReadOnlyReplica => ("read-only-replica", "A replica takes no writes", S::METHOD_NOT_ALLOWED),
             ProblemKind::SourceRefused => ("source-refused", "The source refused", S::BAD_GATEWAY),
             ProblemKind::SourceUnavailable => {
                 ("source-unavailable", "The source is unavailable", S::SERVICE_UNAVAILABLE)
@@ -143,6 +145,16 @@ impl Problem {
             }
         } else {
             Problem::of(ProblemKind::SourceRefused, error.to_string())
+        }
+    }
+
+    /// A write to a replica.
+    pub(super) fn of_replica(primary: Option<String>) -> Problem {
+        let primary = primary.map_or(String::new(), |primary| format!(" of {primary}"));
+        let detail = format!("this server is a read-only replica{primary}: write to its primary");
+        Problem {
+            allow: Some(HeaderValue::from_static("GET, HEAD")),
+            ..Problem::of(ProblemKind::ReadOnlyReplica, detail)
         }
     }
 

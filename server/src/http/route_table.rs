@@ -144,6 +144,11 @@ impl Route {
         matches!(self.handler, PeerSet | PeerRemove | PeerPost | Read(ReadRoute::Peer))
     }
 
+    /// Whether it may change entries, as far as method and listener tell.
+    pub(super) fn writes_entries(&self) -> bool {
+        self.method != Method::GET && self.on == RouteListeners::Native && self.handler != RouteHandler::Mget
+    }
+
     /// The budget that a request draws on. Health checks draw on none: a busy server must not be taken for a dead one.
     pub(super) fn scope(&self) -> Option<Scope> {
         match (self.handler, self.on) {

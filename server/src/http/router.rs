@@ -126,6 +126,11 @@ where
     if route.is_between_nodes() {
         peer_routes::check_secret(&context.worker, &head.headers)?;
     }
+    let may_write = || match route.writes_entries() {
+        true => check_role(&context.worker, request.group),
+        false => Ok(()),
+    };
+    may_write()?;
     match route.handler {
         RouteHandler::Read(ReadRoute::Peer) => Ok(peer_routes::get(&request).await),
         RouteHandler::Read(read) => Ok(key_routes::get(&request, read).await),
@@ -134,13 +139,18 @@ where
         RouteHandler::PeerPost => peer_routes::post(&request, request_body::read(body, message).await?).await,
         RouteHandler::Put => {
             let put = PutRequest::parse(&request)?;
-            put.run(&request, request_body::read(body, value).await?).await
+            let value = request_body::read(body, value).await?;
+            // The role may have changed while the body came.
+            may_write()?;
+            put.run(&request, value).await
         }
         RouteHandler::Patch => document_routes::patch(&request, request_body::read(body, value).await?).await,
         RouteHandler::Delete => key_routes::delete(&request).await,
         RouteHandler::Store => {
             let key = request.parameter_key("id")?;
-            key_routes::overwrite(&request, &key, Some(request_body::read(body, value).await?)).await
+            let value = request_body::read(body, value).await?;
+            may_write()?;
+            key_routes::overwrite(&request, &key, Some(value)).await
         }
         RouteHandler::Remove => key_routes::overwrite(&request, &request.parameter_key("id")?, None).await,
         RouteHandler::Range(format) => range_routes::range(&request, format).await,
@@ -171,6 +181,16 @@ where
         RouteHandler::SetModeRules => mode_rules::set_mode_rules(&request, &request_body::read(body, small).await?),
         RouteHandler::ResetModeRules => mode_rules::reset_mode_rules(&request),
         RouteHandler::SetLogLevel => log_level::set_log_level(context, &request_body::read(body, small).await?),
+    }
+}
+
+/// A replica takes no writes to the groups that it copies.
+fn check_role(worker: &Worker, group: &Rc<Group>) -> Result<(), Problem> {
+    let replication = &worker.app.replication;
+    let is_this = |other: &Rc<Group>| Rc::ptr_eq(other, group);
+    match worker.groups.iter().position(is_this).is_some_and(|at| replication.refuses_writes(at)) {
+        true => Err(Problem::of_replica(replication.primary().map(|primary| primary.to_string()))),
+        false => Ok(()),
     }
 }
 

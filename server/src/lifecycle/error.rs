@@ -33,6 +33,9 @@ pub enum RunError {
         /// A part of it is damaged.
         is_damage: bool,
     },
+    /// The process is to be a replica, which it cannot be.
+    #[error("cannot be a replica (setting `replica-of`): {0}")]
+    Replica(&'static str),
     /// The system refused threads, signal handlers, polling.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),

@@ -10,7 +10,7 @@ use crate::{
     config::Settings,
     lifecycle::RunError,
     peer::{Discovery, Standing},
-    redis,
+    redis, replica,
     telemetry::Logs,
 };
 use larder_store::clock;
@@ -69,6 +69,8 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
     let mut workers = worker_thread::start(app).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
+    let port = app.bound.redis.first().map_or(0, |address| address.port());
+    tokio::task::spawn_local(replica::follow_primary(app.replication.clone(), port));
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ticks: u32 = 0;
@@ -156,6 +158,7 @@ fn keep_house(app: &App, ticks: u32) {
     for cache in &app.caches {
         cache.tick(now);
     }
+    app.replication.tick(now);
     app.buffers.tick();
     app.snapshots.tick();
     if let Some(throttle) = &app.throttle

@@ -5,7 +5,7 @@ use super::{
     command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
     command_counts::count,
-    command_error::{CommandError, NO_AUTH, NOT_IN_MULTI, arity, unknown, unknown_sub},
+    command_error::{CommandError, NO_AUTH, NOT_IN_MULTI, READ_ONLY_REPLICA, arity, unknown, unknown_sub},
     command_flow::{Flow, Joined},
     command_handlers::{at_source, at_source_in_multi, handler},
     command_lookup::{FoundCommand, find_for},
@@ -141,6 +141,7 @@ pub async fn run(
 /// Begins a command that may run now.
 #[inline]
 fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    check_role(call.worker, call.command)?;
     match call.command.kind {
         CommandKind::Get => get::get(call, batch),
         CommandKind::MultiGet => get::mget(call, batch),
@@ -200,7 +201,9 @@ fn unusual(
                     command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
                 ).into_bytes()))
             }
-            _ => check_access(worker, session, ours, command, args).map(|()| command),
+            _ => check_access(worker, session, ours, command, args)
+                .and_then(|()| check_role(worker, command))
+                .map(|()| command),
         },
     };
     let flow = match checked {
@@ -267,6 +270,15 @@ fn unusual(
         session.deliver(out);
     }
     flow
+}
+
+/// A replica takes no writes.
+#[inline]
+fn check_role(worker: &Worker, command: &Command) -> Result<(), CommandError> {
+    match command.flags.has(Flags::WRITE) && worker.app.replication.is_read_only() {
+        true => Err(READ_ONLY_REPLICA),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a command that the client may not call, or that may not go to the source. `ours` is the row of Larder's

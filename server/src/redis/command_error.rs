@@ -31,6 +31,8 @@ pub(super) const CURSOR: CommandError = CommandError::Static("ERR invalid cursor
 pub(super) const NO_AUTH: CommandError = CommandError::Static("NOAUTH Authentication required.");
 pub(super) const WRONG_PASS: CommandError =
     CommandError::Static("WRONGPASS invalid username-password pair or user is disabled.");
+pub(super) const READ_ONLY_REPLICA: CommandError =
+    CommandError::Static("READONLY You can't write against a read only replica.");
 pub(super) const NOT_IN_MULTI: CommandError = CommandError::Static("ERR Command not allowed inside a transaction");
 pub(super) const NO_CLUSTER: CommandError = CommandError::Static("ERR This instance has cluster support disabled");
 pub(super) const EXEC_ABORT: CommandError =

@@ -1,6 +1,6 @@
 //! What the connection does after a command.
 use super::{command::Command, command_error::CommandError, pending_read::PendingRead, session::Outstanding};
-use crate::source::LocalFuture;
+use crate::{replica::ReplicaRequest, source::LocalFuture};
 
 /// The outcome of a command.
 pub enum Flow {
@@ -20,6 +20,8 @@ pub enum Flow {
     Paused,
     /// The reply is in the output. Close the connection after sending it.
     Close,
+    /// The client is a replica that follows this process: after what was written before, the connection is the stream's.
+    Replicate(Box<ReplicaRequest>),
     /// The request is of another protocol, which is named. Close the connection without a reply.
     ForeignProtocol(&'static str),
 }

@@ -41,7 +41,7 @@ macro_rules! for_all_commands {
     "keys" 2 [READONLY KEYSPACE SLOW] (0 0 0) "1.0.0" Keyspace(scan::keys, keyspace::keys), "Returns the keys that match a pattern";
     "larder.cleartag" -2 [WRITE FAST UNLOCKED] (0 0 0) "0.2.0" Local(tags::clear_tag), "Clears what carries a tag from memory (Larder's own)";
     "larder.explain" 2 [READONLY FAST UNLOCKED] (1 1 1) "0.2.0" Local(explain::explain), "Says what is in memory for a key and what a read would do (Larder's own)";
-    "larder.tag" -3 [FAST UNLOCKED] (1 1 1) "0.2.0" Local(tags::tag), "Adds tags to what is in memory for a key (Larder's own)";
+    "larder.tag" -3 [WRITE FAST UNLOCKED] (1 1 1) "0.2.0" Local(tags::tag), "Adds tags to what is in memory for a key (Larder's own)";
     "object" -2 [] (0 0 0) "2.2.3" Container, "What a value is made of";
     "object|encoding" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::encoding), "Returns the name of a value's representation";
     "object|freq" 3 [READONLY] (2 2 1) "4.0.0" Tier(object::freq), "Returns how often a key was read, as the eviction policy counts";
@@ -61,7 +61,7 @@ macro_rules! for_all_commands {
     "ttl" 2 [READONLY FAST] (1 1 1) "1.0.0" Tier(expire::ttl), "Returns the time left in seconds";
     "type" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "1.0.0" Tier(keys::type_of), "Returns the type of a value";
     "unlink" -2 [WRITE FAST EXISTENCE DELETES] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
-    "wait" 3 [] (0 0 0) "3.0.0" Local(server::wait), "Waits for replicas, of which there are none";
+    "wait" 3 [] (0 0 0) "3.0.0" LocalThen(replication::wait, replication::run_wait), "Waits until replicas have what was written before";
 }
 "json" {
     "json.arrappend" -4 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrappend), "Appends values to an array of a document";
@@ -171,6 +171,7 @@ macro_rules! for_all_commands {
     "flushall" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
     "flushdb" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
     "info" -1 [LOADING STALE UNLOCKED MERGED] (0 0 0) "1.0.0" SharedThen(info::info, merged_replies::info, info::whose), "Describes the server";
+    "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI] (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";
     "latency" -2 [] (0 0 0) "2.8.13" Container, "Events that took long, which are not recorded";
     "latency|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
     "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
@@ -181,8 +182,10 @@ macro_rules! for_all_commands {
     "memory|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
     "memory|purge" 2 [AT_SOURCE] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: memory is given back as it is freed";
     "memory|usage" -3 [READONLY] (2 2 1) "4.0.0" Tier(object::memory_usage), "Returns the bytes that a key and its value occupy";
-    "role" 1 [NOSCRIPT LOADING STALE FAST AT_SOURCE] (0 0 0) "2.8.12" Local(server::role), "Says that this is no replica";
     "save" 1 [ADMIN NOSCRIPT NO_MULTI AT_SOURCE] (0 0 0) "1.0.0" LocalThen(persistence::save, persistence::run_save), "Writes a snapshot of the memory tiers and waits for it";
+    "replicaof" 3 [ADMIN NOSCRIPT STALE UNLOCKED AT_SOURCE] (0 0 0) "5.0.0" Local(replication::replicaof), "Makes the server a replica of another, or one that takes writes";
+    "role" 1 [NOSCRIPT LOADING STALE FAST AT_SOURCE] (0 0 0) "2.8.12" Local(replication::role), "Says whether this is a primary or a replica, and how far it is";
+    "slaveof" 3 [ADMIN NOSCRIPT STALE UNLOCKED AT_SOURCE] (0 0 0) "1.0.0" Local(replication::replicaof), "Old name of REPLICAOF";
     "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Commands that took long, which are not recorded";
     "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::slow_log), "Returns an empty list";
     "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";

@@ -1,8 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: checks the order of the commands, then calls the executor.
 use super::{
-    command::TransactionStep,
+    command::{Flags, TransactionStep},
     command_context::CommandContext,
-    command_error::{CommandError, EXEC_ABORT},
+    command_error::{CommandError, EXEC_ABORT, READ_ONLY_REPLICA},
     command_flow::Flow,
     executor::{executor, executor_trait::Executor},
     transaction,
@@ -37,6 +37,14 @@ fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, 
         Some(multi) if multi.spoiled => {
             call.session.end_transaction();
             Err(EXEC_ABORT)
+        }
+        Some(multi)
+            if call.worker.app.replication.is_read_only()
+                && multi.queue.iter().any(|(command, _)| command.flags.has(Flags::WRITE)) =>
+        {
+            // It has become a replica since.
+            transaction::abort(call.session, &READ_ONLY_REPLICA, &mut call.reply);
+            Ok(Flow::Done)
         }
         Some(_) => executor.exec(call),
     }

@@ -1,5 +1,5 @@
 //! The table of metrics.
-use super::{histogram::Distribution, metrics_snapshot::Snapshot};
+use super::{histogram::Distribution, metrics_snapshot::Snapshot, replication_snapshot::LinkSnapshot};
 use MetricKind::{Counter, Gauge, Histogram, Info};
 use larder_store::disk::StoreStats;
 
@@ -151,6 +151,10 @@ macro_rules! shared {
 }
 fn stores(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &StoreStats)> {
     snapshot.groups.iter().filter_map(|group| Some((group.name.as_str(), group.store.as_ref()?)))
+}
+
+fn link(s: &Snapshot) -> Option<&LinkSnapshot> {
+    s.replication.link.as_ref()
 }
 
 /// Every metric, in the order of the outputs.
@@ -646,6 +650,89 @@ pub const METRICS: &[MetricFamily] = &[
     ),
     store_seconds!("larder_store_compaction_seconds_total", tree.compacting, "Time spent in compactions."),
     store!("larder_store_expired_total", Counter, tree.expired, "Expired entries that compaction dropped."),
+    MetricFamily {
+        name: "larder_replication_role",
+        kind: Gauge,
+        help: "1 for what this process is: standalone, primary or replica.",
+        read: |s, to| {
+            for role in ["standalone", "primary", "replica"] {
+                to.number(&[("role", role)], u64::from(s.replication.role == role));
+            }
+        },
+    },
+    MetricFamily {
+        name: "larder_replication_changes_total",
+        kind: Counter,
+        help: "Changes that a primary logged for its replicas.",
+        read: |s, to| to.number(&[], s.replication.changes),
+    },
+    MetricFamily {
+        name: "larder_replication_backlog_bytes",
+        kind: Gauge,
+        help: "Memory of the logs of changed keys (replication-backlog).",
+        read: |s, to| to.number(&[], s.replication.log_bytes),
+    },
+    MetricFamily {
+        name: "larder_replication_replicas",
+        kind: Gauge,
+        help: "Replicas that are connected to this process.",
+        read: |s, to| to.number(&[], s.replication.replicas.len() as u64),
+    },
+    MetricFamily {
+        name: "larder_replication_replica_behind",
+        kind: Gauge,
+        help: "Changes that a connected replica has not acknowledged.",
+        read: |s, to| {
+            for replica in &s.replication.replicas {
+                to.number(&[("replica", &replica.name)], replica.behind);
+            }
+        },
+    },
+    MetricFamily {
+        name: "larder_replication_link_up",
+        kind: Gauge,
+        help: "1 while a replica gets its primary's changes.",
+        read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], u64::from(link.up))),
+    },
+    MetricFamily {
+        name: "larder_replication_lag_seconds",
+        kind: Gauge,
+        help: "Age of what a replica has: every change that its primary made earlier has arrived. Up to 1 while the primary is quiet.",
+        read: |s, to| {
+            let behind = link(s).and_then(|link| link.behind);
+            behind.into_iter().for_each(|behind| to.seconds(&[], behind.as_secs_f64()));
+        },
+    },
+    MetricFamily {
+        name: "larder_replication_clock_difference_seconds",
+        kind: Gauge,
+        help: "The primary's clock minus this one's, when its last mark arrived.",
+        read: |s, to| link(s).into_iter().for_each(|link| to.seconds(&[], link.clock_difference)),
+    },
+    MetricFamily {
+        name: "larder_replication_applied_total",
+        kind: Counter,
+        help: "Entries, deletions and clears of its primary that a replica applied.",
+        read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.applied)),
+    },
+    MetricFamily {
+        name: "larder_replication_refused_total",
+        kind: Counter,
+        help: "Entries of its primary that are larger than a replica's memory tier takes.",
+        read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.refused)),
+    },
+    MetricFamily {
+        name: "larder_replication_full_copies_total",
+        kind: Counter,
+        help: "Full copies that a replica has begun to take.",
+        read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.full_copies)),
+    },
+    MetricFamily {
+        name: "larder_replication_resumptions_total",
+        kind: Counter,
+        help: "Connections of a replica that went on where the last one had ended.",
+        read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.resumptions)),
+    },
     // The names that every Prometheus client library gives these.
     MetricFamily {
         name: "process_resident_memory_bytes",

@@ -3,6 +3,7 @@ use super::{
     histogram::Distribution,
     peers_snapshot::{PeersSnapshot, SharedGroupSnapshot},
     process_stats::ProcessStats,
+    replication_snapshot::ReplicationSnapshot,
     worker_counters::CounterSums,
 };
 use larder_engine::Stats;
@@ -25,6 +26,7 @@ pub struct Snapshot {
     pub pushes: PushSnapshot,
     pub buffers: BuffersSnapshot,
     pub peers: PeersSnapshot,
+    pub replication: ReplicationSnapshot,
 }
 
 /// What is held for clients besides the memory tiers.

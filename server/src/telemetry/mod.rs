@@ -19,6 +19,7 @@ mod operation_recorder;
 mod peers_snapshot;
 mod process_stats;
 mod prometheus_text;
+mod replication_snapshot;
 mod stats_json;
 mod telemetry_registry;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub use operation_recorder::{RecordedOperation, Recorder};
 pub use peers_snapshot::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot};
 pub use process_stats::ProcessStats;
 pub use prometheus_text::prometheus_text;
+pub use replication_snapshot::{LinkSnapshot, ReplicaSnapshot, ReplicationSnapshot};
 pub use stats_json::stats_json;
 pub use telemetry_registry::Telemetry;
 pub use thread_counter::Counter;

@@ -7,6 +7,7 @@ use super::{
     operation_recorder::Recorder,
     peers_snapshot::PeersSnapshot,
     process_stats::ProcessStats,
+    replication_snapshot::ReplicationSnapshot,
     worker_counters::{CounterSums, Counters},
 };
 use parking_lot::Mutex;
@@ -104,6 +105,7 @@ impl Telemetry {
             pushes,
             buffers,
             peers: PeersSnapshot::default(),
+            replication: ReplicationSnapshot::default(),
         }
     }
 }

@@ -58,6 +58,10 @@ fn documents() {
     run("docs/documents.md");
 }
 #[test]
+fn replication() {
+    run("docs/replication.md");
+}
+#[test]
 fn tags() {
     run("docs/tags.md");
 }

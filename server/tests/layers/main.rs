@@ -13,7 +13,7 @@ use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};
 
 /// The server's rooms, lowest first. A room imports only rooms before it.
-const ROOMS: [&str; 14] = [
+const ROOMS: [&str; 15] = [
     "config",
     "buffers",
     "telemetry",
@@ -23,6 +23,7 @@ const ROOMS: [&str; 14] = [
     "read",
     "clients",
     "snapshot",
+    "replica",
     "app",
     "redis",
     "http",

@@ -20,6 +20,7 @@ use crate::{
     buffers::HeldBytes,
     clients::Client,
     redis::{self, Command, CommandAccess, Flow, Joined, Outstanding, PendingRead, Session},
+    replica::ReplicaRequest,
     source::{Fetch, SourceError},
 };
 use larder_engine::{Key, Millis};
@@ -62,6 +63,8 @@ pub enum Step {
     Alone,
     /// Send the output, then close.
     Close,
+    /// Send the output, then the connection is a replica's stream: [`ClientConnection::replica`].
+    Replicate,
 }
 
 /// One client's connection, without the socket.
@@ -80,6 +83,8 @@ pub struct ClientConnection {
     held: usize,
     /// The command that `run_alone` will run, and its length. It is still at the front of the input.
     alone: Option<(&'static Command, usize)>,
+    /// The client is a replica, which asked for this.
+    pub replica: Option<Box<ReplicaRequest>>,
     max_pipeline: usize,
     /// [`MAX_DUE`], or less when buffers are short.
     max_due: usize,
@@ -99,6 +104,7 @@ impl ClientConnection {
             queue: VecDeque::new(),
             held: 0,
             alone: None,
+            replica: None,
             max_pipeline: settings.max_pipeline.max(1),
             max_due: MAX_DUE,
             peer: client.peer.ip(),
@@ -210,6 +216,11 @@ impl ClientConnection {
                     self.input.consume(consumed);
                     return Step::Close;
                 }
+                Flow::Replicate(request) => {
+                    self.input.consume(consumed);
+                    self.replica = Some(request);
+                    return Step::Replicate;
+                }
                 Flow::ForeignProtocol(foreign) => {
                     note_foreign_protocol(worker, foreign, self.client.peer);
                     return Step::Close;
@@ -255,7 +266,7 @@ impl ClientConnection {
             Flow::Done | Flow::Paused => {}
             Flow::Close => return Step::Close,
             Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone(_) | Flow::Relay(..) | Flow::Behind | Flow::ForeignProtocol(_) => {
+            Flow::Alone(_) | Flow::Relay(..) | Flow::Behind | Flow::Replicate(_) | Flow::ForeignProtocol(_) => {
                 unreachable!("it is running alone")
             }
         }

@@ -6,9 +6,10 @@ use super::{
 use crate::{
     app::Worker,
     buffers::{BufferAccount, ClientProtocol},
-    clients::Closing,
+    clients::{Client, Closing},
     lifecycle::linger::linger,
     redis::CommandAccess,
+    replica::{self, ReplicaRequest},
     source::LocalFuture,
 };
 use larder_store::clock;
@@ -49,7 +50,7 @@ pub(crate) async fn serve(
     if worker.app.drain.begun() {
         listed.client.finish(); // it came too late to be told with the others
     }
-    let end = ConnectionLoop {
+    let mut connection = ConnectionLoop {
         worker: &worker,
         conn: ClientConnection::new(&worker, listed.client.clone(), access),
         holder: &holder,
@@ -60,9 +61,13 @@ pub(crate) async fn serve(
         input_ended: false,
         told_to_move: false,
         paused: None,
+    };
+    let end = connection.run().await;
+    let request = connection.conn.replica.take();
+    drop(connection);
+    if let (End::Replica, Some(request)) = (&end, request) {
+        serve_replica(&worker, &listed.client, &mut stream, *request).await;
     }
-    .run()
-    .await;
     drop(listed);
     let cut = matches!(end, End::Cut { .. });
     if cut {
@@ -81,7 +86,19 @@ pub(crate) async fn serve(
             linger(&mut stream, &worker.app.drain, LINGER_CUT).await;
         }
         End::Ours => linger(&mut stream, &worker.app.drain, LINGER).await,
+        End::Replica => {}
     }
+}
+
+/// Serves a replica, until CLIENT KILL or the drain ends it.
+async fn serve_replica(worker: &Worker, client: &Client, stream: &mut TcpStream, request: ReplicaRequest) {
+    let end = poll_fn(|_| match client.closing() {
+        None | Some(Closing::Moving) => Poll::Pending,
+        Some(Closing::WhenIdle | Closing::Now) => Poll::Ready(()),
+    });
+    client.is_replica.store(true, Relaxed);
+    let heard = || client.touch(clock::now());
+    replica::serve_replica(&worker.app.replication, stream, client.peer, request, heard, end).await;
 }
 
 /// How the connection ends.
@@ -92,6 +109,8 @@ enum End {
     Ours,
     /// We do, because it held too much; it can be told why if nothing else was due to it.
     Cut { told: bool },
+    /// The rest of the connection is a replica's stream.
+    Replica,
 }
 
 /// What the connection does next.
@@ -111,6 +130,8 @@ pub(super) enum ConnectionStep {
     Alone,
     /// Wait until everything is sent, then close.
     Closing,
+    /// Wait until everything is sent, then serve a replica.
+    Replicating,
 }
 
 pub(super) struct ConnectionLoop<'c> {
@@ -209,6 +230,7 @@ impl ConnectionLoop<'_> {
             Step::Behind => ConnectionStep::Behind,
             Step::Alone => ConnectionStep::Alone,
             Step::Close => ConnectionStep::Closing,
+            Step::Replicate => ConnectionStep::Replicating,
         };
     }
 
@@ -278,6 +300,7 @@ impl ConnectionLoop<'_> {
             }
             ConnectionStep::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
             ConnectionStep::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
+            ConnectionStep::Replicating if answered => return Poll::Ready(Ok(Event::End(End::Replica))),
             ConnectionStep::Paused => {
                 let app = self.worker.app.clone();
                 let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over().await }));
@@ -292,6 +315,7 @@ impl ConnectionLoop<'_> {
             | ConnectionStep::Behind
             | ConnectionStep::Alone
             | ConnectionStep::Closing
+            | ConnectionStep::Replicating
             | ConnectionStep::Processing => {}
         }
         Poll::Pending

@@ -148,7 +148,7 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>) -> Done {
 enum Type {
     Normal,
     PubSub,
-    /// A replica or a master. No client here is one.
+    /// A replica, or a master, which no client is.
     Server,
 }
 impl Type {
@@ -161,7 +161,13 @@ impl Type {
         }
     }
     fn of(client: &Client) -> Type {
-        if client.subscribed.load(Relaxed) { Type::PubSub } else { Type::Normal }
+        if client.is_replica.load(Relaxed) {
+            Type::Server
+        } else if client.subscribed.load(Relaxed) {
+            Type::PubSub
+        } else {
+            Type::Normal
+        }
     }
 }
 

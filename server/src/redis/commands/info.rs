@@ -1,6 +1,6 @@
 //! INFO: the server's state, in the sections and names that tools read. With a Redis source they are Redis's, except
 //! for the section `Larder`.
-use super::{config::POLICY, config_larder::Whose, connection::REDIS_VERSION, info_larder::larder};
+use super::{config::POLICY, config_larder::Whose, connection::REDIS_VERSION, info_larder::larder, replication};
 use crate::{
     redis::{
         command_context::CommandContext, command_error::CommandError, command_flow::Flow, command_lookup::COMMANDS,
@@ -249,10 +249,9 @@ fn stats(info: &mut Info<'_, '_>) {
 }
 
 fn replication(info: &mut Info<'_, '_>) {
-    info.line("role", "master");
-    info.line("connected_slaves", 0);
-    info.line("master_replid", run_id(info.call));
-    info.line("master_repl_offset", 0);
+    for (name, value) in replication::info_lines(info.call, &run_id(info.call)) {
+        info.line(&name, value);
+    }
 }
 
 fn cpu(info: &mut Info<'_, '_>) {

@@ -22,6 +22,7 @@ pub(super) mod merged_replies;
 pub(super) mod object;
 pub(super) mod persistence;
 pub(super) mod pubsub;
+pub(super) mod replication;
 pub(super) mod scan;
 pub(super) mod select;
 pub(super) mod server;

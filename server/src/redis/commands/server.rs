@@ -18,25 +18,6 @@ pub(in crate::redis) fn time(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// ROLE
-pub(in crate::redis) fn role(call: &mut CommandContext<'_>) -> Done {
-    call.reply.array(3);
-    call.reply.bulk(b"master");
-    call.reply.integer(0);
-    call.reply.array(0);
-    Ok(Flow::Done)
-}
-
-/// WAIT replicas timeout: there are no replicas.
-pub(in crate::redis) fn wait(call: &mut CommandContext<'_>) -> Done {
-    integer(call.arg(1))?;
-    if integer(call.arg(2)).map_err(|_| CommandError::Static("ERR timeout is not an integer or out of range"))? < 0 {
-        return Err(CommandError::Static("ERR timeout is negative"));
-    }
-    call.reply.integer(0);
-    Ok(Flow::Done)
-}
-
 /// FUNCTION FLUSH, SLOWLOG RESET, MEMORY PURGE …: nothing to do.
 pub(in crate::redis) fn nothing_to_do(call: &mut CommandContext<'_>) -> Done {
     call.reply.ok();

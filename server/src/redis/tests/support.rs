@@ -8,6 +8,7 @@ use crate::{
     net::redis_connection::ClientConnection,
     read::Group,
     redis::{self, CommandAccess, Flow, Joined, Session},
+    replica::Replication,
     snapshot::Snapshots,
     source::{Source, none::NoneSource},
     telemetry::{CommandCalls, Logs, Telemetry},
@@ -89,6 +90,7 @@ impl Server {
             pause: Pause::default(),
             drain: Drain::default(),
             instance: 1,
+            replication: Arc::new(Replication::new(&settings, &[])),
             settings,
             telemetry,
         };
@@ -213,7 +215,7 @@ impl Client<'_> {
             }
             match flow {
                 Flow::Done | Flow::Paused => {}
-                Flow::Close | Flow::ForeignProtocol(_) => self.closed = true,
+                Flow::Close | Flow::Replicate(_) | Flow::ForeignProtocol(_) => self.closed = true,
                 Flow::Alone(_) | Flow::Relay(..) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;

@@ -1,0 +1,216 @@
+//! A replica's connection to its primary: made again and again while there is a primary to follow.
+use super::{
+    apply::{Apply, LinkError},
+    frames::{self, Frame, ParsedFrame},
+    link_status::LinkState,
+    replication::Replication,
+    sender::HEARTBEAT,
+};
+use crate::{
+    config::{PrimaryAddress, ReplicationMode},
+    source::jittered,
+};
+use larder_proto::resp::encode;
+use larder_store::{clock, snapshot::MAX_HEAD};
+use std::{sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+/// How long a connection and its first answers may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// A primary that is silent for so long is taken for lost.
+const SILENCE: Duration = HEARTBEAT.saturating_mul(5);
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Longest answer to a command.
+const ANSWER: u64 = 4 << 10;
+const READ: usize = 64 << 10;
+
+/// Where a replica was when its last connection ended.
+#[derive(Debug, Default)]
+struct Place {
+    primary: Option<PrimaryAddress>,
+    id: u64,
+    records: Vec<u64>,
+}
+
+/// Follows the primary of this process, whichever it is, for ever. `port` is where this process serves the Redis protocol.
+pub async fn follow_primary(replication: Arc<Replication>, port: u16) {
+    let mut watched = replication.watch_primary();
+    let mut place = Place::default();
+    loop {
+        let (primary, turn) = (watched.borrow_and_update().clone(), replication.turn());
+        let Some(primary) = primary else {
+            place = Place::default();
+            if watched.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        if place.primary.as_ref() != Some(&primary) {
+            place = Place { primary: Some(primary.clone()), ..Place::default() };
+            replication.link.down_since.store(clock::now().max(1), Relaxed);
+            replication.link.marked_at.store(0, Relaxed);
+        }
+        tokio::select! {
+            biased;
+            changed = watched.changed() => if changed.is_err() { return },
+            () = follow(&replication, &primary, turn, port, &mut place) => {}
+        }
+    }
+}
+
+/// Follows one primary.
+async fn follow(replication: &Replication, primary: &PrimaryAddress, turn: u64, port: u16, place: &mut Place) {
+    let link = &replication.link;
+    let mut wait = FIRST_WAIT;
+    loop {
+        link.set_state(LinkState::Connecting);
+        let ended = run(replication, primary, turn, port, place).await;
+        link.set_state(LinkState::Down);
+        let pause = match (ended, replication.settings.mode) {
+            (Ok(()), ReplicationMode::Pull(every)) => {
+                wait = FIRST_WAIT;
+                every
+            }
+            (Ok(()), ReplicationMode::Stream) => wait,
+            (Err(LinkError::Superseded), _) => return,
+            (Err(error), _) => {
+                let text = error.to_string();
+                if link.error().as_ref() != Some(&text) {
+                    tracing::warn!(%primary, error = text, "no connection to the primary");
+                }
+                let was_up = link.down_since.load(Relaxed) == 0;
+                if was_up {
+                    link.down_since.store(clock::now(), Relaxed);
+                    wait = FIRST_WAIT;
+                }
+                link.set_error(Some(text));
+                wait
+            }
+        };
+        sleep(jittered(pause)).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// One connection. Ends without an error where changes are pulled and all are here.
+async fn run(
+    replication: &Replication,
+    primary: &PrimaryAddress,
+    turn: u64,
+    port: u16,
+    place: &mut Place,
+) -> Result<(), LinkError> {
+    // TLS goes here: the stream that it wraps is all that the rest uses.
+    let connect = async {
+        let mut stream = BufReader::new(TcpStream::connect((primary.host.as_str(), primary.port)).await?);
+        stream.get_ref().set_nodelay(true)?;
+        log_in(replication, &mut stream, port, place).await?;
+        Ok::<_, LinkError>(stream)
+    };
+    let mut stream = timeout(CONNECTING, connect).await.map_err(|_| LinkError::Silent(CONNECTING))??;
+    let link = &replication.link;
+    let longest = longest_frame(replication);
+    let mut apply = Apply::new(replication, turn);
+    let mut input: Vec<u8> = Vec::new();
+    let mut begin = 0;
+    loop {
+        let missing = loop {
+            let (length, frame) = match frames::parse(&input[begin..], longest)? {
+                ParsedFrame::Incomplete { more } => break more,
+                ParsedFrame::Frame(length, frame) => (length, frame),
+            };
+            match frame {
+                Frame::CopyEnds => apply.end_copy().await?,
+                Frame::Mark { time, records } => {
+                    if apply.mark(time) {
+                        place.records = records.iter().collect();
+                        let changes: u64 = place.records.iter().sum();
+                        link.changes.store(changes, Relaxed);
+                        if link.down_since.swap(0, Relaxed) > 0 || link.error().is_some() {
+                            tracing::info!(%primary, "following the primary");
+                        }
+                        link.set_error(None);
+                        stream.get_mut().write_all(&frames::ack(changes)).await?;
+                        if replication.settings.mode != ReplicationMode::Stream {
+                            return Ok(());
+                        }
+                    }
+                }
+                Frame::Hello { id, resumes, groups } => {
+                    apply.hello(groups)?;
+                    if !resumes {
+                        place.records.clear();
+                    }
+                    place.id = id;
+                    let counter = if resumes { &link.resumptions } else { &link.full_copies };
+                    counter.fetch_add(1, Relaxed);
+                    link.set_state(if resumes { LinkState::Connected } else { LinkState::Copying });
+                }
+                Frame::CopyBegins => {
+                    // Until it is complete, the next connection could not go on from anywhere.
+                    place.records.clear();
+                    apply.begin_copy();
+                }
+                frame => apply.change(frame)?,
+            }
+            begin += length;
+        };
+        apply.pause();
+        input.drain(..begin);
+        begin = 0;
+        input.shrink_to(missing.max(READ));
+        let mut limited = (&mut stream).take(missing.max(READ) as u64);
+        match timeout(SILENCE, limited.read_buf(&mut input)).await.map_err(|_| LinkError::Silent(SILENCE))?? {
+            0 => return Err(LinkError::Closed),
+            _ => link.heard_at.store(clock::now(), Relaxed),
+        }
+    }
+}
+
+/// The longest frame of entries within the limits here.
+fn longest_frame(replication: &Replication) -> usize {
+    let (max_key, max_value) = replication.limits;
+    // A head has room for the longest key that any settings allow.
+    (MAX_HEAD + 64).saturating_add(max_key).saturating_add(max_value)
+}
+
+/// Authenticates, and asks for the stream of changes.
+async fn log_in(
+    replication: &Replication,
+    stream: &mut BufReader<TcpStream>,
+    port: u16,
+    place: &Place,
+) -> Result<(), LinkError> {
+    let mut commands = Vec::new();
+    let mut answers = 1;
+    // The secret alone is enough, where there is one.
+    if let (Some(password), None) = (&replication.password, &replication.settings.secret) {
+        commands.extend(encode(&[&b"AUTH"[..], password.as_bytes()]));
+        answers = 2;
+    }
+    let secret = replication.settings.secret.as_deref().unwrap_or_default();
+    let port = port.to_string();
+    let id = format!("{:016x}", if place.records.is_empty() { 0 } else { place.id });
+    let records: Vec<u8> = place.records.iter().flat_map(|record| record.to_le_bytes()).collect();
+    let command: [&[u8]; 6] = [b"LARDER.REPLICATE", b"1", secret.as_bytes(), port.as_bytes(), id.as_bytes(), &records];
+    commands.extend(encode(&command));
+    stream.get_mut().write_all(&commands).await?;
+    for _ in 0..answers {
+        let mut line = Vec::new();
+        (&mut *stream).take(ANSWER).read_until(b'\n', &mut line).await?;
+        match line.split_first() {
+            Some((b'+', _)) if line.ends_with(b"\n") => {}
+            Some((b'-', error)) => {
+                return Err(LinkError::Refused(String::from_utf8_lossy(error).trim_end().to_string()));
+            }
+            None => return Err(LinkError::Closed),
+            Some(_) => return Err(LinkError::Malformed),
+        }
+    }
+    Ok(())
+}

@@ -22,6 +22,8 @@ pub enum Edit<'e> {
     AddMember(&'e str, &'e [u8]),
     /// More elements at an array's end.
     Append(&'e [Vec<u8>]),
+    /// The same for an array that is known to have so many elements, which are not looked at.
+    AppendKnowing(usize, &'e [Vec<u8>]),
     /// More elements before this one; negative: counted from the end.
     Insert(i64, &'e [Vec<u8>]),
     /// An element is taken out; negative: counted from the end; beyond an end: the first or the last.
@@ -119,7 +121,9 @@ impl Edit<'_> {
         match self {
             Edit::Replace(_) | Edit::Delete | Edit::Merge(_) => true,
             Edit::AddMember(..) => first == Some(b'{'),
-            Edit::Append(_) | Edit::Insert(..) | Edit::Pop(_) | Edit::Trim(..) => first == Some(b'['),
+            Edit::Append(_) | Edit::AppendKnowing(..) | Edit::Insert(..) | Edit::Pop(_) | Edit::Trim(..) => {
+                first == Some(b'[')
+            }
             Edit::Number(..) => matches!(first, Some(b'-' | b'0'..=b'9')),
             Edit::AppendText(_) => first == Some(b'"'),
             Edit::Toggle => matches!(first, Some(b't' | b'f')),
@@ -206,9 +210,9 @@ impl Edit<'_> {
                 splices.push(Splice::replace(value.end - 1..value.end - 1, member));
                 Outcome::Done
             }
-            Edit::Append(values) => {
+            Edit::Append(values) | Edit::AppendKnowing(_, values) => {
                 values.iter().try_for_each(|added| below(added, 1))?;
-                let before = count(text, value.start);
+                let before = if let Edit::AppendKnowing(known, _) = *self { known } else { count(text, value.start) };
                 let at = value.end - 1;
                 splices.push(Splice::replace(at..at, list(values, before > 0, false)));
                 Outcome::Integer((before + values.len()) as i64)

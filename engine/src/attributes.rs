@@ -165,9 +165,12 @@ mod tests {
                 Value::Inline(_) => panic!("it is large"),
             });
             assert_eq!(shared.as_deref(), Some(&value[..]));
-            for change in
-                [Change::Append(b"end"), Change::Splice(0, b"begin"), Change::Part(2, 2), Change::Expire(Expiry::At(9))]
-            {
+            for change in [
+                Change::Append(b"end"),
+                Change::Splice(0, b"begin"),
+                Change::Part(2, 2, None),
+                Change::Expire(Expiry::At(9)),
+            ] {
                 cache.tier().update(key, 0, |_, _| (change, ())).expect("it fits");
             }
             let grown = [b"begin", &value[5..], b"end"].concat();

@@ -49,6 +49,14 @@ impl<'a> Entry<'a> {
         self.expiry().is_some_and(|at| at <= now)
     }
 
+    /// What the last change left about a large value ([`Change::Part`]), if nothing has changed it since.
+    pub fn note(&self) -> Option<u64> {
+        match self.value {
+            Value::Large(large) => large.0.note(record::version(self.record)),
+            Value::Inline(_) => None,
+        }
+    }
+
     /// Whether it has tags or metadata.
     #[inline]
     pub fn has_attributes(&self) -> bool {
@@ -236,7 +244,8 @@ pub enum Change<'c> {
     /// Overwrite from an offset, padding with zero bytes (creates the entry if there is none).
     Splice(usize, &'c [u8]),
     /// The contents of the scratch buffer replace the bytes from the first of these positions up to the second; a large value is changed in place.
-    Part(usize, usize),
+    /// The note is for [`Entry::note`].
+    Part(usize, usize, Option<u64>),
     /// Add these tags to those that the entry has; nothing else changes.
     AddTags(&'c [&'c [u8]]),
     /// Change the expiry only.

@@ -45,6 +45,8 @@ pub(crate) struct Large {
     value_at: usize,
     /// Bytes that the allocation takes.
     allocated: usize,
+    /// What a caller noted about the value, and the version of the entry that this is about; 0: of none.
+    note: (u32, u64),
 }
 
 /// The bytes of an entry, kept by the entry and by those who read it.
@@ -117,12 +119,19 @@ impl Large {
     fn of(bytes: Storage, key_len: usize, value_at: usize, lent: Lent) -> Large {
         let allocated = bytes.allocated();
         let memory = Arc::new(Memory { bytes, has_left: AtomicBool::new(false), lent });
-        Large { data: Bytes::from_owner(Owner(memory.clone())), memory: Some(memory), key_len, value_at, allocated }
+        Large {
+            data: Bytes::from_owner(Owner(memory.clone())),
+            memory: Some(memory),
+            key_len,
+            value_at,
+            allocated,
+            note: (0, 0),
+        }
     }
 
     /// A value whose key lies elsewhere and which nothing is charged for.
     pub(crate) fn outside(value: Bytes) -> Large {
-        Large { data: value, memory: None, key_len: 0, value_at: 0, allocated: 0 }
+        Large { data: value, memory: None, key_len: 0, value_at: 0, allocated: 0, note: (0, 0) }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -155,6 +164,16 @@ impl Large {
         self.leave();
         edit(&mut bytes, self.value_at);
         *self = Large::of(Storage::Heap(bytes), self.key_len, self.value_at, lent);
+    }
+
+    /// Notes something about the value of this version.
+    pub(crate) fn set_note(&mut self, version: u32, note: u64) {
+        self.note = (version, note);
+    }
+
+    /// What was noted, if the entry still has that version.
+    pub(crate) fn note(&self, version: u32) -> Option<u64> {
+        (self.note.0 == version && version != 0).then_some(self.note.1)
     }
 
     /// Bytes on the tier's account.

@@ -267,6 +267,11 @@ impl Log {
         fifo.live = fifo.live + after - before;
     }
 
+    /// Leaves a note with a large value of this version.
+    pub(crate) fn note_large(&mut self, slot: u32, version: u32, note: u64) {
+        self.large[slot as usize].as_mut().expect("a record's slot is taken").set_note(version, note);
+    }
+
     /// Appends a record, born at some moment of the policy's clock, at a queue's tail. A new segment is opened where the last one has no room.
     pub(crate) fn append(&mut self, queue: Queue, parts: &Parts<'_>, birth: u32) -> u32 {
         let meta = parts.meta();

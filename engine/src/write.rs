@@ -151,7 +151,7 @@ impl Shard {
             Change::Put(_) | Change::Replace(..) => scratch.len(),
             Change::Append(bytes) => before.saturating_add(bytes.len()),
             Change::Splice(at, bytes) => before.max(at.saturating_add(bytes.len())),
-            Change::Part(from, to) => {
+            Change::Part(from, to, _) => {
                 debug_assert!(from <= to && to <= before, "a part of the value");
                 before.saturating_sub(to.saturating_sub(from)).saturating_add(scratch.len())
             }
@@ -184,9 +184,9 @@ impl Shard {
             Change::Splice(at, bytes) => {
                 self.splice(rules, key, old, present, at, bytes, scratch, now);
             }
-            Change::Part(from, to) => {
+            Change::Part(from, to, note) => {
                 if let Some(position) = present {
-                    self.replace_part(rules, key, position, (from, to.min(before)), scratch, now);
+                    self.replace_part(rules, key, position, (from, to.min(before), note), scratch, now);
                 }
             }
             Change::AddTags(tags) => {
@@ -261,7 +261,7 @@ impl Shard {
         rules: &Rules,
         key: Key<'_>,
         position: u32,
-        (from, to): (usize, usize),
+        (from, to, note): (usize, usize, Option<u64>),
         with: &[u8],
         now: Millis,
     ) {
@@ -273,6 +273,9 @@ impl Shard {
                 replace_range(data, value_at + from..value_at + to, with);
             });
             let version = self.clock.next(now);
+            if let Some(note) = note {
+                self.log.note_large(slot, version, note);
+            }
             record::set_version(self.log.record_mut(position), version);
             return;
         }

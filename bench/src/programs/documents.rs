@@ -1,13 +1,13 @@
 //! `larder-bench documents`: what JSON documents cost, in process.
 use crate::lib::figures::{self, Figure, FigureTarget, median};
-use larder_document::{Edit, Edited, Path, Pointer, compact, find, find_pointer};
+use larder_document::{Edit, Edited, Outcome, Path, Pointer, compact, find, find_pointer};
 use larder_engine::{Attributes, Cache, Change, Config, Expiry, Value, Write as Stored};
 use rustix::time::{ClockId, clock_gettime};
 use std::{hint::black_box, io::Write, sync::Arc};
 
 /// Memory and time of JSON documents in the memory tier, in process
 ///
-/// Memory: bytes of the tier over bytes of compact text, for documents of about 200 bytes, 2 KiB and 1 MiB, and for a list that grew element by
+/// Memory: bytes of a full tier over bytes of compact text, for documents of about 200 bytes, 2 KiB and 1 MiB, and for a list that grew element by
 /// element. Changes: an element appended to a list of --elements elements, and a field set in the middle of a dictionary of as many, each beside a
 /// plain write of the whole new value. Reads: one element of a document of 1 MiB, by pointer, beside serde_json and simd-json, which build a tree.
 ///
@@ -29,6 +29,10 @@ const MARK: Attributes<'static> = Attributes { tags: &[], metadata: &[9, 0, 0] }
 const MEMORY: FigureTarget = FigureTarget::AtMost(1.2);
 /// Changes and reads of a part must be faster than those of the whole.
 const FASTER: FigureTarget = FigureTarget::AtMost(1.0);
+/// Bytes of the tier whose documents are counted.
+const FULL: usize = 256 << 20;
+/// Bytes of a key there.
+const KEY: usize = "document:0000000".len();
 /// Operations of a turn, so that the clock's steps do not count.
 const OPERATIONS: u64 = 20;
 
@@ -53,22 +57,23 @@ fn report(out: &mut dyn Write, figure: String, value: f64, target: Option<Figure
 }
 
 fn memory(out: &mut dyn Write) -> anyhow::Result<()> {
-    for (name, size, count) in [("200 B", 200, 200_000_u64), ("2 KiB", 2 << 10, 50_000), ("1 MiB", 1 << 20, 100)] {
-        let cache = new_cache();
-        let empty = cache.stats().used_bytes;
+    for (name, size) in [("200 B", 200), ("2 KiB", 2 << 10), ("1 MiB", 1 << 20)] {
+        // A full tier: of so many documents half are evicted.
+        let cache = Cache::new(Config { max_memory: FULL, ..Config::default() });
+        let count = 2 * (FULL / size) as u64;
         let mut text_bytes = 0;
         for number in 0..count {
             let text = sized(number, size);
             text_bytes += text.len();
             store(&cache, format!("document:{number:07}").as_bytes(), &text)?;
         }
-        let used = cache.stats().used_bytes - empty;
-        report(
-            out,
-            format!("tier bytes / text bytes, documents of {name}"),
-            used as f64 / text_bytes as f64,
-            Some(MEMORY),
-        )?;
+        let stats = cache.stats();
+        let held = stats.entries as f64 * text_bytes as f64 / count as f64;
+        let keys = stats.entries as f64 * KEY as f64;
+        let ratio = (stats.used_bytes as f64 - keys) / held;
+        report(out, format!("tier bytes without keys / text bytes, documents of {name}"), ratio, Some(MEMORY))?;
+        let ratio = stats.used_bytes as f64 / held;
+        report(out, format!("tier bytes with keys of {KEY} bytes / text bytes, documents of {name}"), ratio, None)?;
     }
     let cache = new_cache();
     store(&cache, b"list", b"[]")?;
@@ -108,12 +113,19 @@ fn change(cache: &Cache, key: &[u8], path: &str, edit: &Edit<'_>) -> anyhow::Res
         let Some(entry) = entry else { return (Change::Keep, ()) };
         let text = entry.value.as_bytes();
         let found = find(text, &path, 0).unwrap_or_default();
-        let Ok((edited, outcomes)) = edit.apply(text, &found) else { return (Change::Keep, ()) };
-        black_box(outcomes);
+        let edited = match (entry.note(), edit) {
+            (Some(count), Edit::Append(values)) => Edit::AppendKnowing(count as usize, values).apply(text, &found),
+            _ => edit.apply(text, &found),
+        };
+        let Ok((edited, outcomes)) = edited else { return (Change::Keep, ()) };
+        let count = match (edit, &*outcomes) {
+            (Edit::Append(_), [Some(Outcome::Integer(count))]) => Some(*count as u64),
+            _ => None,
+        };
         let change = match (edited, entry.value) {
             (Edited::Part(splice), Value::Large(_)) => {
                 scratch.extend_from_slice(&splice.with);
-                Change::Part(splice.at.start, splice.at.end)
+                Change::Part(splice.at.start, splice.at.end, count)
             }
             (Edited::Part(splice), Value::Inline(_)) => {
                 *scratch = larder_document::apply(text, &[splice]);

@@ -223,9 +223,9 @@ fn wrong_paths_methods_and_parameters() {
         let mut client = server.connect().await;
         assert_eq!(client.get("/v1/nothing").await.problem(), "no-such-route");
         assert_eq!(client.get("/v1/log-level").await.problem(), "no-such-route");
-        let wrong = client.send("PATCH /v1/kv/a HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let wrong = client.send("OPTIONS /v1/kv/a HTTP/1.1\r\nHost: h\r\n\r\n").await;
         assert_eq!((wrong.status, wrong.problem().as_str()), (405, "method-not-allowed"));
-        assert_eq!(wrong.header("allow"), Some("GET, HEAD, PUT, DELETE"));
+        assert_eq!(wrong.header("allow"), Some("GET, HEAD, PUT, PATCH, DELETE"));
         assert_eq!(client.get("/v1/mget").await.header("allow"), Some("POST"));
         for target in ["/v1/kv/", "/v1/kv/%4", "/v1/kv/%zz"] {
             assert_eq!(client.get(target).await.problem(), "bad-key", "{target}");

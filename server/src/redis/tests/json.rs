@@ -419,6 +419,10 @@ fn a_large_document_is_changed_in_place_and_its_readers_keep_theirs() {
     assert_eq!(at, after, "it has grown where it was");
     let len = client.call(&parts("JSON.GET list .")).len();
     assert!(footprint * 5 <= len * 6, "{footprint} bytes for {len}");
+    assert_eq!(cache.tier().peek(key(), 0, |entry| entry.note()), Some(Some(20_101)), "its length is known");
+    assert_eq!(client.say("JSON.ARRPOP list $ -1"), "*1\r\n$1\r\n2\r\n");
+    assert_eq!(cache.tier().peek(key(), 0, |entry| entry.note()), Some(None), "no more");
+    assert_eq!(client.say("JSON.ARRAPPEND list $ 2"), "*1\r\n:20101\r\n");
     assert_eq!(client.say("JSON.ARRPOP list $ -1"), "*1\r\n$1\r\n2\r\n");
     assert_eq!(client.say("JSON.GET list $[0]"), format!("$9\r\n[{element}]\r\n"));
     assert_eq!(client.say("JSON.CLEAR list"), ":1\r\n");

@@ -120,12 +120,27 @@ pub(super) fn edit(
         let Some(entry) = entry else { return (Change::Keep, Ok(None)) };
         let edited = text_of(entry).and_then(|text| {
             let found = find(call, text, path)?;
-            let (edited, outcomes) = edit.apply(text, &found)?;
+            // Appending to a list that was appended to last does not look at what is in it.
+            let known = entry.note().filter(|_| path.is_root()).and_then(|count| usize::try_from(count).ok());
+            let (edited, outcomes) = match (known, *edit) {
+                (Some(count), Edit::Append(values)) => Edit::AppendKnowing(count, values).apply(text, &found)?,
+                _ => edit.apply(text, &found)?,
+            };
             call.check_len(edited.len_after(text.len()))?;
             Ok((edited, outcomes))
         });
         match edited {
-            Ok((edited, outcomes)) => (change(edited, entry, scratch), Ok(Some(outcomes))),
+            Ok((edited, outcomes)) => {
+                let count = match (*edit, &*outcomes) {
+                    (Edit::Append(_), [Some(Outcome::Integer(count))]) if path.is_root() => u64::try_from(*count).ok(),
+                    _ => None,
+                };
+                let change = match change(edited, entry, scratch) {
+                    Change::Part(from, to, _) => Change::Part(from, to, count),
+                    change => change,
+                };
+                (change, Ok(Some(outcomes)))
+            }
             Err(fault) => (Change::Keep, Err(fault)),
         }
     })?
@@ -137,7 +152,7 @@ pub(super) fn change(edited: Edited, entry: &Entry<'_>, scratch: &mut Vec<u8>) -
         (Edited::Same, _) => return Change::Keep,
         (Edited::Part(splice), Value::Large(_)) => {
             scratch.extend_from_slice(&splice.with);
-            return Change::Part(splice.at.start, splice.at.end);
+            return Change::Part(splice.at.start, splice.at.end, None);
         }
         (Edited::Part(splice), Value::Inline(text)) => {
             scratch.extend_from_slice(&text[..splice.at.start]);

@@ -33,7 +33,10 @@ fn flag(setting: &SettingSpec, text: &str) -> String {
 }
 /// Flags that must stand beside a setting for it to be allowed.
 fn companion(setting: &SettingSpec) -> Option<String> {
-    setting.name.strip_suffix("-burst").map(|rate| format!("--{rate}=7/s"))
+    match setting.name {
+        "snapshot-interval" | "restore" => Some("--snapshot-file=larder.snapshot".into()),
+        name => name.strip_suffix("-burst").map(|rate| format!("--{rate}=7/s")),
+    }
 }
 
 #[test]

@@ -333,3 +333,38 @@ pub fn compacted(text: &[u8]) -> Result<Cow<'_, [u8]>, JsonError> {
     let compact = compact(text)?;
     Ok(if compact == text { Cow::Borrowed(text) } else { Cow::Owned(compact) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compacted_text(text: &str) -> String {
+        String::from_utf8(compact(text.as_bytes()).expect(text)).expect("UTF-8")
+    }
+
+    #[test]
+    fn of_members_with_the_same_key_the_last_stays() {
+        assert_eq!(compacted_text(r#"{"a":1,"b":{"c":1,"c":2},"a":3}"#), r#"{"b":{"c":2},"a":3}"#);
+        assert_eq!(compacted_text(r#"[{"a":1,"\u0061":2},{"/":1,"\/":2}]"#), r#"[{"a":2},{"/":2}]"#);
+        let many: Vec<String> = (0..100).map(|number| format!("\"{}\":{number}", number % 20)).collect();
+        let last: Vec<String> = (80..100).map(|number| format!("\"{}\":{number}", number % 20)).collect();
+        assert_eq!(compacted_text(&format!("{{{}}}", many.join(","))), format!("{{{}}}", last.join(",")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, at) in
+            [("", 0), ("[1,]", 3), ("{\"a\"}", 4), ("\"\n\"", 1), ("1 2", 2), ("[\"\\ud800\"]", 2), ("nul", 0)]
+        {
+            assert!(
+                matches!(compact(text.as_bytes()), Err(JsonError::Syntax { at: place, .. }) if place == at),
+                "{text}"
+            );
+        }
+        assert!(matches!(compact(b"\"\xff\""), Err(JsonError::Syntax { at: 1, .. })));
+        let nested = |depth: usize| compact(format!("{}{}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
+        assert!(nested(MAX_DEPTH).is_ok());
+        assert_eq!(nested(MAX_DEPTH + 1), Err(JsonError::TooDeep));
+        assert_eq!(nested(1_000_000), Err(JsonError::TooDeep), "without a deep stack");
+    }
+}

@@ -1,5 +1,4 @@
 //! Random edits of random documents, beside the same edits of serde_json's values.
-#![expect(clippy::unwrap_used)]
 use larder_document::{
     Edit, Edited, Found, NumberEdit, Outcome, Patch, Path, Pointer, apply, compact, find, find_pointer, merge,
 };

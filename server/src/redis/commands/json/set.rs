@@ -152,26 +152,34 @@ fn plan(
     }
 }
 
+/// A document as a JSON.MSET will leave it.
+struct Staged<'c> {
+    key: &'c [u8],
+    /// `None`: there is none.
+    text: Option<Vec<u8>>,
+    is_changed: bool,
+}
+
 /// JSON.MSET key path value [key path value …]: all of them, or none where one is refused.
 pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     if !(call.args.len() - 1).is_multiple_of(3) {
         return Err(arity(call.command.name));
     }
-    // The documents as they will be, by key. A document that is changed twice is listed once.
-    let mut staged: Vec<(&[u8], Option<Vec<u8>>, bool)> = Vec::new();
+    // A document that is changed twice is listed once.
+    let mut staged: Vec<Staged<'_>> = Vec::new();
     let mut all_stored = true;
     for first in (1..call.args.len()).step_by(3) {
         let (key, value) = (call.arg(first), compact(call.arg(first + 2))?);
         let path = path(call.args.get(first + 1))?;
-        let at = match staged.iter().position(|(known, ..)| *known == key) {
+        let at = match staged.iter().position(|known| known.key == key) {
             Some(at) => at,
             None => {
                 let held = tier.peek(call.cache().key(key), call.now, |entry| text_of(&entry).map(<[u8]>::to_vec));
-                staged.push((key, held.transpose()?, false));
+                staged.push(Staged { key, text: held.transpose()?, is_changed: false });
                 staged.len() - 1
             }
         };
-        let (_, text, is_changed) = &mut staged[at];
+        let Staged { text, is_changed, .. } = &mut staged[at];
         let edited = plan(call, text.as_deref(), &path, &value, How::Replace, Only::Always)?;
         let before = text.as_ref().map_or(0, Vec::len);
         match edited {
@@ -184,7 +192,7 @@ pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
             }
         }
     }
-    for (key, text, is_changed) in staged {
+    for Staged { key, text, is_changed } in staged {
         let Some(text) = text.filter(|_| is_changed) else { continue };
         tier.update(call.cache().key(key), call.now, |entry, scratch| {
             *scratch = text;

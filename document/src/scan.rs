@@ -321,7 +321,9 @@ mod tests {
             for at in 0..text.len() {
                 value_end(&text, at);
                 member(&text, at, b"\"a\":");
-                (count(&text, at), element(&text, at, 2), place_of(&text, &(at..text.len())));
+                count(&text, at);
+                element(&text, at, 2);
+                place_of(&text, &(at..text.len()));
                 for part in parts(&text, at) {
                     key_and_value(&text, part);
                 }

@@ -31,7 +31,7 @@ fn seen(reply: &View<'_>) -> String {
     match reply {
         View::Bulk(text) => format!("'{}'", String::from_utf8_lossy(text)),
         View::Integer(number) => number.to_string(),
-        View::Array(values) => format!("[{}]", values.clone().map(|value| seen(&value)).collect::<Vec<_>>().join(" ")),
+        View::Array(values) => format!("[{}]", values.map(|value| seen(&value)).collect::<Vec<_>>().join(" ")),
         View::Null => "nil".into(),
         View::Simple(text) => String::from_utf8_lossy(text).into_owned(),
         View::Error(text) => format!("-{}", String::from_utf8_lossy(text)),

@@ -95,12 +95,13 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("cluster", &[]),
 ];
 /// Categories in Redis's table that do not follow from group and flags.
-const MORE: [(&str, &[&str]); 18] = [
+const MORE: [(&str, &[&str]); 19] = [
     ("keys", &["dangerous"]),
     ("larder.tag", &["write"]),
     ("flushall", &["keyspace", "dangerous"]),
     ("flushdb", &["keyspace", "dangerous"]),
     ("info", &["dangerous"]),
+    ("lastsave", &["admin", "dangerous"]),
     ("role", &["admin", "dangerous"]),
     ("dbsize", &["keyspace"]),
     ("command", &["connection"]),

@@ -118,9 +118,9 @@ fn forwarded_commands_go_by_the_categories_of_redis() {
     // `forward-admin` is a listener's, too.
     let mut operates = connect(operators);
     let mut other = connect(larder.redis);
-    send(&mut other, &["REPLICAOF NO ONE"]);
-    expect(&mut other, b"-ERR REPLICAOF is not forwarded to the source: set forward-admin to allow it\r\n");
-    send(&mut operates, &["REPLICAOF NO ONE"]);
-    expect(&mut operates, b"+OK\r\n");
+    send(&mut other, &["FAILOVER"]);
+    expect(&mut other, b"-ERR FAILOVER is not forwarded to the source: set forward-admin to allow it\r\n");
+    send(&mut operates, &["FAILOVER", "REPLICAOF NO ONE"]);
+    expect(&mut operates, b"-ERR FAILOVER requires connected replicas.\r\n+OK\r\n");
     assert_eq!(redis.command(&["HGET", "h", "f"]), Reply::bulk("v"));
 }

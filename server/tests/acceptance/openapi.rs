@@ -19,7 +19,7 @@ fn conforms(port: u16, tags: &[&str]) {
         .args(["--exclude-checks", "positive_data_acceptance,negative_data_rejection"])
         .args(tags.iter().flat_map(|tag| ["--include-tag", tag]))
         .output()
-        .unwrap();
+        .unwrap_or_else(|error| panic!("schemathesis: {error}\nType: make tools"));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     println!("{}", text.lines().rev().find(|line| line.contains("generated")).unwrap_or_default());

@@ -251,10 +251,10 @@ pub(super) fn put_clear(out: &mut Output, group: u8, what: &[u8]) {
 }
 
 /// Says that all changes before these records were sent.
-pub(super) fn put_mark(out: &mut Output, time: Millis, records: impl ExactSizeIterator<Item = u64>) {
+pub(super) fn put_mark(out: &mut Output, time: Millis, records: &[u64]) {
     put_head(out, MARK, 8 + 8 * records.len());
     out.put(&time.to_le_bytes());
-    records.for_each(|record| out.put(&record.to_le_bytes()));
+    records.iter().for_each(|record| out.put(&record.to_le_bytes()));
 }
 
 /// Says that a full copy begins.

@@ -146,9 +146,8 @@ impl<H: Fn()> Sender<'_, H> {
             self.go_on_copying();
             is_due |= was_copying && self.copy.is_none();
             if changes > 0 || is_due || marked.elapsed() >= HEARTBEAT {
-                let records = self.sent.iter().flatten().map(|cursor| cursor.record);
-                let records: Vec<u64> = records.collect();
-                frames::put_mark(&mut self.out, clock::now(), records.into_iter());
+                let records: Vec<u64> = self.sent.iter().flatten().map(|cursor| cursor.record).collect();
+                frames::put_mark(&mut self.out, clock::now(), &records);
                 marked = Instant::now();
                 is_due = false;
             }

@@ -64,7 +64,7 @@ fn other_frames_are_read_as_they_were_written() {
         frames::write_clear(clear, &mut what);
         assert_eq!(read(&written(&|out| frames::put_clear(out, 2, &what))), Frame::Clear(2, clear));
     }
-    let mark = written(&|out| frames::put_mark(out, 5, [1, 2, u64::MAX].into_iter()));
+    let mark = written(&|out| frames::put_mark(out, 5, &[1, 2, u64::MAX]));
     let Frame::Mark { time: 5, records } = read(&mark) else { panic!("a mark") };
     assert!(records.iter().eq([1, 2, u64::MAX]));
     assert_eq!(read(&written(&frames::put_copy_begins)), Frame::CopyBegins);

@@ -7,7 +7,7 @@ use crate::redis::{
     command_error::{CommandError, CommandResult, SYNTAX},
     reply_budget::ReplyBudget,
 };
-use larder_document::{Layout, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty};
+use larder_document::{Found, Layout, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty};
 use larder_engine::Tier;
 
 /// `JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [path …]`
@@ -83,6 +83,12 @@ fn one_path(call: &CommandContext<'_>, text: &[u8], path: &Path) -> Result<Vec<u
     let len = found.iter().map(|found| found.span.len() + 1).sum::<usize>();
     bounded(call, len)?;
     let mut out = Vec::with_capacity(len + 2);
+    put_array(&mut out, text, found);
+    Ok(out)
+}
+
+/// Appends the array of the values that were found.
+fn put_array(out: &mut Vec<u8>, text: &[u8], found: Vec<Found>) {
     out.push(b'[');
     for (index, found) in found.into_iter().enumerate() {
         if index > 0 {
@@ -91,7 +97,6 @@ fn one_path(call: &CommandContext<'_>, text: &[u8], path: &Path) -> Result<Vec<u
         out.extend_from_slice(&text[found.span]);
     }
     out.push(b']');
-    Ok(out)
 }
 
 /// An object with the paths as keys. Where one path is a JSONPath, all are answered like one.
@@ -116,14 +121,7 @@ fn many_paths(call: &CommandContext<'_>, text: &[u8], paths: &[(&[u8], Path)]) -
             continue;
         }
         bounded(call, out.len() + found.iter().map(|found| found.span.len() + 1).sum::<usize>())?;
-        out.push(b'[');
-        for (index, found) in found.into_iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(&text[found.span]);
-        }
-        out.push(b']');
+        put_array(&mut out, text, found);
     }
     out.push(b'}');
     Ok(out)

@@ -140,7 +140,7 @@ bench-verify: $(TARGET)/release/larder-bench ## Is the load generator honest? Ag
 	tests/install_tools bench
 	$< verify
 
-bench-outages: $(TARGET)/release/larder-bench ## Hits, answers and source load while the source suffers, beside nginx and redis-server (BENCH_ARGS=--quick: 5 minutes)
+bench-outages: $(TARGET)/release/larder-bench ## Hits, answers and source load while the source suffers, beside nginx and redis-server (half an hour; BENCH_ARGS=--quick: 5 minutes)
 	tests/install_tools bench
 	$< outages --larder $(TARGET)/release/larder --out docs/outages $(BENCH_ARGS)
 

@@ -6,13 +6,14 @@ use crate::{
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
-    replica::Replication,
+    replica::{self, Replication},
     snapshot::Snapshots,
     source::{
         BreakerPolicy, FillPolicy, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules, PrefixTable,
         ServerLoads, SourceLimits, SourceSetup, mode_rules_text,
     },
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
+    tls::ServerTls,
 };
 use larder_engine::{Cache, ListenerKind};
 use larder_store::clock;
@@ -46,6 +47,8 @@ pub struct App {
     pub calls: CommandCalls,
     /// The registry of clients (CLIENT LIST, CLIENT KILL).
     pub clients: Arc<Clients>,
+    /// TLS of the listeners; `None`: none speaks it.
+    pub tls: Option<Arc<ServerTls>>,
     /// The byte budget for undelivered pushes.
     pub backlog: Arc<Backlog>,
     /// The account of all buffers.
@@ -71,10 +74,21 @@ pub struct App {
 pub struct Bound {
     /// HTTP listeners.
     pub http: Vec<SocketAddr>,
+    /// HTTP listeners with TLS.
+    pub https: Vec<SocketAddr>,
     /// Redis-protocol listeners.
     pub redis: Vec<SocketAddr>,
+    /// Redis-protocol listeners with TLS.
+    pub rediss: Vec<SocketAddr>,
     /// The admin listener.
     pub admin: Option<SocketAddr>,
+}
+
+impl Bound {
+    /// The port of the first Redis-protocol listener, a plain one if there is one; 0: there is none.
+    pub fn redis_port(&self) -> u16 {
+        self.redis.first().or(self.rediss.first()).map_or(0, SocketAddr::port)
+    }
 }
 
 /// The state of one core. It is not `Send` and needs no lock.
@@ -113,10 +127,15 @@ impl App {
         if let Some(cache) = caches.first() {
             cache.set_listener(ListenerKind::Tracking, tracking.clone());
         }
+        let tls = ServerTls::new(&settings).map_err(RunError::Tls)?.map(Arc::new);
         let peers = peers(&settings, &caches);
         let replication = Arc::new(Replication::new(&settings, &caches));
         if let (Some(_), Some(hindrance)) = (&settings.replication.replica_of, replication.hindrance()) {
             return Err(RunError::Replica(hindrance));
+        }
+        if let Some(primary) = &settings.replication.replica_of {
+            let named = |error| RunError::Tls(format!("{error} (setting `replica-of`)"));
+            replica::client_tls(primary).map_err(named)?;
         }
         Ok(App {
             bound,
@@ -125,6 +144,7 @@ impl App {
             replication,
             telemetry: Telemetry::new(settings.threads, logs),
             caches,
+            tls,
             pubsub: Arc::new(PubSub::new(backlog.clone())),
             tracking,
             backlog,
@@ -244,7 +264,8 @@ fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetu
 impl Worker {
     /// Builds the state of core `id`, on that core's runtime. Its sources begin to connect.
     pub fn new(id: usize, app: Arc<App>) -> Worker {
-        let client = app.peers.as_ref().map(|peers| peer::open_client(peers, &app.settings, &app.buffers));
+        let client =
+            app.peers.as_ref().map(|peers| peer::open_client(peers, &app.settings, &app.buffers, app.tls.as_ref()));
         let groups = (app.settings.groups.iter().enumerate())
             .map(|(index, settings)| {
                 let cache = app.caches[index].clone();

@@ -14,3 +14,4 @@ pub mod replica;
 pub mod snapshot;
 pub mod source;
 pub mod telemetry;
+pub mod tls;

@@ -3,7 +3,7 @@ use super::{
     command_lists::{AccessSettings, CommandList},
     computed_defaults::computed,
     config_error::ConfigError,
-    cross_checks::{check_snapshots, compare, compare_prefixes, compare_shards, warnings},
+    cross_checks::{check_snapshots, check_tls, compare, compare_prefixes, compare_shards, warnings},
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     machine_limits::Machine,
     origin_options::OriginOptions,
@@ -18,6 +18,7 @@ use super::{
     },
     settings_table::{Fallback, TABLE},
     source_url::SourceUrl,
+    tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsSettings},
 };
 use larder_store::{
     disk::{Compression, StoreSettings},
@@ -55,18 +56,21 @@ pub(super) fn check(
     }
     for listener in &raw.listeners {
         let (origin, name) = (&listener.origin, &listener.name);
-        if !listener.layer.contains_key("redis") {
+        if !listener.layer.contains_key("redis") && !listener.layer.contains_key("rediss") {
             problems.push(format!(
-                "{origin}: listeners.{name}.redis: must be set: each listener has an address of its own"
+                "{origin}: listeners.{name}.redis: must be set, or rediss: each listener has an address of its own"
             ));
         }
         // A setting that the listener leaves out has the value of the top level.
         let mut layer = raw.top.clone();
-        layer.insert("redis", RawValue { texts: Vec::new(), origin: origin.clone() });
+        for address in ["redis", "rediss"] {
+            layer.insert(address, RawValue { texts: Vec::new(), origin: origin.clone() });
+        }
         layer.extend(listener.layer.clone());
         scopes.push(scope(Some(NamedTable::Listener(name.clone())), &layer, machine, &mut problems));
     }
     compare(&scopes, &raw.top, &mut problems);
+    check_tls(&scopes, &mut problems);
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
     scopes.iter().for_each(|scope| compare_shards(scope, &mut problems));
     if !problems.is_empty() {
@@ -139,7 +143,11 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
     };
     Settings {
         http: top.addresses("http"),
+        https: top.addresses("https"),
         redis: top.addresses("redis"),
+        rediss: top.addresses("rediss"),
+        admin_tls: top.one("admin-tls") == Some(&SettingValue::Switch(true)),
+        tls: tls(top),
         admin: top.addresses("admin").first().copied(),
         access: access(top),
         listeners: scopes.iter().filter_map(listener).collect(),
@@ -193,6 +201,23 @@ fn snapshot(scope: &EffectiveSettings) -> SnapshotSettings {
     }
 }
 
+fn tls(scope: &EffectiveSettings) -> TlsSettings {
+    let files = scope.texts("tls-cert").into_iter().zip(scope.texts("tls-key"));
+    TlsSettings {
+        certificates: files.map(|(cert, key)| CertificateFiles { cert: cert.into(), key: key.into() }).collect(),
+        client_ca: scope.text("tls-client-ca").map(Into::into),
+        client_auth: TlsClientAuth::from_name(scope.text("tls-client-auth").unwrap_or_default()),
+        handshake_timeout: scope.duration("tls-handshake-timeout").unwrap_or_default(),
+        reload_interval: scope.duration("tls-reload-interval"),
+    }
+}
+
+fn peer_tls(scope: &EffectiveSettings) -> Option<PeerTls> {
+    let is_on = scope.one("peer-tls") == Some(&SettingValue::Switch(true));
+    let ca = scope.text("peer-tls-ca").or(scope.text("tls-client-ca")).filter(|_| is_on)?;
+    Some(PeerTls { ca: ca.into(), name: scope.text("peer-tls-name").map(Into::into) })
+}
+
 fn access(scope: &EffectiveSettings) -> AccessSettings {
     AccessSettings {
         forward_admin: scope.one("forward-admin") == Some(&SettingValue::Switch(true)),
@@ -203,7 +228,8 @@ fn access(scope: &EffectiveSettings) -> AccessSettings {
 
 fn listener(scope: &EffectiveSettings) -> Option<ListenerSettings> {
     let Some(NamedTable::Listener(name)) = &scope.table else { return None };
-    Some(ListenerSettings { name: name.clone(), redis: scope.addresses("redis"), access: access(scope) })
+    let (redis, rediss) = (scope.addresses("redis"), scope.addresses("rediss"));
+    Some(ListenerSettings { name: name.clone(), redis, rediss, access: access(scope) })
 }
 
 fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<GroupSettings> {
@@ -288,6 +314,7 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         hot_copy_ttl: scope.duration("hot-copy-ttl").unwrap_or_default(),
         hot_copy_after: scope.number("hot-copy-after") as u8,
         secret: scope.secret("peer-secret"),
+        tls: peer_tls(scope),
         handover: scope.number("peer-handover"),
         connect_timeout: scope.duration("peer-connect-timeout").unwrap_or_default(),
         fallback_limit: scope.number("peer-fallback-limit"),

@@ -15,8 +15,9 @@ use std::{net::SocketAddr, time::Duration};
 pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut Vec<String>) {
     let scope = &scopes[0];
     let is_listener = |scope: &&EffectiveSettings| matches!(scope.table, Some(NamedTable::Listener(_)));
-    let all = ["http", "redis", "admin"].map(|name| (scope, name)).into_iter();
-    let all = all.chain(scopes.iter().filter(is_listener).map(|scope| (scope, "redis")));
+    let all = ["http", "https", "redis", "rediss", "admin"].map(|name| (scope, name)).into_iter();
+    let named = scopes.iter().filter(is_listener);
+    let all = all.chain(named.flat_map(|scope| [(scope, "redis"), (scope, "rediss")]));
     let mut seen: Vec<(SocketAddr, String)> = Vec::new();
     for (scope, name) in all {
         let whole = format!("{}{name}", prefix(scope.table.as_ref()));
@@ -29,7 +30,8 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
         }
     }
     let unset = |name: &str| scope.effective(name).values.is_empty();
-    if problems.is_empty() && unset("http") && unset("redis") && !scopes.iter().any(|scope| is_listener(&scope)) {
+    let serves_nothing = ["http", "https", "redis", "rediss"].into_iter().all(unset);
+    if problems.is_empty() && serves_nothing && !scopes.iter().any(|scope| is_listener(&scope)) {
         let origin = &scope.effective("http").origin;
         problems.push(format!("{origin}: http: both http and redis are off: there is nothing to serve"));
     }
@@ -62,6 +64,45 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
         if let (Some(raw), true, false) = (top.get(burst.as_str()), unset(rate), top.contains_key(rate)) {
             problems.push(format!("{}: {burst}: has no meaning without {rate}", raw.origin));
         }
+    }
+}
+
+/// TLS settings that lack another.
+pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
+    let top = &scopes[0];
+    let is_on = |name: &str| top.one(name) == Some(&SettingValue::Switch(true));
+    let is_set = |name: &str| !top.effective(name).values.is_empty();
+    let mut problem = |scope: &EffectiveSettings, name: &str, what: &str| {
+        let path = prefix(scope.table.as_ref());
+        problems.push(format!("{}: {path}{name}: {what}", scope.effective(name).origin));
+    };
+    let (certificates, keys) = (top.texts("tls-cert").len(), top.texts("tls-key").len());
+    if certificates != keys {
+        let name = if certificates > 0 { "tls-cert" } else { "tls-key" };
+        problem(top, name, &format!("each tls-cert needs its tls-key: there are {certificates} and {keys}"));
+    }
+    let listens = |scope: &&EffectiveSettings| matches!(scope.table, None | Some(NamedTable::Listener(_)));
+    for scope in scopes.iter().filter(listens).filter(|_| certificates == 0) {
+        if !scope.addresses("rediss").is_empty() {
+            problem(scope, "rediss", "tls-cert and tls-key must be set");
+        }
+    }
+    for name in ["https", "admin-tls", "peer-tls"] {
+        if certificates == 0 && (is_on(name) || !top.addresses(name).is_empty()) {
+            problem(top, name, "tls-cert and tls-key must be set");
+        }
+    }
+    if is_on("admin-tls") && !is_set("admin") {
+        problem(top, "admin-tls", "has no meaning without admin");
+    }
+    if top.text("tls-client-auth") == Some("optional") && !is_set("tls-client-ca") {
+        problem(top, "tls-client-auth", "has no meaning without tls-client-ca");
+    }
+    if is_on("peer-tls") && !is_set("https") {
+        problem(top, "peer-tls", "https must be set: the other nodes reach this one there");
+    }
+    if is_on("peer-tls") && !is_set("peer-tls-ca") && !is_set("tls-client-ca") {
+        problem(top, "peer-tls", "peer-tls-ca must be set: nodes know each other by certificates of that authority");
     }
 }
 
@@ -248,7 +289,10 @@ fn lifetimes_only_from_here(group: &GroupSettings) -> bool {
 /// Listeners that serve every client although `password` is set.
 fn unguarded_listeners(settings: &Settings) -> Option<String> {
     settings.password.as_ref()?;
+    // A client without a certificate does not get as far as a listener that requires one.
+    let https = settings.https.iter().filter(|_| !settings.tls.requires_certificates());
     let http = settings.http.iter().map(|address| format!("http {address}"));
+    let http = http.chain(https.map(|address| format!("https {address}")));
     let admin = settings.admin.iter().map(|address| format!("admin {address}"));
     let open: Vec<_> = http.chain(admin).collect();
     if open.is_empty() {

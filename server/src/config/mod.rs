@@ -39,7 +39,8 @@ mod settings;
 mod settings_table;
 mod source_url;
 mod source_url_parser;
-mod tls_url;
+mod tls_client_settings;
+mod tls_settings;
 mod toml_file;
 mod url_parts;
 
@@ -73,7 +74,8 @@ pub use settings::{
 };
 pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
-pub use tls_url::TlsUrl;
+pub use tls_client_settings::TlsClientSettings;
+pub use tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsSettings};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The URL of an HTTP API: `http://HOST[:PORT][,HOST[:PORT]…]/PATH/{key}`, or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]`.
 use super::{
     origin_options::OriginOptions,
-    tls_url::TlsUrl,
+    tls_client_settings::TlsClientSettings,
     url_parts::{RESERVED, host_port, parameters},
 };
 use larder_proto::percent;
@@ -19,7 +19,7 @@ pub struct OriginUrl {
     /// Where it listens; at least one. Each has every key.
     pub addresses: Vec<OriginAddress>,
     /// `https://`: speak TLS. Its parameters are in the fragment, which is not sent: the query belongs to the API.
-    pub tls: Option<TlsUrl>,
+    pub tls: Option<TlsClientSettings>,
     /// Path and query before the key; begins with `/`.
     pub before_key: String,
     /// Path and query after the key.
@@ -60,7 +60,7 @@ impl OriginUrl {
             // Nothing of it may be shown: it may be part of a password.
             return Err(format!("an {scheme} source takes no user and password"));
         }
-        let mut tls = (scheme == "https").then(TlsUrl::default);
+        let mut tls = (scheme == "https").then(TlsClientSettings::default);
         let addresses = addresses(authority, default_port(tls.is_some()), scheme)?;
         let placeholder = || {
             format!(
@@ -84,7 +84,7 @@ impl OriginUrl {
                 return Err(format!("unknown parameter `{name}`: https:// takes #ca, cert, key and insecure"));
             }
         }
-        tls.as_ref().map_or(Ok(()), TlsUrl::check)?;
+        tls.as_ref().map_or(Ok(()), TlsClientSettings::check)?;
         let root = if before.starts_with('/') { "" } else { "/" };
         Ok(OriginUrl {
             addresses,
@@ -132,7 +132,7 @@ fn default_port(tls: bool) -> u16 {
 impl fmt::Display for OriginUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{PLACEHOLDER}{}", self.origin(), self.before_key, self.after_key)?;
-        let parameters: Vec<String> = self.tls.iter().flat_map(TlsUrl::parameters).collect();
+        let parameters: Vec<String> = self.tls.iter().flat_map(TlsClientSettings::parameters).collect();
         let mark = if parameters.is_empty() { "" } else { "#" };
         write!(f, "{mark}{}", parameters.join("&"))
     }

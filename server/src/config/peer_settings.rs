@@ -1,5 +1,5 @@
 //! The settings of the nodes that share their caches.
-use super::{peer_entry::PeerAddress, secret::Secret};
+use super::{peer_entry::PeerAddress, secret::Secret, tls_settings::PeerTls};
 use std::time::Duration;
 
 /// The settings of the nodes that share their caches.
@@ -21,6 +21,8 @@ pub struct PeerSettings {
     /// Reads of a key at this node.
     pub hot_copy_after: u8,
     pub secret: Option<Secret>,
+    /// `None`: the nodes speak plain HTTP.
+    pub tls: Option<PeerTls>,
     /// Bytes of entries; 0: none.
     pub handover: usize,
     pub connect_timeout: Duration,
@@ -33,6 +35,15 @@ impl PeerSettings {
     pub fn are_set(&self) -> bool {
         !self.peers.is_empty() || !self.names.is_empty()
     }
+
+    /// What a node is called on the ring.
+    pub fn name_of(&self, address: &PeerAddress) -> String {
+        match self.name {
+            PeerName::Address => address.to_string(),
+            PeerName::Url if self.tls.is_some() => format!("https://{address}"),
+            PeerName::Url => address.url(),
+        }
+    }
 }
 
 /// What a node is called on the ring.
@@ -41,18 +52,11 @@ pub enum PeerName {
     /// `host:port`, as groupcache-go v3 does.
     #[default]
     Address,
-    /// `http://host:port`, as mailgun's and the original groupcache do.
+    /// `http://host:port`, or `https://host:port` with `peer-tls`, as mailgun's and the original groupcache do.
     Url,
 }
 impl PeerName {
     pub(super) const NAMES: &'static [&'static str] = &["address", "url"];
-    /// The name of a node.
-    pub fn of(self, address: &PeerAddress) -> String {
-        match self {
-            PeerName::Address => address.to_string(),
-            PeerName::Url => address.url(),
-        }
-    }
 }
 
 /// How the points of the ring are computed.

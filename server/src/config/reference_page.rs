@@ -146,6 +146,7 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::Prefix
         | ValueKind::RoutePrefix
         | ValueKind::Endpoint
+        | ValueKind::Hostname
         | ValueKind::Peer
         | ValueKind::PeerOrName
         | ValueKind::Primary

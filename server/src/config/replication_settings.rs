@@ -1,11 +1,16 @@
 //! The settings of a primary and its replicas.
-use super::{secret::Secret, url_parts::host_port};
+use super::{
+    secret::Secret,
+    tls_client_settings::TlsClientSettings,
+    url_parts::{host_port, parameters},
+};
 use larder_units::{parse_duration, show_duration};
 use std::{fmt, str::FromStr, time::Duration};
 
 /// The port of a primary that is named without one.
 const DEFAULT_PORT: u16 = 6380;
 const SCHEME: &str = "redis://";
+const TLS_SCHEME: &str = "rediss://";
 const SHORTEST_PULL: Duration = Duration::from_millis(100);
 
 /// The settings of a primary and its replicas.
@@ -26,28 +31,57 @@ pub struct PrimaryAddress {
     pub host: String,
     /// Not 0.
     pub port: u16,
+    /// `None`: without TLS.
+    pub tls: Option<TlsClientSettings>,
 }
 
 impl fmt::Display for PrimaryAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls.is_some() { TLS_SCHEME } else { SCHEME })?;
         match self.host.contains(':') {
-            true => write!(f, "{SCHEME}[{}]:{}", self.host, self.port),
-            false => write!(f, "{SCHEME}{}:{}", self.host, self.port),
+            true => write!(f, "[{}]:{}", self.host, self.port)?,
+            false => write!(f, "{}:{}", self.host, self.port)?,
         }
+        let parameters: Vec<String> = self.tls.iter().flat_map(TlsClientSettings::parameters).collect();
+        if !parameters.is_empty() {
+            write!(f, "?{}", parameters.join("&"))?;
+        }
+        Ok(())
     }
 }
 
 impl FromStr for PrimaryAddress {
     type Err = String;
     fn from_str(text: &str) -> Result<PrimaryAddress, String> {
-        let authority = text.strip_prefix(SCHEME).unwrap_or(text);
+        let what = || {
+            format!(
+                "`{text}` is not a primary: write redis://host:port or rediss://host:port, its address for the Redis protocol"
+            )
+        };
+        let mut tls = None;
+        let authority = match text.strip_prefix(TLS_SCHEME) {
+            None => text.strip_prefix(SCHEME).unwrap_or(text),
+            Some(rest) => {
+                let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+                let settings = tls.insert(TlsClientSettings::default());
+                for parameter in parameters(query) {
+                    let (name, value) = parameter?;
+                    if !settings.set(name, &value)? {
+                        return Err(format!(
+                            "unknown parameter `{name}`: rediss:// takes ca, cert, key and insecure here"
+                        ));
+                    }
+                }
+                settings.check()?;
+                authority
+            }
+        };
         let authority = authority.strip_suffix('/').unwrap_or(authority);
-        let what = || format!("`{text}` is not a primary: write redis://host:port, its address for the Redis protocol");
         if authority.contains(['/', '@', '?', '#', ' ']) {
             return Err(what());
         }
         let (host, port) = host_port(authority, DEFAULT_PORT, "redis").map_err(|_| what())?;
-        Ok(PrimaryAddress { host, port })
+        Ok(PrimaryAddress { host, port, tls })
     }
 }
 
@@ -99,14 +133,24 @@ mod tests {
             ("a:1", "redis://a:1"),
             ("redis://a", "redis://a:6380"),
             ("redis://[::1]:9/", "redis://[::1]:9"),
+            ("rediss://a", "rediss://a:6380"),
+            ("rediss://[::1]:9/?ca=/a%20b&cert=c&key=k", "rediss://[::1]:9?ca=/a%20b&cert=c&key=k"),
+            ("rediss://a:1?insecure=true", "rediss://a:1?insecure=true"),
         ] {
             let address: PrimaryAddress = text.parse().expect("a primary");
             assert_eq!(address.to_string(), shown);
             assert_eq!(address.to_string().parse(), Ok(address));
         }
-        for text in ["", ":80", "a:0", "http://a:8080", "redis://u@a", "redis://a/1"] {
+        for (text, expected) in [
+            ("rediss://a?cert=c", "cert and key go together"),
+            ("rediss://a?db=1", "unknown parameter `db`: rediss:// takes ca, cert, key and insecure here"),
+        ] {
+            assert_eq!(text.parse::<PrimaryAddress>(), Err(expected.to_owned()));
+        }
+        for text in ["", ":80", "a:0", "http://a:8080", "redis://u@a", "redis://a/1", "redis://a?ca=b", "rediss://u@a"]
+        {
             let error = text.parse::<PrimaryAddress>().expect_err(text);
-            assert!(error.contains("is not a primary: write redis://host:port"), "{error}");
+            assert!(error.contains("is not a primary: write redis://host:port or"), "{error}");
         }
     }
 

@@ -16,6 +16,7 @@ use http::HeaderName;
 use larder_store::disk::Durability;
 use larder_units::{parse_duration, parse_size, show_duration, show_size};
 use std::{fmt, net::SocketAddr, time::Duration};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// A checked value.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,6 +133,10 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
                 false => Err(format!("`{text}` is not a host and port: write larder.example:6380")),
             }
         }
+        ValueKind::Hostname => match ServerName::try_from(text) {
+            Ok(_) => Ok(SettingValue::Text(text.to_string())),
+            Err(_) => Err(format!("`{text}` is not the name of a host")),
+        },
         ValueKind::Peer => text.parse().map(SettingValue::Peer),
         ValueKind::PeerOrName => match text.strip_prefix(PEER_NAME) {
             Some(name) => name

@@ -1,7 +1,7 @@
 //! The checked configuration: what the rest of the server reads.
 use super::{
     command_lists::AccessSettings, peer_settings::PeerSettings, replication_settings::ReplicationSettings,
-    secret::Secret, source_url::SourceUrl,
+    secret::Secret, source_url::SourceUrl, tls_settings::TlsSettings,
 };
 use larder_store::{disk::StoreSettings, snapshot::SnapshotCompression};
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
@@ -11,12 +11,16 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 #[expect(missing_docs)]
 pub struct Settings {
     pub http: Vec<SocketAddr>,
+    pub https: Vec<SocketAddr>,
     pub redis: Vec<SocketAddr>,
-    /// What clients of `redis` may do.
+    pub rediss: Vec<SocketAddr>,
+    /// What clients of `redis` and `rediss` may do.
     pub access: AccessSettings,
     /// Further listeners for the Redis protocol.
     pub listeners: Vec<ListenerSettings>,
     pub admin: Option<SocketAddr>,
+    pub admin_tls: bool,
+    pub tls: TlsSettings,
     /// Group `default` first.
     pub groups: Vec<GroupSettings>,
     pub peers: PeerSettings,
@@ -90,6 +94,7 @@ pub struct SnapshotSettings {
 pub struct ListenerSettings {
     pub name: String,
     pub redis: Vec<SocketAddr>,
+    pub rediss: Vec<SocketAddr>,
     pub access: AccessSettings,
 }
 

@@ -4,6 +4,7 @@
 use super::{
     peer_settings::{PeerHash, PeerName},
     settings::{Coherence, LogFormat, LogLevel, TierMode},
+    tls_settings::TlsClientAuth,
 };
 use Fallback::{Computed, Is, Off};
 use larder_engine::MAX_SHARDS;
@@ -49,6 +50,7 @@ impl PartialEq for SettingSpec {
 #[expect(missing_docs)]
 pub enum SettingSection {
     Listening,
+    Tls,
     Cache,
     Freshness,
     Source,
@@ -62,8 +64,9 @@ pub enum SettingSection {
 }
 impl SettingSection {
     /// In the order of the documentation.
-    pub const ALL: [SettingSection; 11] = [
+    pub const ALL: [SettingSection; 12] = [
         SettingSection::Listening,
+        SettingSection::Tls,
         SettingSection::Cache,
         SettingSection::Freshness,
         SettingSection::Source,
@@ -79,6 +82,7 @@ impl SettingSection {
     pub fn title(self) -> &'static str {
         match self {
             SettingSection::Listening => "Listening",
+            SettingSection::Tls => "TLS",
             SettingSection::Cache => "Memory tier",
             SettingSection::Freshness => "Freshness",
             SettingSection::Source => "Source",
@@ -125,6 +129,8 @@ pub enum ValueKind {
     Prefix,
     /// A host and a port, which are not looked up here.
     Endpoint,
+    /// The name of a host, which is not looked up here.
+    Hostname,
     /// A node that shares its cache: host and port, or a base URL.
     Peer,
     /// Or a name whose addresses are peers.
@@ -180,6 +186,7 @@ impl SettingSpec {
             ValueKind::Path => "PATH",
             ValueKind::Prefix | ValueKind::RoutePrefix => "PREFIX",
             ValueKind::Endpoint | ValueKind::Peer | ValueKind::PeerOrName => "HOST:PORT",
+            ValueKind::Hostname => "HOST",
             ValueKind::Primary => "URL",
             ValueKind::ReplicationMode => "MODE",
             ValueKind::Secret => "TEXT",
@@ -324,6 +331,93 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("217d"),
         example: "30d",
         help: "Longest `ttl` that the item API takes; a longer one is error 12. Whole seconds count.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "https",
+        section: SettingSection::Tls,
+        kind: ValueKind::Address,
+        optional: true,
+        many: true,
+        example: ":8443",
+        help: "Address for HTTP over TLS; clients choose HTTP/2 or HTTP/1.1 in the handshake. See docs/tls.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "rediss",
+        section: SettingSection::Tls,
+        kind: ValueKind::Address,
+        optional: true,
+        many: true,
+        per_listener: true,
+        example: ":6390",
+        help: "Address for the Redis protocol over TLS.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "admin-tls",
+        section: SettingSection::Tls,
+        kind: ValueKind::Switch,
+        default: Is("false"),
+        example: "true",
+        help: "The admin listener speaks TLS, and nothing else.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "tls-cert",
+        section: SettingSection::Tls,
+        kind: ValueKind::Path,
+        optional: true,
+        many: true,
+        example: "/etc/larder/tls.crt",
+        help: "Certificate of the TLS listeners, PEM, followed by those of the authorities between it and the root. Of several, each client gets the one for the host that it names (SNI), or else the first. Changed files are read again (`tls-reload-interval`).",
+        ..ROW
+    },
+    SettingSpec {
+        name: "tls-key",
+        section: SettingSection::Tls,
+        kind: ValueKind::Path,
+        optional: true,
+        many: true,
+        example: "/etc/larder/tls.key",
+        help: "Private key of the certificate, PEM; one for each `tls-cert`, in the same order.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "tls-client-ca",
+        section: SettingSection::Tls,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/etc/larder/clients-ca.crt",
+        help: "Authorities of clients' certificates, PEM. Every client of a TLS listener must then show a certificate of one of them (`tls-client-auth`).",
+        ..ROW
+    },
+    SettingSpec {
+        name: "tls-client-auth",
+        section: SettingSection::Tls,
+        kind: ValueKind::Choice(TlsClientAuth::NAMES),
+        default: Is("required"),
+        example: "optional",
+        help: "Whether a client must show a certificate of `tls-client-ca`. `optional`: it may come without; one that it shows must be right.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "tls-handshake-timeout",
+        section: SettingSection::Tls,
+        kind: ValueKind::Duration { min: 10, max: DAY },
+        default: Is("10s"),
+        example: "3s",
+        help: "Longest time that a client may keep a TLS handshake waiting; then its connection is closed.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "tls-reload-interval",
+        section: SettingSection::Tls,
+        kind: ValueKind::Duration { min: 100, max: DAY },
+        default: Is("10s"),
+        optional: true,
+        example: "1m",
+        help: "How often Larder looks whether a file of a certificate, key or authority has changed, and reads them again if so; new connections get the new ones. `off`: only at SIGHUP.",
         ..ROW
     },
     SettingSpec {
@@ -797,6 +891,33 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         example: "correct horse",
         help: "What nodes show each other, as `Authorization: Bearer …`. Without it the routes between nodes (`/_groupcache/`) serve whoever can reach the HTTP listener. Go nodes need a client that sends the header.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-tls",
+        section: SettingSection::Peers,
+        kind: ValueKind::Switch,
+        default: Is("false"),
+        example: "true",
+        help: "The nodes reach each other over TLS, at their `https` addresses, and show each other the first `tls-cert`. A node is answered only if its certificate is of `peer-tls-ca`. Set it on every node.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-tls-ca",
+        section: SettingSection::Peers,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/etc/larder/nodes-ca.crt",
+        help: "Authorities of the nodes' certificates, PEM. Without it those of `tls-client-ca`: then every client with a certificate counts as a node.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-tls-name",
+        section: SettingSection::Peers,
+        kind: ValueKind::Hostname,
+        optional: true,
+        example: "larder.internal",
+        help: "Name that the certificate of every node has. Without it a certificate must have the host of the node's address, which for nodes that are looked up by `dns:` is an IP address.",
         ..ROW
     },
     SettingSpec {

@@ -3,7 +3,7 @@ use super::{
     demo_url::DemoUrl,
     origin_url::OriginUrl,
     secret::Secret,
-    tls_url::TlsUrl,
+    tls_client_settings::TlsClientSettings,
     url_parts::{RESERVED, RESERVED_IN_PATH},
 };
 use percent_encoding::utf8_percent_encode;
@@ -40,7 +40,7 @@ pub struct RedisUrl {
     /// Where it listens.
     pub address: RedisAddress,
     /// `rediss://`: speak TLS.
-    pub tls: Option<TlsUrl>,
+    pub tls: Option<TlsClientSettings>,
     /// User for AUTH; Redis takes `default` where there is a password alone.
     pub user: Option<String>,
     /// Password for AUTH.
@@ -173,7 +173,7 @@ impl fmt::Display for RedisUrl {
             }
         }
         query.extend(self.password_file.as_ref().map(|file| format!("password-file={}", path(file))));
-        query.extend(self.tls.iter().flat_map(TlsUrl::parameters));
+        query.extend(self.tls.iter().flat_map(TlsClientSettings::parameters));
         let mark = if query.is_empty() { "" } else { "?" };
         write!(f, "{mark}{}", query.join("&"))
     }

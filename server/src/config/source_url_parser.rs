@@ -5,7 +5,7 @@ use super::{
     origin_url::OriginUrl,
     secret::Secret,
     source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl},
-    tls_url::TlsUrl,
+    tls_client_settings::TlsClientSettings,
     url_parts::{decode, host_port, parameters},
 };
 use std::{path::PathBuf, str::FromStr};
@@ -81,7 +81,7 @@ impl FromStr for SourceUrl {
         let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
         let mut url = RedisUrl {
             address: RedisAddress::Unix(PathBuf::new()),
-            tls: scheme.starts_with("rediss").then(TlsUrl::default),
+            tls: scheme.starts_with("rediss").then(TlsClientSettings::default),
             user: some(decode(user, "user")?),
             password: some(decode(password, "password")?).map(Secret::from),
             password_file: None,
@@ -181,7 +181,7 @@ impl RedisUrl {
         if self.password.is_some() && self.password_file.is_some() {
             return Err("give the password in the URL or in password-file, not in both".to_string());
         }
-        self.tls.as_ref().map_or(Ok(()), TlsUrl::check)
+        self.tls.as_ref().map_or(Ok(()), TlsClientSettings::check)
     }
 }
 

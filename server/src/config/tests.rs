@@ -32,11 +32,24 @@ fn flag(setting: &SettingSpec, text: &str) -> String {
     format!("--{}={text}", setting.name)
 }
 /// Flags that must stand beside a setting for it to be allowed.
-fn companion(setting: &SettingSpec) -> Option<String> {
-    match setting.name {
-        "snapshot-interval" | "restore" => Some("--snapshot-file=larder.snapshot".into()),
-        name => name.strip_suffix("-burst").map(|rate| format!("--{rate}=7/s")),
-    }
+fn companions(setting: &SettingSpec) -> Vec<String> {
+    const PAIR: [&str; 2] = ["--tls-cert=a.crt", "--tls-key=a.key"];
+    const NODE: [&str; 4] = ["--tls-cert=a.crt", "--tls-key=a.key", "--https=:1", "--tls-client-ca=b.crt"];
+    let flags: &[&str] = match setting.name {
+        "snapshot-interval" | "restore" => &["--snapshot-file=larder.snapshot"],
+        "https" | "rediss" | "admin-tls" => &PAIR,
+        "tls-client-auth" => &["--tls-client-ca=b.crt"],
+        "peer-tls" => &NODE,
+        "peer-tls-ca" | "peer-tls-name" => {
+            return [&NODE[..], &["--peer-tls"]].concat().into_iter().map(Into::into).collect();
+        }
+        name => return name.strip_suffix("-burst").map(|rate| format!("--{rate}=7/s")).into_iter().collect(),
+    };
+    flags.iter().map(|flag| (*flag).into()).collect()
+}
+/// Settings of which one alone is a problem.
+fn is_of_a_pair(setting: &SettingSpec) -> bool {
+    ["tls-cert", "tls-key"].contains(&setting.name)
 }
 
 #[test]
@@ -60,8 +73,8 @@ fn the_table_is_whole() {
 #[test]
 fn every_setting_reaches_the_settings() {
     let plain = format!("{:?}", loaded(&[], &[], "").settings);
-    for setting in TABLE {
-        let mut args: Vec<String> = companion(setting).into_iter().collect();
+    for setting in TABLE.iter().filter(|setting| !is_of_a_pair(setting)) {
+        let mut args = companions(setting);
         let before = loaded(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[], "");
         args.push(flag(setting, setting.example));
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -75,9 +88,9 @@ fn every_setting_reaches_the_settings() {
 
 #[test]
 fn flag_outweighs_variable_outweighs_file_outweighs_default() {
-    for setting in TABLE {
+    for setting in TABLE.iter().filter(|setting| !is_of_a_pair(setting)) {
         let SettingSpec { name, example, .. } = setting;
-        let companion: Vec<String> = companion(setting).into_iter().collect();
+        let companion = companions(setting);
         let companion: Vec<&str> = companion.iter().map(String::as_str).collect();
         let variable = setting.env();
         let vars = [(variable.as_str(), *example)];
@@ -270,7 +283,10 @@ fn listeners_have_what_the_top_level_has_unless_they_say_otherwise() {
     assert_eq!((a.name.as_str(), a.redis.len(), a.access.forward_admin), ("a", 1, true));
     assert_eq!((&a.access.deny_commands, &a.access.allow_commands), (&list(&[]), &list(&["@read"])));
     for (toml, expected) in [
-        ("[listeners.a]", "larder.toml:1: listeners.a.redis: must be set: each listener has an address of its own"),
+        (
+            "[listeners.a]",
+            "larder.toml:1: listeners.a.redis: must be set, or rediss: each listener has an address of its own",
+        ),
         (
             "[listeners.a]\nredis = ':1'\nhttp = ':2'",
             "larder.toml:3: listeners.a.http: http is not a listener's setting; move it above the first [listeners.…]",
@@ -507,4 +523,51 @@ fn settings_from_arguments() {
     let settings = Settings::from_args(&["--http", "127.0.0.1:0", "--max-keys", "5"]).unwrap();
     assert_eq!((settings.http[0].port(), settings.groups[0].max_keys), (0, Some(5)));
     assert!(Settings::from_args(&["--htpp", "x"]).unwrap_err().to_string().contains("--http"));
+}
+
+#[test]
+fn tls_settings_that_belong_together() {
+    let pair = ["--tls-cert=a.crt", "--tls-key=a.key", "--tls-cert=b.crt", "--tls-key=b.key"];
+    let settings = loaded(&pair, &[], "").settings;
+    let files: Vec<_> = settings.tls.certificates.iter().map(|of| (of.cert.as_path(), of.key.as_path())).collect();
+    assert_eq!(files, [("a.crt".as_ref(), "a.key".as_ref()), ("b.crt".as_ref(), "b.key".as_ref())]);
+    assert!(!settings.tls.requires_certificates());
+    assert!(loaded(&["--tls-client-ca=c"], &[], "").settings.tls.requires_certificates());
+    let of_peers = |more: &[&str]| {
+        let node = ["--https=127.0.0.1:8443", "--peer-tls", "--tls-client-ca=c"];
+        loaded(&[&pair[..], &node[..], more].concat(), &[], "").settings.peers
+    };
+    let ca = |more: &[&str]| of_peers(more).tls.expect("peer-tls is on").ca;
+    assert_eq!((ca(&[]), ca(&["--peer-tls-ca=n"])), ("c".into(), "n".into()));
+    assert_eq!(of_peers(&[]).this.expect("there is one").to_string(), "127.0.0.1:8443");
+    let missing = "tls-cert and tls-key must be set";
+    for (args, problem) in [
+        (&["--https=:1"][..], format!("flag --https: https: {missing}")),
+        (&["--rediss=:1"], format!("flag --rediss: rediss: {missing}")),
+        (&["--admin-tls"], format!("flag --admin-tls: admin-tls: {missing}")),
+        (&["--tls-key=a"], "flag --tls-key: tls-key: each tls-cert needs its tls-key: there are 0 and 1".into()),
+        (&["--tls-cert=a"], "flag --tls-cert: tls-cert: each tls-cert needs its tls-key: there are 1 and 0".into()),
+        (
+            &["--tls-client-auth=optional"],
+            "flag --tls-client-auth: tls-client-auth: has no meaning without tls-client-ca".into(),
+        ),
+        (
+            &["--tls-cert=a", "--tls-key=a", "--peer-tls", "--tls-client-ca=c"],
+            "flag --peer-tls: peer-tls: https must be set: the other nodes reach this one there".into(),
+        ),
+        (
+            &["--tls-cert=a", "--tls-key=a", "--peer-tls", "--https=:1"],
+            "flag --peer-tls: peer-tls: peer-tls-ca must be set: nodes know each other by certificates of that authority".into(),
+        ),
+        (
+            &["--tls-cert=a", "--tls-key=a", "--admin-tls", "--admin=off"],
+            "flag --admin-tls: admin-tls: has no meaning without admin".into(),
+        ),
+    ] {
+        assert_eq!(problems(args, &[], ""), [problem]);
+    }
+    let named = "[listeners.apps]\nrediss = \":1\"\n";
+    assert_eq!(problems(&[], &[], named), [format!("larder.toml:2: listeners.apps.rediss: {missing}")]);
+    let listener = &loaded(&pair, &[], named).settings.listeners[0];
+    assert_eq!((listener.redis.len(), listener.rediss.len()), (0, 1));
 }

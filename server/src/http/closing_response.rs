@@ -4,19 +4,21 @@ use super::{
     response_body::ResponseBody,
     response_writer::write_whole,
 };
-use crate::lifecycle::{drain_phase::Drain, linger::linger};
+use crate::{
+    lifecycle::{drain_phase::Drain, linger::linger},
+    tls::ClientStream,
+};
 use http::{HeaderValue, Response, header};
 use larder_proto::{http::text::Date, output::Output};
 use larder_store::clock;
 use larder_units::show_duration;
 use std::{io::IoSlice, time::Duration};
-use tokio::net::TcpStream;
 
 /// How long a client may go on sending after Larder has ended a connection, before it is cut off.
 pub(super) const LINGER: Duration = Duration::from_millis(500);
 
 /// Ends a connection with this answer to what its client has begun to send.
-pub(super) async fn end_with(stream: &mut TcpStream, drain: &Drain, response: Response<ResponseBody>) {
+pub(super) async fn end_with(stream: &mut impl ClientStream, drain: &Drain, response: Response<ResponseBody>) {
     let mut output = Output::default();
     let date = *Date::default().at(clock::now());
     write_whole(&mut output, response, &date);

@@ -4,7 +4,7 @@ use super::{
     connection_deadlines::ConnectionDeadline,
     response_body::{self, ResponseBody},
 };
-use crate::{buffers::HeldBytes, source::SourceError, telemetry::Counters};
+use crate::{buffers::HeldBytes, source::SourceError, telemetry::Counters, tls::ClientStream};
 use bytes::{Buf, Bytes};
 use http::StatusCode;
 use http_body::{Frame, SizeHint};
@@ -17,10 +17,7 @@ use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What a connection is doing, and how long it may.
 ///
@@ -41,6 +38,8 @@ pub(super) struct ConnectionActivity {
     pub(super) held: Cell<HeldBytes>,
     /// What hyper keeps of input at most.
     pub(super) most_input: usize,
+    /// Bytes of the stream's own buffers.
+    pub(super) of_stream: usize,
 }
 
 impl ConnectionActivity {
@@ -49,6 +48,7 @@ impl ConnectionActivity {
         deadline: Rc<ConnectionDeadline>,
         is_http2: bool,
         begun: bool,
+        of_stream: usize,
     ) -> ConnectionActivity {
         let settings = &context.worker.app.settings;
         let activity = ConnectionActivity {
@@ -63,6 +63,7 @@ impl ConnectionActivity {
             in_head: Cell::new(false),
             held: Cell::default(),
             most_input: 4 * settings.max_headers,
+            of_stream,
         };
         activity.moved();
         if begun {
@@ -85,7 +86,7 @@ impl ConnectionActivity {
         let mut held = self.held.get();
         change(&mut held);
         self.held.set(held);
-        self.context.holder.set(held);
+        self.context.holder.set(HeldBytes { output: held.output + self.of_stream, ..held });
     }
 
     /// A piece of an answer goes out.
@@ -193,13 +194,13 @@ impl http_body::Body for TrackedBody {
 }
 
 /// The connection as hyper sees it: what was read before comes first, and every event is noted.
-pub(super) struct TrackedStream {
-    pub(super) stream: TcpStream,
+pub(super) struct TrackedStream<S> {
+    pub(super) stream: S,
     pub(super) read: Bytes,
     pub(super) activity: Rc<ConnectionActivity>,
 }
 
-impl TrackedStream {
+impl<S: ClientStream> TrackedStream<S> {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &result {
             self.activity.wrote(*bytes);
@@ -208,7 +209,7 @@ impl TrackedStream {
     }
 }
 
-impl AsyncRead for TrackedStream {
+impl<S: ClientStream> AsyncRead for TrackedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, free: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.read.has_remaining() {
             let len = self.read.len().min(free.remaining());
@@ -225,7 +226,7 @@ impl AsyncRead for TrackedStream {
     }
 }
 
-impl AsyncWrite for TrackedStream {
+impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.wrote(result)

@@ -23,6 +23,8 @@ pub(super) struct ConnectionContext {
     pub(super) holder: BufferAccount,
     pub(super) peer: SocketAddr,
     pub(super) role: ListenerRole,
+    /// The client has shown a node's certificate.
+    pub(super) is_node: bool,
 }
 
 impl ConnectionContext {
@@ -32,9 +34,10 @@ impl ConnectionContext {
         http: Rc<HttpWorkerState>,
         peer: SocketAddr,
         role: ListenerRole,
+        is_node: bool,
     ) -> ConnectionContext {
         let holder = buffer_account(&worker).await;
-        ConnectionContext { worker, http, holder, peer, role }
+        ConnectionContext { worker, http, holder, peer, role, is_node }
     }
 }
 

@@ -6,7 +6,10 @@ use super::{
     connection_deadlines::{ConnectionDeadline, Verdict},
     router,
 };
-use crate::lifecycle::linger::linger;
+use crate::{
+    lifecycle::linger::linger,
+    tls::{ClientStream, begins_handshake},
+};
 use http::{Request, Response};
 use hyper::{
     body::Incoming,
@@ -20,9 +23,8 @@ use std::{
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
-use tokio::net::TcpStream;
 
 /// Streams that an HTTP/2 client may have open at once.
 const STREAMS: u32 = 128;
@@ -30,18 +32,24 @@ const STREAMS: u32 = 128;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end; `read` was already taken from it.
-pub(super) async fn serve(
+pub(super) async fn serve<S: ClientStream>(
     context: Rc<ConnectionContext>,
-    stream: TcpStream,
+    stream: S,
     read: Vec<u8>,
     deadline: Rc<ConnectionDeadline>,
 ) {
     let max_headers = context.worker.app.settings.max_headers;
     let header_timeout = context.worker.app.settings.header_timeout;
     // No HTTP/1 method begins like HTTP/2's preface (RFC 9113 section 3.4).
-    let is_http2 = read.starts_with(b"PRI");
+    let is_http2 = stream.speaks_http2() || read.starts_with(b"PRI");
     let app = context.worker.app.clone();
-    let activity = Rc::new(ConnectionActivity::new(&context, deadline, is_http2, !read.is_empty()));
+    // No HTTP method begins so.
+    if begins_handshake(&read)
+        && let Some(left_out) = app.telemetry.handshakes.due(Instant::now())
+    {
+        tracing::warn!(peer = %context.peer, not_logged = left_out, "TLS on a plain HTTP listener: the client should connect to an https address");
+    }
+    let activity = Rc::new(ConnectionActivity::new(&context, deadline, is_http2, !read.is_empty(), stream.buffered()));
     let io = TokioIo::new(TrackedStream { stream, read: read.into(), activity: activity.clone() });
     let service = RouterService { context, activity: activity.clone() };
     if is_http2 {

@@ -68,7 +68,8 @@ fn snapshot(app: &App) -> Snapshot {
         refused: app.buffers.refused(),
     };
     let peers = app.peers.as_ref().map(|peers| peers.snapshot()).unwrap_or_default();
-    Snapshot { peers, replication: replication(app), ..app.telemetry.snapshot(groups.collect(), pushes, buffers) }
+    let tls = app.tls.as_ref().map(|tls| tls.snapshot()).unwrap_or_default();
+    Snapshot { peers, replication: replication(app), tls, ..app.telemetry.snapshot(groups.collect(), pushes, buffers) }
 }
 
 fn replication(app: &App) -> ReplicationSnapshot {

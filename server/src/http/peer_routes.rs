@@ -1,5 +1,6 @@
 //! The routes between nodes, as groupcache-go v3 and mailgun's groupcache serve them. What comes here changes this node alone.
 use super::{
+    connection_context::ConnectionContext,
     peer_moves,
     problem_json::{Problem, ProblemKind},
     read_responses::{MESSAGE, ReadRoute, message_of},
@@ -9,7 +10,6 @@ use super::{
     tag_routes,
 };
 use crate::{
-    app::Worker,
     peer::{
         CLEAR, GET_KEYS, GetKeysRequest, GetKeysResponse, GetResponse, HOTTEST, KeyAnswer, MEMBER, MOST_KEYS,
         REMOVE_KEYS, RING, SetRequest, bearer, of_expire, parse_remove_keys,
@@ -30,8 +30,12 @@ use subtle::ConstantTimeEq as _;
 const LARGEST_ANSWER: usize = 1 << 20;
 
 /// Whether a request is from a node.
-pub(super) fn check_secret(worker: &Worker, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(secret) = &worker.app.settings.peers.secret else { return Ok(()) };
+pub(super) fn check_node(context: &ConnectionContext, headers: &HeaderMap) -> Result<(), Problem> {
+    let peers = &context.worker.app.settings.peers;
+    if peers.tls.is_some() && !context.is_node {
+        return Err(Problem::of(ProblemKind::NotAPeer, "the connection shows no certificate of peer-tls-ca"));
+    }
+    let Some(secret) = &peers.secret else { return Ok(()) };
     let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     match shown.ct_eq(bearer(secret).as_bytes()).into() {
         true => Ok(()),

@@ -124,7 +124,7 @@ where
         return Ok(item_api::redirect(head.uri.path(), query));
     }
     if route.is_between_nodes() {
-        peer_routes::check_secret(&context.worker, &head.headers)?;
+        peer_routes::check_node(context, &head.headers)?;
     }
     let may_write = || match route.writes_entries() {
         true => check_role(&context.worker, request.group),

@@ -5,24 +5,23 @@ use super::{
     fast_path, general_path,
     http_worker_state::HttpWorkerState,
 };
-use crate::app::Worker;
+use crate::{app::Worker, tls::ClientStream};
 use std::{net::SocketAddr, rc::Rc};
-use tokio::net::TcpStream;
 
 /// Serves one connection until the client, a limit or the drain ends it.
-pub async fn serve_connection(
+pub async fn serve_connection<S: ClientStream>(
     worker: Rc<Worker>,
     http: Rc<HttpWorkerState>,
-    stream: TcpStream,
+    stream: S,
     peer: SocketAddr,
     role: ListenerRole,
 ) {
     let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
-    let context = Rc::new(ConnectionContext::new(worker, http, peer, role).await);
+    let context = Rc::new(ConnectionContext::new(worker, http, peer, role, stream.is_node()).await);
     // The admin listener has no hot routes.
     let handover = match role {
-        ListenerRole::Native => fast_path::serve(&context, stream, &deadline).await,
-        ListenerRole::Admin => Some((stream, Vec::new())),
+        ListenerRole::Native if !stream.speaks_http2() => fast_path::serve(&context, stream, &deadline).await,
+        ListenerRole::Native | ListenerRole::Admin => Some((stream, Vec::new())),
     };
     if let Some((stream, read)) = handover {
         general_path::serve(context, stream, read, deadline).await;

@@ -33,6 +33,9 @@ pub enum RunError {
         /// A part of it is damaged.
         is_damage: bool,
     },
+    /// A file of the TLS settings cannot be used.
+    #[error("{0}")]
+    Tls(String),
     /// The process is to be a replica, which it cannot be.
     #[error("cannot be a replica (setting `replica-of`): {0}")]
     Replica(&'static str),

@@ -5,8 +5,7 @@
 use super::drain_phase::{Drain, Phase};
 use std::time::Duration;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::sleep,
 };
 
@@ -18,13 +17,16 @@ const MOST: usize = 1 << 20;
 
 /// Ends our half, then discards input until the client ends its half, has sent too much, or takes longer than `patience`.
 /// A drain that has begun, or begins meanwhile, cuts the patience short.
-pub(crate) async fn linger(stream: &mut TcpStream, drain: &Drain, patience: Duration) {
-    if stream.shutdown().await.is_err() {
-        return;
-    }
+pub(crate) async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), drain: &Drain, patience: Duration) {
+    let end_and_discard = async {
+        // Over TLS this sends, and a client that reads nothing could make it wait.
+        if stream.shutdown().await.is_ok() {
+            discard(stream).await;
+        }
+    };
     // Whatever ends the wait, the connection is closed next.
     tokio::select! {
-        () = discard(stream) => {}
+        () = end_and_discard => {}
         () = sleep(patience) => {}
         () = draining(drain) => {}
     }
@@ -35,7 +37,7 @@ async fn draining(drain: &Drain) {
     sleep(DRAINING).await;
 }
 
-async fn discard(stream: &mut TcpStream) {
+async fn discard(stream: &mut (impl AsyncRead + Unpin)) {
     let mut sink = [0; 4096];
     let mut seen = 0;
     while let Ok(n) = stream.read(&mut sink).await
@@ -49,7 +51,10 @@ async fn discard(stream: &mut TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::{net::TcpListener, time::Instant};
+    use tokio::{
+        net::{TcpListener, TcpStream},
+        time::Instant,
+    };
 
     /// How long Larder waits for a client that sends nothing and stays, on a clock that only moves while all tasks wait.
     async fn waited(drain: &Drain) -> Duration {

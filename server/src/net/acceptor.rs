@@ -1,8 +1,8 @@
 //! The acceptor: takes connections from every listener and hands each to the worker with the fewest open ones.
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
-use super::listeners::Service;
-use crate::{app::App, clients::Seat, lifecycle::linger::linger};
+use super::listeners::{Door, Service};
+use crate::{app::App, clients::Seat, lifecycle::linger::linger, tls};
 use std::{
     cell::Cell,
     io::{self, Write},
@@ -18,7 +18,7 @@ use tokio::{net::TcpListener, sync::mpsc::UnboundedSender};
 pub(super) struct Arrival {
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
-    pub(super) service: Service,
+    pub(super) door: Door,
     /// Its place among the worker's connections.
     pub(super) seat: Seat,
 }
@@ -35,7 +35,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Accepts until dropped.
 pub(super) async fn accept(
     listener: TcpListener,
-    service: Service,
+    door: Door,
     app: Arc<App>,
     workers: Rc<Vec<UnboundedSender<Arrival>>>,
     refused: Rc<Cell<usize>>,
@@ -58,14 +58,14 @@ pub(super) async fn accept(
             }
         };
         in_trouble = false;
-        let Some(seat) = app.clients.admit(service == Service::Admin) else {
+        let Some(seat) = app.clients.admit(door.service == Service::Admin) else {
             app.telemetry.control().connections_refused.add(1);
-            refuse(stream, service, &app, &refused);
+            refuse(stream, door, &app, &refused);
             continue;
         };
         let worker = seat.worker;
         // Fails when the worker has gone, that is while the process ends.
-        let _ = workers[worker].send(Arrival { stream, peer, service, seat });
+        let _ = workers[worker].send(Arrival { stream, peer, door, seat });
     }
 }
 
@@ -87,8 +87,10 @@ connection: close\r\n\
 {\"type\":\"/problems/too-many-connections\",\"title\":\"Too many connections\",\"status\":503,\"detail\":\"max number of clients reached (setting `max-connections`)\"}";
 
 /// Says why, then closes.
-fn refuse(mut stream: TcpStream, service: Service, app: &Arc<App>, refused: &Rc<Cell<usize>>) {
-    let reason = match service {
+fn refuse(mut stream: TcpStream, door: Door, app: &Arc<App>, refused: &Rc<Cell<usize>>) {
+    let reason = match door.service {
+        // A handshake for the sake of a reason would cost more than serving the client.
+        _ if door.is_tls => tls::REFUSAL,
         Service::Redis(_) => NO_ROOM_REDIS,
         Service::Http | Service::Admin => NO_ROOM_HTTP,
     };

@@ -2,7 +2,7 @@
 use super::{
     acceptor,
     drain_on_signal::{ONE_WISH, Signals, drain},
-    listeners::{self, Service},
+    listeners::{self, Listener},
     open_files_limit, ready_message, worker_thread,
 };
 use crate::{
@@ -17,7 +17,6 @@ use larder_store::clock;
 use std::{
     cell::Cell,
     io,
-    net::TcpListener,
     pin::pin,
     rc::Rc,
     sync::Arc,
@@ -61,7 +60,7 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
     runtime.block_on(control(&app, listeners))
 }
 
-async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Result<(), RunError> {
+async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunError> {
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
     discover(app).await;
@@ -69,8 +68,7 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
     let mut workers = worker_thread::start(app).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
-    let port = app.bound.redis.first().map_or(0, |address| address.port());
-    tokio::task::spawn_local(replica::follow_primary(app.replication.clone(), port));
+    tokio::task::spawn_local(replica::follow_primary(app.replication.clone(), app.bound.redis_port()));
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ticks: u32 = 0;
@@ -79,7 +77,7 @@ async fn control(app: &Arc<App>, listeners: Vec<(Service, TcpListener)>) -> Resu
     let mut leaving: Option<Instant> = None;
     loop {
         tokio::select! {
-            number = signals.next() => match leaving {
+            number = signals.next(|| reload(app)) => match leaving {
                 None => {
                     leaving = Some(Instant::now());
                     match &app.peers {
@@ -138,19 +136,34 @@ async fn first_attempts(app: &App) {
 
 fn acceptors(
     app: &Arc<App>,
-    listeners: Vec<(Service, TcpListener)>,
+    listeners: Vec<Listener>,
     arrivals: Vec<mpsc::UnboundedSender<acceptor::Arrival>>,
 ) -> io::Result<Vec<AbortHandle>> {
     let arrivals = Rc::new(arrivals);
     let refused = Rc::new(Cell::new(0));
     listeners
         .into_iter()
-        .map(|(service, listener)| {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let accepting = acceptor::accept(listener, service, app.clone(), arrivals.clone(), refused.clone());
+        .map(|Listener { door, socket }| {
+            let listener = tokio::net::TcpListener::from_std(socket)?;
+            let accepting = acceptor::accept(listener, door, app.clone(), arrivals.clone(), refused.clone());
             Ok(tokio::task::spawn_local(accepting).abort_handle())
         })
         .collect()
+}
+
+/// SIGHUP.
+fn reload(app: &App) {
+    match &app.tls {
+        Some(tls) => {
+            tracing::info!("SIGHUP: reading certificates, keys and authorities again; other settings need a restart");
+            tls.reload();
+        }
+        None => {
+            tracing::warn!(
+                "SIGHUP ignored: only files of TLS are read again, and there is no TLS; restart to apply changes"
+            );
+        }
+    }
 }
 
 fn keep_house(app: &App, ticks: u32) {
@@ -161,6 +174,9 @@ fn keep_house(app: &App, ticks: u32) {
     app.replication.tick(now);
     app.buffers.tick();
     app.snapshots.tick();
+    if let Some(tls) = &app.tls {
+        tls.tick();
+    }
     if let Some(throttle) = &app.throttle
         && ticks.is_multiple_of(FORGET_EVERY)
     {

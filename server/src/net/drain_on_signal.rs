@@ -50,7 +50,7 @@ pub(super) async fn drain(
         };
         tokio::select! {
             biased;
-            number = signals.next() => if start.elapsed() > ONE_WISH {
+            number = signals.next(|| {}) => if start.elapsed() > ONE_WISH {
                 return Err(RunError::SecondSignal(number));
             },
             _ = ended.recv() => left -= 1,
@@ -68,7 +68,7 @@ pub(super) async fn drain(
     tokio::select! {
         biased;
         () = &mut save => {}
-        number = signals.next(), if start.elapsed() > ONE_WISH => return Err(RunError::SecondSignal(number)),
+        number = signals.next(|| {}), if start.elapsed() > ONE_WISH => return Err(RunError::SecondSignal(number)),
         () = sleep_until((start + finish).into()) => {
             tracing::error!("no snapshot was written at the end: grace is over; the last one is as it was");
             let _ = timeout(ABORT, app.snapshots.call_off()).await;
@@ -77,7 +77,7 @@ pub(super) async fn drain(
     Ok(())
 }
 
-/// The signals that end the process, and SIGHUP, which must not: supervisors and log rotation send it to mean "reload".
+/// The signals that end the process, and SIGHUP, which does not: it means "reload".
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -93,15 +93,13 @@ impl Signals {
         })
     }
 
-    /// The number of the next signal that ends the process.
-    pub(super) async fn next(&mut self) -> i32 {
+    /// The number of the next signal that ends the process. Calls `reload` at each SIGHUP until then.
+    pub(super) async fn next(&mut self, reload: impl Fn()) -> i32 {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
                 _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
-                _ = self.hangup.recv() => {
-                    tracing::warn!("SIGHUP ignored: Larder does not reload its configuration; restart it to apply changes");
-                }
+                _ = self.hangup.recv() => reload(),
             }
         }
     }

@@ -18,37 +18,61 @@ pub(super) enum Service {
     Admin,
 }
 
-impl Service {
+/// What a client meets at a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Door {
+    pub(super) service: Service,
+    pub(super) is_tls: bool,
+}
+
+/// A bound listener.
+pub(super) struct Listener {
+    pub(super) door: Door,
+    pub(super) socket: TcpListener,
+}
+
+impl Door {
     /// The setting that asked for the listener.
     fn setting(self) -> &'static str {
-        match self {
-            Service::Http => "http",
-            Service::Redis(_) => "redis",
-            Service::Admin => "admin",
+        match (self.service, self.is_tls) {
+            (Service::Http, false) => "http",
+            (Service::Http, true) => "https",
+            (Service::Redis(_), false) => "redis",
+            (Service::Redis(_), true) => "rediss",
+            (Service::Admin, _) => "admin",
         }
     }
 }
 
 /// Binds every address of the settings, in their order.
-pub(super) fn bind(settings: &Settings) -> Result<(Vec<(Service, TcpListener)>, Bound), RunError> {
-    let named = settings.listeners.iter().map(|listener| &listener.redis);
-    let redis = [&settings.redis].into_iter().chain(named).enumerate();
-    let redis = redis.flat_map(|(listener, addresses)| addresses.iter().map(move |a| (Service::Redis(listener), *a)));
-    let wanted = (settings.http.iter().map(|a| (Service::Http, *a)))
+pub(super) fn bind(settings: &Settings) -> Result<(Vec<Listener>, Bound), RunError> {
+    let named = settings.listeners.iter().map(|listener| (&listener.redis, &listener.rediss));
+    let redis = [(&settings.redis, &settings.rediss)].into_iter().chain(named).enumerate();
+    let doors = |service, is_tls, addresses: &[SocketAddr]| -> Vec<(Door, SocketAddr)> {
+        addresses.iter().map(|address| (Door { service, is_tls }, *address)).collect()
+    };
+    let redis = redis.flat_map(|(listener, (plain, tls))| {
+        let service = Service::Redis(listener);
+        [doors(service, false, plain), doors(service, true, tls)].concat()
+    });
+    let wanted = (doors(Service::Http, false, &settings.http).into_iter())
+        .chain(doors(Service::Http, true, &settings.https))
         .chain(redis)
-        .chain(settings.admin.iter().map(|a| (Service::Admin, *a)));
+        .chain(doors(Service::Admin, settings.admin_tls, settings.admin.as_slice()));
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
-    for (service, address) in wanted {
-        let failed = |error| RunError::Bind { setting: service.setting(), address, error };
-        let listener = listen(address).map_err(failed)?;
-        let real = listener.local_addr().map_err(failed)?;
-        match service {
-            Service::Http => bound.http.push(real),
-            Service::Redis(_) => bound.redis.push(real),
-            Service::Admin => bound.admin = Some(real),
+    for (door, address) in wanted {
+        let failed = |error| RunError::Bind { setting: door.setting(), address, error };
+        let socket = listen(address).map_err(failed)?;
+        let real = socket.local_addr().map_err(failed)?;
+        match (door.service, door.is_tls) {
+            (Service::Http, false) => bound.http.push(real),
+            (Service::Http, true) => bound.https.push(real),
+            (Service::Redis(_), false) => bound.redis.push(real),
+            (Service::Redis(_), true) => bound.rediss.push(real),
+            (Service::Admin, _) => bound.admin = Some(real),
         }
-        listeners.push((service, listener));
+        listeners.push(Listener { door, socket });
     }
     Ok((listeners, bound))
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   control thread                         worker 0 … worker N-1 (one current-thread runtime each, nothing shared on a hit)
 //!   accept ──── std TcpStream ───────────► least loaded worker ──► redis_connection  read ─ process ─ write ─┐
+//!                                            (tls_handshake first)
 //!   signals ─── Phase ───────────────────► every connection        http::serve_connection                     │
 //!   tick of the memory tiers, throttle's                                          ▲──── one task each ───┘
 //!   forgetting, 10 and 1 times a second
@@ -11,6 +12,7 @@
 //! Invariants:
 //! - A connection lives and dies on one worker; only its socket crosses a thread, once.
 //! - Every buffer has a bound; a client that does not read its replies is not read from.
+//! - A handshake waits for its turn, so that a crowd of newcomers does not hold up those who are connected (`tls::HandshakeTurns`).
 //! - A panic ends its connection's task and nothing else.
 //! - `SIGTERM`: accept no more, answer what was read, close; what is left when `grace` is over is dropped, and the exit code is 0 all the same.
 mod acceptor;
@@ -20,6 +22,7 @@ mod listeners;
 mod open_files_limit;
 mod ready_message;
 pub mod redis_connection;
+mod tls_handshake;
 mod worker_thread;
 
 pub use control_thread::run;

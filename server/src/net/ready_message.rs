@@ -29,9 +29,14 @@ struct Message {
     redis: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
     pid: u32,
+    https: Vec<SocketAddr>,
+    rediss: Vec<SocketAddr>,
     version: &'static str,
     profile: &'static str,
     groups: Vec<GroupLine>,
+    /// For a terminal only: who asks for TLS on the admin listener knows.
+    #[serde(skip)]
+    admin_tls: bool,
 }
 
 #[derive(Serialize)]
@@ -61,9 +66,20 @@ impl Message {
                 }),
             }
         });
-        let Bound { http, redis, admin } = app.bound.clone();
-        let pid = std::process::id();
-        Message { ready: true, http, redis, admin, pid, version: VERSION, profile: PROFILE, groups: groups.collect() }
+        let Bound { http, https, redis, rediss, admin } = app.bound.clone();
+        Message {
+            ready: true,
+            http,
+            redis,
+            admin,
+            pid: std::process::id(),
+            https,
+            rediss,
+            version: VERSION,
+            profile: PROFILE,
+            groups: groups.collect(),
+            admin_tls: app.settings.admin_tls,
+        }
     }
 
     fn json(&self) -> String {
@@ -77,11 +93,18 @@ impl Message {
         for address in &self.http {
             let _ = writeln!(text, "  http    http://{address}/");
         }
+        for address in &self.https {
+            let _ = writeln!(text, "  https   https://{address}/");
+        }
         for address in &self.redis {
             let _ = writeln!(text, "  redis   redis://{address}/");
         }
+        for address in &self.rediss {
+            let _ = writeln!(text, "  rediss  rediss://{address}/");
+        }
         if let Some(address) = self.admin {
-            let _ = writeln!(text, "  admin   http://{address}/");
+            let scheme = if self.admin_tls { "https" } else { "http" };
+            let _ = writeln!(text, "  admin   {scheme}://{address}/");
         }
         for group in &self.groups {
             let reached = match &group.error {
@@ -110,6 +133,9 @@ mod tests {
             http: vec![([127, 0, 0, 1], 8080).into(), (std::net::Ipv6Addr::LOCALHOST, 80).into()],
             redis: vec![],
             admin: Some(([127, 0, 0, 1], 8081).into()),
+            https: vec![([127, 0, 0, 1], 8443).into()],
+            rediss: vec![([127, 0, 0, 1], 6390).into()],
+            admin_tls: true,
             groups: vec![GroupLine {
                 name: "default".into(),
                 source: "redis://:***@127.0.0.1:6379/0".into(),
@@ -123,7 +149,8 @@ mod tests {
     #[test]
     fn the_line_is_as_documented() {
         let line = message().json();
-        let begin = "{\"ready\":true,\"http\":[\"127.0.0.1:8080\",\"[::1]:80\"],\"redis\":[],\"admin\":\"127.0.0.1:8081\",\"pid\":7,";
+        let begin = "{\"ready\":true,\"http\":[\"127.0.0.1:8080\",\"[::1]:80\"],\"redis\":[],\"admin\":\"127.0.0.1:8081\",\"pid\":7,\
+            \"https\":[\"127.0.0.1:8443\"],\"rediss\":[\"127.0.0.1:6390\"],";
         assert!(line.starts_with(begin), "{line}");
         assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
         let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");
@@ -143,7 +170,9 @@ mod tests {
     #[test]
     fn a_terminal_is_told_the_same() {
         let text = message().for_a_terminal();
-        for part in [VERSION, PROFILE, "http://[::1]:80/", "  memory  64MiB\n", "(not reached: connection refused)"] {
+        let tls = ["https://127.0.0.1:8443/", "rediss://127.0.0.1:6390/", "admin   https://127.0.0.1:8081/"];
+        let parts = [VERSION, PROFILE, "http://[::1]:80/", "  memory  64MiB\n", "(not reached: connection refused)"];
+        for part in parts.into_iter().chain(tls) {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
     }

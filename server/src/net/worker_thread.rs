@@ -3,6 +3,7 @@ use super::{
     acceptor::Arrival,
     listeners::Service,
     redis_connection::{self, BufferPool},
+    tls_handshake::begin_tls,
 };
 use crate::{
     app::{App, Worker, millis},
@@ -11,6 +12,7 @@ use crate::{
     lifecycle::{RunError, drain_phase::Phase},
     peer::{self, Standing},
     redis::CommandAccess,
+    tls::{ClientStream, HandshakeTurns},
 };
 use larder_store::clock;
 use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
@@ -102,8 +104,8 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     let app = worker.app.clone();
     // Every connection holds a sender: the receiver hears when the last is gone.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
-    let shared =
-        Shared { pool: Rc::default(), http: Rc::default(), access: CommandAccess::of_listeners(&app.settings).into() };
+    let access = CommandAccess::of_listeners(&app.settings).into();
+    let shared = Shared { pool: Rc::default(), http: Rc::default(), access, turns: Rc::default() };
     tokio::task::spawn_local(close_idle(worker.clone()));
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut closing = pin!(app.drain.reached(Phase::Closing));
@@ -140,41 +142,53 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
 }
 
 /// What the connections of one worker share, by protocol.
+#[derive(Clone)]
 struct Shared {
     pool: Rc<BufferPool>,
     http: Rc<http::HttpWorkerState>,
     /// By the number of the listener.
     access: Rc<[Arc<CommandAccess>]>,
+    turns: Rc<HandshakeTurns>,
 }
 
 /// Starts the task of a connection.
 fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Sender<()>) {
-    let Arrival { stream, peer, service, seat } = arrival;
+    let Arrival { stream, peer, door, seat } = arrival;
     let stream = match prepare(stream, peer) {
         Ok(stream) => stream,
         // Already reset by the client, or out of memory in the kernel: there is nobody to tell.
         Err(_) => return,
     };
     let counters = &worker.counters;
-    match service {
+    match door.service {
         Service::Redis(_) => counters.redis_connections_opened.add(1),
         Service::Http | Service::Admin => counters.http_connections_opened.add(1),
     }
-    let place = Place { worker: worker.clone(), service, _seat: seat, _alive: alive };
-    let (pool, http) = (shared.pool.clone(), shared.http.clone());
-    let access = shared.access.clone();
+    let place = Place { worker: worker.clone(), service: door.service, _seat: seat, _alive: alive };
+    let shared = shared.clone();
     // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
-    tokio::task::spawn_local(async move {
-        let worker = place.worker.clone();
-        match service {
-            Service::Redis(listener) => {
-                redis_connection::serve(worker, pool, stream, peer, access[listener].clone()).await
+    match worker.app.tls.clone().filter(|_| door.is_tls) {
+        None => tokio::task::spawn_local(serve_client(place, shared, stream, peer)),
+        // A task of its own kind: that of a plain connection is not to be as large as this.
+        Some(tls) => tokio::task::spawn_local(async move {
+            if let Some(stream) = begin_tls(&place.worker, place.service, &tls, &shared.turns, stream, peer).await {
+                serve_client(place, shared, stream, peer).await;
             }
-            Service::Http => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Native).await,
-            Service::Admin => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Admin).await,
+        }),
+    };
+}
+
+/// Serves a connection until it ends.
+async fn serve_client<S: ClientStream>(place: Place, shared: Shared, stream: S, peer: SocketAddr) {
+    let (worker, http) = (place.worker.clone(), shared.http);
+    match place.service {
+        Service::Redis(listener) => {
+            redis_connection::serve(worker, shared.pool, stream, peer, shared.access[listener].clone()).await
         }
-        drop(place);
-    });
+        Service::Http => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Native).await,
+        Service::Admin => http::serve_connection(worker, http, stream, peer, http::ListenerRole::Admin).await,
+    }
+    drop(place);
 }
 
 fn prepare(stream: std::net::TcpStream, peer: SocketAddr) -> io::Result<TcpStream> {

@@ -9,7 +9,8 @@ use super::{
 use crate::{
     buffers::{BufferKind, Buffers, GrowingBuffer},
     config::{PeerAddress, PeerSettings},
-    source::{FreshUntil, LocalFuture},
+    source::{FreshUntil, LocalFuture, connect_tcp},
+    tls::{NodeProtocol, ServerTls},
 };
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -24,7 +25,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 use tokio::{
-    net::TcpStream,
     sync::Semaphore,
     time::{Instant, timeout_at},
 };
@@ -72,6 +72,8 @@ pub(super) struct HttpTransport {
     connect_timeout: Duration,
     max_value: usize,
     buffers: Arc<Buffers>,
+    /// `None`: the nodes speak plain HTTP.
+    tls: Option<Arc<ServerTls>>,
     /// The header field that shows the secret.
     secret: Option<HeaderValue>,
     pools: RefCell<HashMap<PeerAddress, Rc<Pool>>>,
@@ -105,14 +107,19 @@ impl Pool {
 }
 
 impl HttpTransport {
-    pub(super) fn new(settings: &PeerSettings, max_value: usize, buffers: Arc<Buffers>) -> HttpTransport {
+    pub(super) fn new(
+        settings: &PeerSettings,
+        max_value: usize,
+        buffers: Arc<Buffers>,
+        tls: Option<Arc<ServerTls>>,
+    ) -> HttpTransport {
         let secret = settings.secret.as_deref().and_then(|secret| {
             let mut value = HeaderValue::from_str(&bearer(secret)).ok()?;
             value.set_sensitive(true);
             Some(value)
         });
         let connect_timeout = settings.connect_timeout;
-        HttpTransport { connect_timeout, max_value, buffers, secret, pools: RefCell::default() }
+        HttpTransport { connect_timeout, max_value, buffers, tls, secret, pools: RefCell::default() }
     }
 
     fn pool(&self, address: &PeerAddress) -> Rc<Pool> {
@@ -125,8 +132,11 @@ impl HttpTransport {
     async fn connect(&self, member: &Member, deadline: Instant) -> Result<Connection, PeerError> {
         let PeerAddress { host, port } = &member.address;
         let connecting = async {
-            let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| error.to_string())?;
-            stream.set_nodelay(true).map_err(|error| error.to_string())?;
+            let tls = match &self.tls {
+                Some(tls) => tls.towards_node(host, NodeProtocol::Http1)?,
+                None => None,
+            };
+            let stream = connect_tcp(host, *port, tls.as_ref()).await.map_err(|error| error.to_string())?;
             handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())
         };
         let until = deadline.min(Instant::now() + self.connect_timeout);
@@ -178,7 +188,9 @@ impl HttpTransport {
     }
 
     fn broken(&self, member: &Member, error: &hyper::Error) -> PeerError {
-        PeerError::NotReached(format!("peer {}: {error}", member.name).into())
+        // The cause may be an alert: that the node takes no certificate of ours.
+        let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
+        PeerError::NotReached(format!("peer {}: {error}{cause}", member.name).into())
     }
 
     async fn finish(

@@ -72,7 +72,7 @@ impl Peers {
     pub fn new(settings: PeerSettings, this: PeerAddress, caches: Vec<Arc<Cache>>) -> Peers {
         let first = Arc::new(membership(&settings, &this, settings.peers.clone(), &[]));
         Peers {
-            this_name: settings.name.of(&this).into(),
+            this_name: settings.name_of(&this).into(),
             settings,
             this,
             now: ArcSwap::new(first.clone()),
@@ -233,7 +233,7 @@ fn membership(
         .into_iter()
         .map(|address| match known.iter().find(|member| member.address == address) {
             Some(member) => member.clone(),
-            None => Arc::new(Member::new(settings.name.of(&address), address.clone(), address == *this)),
+            None => Arc::new(Member::new(settings.name_of(&address), address.clone(), address == *this)),
         })
         .collect();
     let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();

@@ -7,13 +7,19 @@ use crate::{
     buffers::Buffers,
     config::Settings,
     source::{FillPolicy, Source},
+    tls::ServerTls,
 };
 use larder_engine::Cache;
 use std::{rc::Rc, sync::Arc};
 
 /// One core's way to the other nodes.
-pub fn open_client(peers: &Arc<Peers>, settings: &Settings, buffers: &Arc<Buffers>) -> Rc<PeerClient> {
-    let transport = HttpTransport::new(&settings.peers, settings.max_value, buffers.clone());
+pub fn open_client(
+    peers: &Arc<Peers>,
+    settings: &Settings,
+    buffers: &Arc<Buffers>,
+    tls: Option<&Arc<ServerTls>>,
+) -> Rc<PeerClient> {
+    let transport = HttpTransport::new(&settings.peers, settings.max_value, buffers.clone(), tls.cloned());
     Rc::new(PeerClient::new(peers.clone(), Rc::new(transport), settings.groups[0].freshness.source_timeout))
 }
 

@@ -1,6 +1,7 @@
 //! Requests of other protocols on the Redis port: from a browser that a web page has misled, or from a client that
 //! speaks TLS. Like Redis, Larder closes such a connection before it reads further, because a request's body may have
 //! lines that read as commands.
+use crate::tls::begins_handshake;
 use larder_proto::resp::Args;
 
 /// The other protocol.
@@ -25,8 +26,8 @@ impl ForeignProtocol {
         if !args.is_inline() {
             return None;
         }
-        // A handshake record of TLS 1.0 to 1.3 begins like this. An attacker may have chosen the bytes after it.
-        if name.starts_with(&[0x16, 0x03]) {
+        // An attacker may have chosen the bytes after it.
+        if begins_handshake(name) {
             return Some(ForeignProtocol::Tls);
         }
         let last = args.get(args.len() - 1).filter(|_| args.len() > 1)?;

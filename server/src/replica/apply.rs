@@ -17,6 +17,8 @@ const STEP: usize = 512;
 #[derive(Debug)]
 pub(super) enum LinkError {
     Io(io::Error),
+    /// A file of its TLS cannot be used.
+    Tls(String),
     /// The primary closed it.
     Closed,
     /// Nothing came for so long.
@@ -50,6 +52,7 @@ impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LinkError::Io(error) => error.fmt(f),
+            LinkError::Tls(error) => f.write_str(error),
             LinkError::Closed => f.write_str("the primary closed the connection"),
             LinkError::Silent(limit) => write!(f, "the primary sent nothing for {}", show_duration(*limit)),
             LinkError::Refused(error) => write!(f, "the primary refused: {error}"),

@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{
     config::{PrimaryAddress, ReplicationMode},
-    source::jittered,
+    source::{Stream, connect_tcp, jittered},
+    tls::ClientTls,
 };
 use larder_proto::resp::encode;
 use larder_store::{clock, snapshot::MAX_HEAD};
 use std::{sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    net::TcpStream,
     time::{sleep, timeout},
 };
 
@@ -105,10 +105,10 @@ async fn run(
     port: u16,
     place: &mut Place,
 ) -> Result<(), LinkError> {
-    // TLS goes here: the stream that it wraps is all that the rest uses.
     let connect = async {
-        let mut stream = BufReader::new(TcpStream::connect((primary.host.as_str(), primary.port)).await?);
-        stream.get_ref().set_nodelay(true)?;
+        // Read for each connection: the files may have changed.
+        let tls = client_tls(primary).map_err(LinkError::Tls)?;
+        let mut stream = BufReader::new(connect_tcp(&primary.host, primary.port, tls.as_ref()).await?);
         log_in(replication, &mut stream, port, place).await?;
         Ok::<_, LinkError>(stream)
     };
@@ -136,6 +136,7 @@ async fn run(
                         }
                         link.set_error(None);
                         stream.get_mut().write_all(&frames::ack(changes)).await?;
+                        stream.get_mut().flush().await?;
                         if replication.settings.mode != ReplicationMode::Stream {
                             return Ok(());
                         }
@@ -172,6 +173,14 @@ async fn run(
     }
 }
 
+/// TLS towards a primary, if it is reached so.
+///
+/// # Errors
+/// A text that names the file.
+pub fn client_tls(primary: &PrimaryAddress) -> Result<Option<ClientTls>, String> {
+    primary.tls.as_ref().map(|tls| ClientTls::new(tls, &primary.host, &[])).transpose()
+}
+
 /// The longest frame of entries within the limits here.
 fn longest_frame(replication: &Replication) -> usize {
     let (max_key, max_value) = replication.limits;
@@ -182,7 +191,7 @@ fn longest_frame(replication: &Replication) -> usize {
 /// Authenticates, and asks for the stream of changes.
 async fn log_in(
     replication: &Replication,
-    stream: &mut BufReader<TcpStream>,
+    stream: &mut BufReader<Stream>,
     port: u16,
     place: &Place,
 ) -> Result<(), LinkError> {
@@ -200,6 +209,7 @@ async fn log_in(
     let command: [&[u8]; 6] = [b"LARDER.REPLICATE", b"1", secret.as_bytes(), port.as_bytes(), id.as_bytes(), &records];
     commands.extend(encode(&command));
     stream.get_mut().write_all(&commands).await?;
+    stream.get_mut().flush().await?;
     for _ in 0..answers {
         let mut line = Vec::new();
         (&mut *stream).take(ANSWER).read_until(b'\n', &mut line).await?;

@@ -47,7 +47,7 @@ mod tests;
 mod wake;
 
 pub use connected_replicas::{ConnectedReplica, ConnectedReplicas};
-pub use link::follow_primary;
+pub use link::{client_tls, follow_primary};
 pub use link_status::{LinkState, LinkStatus};
 pub use replication::{Replication, Role};
 pub use sender::{ReplicaRequest, serve_replica};

@@ -10,6 +10,7 @@ use super::{
     frames::{self, Frame, ParsedFrame},
     replication::Replication,
 };
+use crate::tls::ClientStream;
 use larder_engine::PolicyState;
 use larder_proto::output::Output;
 use larder_store::clock;
@@ -22,7 +23,6 @@ use std::{
 };
 use tokio::{
     io::AsyncWriteExt as _,
-    net::TcpStream,
     task::yield_now,
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -53,9 +53,9 @@ pub struct ReplicaRequest {
 }
 
 /// Serves a replica until its connection ends, which `end` may ask for.
-pub async fn serve_replica(
+pub async fn serve_replica<S: ClientStream>(
     replication: &Replication,
-    stream: &mut TcpStream,
+    stream: &mut S,
     address: SocketAddr,
     request: ReplicaRequest,
     heard: impl Fn(),
@@ -98,9 +98,9 @@ enum Sent {
     UntilClear,
 }
 
-struct Sender<'s, H> {
+struct Sender<'s, S, H> {
     replication: &'s Replication,
-    stream: &'s mut TcpStream,
+    stream: &'s mut S,
     replica: Arc<ConnectedReplica>,
     /// Where the full copy goes on: a group and a cursor of its tier.
     copy: Option<(usize, u64)>,
@@ -115,7 +115,7 @@ struct Sender<'s, H> {
     heard: H,
 }
 
-impl<H: Fn()> Sender<'_, H> {
+impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
     async fn run(&mut self, id: u64, resumed: Option<Cut>) -> io::Result<()> {
         let names = self.replication.logs.groups.iter().map(|group| group.name.as_str());
         frames::put_hello(&mut self.out, id, resumed.is_some(), names);
@@ -164,7 +164,7 @@ impl<H: Fn()> Sender<'_, H> {
                 () = armed, if changes == 0 => {}
                 () = sleep_until(marked + HEARTBEAT) => {}
                 // What is acknowledged is read with the next round, unless that may be long in coming.
-                ready = self.stream.readable(), if changes == 0 => ready?,
+                ready = self.stream.socket().readable(), if changes == 0 => ready?,
             }
         }
         Ok(())
@@ -271,14 +271,18 @@ impl<H: Fn()> Sender<'_, H> {
 
     /// Sends all output.
     async fn flush(&mut self) -> io::Result<()> {
+        let stalled = || io::Error::new(io::ErrorKind::TimedOut, "it took nothing for 30s");
         while !self.out.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES];
             let used = self.out.io_slices(&mut pieces);
             let written = timeout(STALLED, self.stream.write_vectored(&pieces[..used])).await;
-            match written.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "it took nothing for 30s"))?? {
+            match written.map_err(|_| stalled())?? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => self.out.advance(written),
             }
+        }
+        if self.stream.is_unflushed() {
+            timeout(STALLED, self.stream.flush()).await.map_err(|_| stalled())??;
         }
         Ok(())
     }

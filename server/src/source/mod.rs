@@ -63,7 +63,6 @@ mod table;
 pub(crate) mod test_store;
 mod upstream_commands;
 mod upstream_stream;
-mod upstream_tls;
 mod value_stream;
 
 pub use admission::{BreakerState, ServerLoads};
@@ -94,4 +93,5 @@ pub use source_setup::SourceSetup;
 pub use source_trait::{Reads, Source};
 pub use table::{PinnedTable, Reloaded, TableLookup, TableSource};
 pub use upstream_commands::{ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
+pub(crate) use upstream_stream::{Stream, connect_tcp};
 pub use value_stream::{ValueChunks, ValueStream};

@@ -1,5 +1,5 @@
-//! A byte stream to a source: TCP, Unix socket or TLS.
-use super::upstream_tls::Tls;
+//! A byte stream to a source, a peer or a primary: TCP, Unix socket or TLS.
+use crate::tls::ClientTls;
 use socket2::{SockRef, TcpKeepalive};
 use std::{
     io,
@@ -17,8 +17,8 @@ use tokio_rustls::client::TlsStream;
 /// its deadline.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// A byte stream to a source.
-pub(super) enum Stream {
+/// A byte stream to a server.
+pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     // Boxed: its state is some hundred bytes, the others are a descriptor.
@@ -26,13 +26,13 @@ pub(super) enum Stream {
 }
 
 /// Opens a stream over TCP, with TLS if there is a configuration for it.
-pub(super) async fn connect_tcp(host: &str, port: u16, tls: Option<&Tls>) -> io::Result<Stream> {
+pub(crate) async fn connect_tcp(host: &str, port: u16, tls: Option<&ClientTls>) -> io::Result<Stream> {
     let tcp = TcpStream::connect((host, port)).await?;
     tcp.set_nodelay(true)?;
     SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
     match tls {
         None => Ok(Stream::Tcp(tcp)),
-        Some(Tls { connector, name }) => Ok(Stream::Tls(Box::new(connector.connect(name.clone(), tcp).await?))),
+        Some(tls) => Ok(Stream::Tls(Box::new(tls.connect(tcp).await?))),
     }
 }
 

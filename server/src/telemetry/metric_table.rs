@@ -312,6 +312,37 @@ pub const METRICS: &[MetricFamily] = &[
         ["http" => redis_foreign_http, "tls" => redis_foreign_tls],
         "Redis connections closed because a request of another protocol arrived."
     ),
+    sums!(
+        "larder_tls_handshakes_total",
+        "session",
+        ["new" => tls_handshakes_full, "resumed" => tls_handshakes_resumed],
+        "TLS handshakes that succeeded."
+    ),
+    sums!(
+        "larder_tls_failed_handshakes_total",
+        "reason",
+        ["failed" => tls_failed_handshakes, "timeout" => tls_handshakes_timed_out, "not_tls" => tls_not_spoken],
+        "TLS handshakes that did not succeed."
+    ),
+    MetricFamily {
+        name: "larder_tls_certificate_expiry_timestamp_seconds",
+        kind: Gauge,
+        help: "When a certificate of the TLS listeners expires, seconds since the Unix epoch.",
+        read: |s, to| {
+            for certificate in &s.tls.certificates {
+                to.number(&[("file", &certificate.file)], certificate.ends);
+            }
+        },
+    },
+    MetricFamily {
+        name: "larder_tls_reloads_total",
+        kind: Counter,
+        help: "Times that changed files of certificates, keys and authorities were read again.",
+        read: |s, to| {
+            to.number(&[("result", "ok")], s.tls.reloads);
+            to.number(&[("result", "refused")], s.tls.failed_reloads);
+        },
+    },
     sum!("larder_panics_total", panics, "Connections that a panic ended."),
     group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
     group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),

@@ -27,6 +27,26 @@ pub struct Snapshot {
     pub buffers: BuffersSnapshot,
     pub peers: PeersSnapshot,
     pub replication: ReplicationSnapshot,
+    pub tls: TlsSnapshot,
+}
+
+/// The files of the TLS listeners.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs)]
+pub struct TlsSnapshot {
+    pub certificates: Vec<CertificateSnapshot>,
+    /// Of changed files.
+    pub reloads: u64,
+    pub failed_reloads: u64,
+}
+
+/// A certificate that clients are shown.
+#[derive(Debug, Clone, Default)]
+pub struct CertificateSnapshot {
+    /// The file that it was read from.
+    pub file: String,
+    /// The end of its life, seconds since the Unix epoch.
+    pub ends: u64,
 }
 
 /// What is held for clients besides the memory tiers.

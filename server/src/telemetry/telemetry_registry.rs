@@ -3,7 +3,7 @@ use super::{
     histogram::Distribution,
     log_limiter::LogLimiter,
     logs::Logs,
-    metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot},
+    metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, TlsSnapshot},
     operation_recorder::Recorder,
     peers_snapshot::PeersSnapshot,
     process_stats::ProcessStats,
@@ -28,6 +28,8 @@ pub struct Telemetry {
     pub recorder: Recorder,
     /// Log lines about requests of other protocols on the Redis port.
     pub foreign: LogLimiter,
+    /// Log lines about handshakes that failed.
+    pub handshakes: LogLimiter,
     started: Instant,
     started_at: SystemTime,
     /// One for each worker, and the last for the control thread.
@@ -43,6 +45,7 @@ impl Telemetry {
             logs,
             recorder: Recorder::new(workers),
             foreign: LogLimiter::new(FOREIGN_PERIOD),
+            handshakes: LogLimiter::new(FOREIGN_PERIOD),
             started: Instant::now(),
             started_at: SystemTime::now(),
             threads: (0..=workers).map(|_| Arc::default()).collect(),
@@ -106,6 +109,7 @@ impl Telemetry {
             buffers,
             peers: PeersSnapshot::default(),
             replication: ReplicationSnapshot::default(),
+            tls: TlsSnapshot::default(),
         }
     }
 }

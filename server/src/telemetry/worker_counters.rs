@@ -89,6 +89,16 @@ counters! {
     http_throttled,
     /// HTTP connections closed because what came was not HTTP.
     http_protocol_errors,
+    /// TLS handshakes with a new session.
+    tls_handshakes_full,
+    /// TLS handshakes that resumed a session.
+    tls_handshakes_resumed,
+    /// TLS handshakes that failed: a certificate, a version, a message.
+    tls_failed_handshakes,
+    /// TLS handshakes that took longer than `tls-handshake-timeout`.
+    tls_handshakes_timed_out,
+    /// Connections to TLS listeners whose client did not speak TLS.
+    tls_not_spoken,
     /// Connections refused at `max-connections`.
     connections_refused,
     /// Connections that a panic ended.

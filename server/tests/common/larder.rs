@@ -20,6 +20,9 @@ pub struct Larder {
     /// Ports of further listeners for the Redis protocol, in the order of the file.
     pub listeners: Vec<u16>,
     pub admin: u16,
+    /// With TLS, in the order of the arguments.
+    pub https: Vec<u16>,
+    pub rediss: Vec<u16>,
 }
 
 impl Larder {
@@ -75,6 +78,8 @@ impl Larder {
             redis: port(&ready["redis"][0]),
             listeners: ready["redis"].as_array().unwrap()[1..].iter().map(port).collect(),
             admin: port(&ready["admin"]),
+            https: ready["https"].as_array().unwrap().iter().map(port).collect(),
+            rediss: ready["rediss"].as_array().unwrap().iter().map(port).collect(),
         })
     }
 
@@ -139,6 +144,17 @@ impl Larder {
             status.is_some()
         });
         (status.unwrap(), start.elapsed())
+    }
+    /// The next line on standard error. Lines that come while nobody reads wait in a pipe.
+    pub fn next_log_line(&mut self) -> String {
+        let mut line = Vec::new();
+        let stderr = self.stderr.as_mut().unwrap();
+        while !line.ends_with(b"\n") {
+            let mut byte = [0];
+            stderr.read_exact(&mut byte).unwrap();
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap()
     }
     /// What else came on standard output, once the process has ended.
     pub fn rest_of_stdout(&mut self) -> String {

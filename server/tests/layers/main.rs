@@ -13,11 +13,12 @@ use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};
 
 /// The server's rooms, lowest first. A room imports only rooms before it.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 16] = [
     "config",
     "buffers",
     "telemetry",
     "lifecycle",
+    "tls",
     "source",
     "peer",
     "read",

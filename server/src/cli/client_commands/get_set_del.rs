@@ -1,9 +1,9 @@
 //! The three commands: their arguments, and one run of each.
 use super::{
     client_request::{ClientRequest, MAX_VALUE, RequestOutcome},
-    over_http, over_redis,
+    over_http, over_redis, tls_args,
 };
-use crate::config::SourceUrl;
+use crate::config::{SourceUrl, TlsClientSettings};
 use clap::{Arg, ArgMatches, Command};
 use larder_units::parse_duration;
 use std::{
@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const ABSENT: u8 = 1;
-const USAGE: u8 = 2;
+pub(super) const USAGE: u8 = 2;
 pub(super) const FAILED: u8 = 3;
 
 /// Where to send it.
@@ -25,6 +25,17 @@ pub(super) const FAILED: u8 = 3;
 enum Target {
     Http(over_http::HttpUrl),
     Redis(SourceUrl),
+}
+
+impl Target {
+    /// What it trusts and shows; `None`: it is reached without TLS.
+    fn tls(&mut self) -> Option<&mut TlsClientSettings> {
+        match self {
+            Target::Http(url) => url.tls.as_mut(),
+            Target::Redis(SourceUrl::Redis(url)) => url.tls.as_mut(),
+            Target::Redis(_) => None,
+        }
+    }
 }
 
 /// The three commands.
@@ -35,12 +46,9 @@ pub(crate) fn commands() -> [Command; 3] {
         .allow_negative_numbers(true)
         .value_parser(clap::value_parser!(OsString))
         .help("The key");
-    let url = Arg::new("url")
-        .long("url")
-        .value_name("URL")
-        .default_value(DEFAULT_URL)
-        .value_parser(target)
-        .help("http://HOST:PORT, redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or unix:///PATH");
+    let url = Arg::new("url").long("url").value_name("URL").default_value(DEFAULT_URL).value_parser(target).help(
+        "http://HOST:PORT, https://… (TLS), redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or unix:///PATH",
+    );
     let timeout = timeout();
     let value = Arg::new("value")
         .value_name("VALUE")
@@ -52,7 +60,9 @@ pub(crate) fn commands() -> [Command; 3] {
         .value_name("DURATION")
         .value_parser(ttl)
         .help("Its lifetime: 250ms, 10s, 5m, 1h, 1d [default: the server's]");
-    let command = |name, about| Command::new(name).about(about).args([key.clone(), url.clone(), timeout.clone()]);
+    let command = |name, about| {
+        Command::new(name).about(about).args([key.clone(), url.clone(), timeout.clone()]).args(tls_args::args())
+    };
     [
         command("get", "Write the value of a key to standard output, as it is"),
         command("set", "Store a value").args([value, ttl]),
@@ -92,8 +102,12 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
         },
     };
     let timeout = *matches.get_one("timeout").expect("it has a default");
+    let mut target = matches.get_one::<Target>("url").expect("it has a default").clone();
+    if let Err(error) = tls_args::apply(matches, target.tls()) {
+        return fail(USAGE, &error);
+    }
     let result = block_on(async {
-        match matches.get_one::<Target>("url").expect("it has a default") {
+        match &target {
             Target::Http(url) => over_http::send(url, &key, &request, timeout).await,
             Target::Redis(url) => over_redis::send(url, &key, &request, timeout).await,
         }
@@ -122,9 +136,10 @@ pub(super) fn fail(code: u8, reason: &str) -> ExitCode {
 /// Reads `--url`.
 fn target(text: &str) -> Result<Target, String> {
     match text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
-        Some("http") => over_http::HttpUrl::parse(text).map(Target::Http),
+        Some("http" | "https") => over_http::HttpUrl::parse(text).map(Target::Http),
         Some("redis" | "rediss" | "unix") => text.parse().map(Target::Redis),
-        _ => Err("write http://HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH".to_string()),
+        _ => Err("write http://HOST:PORT, https://HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH"
+            .to_string()),
     }
 }
 

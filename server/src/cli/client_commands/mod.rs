@@ -6,6 +6,7 @@ mod get_set_del;
 mod over_http;
 mod over_redis;
 mod show_peers;
+mod tls_args;
 
 pub(super) use get_set_del::{commands, run};
 pub(super) use show_peers::{command as peers_command, run as run_peers};

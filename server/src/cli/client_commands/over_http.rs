@@ -1,6 +1,6 @@
 //! The client over HTTP/1.1: the native routes (docs/reference/http.md).
 use super::client_request::{ClientRequest, RequestOutcome};
-use crate::cli::output::put_out;
+use crate::{cli::output::put_out, config::TlsClientSettings, source::connect_tcp, tls::ClientTls};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::http1};
@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use larder_units::show_duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use std::{future::Future, time::Duration};
-use tokio::{net::TcpStream, time};
+use tokio::time;
 
 /// RFC 3986's unreserved characters stay as they are.
 const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -17,7 +17,7 @@ const MAX_ERROR: usize = 64 << 10;
 /// A ring of tens of thousands of nodes takes less.
 const MAX_DOCUMENT: usize = 16 << 20;
 
-/// `http://HOST[:PORT][/BASE]`
+/// `http://HOST[:PORT][/BASE]`, or `https://…`
 #[derive(Debug, Clone)]
 pub(super) struct HttpUrl {
     /// For the `Host` header.
@@ -27,20 +27,25 @@ pub(super) struct HttpUrl {
     port: u16,
     /// What stands before `/v1`, without a slash at the end.
     base: String,
+    /// `None`: without TLS.
+    pub(super) tls: Option<TlsClientSettings>,
 }
 
 impl HttpUrl {
     pub(super) fn parse(text: &str) -> Result<HttpUrl, String> {
         let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
         let authority = uri.authority().ok_or("the host is missing: write http://HOST:PORT")?;
-        if uri.scheme_str() != Some("http") || authority.as_str().contains('@') || uri.query().is_some() {
-            return Err("write http://HOST:PORT".to_string());
+        let is_tls = uri.scheme_str() == Some("https");
+        let is_http = is_tls || uri.scheme_str() == Some("http");
+        if !is_http || authority.as_str().contains('@') || uri.query().is_some() {
+            return Err("write http://HOST:PORT or https://HOST:PORT".to_string());
         }
         Ok(HttpUrl {
             authority: authority.to_string(),
             host: authority.host().trim_matches(['[', ']']).to_string(),
-            port: authority.port_u16().unwrap_or(80),
+            port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
             base: uri.path().trim_end_matches('/').to_string(),
+            tls: is_tls.then(TlsClientSettings::default),
         })
     }
 }
@@ -91,7 +96,8 @@ async fn exchange(
     timeout: Duration,
 ) -> Result<Response<Incoming>, String> {
     let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
-    let stream = within(timeout, TcpStream::connect((url.host.as_str(), url.port)))
+    let tls = url.tls.as_ref().map(|tls| ClientTls::new(tls, &url.host, &[b"http/1.1"])).transpose()?;
+    let stream = within(timeout, connect_tcp(&url.host, url.port, tls.as_ref()))
         .await
         .and_then(|result| result.map_err(|error| error.to_string()))
         .map_err(|error| at(&error))?;
@@ -183,6 +189,8 @@ mod tests {
 
     #[test]
     fn urls() {
+        let url = HttpUrl::parse("https://cache.internal").unwrap();
+        assert_eq!((url.port, url.tls.is_some()), (443, true));
         for (text, host, port, base) in [
             ("http://127.0.0.1:8080", "127.0.0.1", 8080, ""),
             ("http://[::1]:1/", "::1", 1, ""),

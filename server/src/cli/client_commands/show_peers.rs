@@ -1,5 +1,5 @@
 //! `larder peers`: the ring, as a node sees it, from its `GET /v1/peers`.
-use super::{get_set_del, over_http};
+use super::{get_set_del, over_http, tls_args};
 use crate::cli::output;
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
@@ -12,21 +12,22 @@ pub(crate) fn command() -> Command {
         .value_name("URL")
         .default_value(get_set_del::DEFAULT_URL)
         .value_parser(over_http::HttpUrl::parse)
-        .help("The HTTP or admin listener of any node: http://HOST:PORT");
-    Command::new("peers").about("Show the ring: its nodes, their shares of the keys and their health").args([
-        url,
-        get_set_del::timeout(),
-        Arg::new("key").long("key").value_name("KEY").help("Also say which node owns this key"),
-    ])
+        .help("The HTTP or admin listener of any node: http://HOST:PORT or https://HOST:PORT");
+    let key = Arg::new("key").long("key").value_name("KEY").help("Also say which node owns this key");
+    let about = "Show the ring: its nodes, their shares of the keys and their health";
+    Command::new("peers").about(about).args([url, get_set_del::timeout(), key]).args(tls_args::args())
 }
 
 /// Runs it.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default");
+    let mut url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default").clone();
+    if let Err(error) = tls_args::apply(matches, url.tls.as_mut()) {
+        return get_set_del::fail(get_set_del::USAGE, &error);
+    }
     let timeout = *matches.get_one::<Duration>("timeout").expect("it has a default");
     let key = matches.get_one::<String>("key").map(|key| over_http::escaped(key.as_bytes()));
     let path = key.map_or("/v1/peers".to_owned(), |key| format!("/v1/peers?key={key}"));
-    match get_set_del::block_on(over_http::document(url, &path, timeout)) {
+    match get_set_del::block_on(over_http::document(&url, &path, timeout)) {
         Ok(document) => output::print(&table(&document)),
         Err(error) => get_set_del::fail(get_set_del::FAILED, &error),
     }

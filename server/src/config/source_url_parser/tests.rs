@@ -1,5 +1,5 @@
 use super::super::source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
-use super::super::{demo_url::DemoUrl, tls_url::TlsUrl};
+use super::super::{demo_url::DemoUrl, tls_client_settings::TlsClientSettings};
 use proptest::prelude::*;
 
 fn redis(text: &str) -> RedisUrl {
@@ -36,7 +36,7 @@ fn parts() {
     let url = redis("REDISS://h:1/2?ca=/etc/ca%20s.pem&cert=c&key=k&insecure=true");
     assert_eq!(
         url.tls,
-        Some(TlsUrl {
+        Some(TlsClientSettings {
             ca: Some("/etc/ca s.pem".into()),
             cert: Some("c".into()),
             key: Some("k".into()),
@@ -48,7 +48,7 @@ fn parts() {
     let seeds = vec![tcp("b", 7001), tcp("::1", 7002)];
     assert_eq!(url.deployment, Deployment::Cluster { seeds, from_replicas: true });
     let url = redis("rediss+sentinel://:p@a,b:1/my%2Fmaster/3?sentinel-user=s&sentinel-password=q");
-    assert_eq!((url.address, url.database, url.tls), (tcp("a", 26379), 3, Some(TlsUrl::default())));
+    assert_eq!((url.address, url.database, url.tls), (tcp("a", 26379), 3, Some(TlsClientSettings::default())));
     let (service, user, password) = ("my/master".to_string(), Some("s".to_string()), Some("q".to_string().into()));
     assert_eq!(
         url.deployment,
@@ -136,7 +136,7 @@ proptest! {
             _ => Deployment::Single,
         };
         let database = if matches!(deployment, Deployment::Cluster { .. }) { 0 } else { database };
-        let url = RedisUrl { address, tls: (tls && !unix).then(TlsUrl::default), user, password: None, password_file: unix.then(|| "/a b".into()), database, deployment };
+        let url = RedisUrl { address, tls: (tls && !unix).then(TlsClientSettings::default), user, password: None, password_file: unix.then(|| "/a b".into()), database, deployment };
         prop_assert_eq!(redis(&url.to_string()), url);
     }
     #[test]

@@ -8,13 +8,13 @@ use super::{
     },
     fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
-use crate::{read::Group, source::SourceError};
+use crate::{read::Group, source::SourceError, tls::ClientStream};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use larder_store::clock;
 use std::io;
 
-impl FastConnection<'_> {
+impl<S: ClientStream> FastConnection<'_, S> {
     /// Sends the answers that wait, in order, each followed by those behind it.
     pub(super) async fn send_waiting(&mut self) -> io::Result<()> {
         let worker = self.context.worker.clone();

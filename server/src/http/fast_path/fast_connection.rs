@@ -8,7 +8,7 @@ use super::super::{
     read_responses::ReadRoute,
     response_body::ResponseBody,
 };
-use crate::{lifecycle::linger::linger, source::Fetch};
+use crate::{lifecycle::linger::linger, source::Fetch, tls::ClientStream};
 use bytes::Bytes;
 use http::Response;
 use larder_engine::Wait;
@@ -21,11 +21,7 @@ use std::{
     task::{Context, Poll, ready},
     time::Instant,
 };
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    net::TcpStream,
-    task::JoinHandle,
-};
+use tokio::{io::ReadBuf, task::JoinHandle};
 
 /// Output that is sent before more requests are answered.
 pub(super) const ENOUGH: usize = 256 * 1024;
@@ -35,11 +31,11 @@ const KEPT: usize = 512;
 const TURNS: u32 = 16;
 
 /// Serves a connection until it ends (`None`) or needs the general path: then with what was read and not answered.
-pub(crate) async fn serve(
+pub(crate) async fn serve<S: ClientStream>(
     context: &Rc<ConnectionContext>,
-    stream: TcpStream,
+    stream: S,
     deadline: &ConnectionDeadline,
-) -> Option<(TcpStream, Vec<u8>)> {
+) -> Option<(S, Vec<u8>)> {
     let mut fast = FastConnection {
         context,
         deadline,
@@ -105,10 +101,10 @@ pub(super) enum FastState {
     OtherRequest,
 }
 
-pub(super) struct FastConnection<'c> {
+pub(super) struct FastConnection<'c, S> {
     pub(super) context: &'c ConnectionContext,
     pub(super) deadline: &'c ConnectionDeadline,
-    pub(super) stream: TcpStream,
+    pub(super) stream: S,
     pub(super) heads: Heads,
     /// Input that is not answered.
     pub(super) input: Vec<u8>,
@@ -149,7 +145,7 @@ pub(super) enum PendingAnswer {
     Write(JoinHandle<Result<Response<ResponseBody>, Problem>>),
 }
 
-impl FastConnection<'_> {
+impl<S: ClientStream> FastConnection<'_, S> {
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
         if self.context.holder.is_cut() {
             return Poll::Ready(Ok(Next::Cut));
@@ -166,7 +162,7 @@ impl FastConnection<'_> {
         let worker = &context.worker;
         let settings = &worker.app.settings;
         for _ in 0..TURNS {
-            if !self.output.is_empty() {
+            if !self.output.is_empty() || self.stream.is_unflushed() {
                 ready!(self.poll_flush(cx))?;
             }
             if self.state == FastState::OtherRequest || self.context.http.deadlines.draining() && !self.input.is_empty()

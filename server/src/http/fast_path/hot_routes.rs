@@ -16,6 +16,7 @@ use crate::{
     peer::{BASE_PATH, ring_of},
     read::StartedRead,
     telemetry::RecordedOperation,
+    tls::ClientStream,
 };
 use bytes::Bytes;
 use larder_engine::{Entry, Millis};
@@ -29,7 +30,7 @@ use std::time::Instant;
 /// Reads of one connection that wait at a time.
 const MOST_WAITING: usize = 128;
 
-impl FastConnection<'_> {
+impl<S: ClientStream> FastConnection<'_, S> {
     /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they take.
     pub(super) fn answer_all(&mut self, filled: usize, buffers: &mut TurnBuffers, begun: Instant) -> usize {
         let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
@@ -147,7 +148,8 @@ impl FastConnection<'_> {
             (ReadRoute::Kv, target::decode_path(key, &mut self.scratch))
         } else if let Some(rest) = path.strip_prefix(BASE_PATH.as_bytes()) {
             // The general path looks at headers.
-            if worker.app.settings.peers.secret.is_some() {
+            let peers = &worker.app.settings.peers;
+            if peers.secret.is_some() || peers.tls.is_some() && !self.context.is_node {
                 return false;
             }
             // The general path says why.

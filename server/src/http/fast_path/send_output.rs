@@ -9,7 +9,7 @@ use super::{
     },
     fast_connection::{ENOUGH, FastConnection},
 };
-use crate::buffers::HeldBytes;
+use crate::{buffers::HeldBytes, tls::ClientStream};
 use http::Response;
 use larder_proto::output::Output;
 use larder_store::clock;
@@ -19,14 +19,13 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use tokio::io::AsyncWrite;
 
 /// Buffers sent with one system call.
 const SLICES: usize = 16;
 /// Chunks of a body from here on are sent by reference.
 const LINKED: usize = 4096;
 
-impl FastConnection<'_> {
+impl<S: ClientStream> FastConnection<'_, S> {
     /// Appends a response to the output, sending as it grows.
     pub(super) async fn send(&mut self, mut response: Response<ResponseBody>) -> io::Result<()> {
         let chunked = {
@@ -81,7 +80,8 @@ impl FastConnection<'_> {
     pub(super) fn account(&self) {
         // After a hit, which is sent at once, there is nothing to add up.
         let is_empty = self.input.capacity() == 0 && self.output.is_empty() && self.waiting.is_empty();
-        let holding = if is_empty { HeldBytes::default() } else { self.holding() };
+        let mut holding = if is_empty { HeldBytes::default() } else { self.holding() };
+        holding.output += self.stream.buffered();
         self.context.holder.set(holding);
     }
 
@@ -158,6 +158,9 @@ impl FastConnection<'_> {
             }
             self.context.worker.counters.http_bytes_out.add(sent as u64);
             output.advance(sent);
+        }
+        if self.stream.is_unflushed() {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         }
         Poll::Ready(Ok(()))
     }

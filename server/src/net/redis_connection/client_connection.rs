@@ -22,6 +22,7 @@ use crate::{
     redis::{self, Command, CommandAccess, Flow, Joined, Outstanding, PendingRead, Session},
     replica::ReplicaRequest,
     source::{Fetch, SourceError},
+    tls::begins_handshake,
 };
 use larder_engine::{Key, Millis};
 use larder_proto::{
@@ -159,6 +160,10 @@ impl ClientConnection {
                 }
             };
             let (flow, consumed) = match self.parser.parse(self.input.unread(), &self.limits) {
+                // No part of a command, and the end of a line may never come: the client waits for an answer.
+                Ok(Parsed::Incomplete { .. }) | Err(_) if begins_handshake(self.input.unread()) => {
+                    (Flow::ForeignProtocol("TLS"), 0)
+                }
                 Ok(Parsed::Incomplete { more }) => return Step::Input { more },
                 Err(error) => {
                     worker.counters.redis_protocol_errors.add(1);

@@ -11,12 +11,13 @@ use crate::{
     redis::CommandAccess,
     replica::{self, ReplicaRequest},
     source::LocalFuture,
+    tls::ClientStream,
 };
 use larder_store::clock;
 use larder_units::show_size;
 use std::{
     future::{Future, pending, poll_fn},
-    io,
+    io::{self, IoSlice},
     net::SocketAddr,
     pin::pin,
     rc::Rc,
@@ -32,14 +33,14 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_CUT: Duration = Duration::from_millis(250);
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(
+pub(crate) async fn serve<S: ClientStream>(
     worker: Rc<Worker>,
     pool: Rc<BufferPool>,
-    mut stream: TcpStream,
+    mut stream: S,
     peer: SocketAddr,
     access: Arc<CommandAccess>,
 ) {
-    let Ok(local) = stream.local_addr() else {
+    let Ok(local) = stream.socket().local_addr() else {
         return; // reset before we got to it
     };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
@@ -82,7 +83,10 @@ pub(crate) async fn serve(
         End::Cut { told: true } => {
             let limit = show_size(worker.app.buffers.limit() as u64);
             // If the socket has no room for this, the client is not reading.
-            let _ = stream.try_write(format!("-ERR connection closed: it held the most when all buffers together reached {limit} (max-buffers)\r\n").as_bytes());
+            let reason = format!(
+                "-ERR connection closed: it held the most when all buffers together reached {limit} (max-buffers)\r\n"
+            );
+            let _ = stream.try_write_vectored(&[IoSlice::new(reason.as_bytes())]);
             linger(&mut stream, &worker.app.drain, LINGER_CUT).await;
         }
         End::Ours => linger(&mut stream, &worker.app.drain, LINGER).await,
@@ -91,7 +95,7 @@ pub(crate) async fn serve(
 }
 
 /// Serves a replica, until CLIENT KILL or the drain ends it.
-async fn serve_replica(worker: &Worker, client: &Client, stream: &mut TcpStream, request: ReplicaRequest) {
+async fn serve_replica<S: ClientStream>(worker: &Worker, client: &Client, stream: &mut S, request: ReplicaRequest) {
     let end = poll_fn(|_| match client.closing() {
         None | Some(Closing::Moving) => Poll::Pending,
         Some(Closing::WhenIdle | Closing::Now) => Poll::Ready(()),
@@ -134,11 +138,11 @@ pub(super) enum ConnectionStep {
     Replicating,
 }
 
-pub(super) struct ConnectionLoop<'c> {
+pub(super) struct ConnectionLoop<'c, S> {
     pub(super) worker: &'c Worker,
     pub(super) conn: ClientConnection,
     pub(super) holder: &'c BufferAccount,
-    pub(super) stream: &'c mut TcpStream,
+    pub(super) stream: &'c mut S,
     pub(super) pool: &'c BufferPool,
     pub(super) state: ConnectionStep,
     /// `conn.out` is lent by `pool`.
@@ -150,7 +154,7 @@ pub(super) struct ConnectionLoop<'c> {
     pub(super) paused: Option<LocalFuture<'static, ()>>,
 }
 
-impl ConnectionLoop<'_> {
+impl<S: ClientStream> ConnectionLoop<'_, S> {
     async fn run(&mut self) -> End {
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
@@ -173,7 +177,7 @@ impl ConnectionLoop<'_> {
                     self.process();
                     if self.state == ConnectionStep::Processing {
                         self.flush()?;
-                        self.holder.set(self.conn.holding());
+                        self.account();
                         tokio::task::yield_now().await;
                     }
                 }
@@ -190,7 +194,7 @@ impl ConnectionLoop<'_> {
 
     /// Runs the next command. A blocking command ends when its client disconnects.
     async fn run_alone(&mut self) -> io::Result<Step> {
-        let (client, stream) = (self.conn.client.clone(), &*self.stream);
+        let (client, stream) = (self.conn.client.clone(), self.stream.socket());
         let mut run = pin!(self.conn.run_alone(self.worker));
         let mut gone = pin!(gone(stream));
         poll_fn(|cx| {
@@ -241,9 +245,17 @@ impl ConnectionLoop<'_> {
         }
         let event = self.poll_next(cx);
         if event.is_pending() {
-            self.holder.set(self.conn.holding());
+            self.account();
         }
         event
+    }
+
+    /// Brings the connection's account up to date.
+    #[inline]
+    pub(super) fn account(&self) {
+        let mut holding = self.conn.holding();
+        holding.output += self.stream.buffered();
+        self.holder.set(holding);
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
@@ -287,7 +299,10 @@ impl ConnectionLoop<'_> {
         if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
             return Poll::Ready(Ok(Event::Progress));
         }
-        let answered = !self.conn.is_waiting() && self.conn.out.is_empty();
+        if self.stream.is_unflushed() && self.poll_flush(cx)?.is_ready() {
+            return Poll::Ready(Ok(Event::Progress));
+        }
+        let answered = !self.conn.is_waiting() && self.conn.out.is_empty() && !self.stream.is_unflushed();
         match self.state {
             ConnectionStep::Reading { more } => {
                 if !self.input_ended && self.poll_read(more, closing.is_some(), cx)?.is_ready() {

@@ -29,7 +29,7 @@ pub(super) fn note_foreign_protocol(worker: &Worker, foreign: &'static str, peer
         tracing::warn!(
             %peer,
             not_logged = left_out,
-            "closed a connection to the Redis port: an {foreign} request arrived instead of a Redis command"
+            "closed a connection to the Redis port: a request of {foreign} arrived instead of a Redis command"
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Reads from and writes to a connection's socket, with buffers that the worker lends.
 use super::connection_loop::ConnectionLoop;
+use crate::tls::ClientStream;
 use larder_store::clock;
 use std::{
     io::{self, IoSlice},
@@ -7,24 +8,23 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
-use tokio::io::AsyncWrite;
 
 /// Maximum pieces of output in one write.
 const PIECES: usize = 64;
 /// Maximum consecutive writes to one client before other connections get their turn.
 const WRITES: usize = 8;
-impl ConnectionLoop<'_> {
+impl<S: ClientStream> ConnectionLoop<'_, S> {
     /// Reads once. Ready if something arrived. With `last`, Larder is closing, and this is the last read.
     pub(super) fn poll_read(&mut self, more: usize, last: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.conn.input.is_large() {
             // The command for which the buffer grew may be done.
             self.conn.input.rest(self.pool);
-            self.holder.set(self.conn.holding());
+            self.account();
         }
         if !self.holder.poll_room(cx) {
             return Poll::Pending;
         }
-        let read = self.conn.input.poll_read(self.stream, more, self.pool, cx);
+        let read = self.conn.input.poll_read(&mut *self.stream, more, self.pool, cx);
         self.input_ended |= last;
         match read? {
             Poll::Ready(0) => {
@@ -58,6 +58,15 @@ impl ConnectionLoop<'_> {
         Poll::Ready(Ok(()))
     }
 
+    /// Sends what the stream has taken and not sent. Ready if that was all of it.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut *self.stream).poll_flush(cx);
+        if flushed.is_ready() {
+            self.conn.client.touch(clock::now());
+        }
+        flushed
+    }
+
     /// Writes as much output as the socket takes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         for _ in 0..WRITES {
@@ -74,12 +83,12 @@ impl ConnectionLoop<'_> {
         Ok(())
     }
 
-    pub(super) fn try_write(&self) -> io::Result<usize> {
+    pub(super) fn try_write(&mut self) -> io::Result<usize> {
         let out = &self.conn.out;
         let mut first = [IoSlice::new(&[])];
         out.io_slices(&mut first);
         if first[0].len() == out.len() {
-            return self.stream.try_write(&first[0]);
+            return self.stream.try_write_vectored(&first);
         }
         let mut pieces = [IoSlice::new(&[]); PIECES];
         let used = out.io_slices(&mut pieces);

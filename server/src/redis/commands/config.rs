@@ -44,7 +44,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter { name: MAX_MEMORY, get: |call| call.cache().max_memory().to_string() },
     Parameter { name: "maxmemory-policy", get: |_| POLICY.into() },
     Parameter { name: "notify-keyspace-events", get: |_| String::new() },
-    Parameter { name: "port", get: |call| call.worker.app.bound.redis.first().map_or(0, |at| at.port()).to_string() },
+    Parameter { name: "port", get: |call| call.worker.app.bound.redis_port().to_string() },
     Parameter { name: "proto-max-bulk-len", get: |call| call.worker.app.settings.max_value.to_string() },
     Parameter { name: "replica-read-only", get: |_| "yes".into() },
     Parameter { name: "save", get: |_| String::new() },

@@ -159,7 +159,7 @@ fn server(info: &mut Info<'_, '_>) {
     info.line("arch_bits", usize::BITS);
     info.line("process_id", std::process::id());
     info.line("run_id", run_id(info.call));
-    info.line("tcp_port", app.bound.redis.first().map_or(0, |at| at.port()));
+    info.line("tcp_port", app.bound.redis_port());
     info.line("server_time_usec", info.call.now * 1000);
     info.line("uptime_in_seconds", uptime);
     info.line("uptime_in_days", uptime / 86_400);

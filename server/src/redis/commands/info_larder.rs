@@ -25,7 +25,7 @@ fn process(info: &mut Info<'_, '_>) {
     let sums = app.telemetry.sums_since_reset();
     info.line("larder_version", env!("CARGO_PKG_VERSION"));
     info.line("larder_process_id", std::process::id());
-    info.line("larder_tcp_port", app.bound.redis.first().map_or(0, |at| at.port()));
+    info.line("larder_tcp_port", app.bound.redis_port());
     info.line("larder_uptime_in_seconds", app.telemetry.uptime().as_secs());
     info.line("larder_threads", app.settings.threads);
     info.line("larder_resident_memory", process.resident_bytes);

@@ -23,6 +23,7 @@ const VERSION: &[u8] = b"1";
 /// REPLICAOF host port, REPLICAOF NO ONE, SLAVEOF …
 pub(in crate::redis) fn replicaof(call: &mut CommandContext<'_>) -> Done {
     let (host, port) = (call.arg(1), call.arg(2));
+    let replication = &call.worker.app.replication;
     let primary = match host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
         true => None,
         false => Some(PrimaryAddress {
@@ -31,9 +32,10 @@ pub(in crate::redis) fn replicaof(call: &mut CommandContext<'_>) -> Done {
                 .ok()
                 .filter(|port| *port > 0)
                 .ok_or(CommandError::Static("ERR Invalid master port"))?,
+            // The command has no words for it: as this process was told to reach its primary.
+            tls: call.worker.app.settings.replication.replica_of.as_ref().and_then(|of| of.tls.clone()),
         }),
     };
-    let replication = &call.worker.app.replication;
     if let (Some(hindrance), Some(_)) = (replication.hindrance(), &primary) {
         return Err(cannot(hindrance));
     }

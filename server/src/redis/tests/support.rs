@@ -71,6 +71,7 @@ impl Server {
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
         cache.set_listener(larder_engine::ListenerKind::Tracking, tracking.clone());
         let app = App {
+            tls: None,
             peers: None,
             pubsub: Arc::new(PubSub::new(backlog.clone())),
             tracking,

@@ -4,12 +4,10 @@ use crate::{
     buffers::Buffers,
     config::OriginUrl,
     source::{
-        fetch_refusals::too_large_so_far,
-        source_error::SourceError,
-        source_health::SourceHealth,
+        fetch_refusals::too_large_so_far, source_error::SourceError, source_health::SourceHealth,
         source_limits::SourceLimits,
-        upstream_tls::{self, Tls},
     },
+    tls::ClientTls,
 };
 use bytes::Bytes;
 use http::{
@@ -57,7 +55,7 @@ pub(super) struct SharedAddress {
     pub(super) headers: HeaderMap,
     /// The same as they are sent, each with its line end.
     pub(super) encoded_headers: Vec<u8>,
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<ClientTls>,
     /// What requests over HTTP/2 have instead of the header `Host`; `None`: only HTTP/1.1 is spoken.
     pub(super) http2: Option<Authority>,
     /// It asked not to be asked before then.
@@ -77,8 +75,7 @@ impl OriginSettings {
     ) -> Result<OriginSettings, String> {
         // The files are read once, for all addresses.
         let protocols: &[&[u8]] = if url.options.http2 { &[b"h2", b"http/1.1"] } else { &[] };
-        let tls =
-            url.tls.as_ref().map(|tls| upstream_tls::build(tls, &url.addresses[0].host, protocols)).transpose()?;
+        let tls = url.tls.as_ref().map(|tls| ClientTls::new(tls, &url.addresses[0].host, protocols)).transpose()?;
         let headers = request_headers::build(&url.options)?;
         let addresses = url.addresses.iter().map(|address| {
             let authority = address.authority(tls.is_some());

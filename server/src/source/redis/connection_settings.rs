@@ -5,8 +5,9 @@ use crate::{
     config::{Deployment, RedisAddress, RedisUrl, Secret},
     source::{
         server_identity::ServerIdentity, source_health::SourceHealth, source_limits::SourceLimits,
-        upstream_commands::UpstreamCommands, upstream_tls,
+        upstream_commands::UpstreamCommands,
     },
+    tls::ClientTls,
 };
 use parking_lot::Mutex;
 use std::sync::{
@@ -24,7 +25,7 @@ pub(super) struct ConnectionSettings {
     pub(super) master: Option<Arc<SentinelMaster>>,
     /// Reads from replicas of a cluster.
     pub(super) read_only: bool,
-    pub(super) tls: Option<upstream_tls::Tls>,
+    pub(super) tls: Option<ClientTls>,
     pub(super) limits: SourceLimits,
     /// Counts commands and replies in transit.
     pub(super) buffers: Arc<Buffers>,
@@ -53,7 +54,7 @@ impl ConnectionSettings {
         buffers: Arc<Buffers>,
     ) -> Result<ConnectionSettings, String> {
         let tls = match (&url.tls, &url.address) {
-            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(upstream_tls::build(tls, host, &[])?),
+            (Some(tls), RedisAddress::Tcp { host, .. }) => Some(ClientTls::new(tls, host, &[])?),
             (None, _) | (Some(_), RedisAddress::Unix(_)) => None,
         };
         let master = match &url.deployment {
@@ -93,7 +94,7 @@ impl ConnectionSettings {
         &self,
         url: RedisUrl,
         master: Option<Arc<SentinelMaster>>,
-        tls: Option<upstream_tls::Tls>,
+        tls: Option<ClientTls>,
     ) -> ConnectionSettings {
         ConnectionSettings {
             url,

@@ -1,11 +1,12 @@
-//! The TLS parameters in the URL of a source: `ca=FILE&cert=FILE&key=FILE&insecure=true`.
+//! What a client of TLS trusts and shows. In the URL of a source: `ca=FILE&cert=FILE&key=FILE&insecure=true`.
 use super::url_parts::RESERVED_IN_PATH;
 use percent_encoding::utf8_percent_encode;
 use std::path::PathBuf;
 
-/// TLS: `rediss://host:port/db?ca=FILE&cert=FILE&key=FILE&insecure=true`, or `https://host/{key}#ca=FILE&…`.
+/// What a client of TLS trusts and shows: `rediss://host:port/db?ca=FILE&cert=FILE&key=FILE&insecure=true`, or
+/// `https://host/{key}#ca=FILE&…`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsUrl {
+pub struct TlsClientSettings {
     /// Certificates of the authorities to trust, PEM; without it those that Mozilla trusts.
     pub ca: Option<PathBuf>,
     /// Client certificate, PEM; goes with `key`.
@@ -16,7 +17,7 @@ pub struct TlsUrl {
     pub insecure: bool,
 }
 
-impl TlsUrl {
+impl TlsClientSettings {
     /// Sets one parameter; false if it is none of TLS's.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let file = || (!value.is_empty()).then(|| PathBuf::from(value));

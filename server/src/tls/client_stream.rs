@@ -1,0 +1,161 @@
+//! A client's connection as the protocols see it: TCP, or TLS over TCP.
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::{rustls::HandshakeKind, server::TlsStream};
+
+/// A client's connection. What is only true of TLS is a constant for TCP, so that the code for plain connections does not have it.
+pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// The socket. What is read from it or written to it directly is not part of the stream.
+    fn socket(&self) -> &TcpStream;
+
+    /// Writes what the stream takes at once.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: it takes nothing now.
+    fn try_write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Reads what there is.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: there is nothing now.
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Whether bytes that were written are still here: a flush sends them.
+    fn is_unflushed(&self) -> bool;
+
+    /// Bytes of its own buffers, about.
+    fn buffered(&self) -> usize;
+
+    /// The client has chosen HTTP/2 in the handshake.
+    fn speaks_http2(&self) -> bool;
+
+    /// The client has shown a node's certificate (`peer-tls-ca`).
+    fn is_node(&self) -> bool;
+}
+
+impl ClientStream for TcpStream {
+    #[inline]
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+    #[inline]
+    fn try_write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match pieces {
+            [one] => self.try_write(one),
+            pieces => TcpStream::try_write_vectored(self, pieces),
+        }
+    }
+    #[inline]
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        TcpStream::try_read(self, buffer)
+    }
+    #[inline]
+    fn is_unflushed(&self) -> bool {
+        false
+    }
+    #[inline]
+    fn buffered(&self) -> usize {
+        0
+    }
+    #[inline]
+    fn speaks_http2(&self) -> bool {
+        false
+    }
+    #[inline]
+    fn is_node(&self) -> bool {
+        false
+    }
+}
+
+/// What the library keeps of unsent output at most, bytes (its default buffer limit).
+pub(super) const MAX_UNSENT: usize = 64 * 1024;
+/// What it keeps for an idle connection: keys, transcripts, one read's worth of input.
+const IDLE: usize = 8 * 1024;
+
+/// A client's TLS connection.
+pub struct TlsClientStream {
+    stream: TlsStream<TcpStream>,
+    is_node: bool,
+}
+
+impl TlsClientStream {
+    pub(super) fn new(stream: TlsStream<TcpStream>, is_node: bool) -> TlsClientStream {
+        TlsClientStream { stream, is_node }
+    }
+
+    /// Whether a session was resumed.
+    pub fn handshake_kind(&self) -> Option<HandshakeKind> {
+        self.stream.get_ref().1.handshake_kind()
+    }
+}
+
+/// What would wait is an error. The caller waits with a waker of its own before it rests, so that this one is never the last that was left.
+fn at_once<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
+    match poll {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+impl ClientStream for TlsClientStream {
+    fn socket(&self) -> &TcpStream {
+        self.stream.get_ref().0
+    }
+    fn try_write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut cx = Context::from_waker(Waker::noop());
+        at_once(Pin::new(&mut self.stream).poll_write_vectored(&mut cx, pieces))
+    }
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut buffer = ReadBuf::new(buffer);
+        let mut cx = Context::from_waker(Waker::noop());
+        at_once(Pin::new(&mut self.stream).poll_read(&mut cx, &mut buffer))?;
+        Ok(buffer.filled().len())
+    }
+    fn is_unflushed(&self) -> bool {
+        self.stream.get_ref().1.wants_write()
+    }
+    fn buffered(&self) -> usize {
+        IDLE + if self.is_unflushed() { MAX_UNSENT } else { 0 }
+    }
+    fn speaks_http2(&self) -> bool {
+        self.stream.get_ref().1.alpn_protocol() == Some(b"h2")
+    }
+    fn is_node(&self) -> bool {
+        self.is_node
+    }
+}
+
+impl AsyncRead for TlsClientStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, free: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, free)
+    }
+}
+
+impl AsyncWrite for TlsClientStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+    }
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -18,7 +18,7 @@ mod scripted_origin;
 use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
 use larder::{
-    config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsUrl},
+    config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsClientSettings},
     source::{FillPolicy, KeyPolicy, SourceError, SourceLimits, SourceSetup},
 };
 use larder_store::clock;
@@ -239,25 +239,30 @@ fn conformance_tls() {
             "yes",
         ],
     );
-    let with = |tls: TlsUrl| {
+    let with = |tls: TlsClientSettings| {
         let url = RedisUrl { tls: Some(tls), ..tcp(port) };
         open(&SourceUrl::Redis(url), LIMITS, FillPolicy::default())
     };
     run(async {
-        let good = TlsUrl { ca: Some(ca.clone()), cert: Some(cert.clone()), key: Some(key.clone()), insecure: false };
+        let good = TlsClientSettings {
+            ca: Some(ca.clone()),
+            cert: Some(cert.clone()),
+            key: Some(key.clone()),
+            insecure: false,
+        };
         conformance(&with(good.clone()), true).await;
         server.command(&["SET", "k", "v"]);
-        let insecure = TlsUrl { ca: None, insecure: true, ..good.clone() };
+        let insecure = TlsClientSettings { ca: None, insecure: true, ..good.clone() };
         assert_eq!(with(insecure).get("k").await, some("v"));
 
-        let wrong_ca = TlsUrl { ca: Some(stranger.ca), ..good.clone() };
+        let wrong_ca = TlsClientSettings { ca: Some(stranger.ca), ..good.clone() };
         let text = reason(with(wrong_ca).get("k").await);
         assert!(text.contains("certificate"), "{text}");
-        let no_cert = TlsUrl { cert: None, key: None, ..good.clone() };
+        let no_cert = TlsClientSettings { cert: None, key: None, ..good.clone() };
         let text = reason(with(no_cert).get("k").await);
         assert!(text.starts_with("source unavailable: "), "{text}");
 
-        let no_file = TlsUrl { ca: Some("/nowhere/ca.pem".into()), ..good };
+        let no_file = TlsClientSettings { ca: Some("/nowhere/ca.pem".into()), ..good };
         let url = SourceUrl::Redis(RedisUrl { tls: Some(no_file), ..tcp(port) });
         let error = SourceSetup::new(&url, LIMITS, &larder::buffers::Buffers::unbounded()).err().expect("an error");
         assert!(error.contains("/nowhere/ca.pem"), "{error}");

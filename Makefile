@@ -20,10 +20,11 @@ COHERENCE_SECONDS ?= 60
 
 # Kills of each kind that `make check-crash` makes.
 CRASH_KILLS ?= 200
+PEER_SEEDS ?= 2000
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run dev cluster cluster-load test test-workspace test-interleavings test-networks test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash FORCE
+.PHONY: help run dev cluster cluster-load test test-workspace test-interleavings test-networks test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -94,7 +95,7 @@ deny:
 	    echo "deny: not checked. Type: cargo install --locked cargo-deny"; \
 	fi
 
-check-deep: check acceptance docker-check check-coherence check-differential check-crash miri fuzz ## The gate and what takes longer: release binary, image, Miri, fuzzing
+check-deep: check acceptance docker-check check-coherence check-differential check-crash check-peers miri fuzz ## The gate and what takes longer: release binary, image, Miri, fuzzing
 
 check-coherence: ## The coherence checker for COHERENCE_SECONDS (60)
 	LARDER_COHERENCE_SECONDS=$(COHERENCE_SECONDS) $(CARGO) test --package larder --test coherence checker -- --nocapture
@@ -104,6 +105,9 @@ check-differential: ## Random commands to Redis and to Larder before Redis for D
 
 check-crash: ## A disk store killed under load CRASH_KILLS (200) times in each of six ways: is anything acknowledged missing?
 	LARDER_KILLS=$(CRASH_KILLS) $(CARGO) test --package larder --test crash -- --nocapture --test-threads 2 killed power
+
+check-peers: ## Peers over a simulated network with random faults: PEER_SEEDS (2000) histories, which a seed repeats
+	LARDER_SIMULATION_SEEDS=$(PEER_SEEDS) $(CARGO) test --package larder --lib peer_simulation
 
 acceptance: tools ## What Larder promises from outside, on the release binary
 	$(CARGO) build --release --package larder

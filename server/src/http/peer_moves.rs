@@ -6,20 +6,15 @@ use super::{
     response_body::ResponseBody,
     route_request::RouteRequest,
 };
-use crate::peer::{HottestKeys, Member, MemberMove, PeerGroup, Peers};
+use crate::peer::{HottestKeys, MemberMove, PeerGroup};
 use http::{Response, header};
 use larder_proto::http::target;
-use larder_store::clock;
 use prost::Message;
-use std::{rc::Rc, sync::Arc, time::Duration};
-use tokio::time::Instant;
-
-/// How long a node copies the keys of one that leaves; that one has a shorter deadline if its `grace` is short.
-const LONGEST_TAKE_OVER: Duration = Duration::from_secs(5);
+use std::rc::Rc;
 
 /// `POST _hottest/?of=NAME&bytes=N`: the hottest keys that a node is to have from this one.
 pub(super) async fn hottest(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let (group, _) = shared(request)?;
+    let group = shared(request)?;
     let other = request.key_parameter("of").transpose()?.unwrap_or_default();
     let other = String::from_utf8_lossy(&other);
     let max_bytes = request.number("bytes")?.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -31,25 +26,17 @@ pub(super) async fn hottest(request: &RouteRequest<'_>) -> Result<Response<Respo
 
 /// `POST _member/?of=NAME&is=serving|leaving|left`: what a node says about itself. The answer to `leaving` comes once its keys of this group are here.
 pub(super) async fn announced(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let (group, peers) = shared(request)?;
+    let group = shared(request)?;
     let name = request.key_parameter("of").transpose()?.unwrap_or_default();
     let is = target::parameter(request.query, "is").and_then(MemberMove::from_name);
     let is = is.ok_or_else(|| Problem::of(ProblemKind::BadParameter, "`is` must be serving, leaving or left"))?;
-    // One that this node does not know yet will be asked once it is found.
-    let Some(member) = peers.member(&name).filter(|member: &Arc<Member>| !member.is_self) else { return Ok(done()) };
-    match is {
-        MemberMove::Serving => member.reached(),
-        MemberMove::Leaving => {
-            group.take_over(&member, Instant::now() + LONGEST_TAKE_OVER).await;
-        }
-        MemberMove::Left => member.left(clock::now()),
-    }
+    group.announced(&name, is).await;
     Ok(done())
 }
 
-fn shared<'r>(request: &'r RouteRequest<'_>) -> Result<(&'r Rc<PeerGroup>, &'r Arc<Peers>), Problem> {
+fn shared<'r>(request: &'r RouteRequest<'_>) -> Result<&'r Rc<PeerGroup>, Problem> {
     match &request.group.peers {
-        Some(group) => Ok((group, group.client().peers())),
+        Some(group) => Ok(group),
         None => Err(Problem::of(ProblemKind::NoSuchRoute, "this group shares nothing")),
     }
 }

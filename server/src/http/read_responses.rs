@@ -11,7 +11,8 @@ use super::{
     response_writer::{JSON, ROOM, TEXT, text},
 };
 use crate::{
-    peer::{EncodedEntry, GetResponse, PROTOBUF},
+    peer::{GetResponse, PROTOBUF},
+    read::message_of,
     source::{CopyMetadataView, FreshUntil, ValueStream},
 };
 use bytes::Bytes;
@@ -140,18 +141,9 @@ pub(super) fn insert_said(headers: &mut HeaderMap, said: &CopyMetadataView<'_>) 
 /// The entity tag of a version. Versions start again with each process, so the instance number is mixed in: a tag from another
 /// run of this server, or from another server, does not match.
 pub(super) fn tag(version: u64, instance: u64) -> HeaderValue {
-    ascii(tag_text(version ^ instance))
-}
-
-fn tag_text(version: u64) -> Vec<u8> {
     let mut text = Vec::with_capacity(18);
-    etag::write(&mut text, version);
-    text
-}
-
-/// An entry as a message for another node. A version that its source gave no tag gets ours.
-pub(super) fn message_of(entry: &Entry<'_>, instance: u64, now: Millis) -> EncodedEntry {
-    EncodedEntry::new(entry, || tag_text(entry.version() ^ instance).into(), now)
+    etag::write(&mut text, version ^ instance);
+    ascii(text)
 }
 
 /// RFC 9211.

@@ -4,13 +4,9 @@ use super::{
     response_body::ResponseBody,
     route_request::{RouteRequest, decode_key},
 };
-use crate::{
-    peer::ClearScope,
-    read::{Group, check_tags},
-};
+use crate::{peer::ClearScope, read::check_tags};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
-use larder_engine::Millis;
 use larder_proto::http::target;
 use larder_store::clock;
 
@@ -68,7 +64,7 @@ pub(super) async fn clear_prefix(request: &RouteRequest<'_>) -> Result<Response<
     })?;
     request.check_key(&prefix)?;
     let soft = is_soft(request)?;
-    let clear = || clear_keys(request.group, &prefix, soft, clock::now());
+    let clear = || request.group.clear_keys(&prefix, soft, clock::now());
     clear_everywhere(request, ClearScope::Prefix(Bytes::copy_from_slice(&prefix)), soft, clear).await;
     Ok(cleared())
 }
@@ -76,18 +72,9 @@ pub(super) async fn clear_prefix(request: &RouteRequest<'_>) -> Result<Response<
 /// `DELETE /v1/groups/{group}`: empties the memory tier of a group. Its source keeps what it has.
 pub(super) async fn clear_group(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let soft = is_soft(request)?;
-    let clear = || clear_keys(request.group, b"", soft, clock::now());
+    let clear = || request.group.clear_keys(b"", soft, clock::now());
     clear_everywhere(request, ClearScope::Prefix(Bytes::new()), soft, clear).await;
     Ok(cleared())
-}
-
-/// Clears the keys of this node that begin with a prefix (empty: all).
-pub(super) fn clear_keys(group: &Group, prefix: &[u8], soft: bool, now: Millis) {
-    match (prefix.is_empty(), soft) {
-        (true, true) => drop(group.cache.mark_stale(now)),
-        (true, false) => group.cache.tier().clear(),
-        (false, _) => drop(group.cache.mark_prefix(prefix, !soft, now)),
-    }
 }
 
 /// Clears here and at all nodes. A node that is cleared early may fill itself from one that is cleared late, so each is cleared twice.

@@ -7,9 +7,9 @@ pub const ASKING_NODE: HeaderName = HeaderName::from_static("larder-node");
 
 /// The request that a node is asked for, and the node that asks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AskedFor<'a> {
-    pub(super) node: &'a str,
-    pub(super) trace: Option<&'a RequestTrace>,
+pub(crate) struct AskedFor<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) trace: Option<&'a RequestTrace>,
 }
 
 impl AskedFor<'_> {

@@ -37,6 +37,8 @@ use tokio::time::Instant;
 const AT_A_TIME: usize = 32;
 /// How long a node may take until it answers for its keys.
 const LONGEST_JOIN: Duration = Duration::from_secs(5);
+/// How long a node copies the keys of one that leaves; that one has a shorter deadline if its `grace` is short.
+const LONGEST_TAKE_OVER: Duration = Duration::from_secs(5);
 /// How long a node may look for what another is to have.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
 /// How long it takes at most to say who comes or goes.
@@ -60,8 +62,21 @@ impl PeerGroup {
         hottest_keys(self.cache(), max_bytes, Instant::now() + LONGEST_LOOK, |key| moves.contains(key)).await
     }
 
+    /// Another node says that it comes or goes. When it leaves, this resolves once its keys of this group are here.
+    pub async fn announced(self: &Rc<Self>, name: &[u8], what: MemberMove) {
+        // One that this node does not know yet will be asked once it is found.
+        let Some(member) = self.client().peers.member(name).filter(|member| !member.is_self) else { return };
+        match what {
+            MemberMove::Serving => member.reached(),
+            MemberMove::Leaving => {
+                self.take_over(&member, Instant::now() + LONGEST_TAKE_OVER).await;
+            }
+            MemberMove::Left => member.left(clock::now()),
+        }
+    }
+
     /// Copies the hottest keys that this node is to have from another. Their number.
-    pub async fn take_over(self: &Rc<Self>, member: &Arc<Member>, deadline: Instant) -> usize {
+    async fn take_over(self: &Rc<Self>, member: &Arc<Member>, deadline: Instant) -> usize {
         let peers = &self.client().peers;
         let (this, max_bytes) = (peers.this_name(), peers.settings.handover);
         if !self.hands_over() {

@@ -3,13 +3,14 @@
 use super::{
     asked_for::AskedFor,
     member::Member,
-    messages::{GetKeysRequest, GetKeysResponse, GetResponse, HottestKeys, RemoveKeysRequest, SetRequest, to_expire},
+    messages::{GetKeysRequest, GetKeysResponse, HottestKeys, RemoveKeysRequest, SetRequest, to_expire},
+    peer_answers::{answer, answers, explanation, not_reached, refused},
     transport::{ClearScope, MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
 };
 use crate::{
     buffers::{BufferKind, Buffers, GrowingBuffer},
     config::{PeerAddress, PeerSettings},
-    source::{FreshUntil, LocalFuture, connect_tcp},
+    source::{LocalFuture, connect_tcp},
     tls::{NodeProtocol, ServerTls},
 };
 use bytes::Bytes;
@@ -20,7 +21,6 @@ use hyper::{
     client::conn::http1::{SendRequest, handshake},
 };
 use hyper_util::rt::TokioIo;
-use larder_store::clock;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
@@ -190,7 +190,7 @@ impl HttpTransport {
     fn broken(&self, member: &Member, error: &hyper::Error) -> PeerError {
         // The cause may be an alert: that the node takes no certificate of ours.
         let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
-        PeerError::NotReached(format!("peer {}: {error}{cause}", member.name).into())
+        not_reached(member, format_args!("{error}{cause}"))
     }
 
     async fn finish(
@@ -257,38 +257,6 @@ impl HttpTransport {
     }
 }
 
-/// The answer that a status and a body are.
-fn answer(member: &Member, status: StatusCode, body: Bytes) -> Result<PeerAnswer, PeerError> {
-    match status {
-        StatusCode::OK => {
-            let message = GetResponse::decode(body).map_err(|error| {
-                PeerError::NotReached(format!("peer {}: not a groupcache answer: {error}", member.name).into())
-            })?;
-            if message.metadata.is_some() {
-                member.note_larder();
-            }
-            let fresh = match message.fresh_until(clock::now()) {
-                _ if message.not_kept == Some(true) => FreshUntil::NotKept,
-                Some(at) => FreshUntil::At(at),
-                None => FreshUntil::Policy,
-            };
-            let metadata = message.copy_metadata();
-            Ok(PeerAnswer::Found { value: message.value.unwrap_or_default(), fresh, metadata })
-        }
-        // The owner remembers it.
-        StatusCode::NOT_FOUND => Ok(PeerAnswer::Absent),
-        StatusCode::SERVICE_UNAVAILABLE => {
-            Ok(PeerAnswer::Failed(format!("peer {}: {}", member.name, explanation(&body)).into()))
-        }
-        status => Err(PeerError::NotReached(format!("peer {}: {status}: {}", member.name, explanation(&body)).into())),
-    }
-}
-
-/// The beginning of a body that explains an error.
-fn explanation(body: &[u8]) -> String {
-    String::from_utf8_lossy(&body[..body.len().min(256)]).trim().to_owned()
-}
-
 fn with_epoch(mut request: Request<Full<Bytes>>, epoch: u64) -> Request<Full<Bytes>> {
     if let Ok(epoch) = HeaderValue::from_str(&format!("{epoch:016x}")) {
         request.headers_mut().insert(RING, epoch);
@@ -332,19 +300,11 @@ impl Transport for HttpTransport {
             let body = Bytes::from(GetKeysRequest { keys, held_only: held_only.then_some(true) }.encode_to_vec());
             let build = || with_epoch(self.request(member, Method::POST, &path, body.clone()), epoch);
             let (head, body) = self.exchange(member, build, deadline).await?;
-            let wrong = |reason: String| PeerError::NotReached(format!("peer {}: {reason}", member.name).into());
             if head.status() != StatusCode::OK {
-                return Err(wrong(format!("{}: {}", head.status(), explanation(&body))));
+                return Err(not_reached(member, format_args!("{}: {}", head.status(), explanation(&body))));
             }
-            let response = GetKeysResponse::decode(body).map_err(|error| wrong(error.to_string()))?;
-            if response.answers.len() != asked {
-                return Err(wrong(format!("{} answers to {asked} keys", response.answers.len())));
-            }
-            let read = |status: u32, body| {
-                let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok())?;
-                answer(member, status, body).ok()
-            };
-            Ok(response.answers.into_iter().map(|of_key| read(of_key.status, of_key.body)).collect())
+            let response = GetKeysResponse::decode(body).map_err(|error| not_reached(member, error))?;
+            answers(member, asked, response.answers)
         })
     }
 
@@ -362,12 +322,8 @@ impl Transport for HttpTransport {
             match head.status() {
                 StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
                 status => {
-                    let reason = format!("peer {}: {status}: {}", member.name, explanation(&body)).into();
-                    Err(if status.is_client_error() {
-                        PeerError::Refused(reason)
-                    } else {
-                        PeerError::NotReached(reason)
-                    })
+                    let reason = format_args!("{status}: {}", explanation(&body));
+                    Err(if status.is_client_error() { refused(member, reason) } else { not_reached(member, reason) })
                 }
             }
         })
@@ -386,11 +342,10 @@ impl Transport for HttpTransport {
             let path = path(group, &format!("{HOTTEST}?of={this}&bytes={max_bytes}"));
             let build = || self.request(member, Method::POST, &path, Bytes::new());
             let (head, body) = self.exchange(member, build, deadline).await?;
-            let refused = |reason: String| PeerError::Refused(format!("peer {}: {reason}", member.name).into());
             if head.status() != StatusCode::OK {
-                return Err(refused(format!("{}: it hands nothing over", head.status())));
+                return Err(refused(member, format_args!("{}: it hands nothing over", head.status())));
             }
-            Ok(HottestKeys::decode(body).map_err(|error| refused(error.to_string()))?.keys)
+            Ok(HottestKeys::decode(body).map_err(|error| refused(member, error))?.keys)
         })
     }
 
@@ -409,7 +364,7 @@ impl Transport for HttpTransport {
             let (head, _) = self.exchange(member, build, deadline).await?;
             match head.status() {
                 StatusCode::OK => Ok(()),
-                status => Err(PeerError::Refused(format!("peer {}: {status}", member.name).into())),
+                status => Err(refused(member, status)),
             }
         })
     }

@@ -33,6 +33,7 @@ mod member;
 mod membership;
 mod messages;
 mod owner_reads;
+pub(crate) mod peer_answers;
 mod peer_client;
 mod peer_counts;
 mod peer_group;
@@ -47,6 +48,8 @@ mod untold;
 mod wait_for_all;
 
 pub use asked_for::ASKING_NODE;
+#[cfg(test)]
+pub(crate) use asked_for::AskedFor;
 pub use discovery::Discovery;
 pub use handover::{join, leave};
 pub use http_transport::{BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys};
@@ -64,3 +67,5 @@ pub use ring::{Ring, RingHash};
 pub use ring_disagreement::ring_of;
 pub use standing::Standing;
 pub use transport::{ClearScope, MemberMove};
+#[cfg(test)]
+pub(crate) use transport::{PeerAnswer, PeerChange, PeerError, Transport};

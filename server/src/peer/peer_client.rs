@@ -13,7 +13,7 @@ pub struct PeerClient {
 }
 
 impl PeerClient {
-    pub(super) fn new(peers: Arc<Peers>, transport: Rc<dyn Transport>, timeout: Duration) -> PeerClient {
+    pub(crate) fn new(peers: Arc<Peers>, transport: Rc<dyn Transport>, timeout: Duration) -> PeerClient {
         let untold = Untold::new(transport.clone(), timeout);
         PeerClient { peers, transport, untold, timeout, fallbacks: Rc::default() }
     }

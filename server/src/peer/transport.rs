@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// What a node answers to a read.
 #[derive(Debug, Clone)]
-pub(super) enum PeerAnswer {
+pub(crate) enum PeerAnswer {
     /// The value, until when the owner says that it is fresh, and what its source said about it.
     Found { value: Bytes, fresh: FreshUntil, metadata: CopyMetadata },
     /// The owner knows that there is none.
@@ -33,7 +33,7 @@ impl PeerAnswer {
 
 /// Why a node gave no answer.
 #[derive(Debug, Clone)]
-pub(super) enum PeerError {
+pub(crate) enum PeerError {
     /// It has not seen the request, or does not serve now: another may be asked.
     NotReached(Arc<str>),
     /// It may be working on it.
@@ -53,7 +53,7 @@ impl PeerError {
 
 /// What a node is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PeerChange {
+pub(crate) enum PeerChange {
     /// The key has this value, and ends at `expiry`.
     Set { key: Bytes, value: Bytes, expiry: Option<Millis> },
     /// Copies of this key are out of date.
@@ -97,7 +97,7 @@ impl MemberMove {
 }
 
 /// One core's way to the other nodes.
-pub(super) trait Transport {
+pub(crate) trait Transport {
     /// Asks a node for a key of a group. `epoch` is that of our ring.
     fn get<'a>(
         &'a self,

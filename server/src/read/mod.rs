@@ -31,6 +31,7 @@ mod inspector;
 mod key_locks;
 mod local_changes;
 mod lock_stripes;
+mod peer_requests;
 mod pending_writes;
 mod reply_cache;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use entry_tags::{check_tags, too_many_tags};
 pub use group::{Group, StartedRead};
 pub use key_locks::KeyGuard;
 pub use local_changes::KeyChanges;
+pub use peer_requests::{PeerRequest, message_of};
 pub use pending_writes::{PendingWrite, PendingWrites};
 pub use tier_invalidation::{TierInvalidator, invalidation_scope};
 pub use watched_keys::WatchedKeys;

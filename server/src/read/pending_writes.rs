@@ -44,6 +44,12 @@ impl PendingWrites {
             keys.values_mut().for_each(|key| key.overlapped = true);
         }
     }
+    /// The same for one key: another node has written it.
+    pub(super) fn overlap(&self, hash: u64) {
+        if let Some(key) = self.slot(hash).get_mut(&hash) {
+            key.overlapped = true;
+        }
+    }
     /// Ends a write: `settle(overlapped)` runs with the slot locked, so that no other write of the key can begin, be
     /// answered and settle between the decision and the change. Lock order: slot, then the engine's shard.
     fn end<R>(&self, hash: u64, settle: impl FnOnce(bool) -> R) -> R {

@@ -89,7 +89,8 @@ impl Group {
             };
             match put {
                 Ok(replaced) => {
-                    let version = match group.source.returns_what_is_written() {
+                    let keeps = group.source.returns_what_is_written() && group.owns(&key);
+                    let version = match keeps {
                         true => writing.put(&value, expiry, clock::now()),
                         false => {
                             writing.forget();
@@ -110,6 +111,11 @@ impl Group {
             None => !self.source.reads_through(),
             Some(peers) => peers.is_store() && peers.owns_now(key),
         }
+    }
+
+    /// Whether the key belongs to this node. What a client writes to a key of another node is that node's to keep.
+    fn owns(&self, key: &[u8]) -> bool {
+        self.peers.as_ref().is_none_or(|peers| peers.owns_now(key))
     }
 
     /// The other nodes forget their copies of a key that was changed here.

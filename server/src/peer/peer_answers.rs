@@ -1,0 +1,68 @@
+//! What an answer of another node says: a status as HTTP has it, and a body. The same whatever carries it.
+use super::{
+    member::Member,
+    messages::{GetResponse, KeyAnswer},
+    transport::{PeerAnswer, PeerError},
+};
+use crate::source::FreshUntil;
+use bytes::Bytes;
+use http::StatusCode;
+use larder_store::clock;
+use prost::Message;
+
+/// The answer to a read of a key.
+pub(crate) fn answer(member: &Member, status: StatusCode, body: Bytes) -> Result<PeerAnswer, PeerError> {
+    match status {
+        StatusCode::OK => {
+            let message = GetResponse::decode(body)
+                .map_err(|error| not_reached(member, format_args!("not a groupcache answer: {error}")))?;
+            if message.metadata.is_some() {
+                member.note_larder();
+            }
+            let fresh = match message.fresh_until(clock::now()) {
+                _ if message.not_kept == Some(true) => FreshUntil::NotKept,
+                Some(at) => FreshUntil::At(at),
+                None => FreshUntil::Policy,
+            };
+            let metadata = message.copy_metadata();
+            Ok(PeerAnswer::Found { value: message.value.unwrap_or_default(), fresh, metadata })
+        }
+        // The owner remembers it.
+        StatusCode::NOT_FOUND => Ok(PeerAnswer::Absent),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            Ok(PeerAnswer::Failed(format!("peer {}: {}", member.name, explanation(&body)).into()))
+        }
+        status => Err(not_reached(member, format_args!("{status}: {}", explanation(&body)))),
+    }
+}
+
+/// The answers to a read of `asked` keys; `None`: to be asked for alone.
+pub(crate) fn answers(
+    member: &Member,
+    asked: usize,
+    answers: Vec<KeyAnswer>,
+) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
+    if answers.len() != asked {
+        return Err(not_reached(member, format_args!("{} answers to {asked} keys", answers.len())));
+    }
+    let read = |KeyAnswer { status, body }| {
+        let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok())?;
+        answer(member, status, body).ok()
+    };
+    Ok(answers.into_iter().map(read).collect())
+}
+
+/// The node gave no answer that counts: another may be asked.
+pub(crate) fn not_reached(member: &Member, reason: impl std::fmt::Display) -> PeerError {
+    PeerError::NotReached(format!("peer {}: {reason}", member.name).into())
+}
+
+/// The node will never answer this.
+pub(super) fn refused(member: &Member, reason: impl std::fmt::Display) -> PeerError {
+    PeerError::Refused(format!("peer {}: {reason}", member.name).into())
+}
+
+/// The beginning of a body that explains an error.
+pub(super) fn explanation(body: &[u8]) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(256)]).trim().to_owned()
+}

@@ -1,0 +1,229 @@
+//! The simulated network: what carries a node's messages, and what becomes of them at the other.
+use super::{node::Node, world::World};
+use crate::{
+    peer::{AskedFor, KeyAnswer, Member, MemberMove, PeerAnswer, PeerChange, PeerError, Transport, peer_answers},
+    read::PeerRequest,
+    source::LocalFuture,
+};
+use bytes::Bytes;
+use http::StatusCode;
+use larder_store::clock;
+use std::{future::pending, rc::Rc, time::Duration};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
+
+/// How long it takes to see that a node cannot be connected to.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+/// The part of messages that are sent twice, because the connection seemed to be gone.
+const REPEATED: f64 = 0.02;
+
+/// Carries the messages of one node.
+pub(super) struct SimulatedTransport {
+    pub(super) world: Rc<World>,
+    pub(super) from: usize,
+}
+
+#[derive(Clone)]
+enum Message {
+    Get { key: Bytes, ring: String },
+    GetMany { keys: Vec<Bytes>, held_only: bool, ring: String },
+    Tell(PeerChange),
+    Hottest { of: String, max_bytes: usize },
+    Announce { of: String, what: MemberMove },
+}
+
+enum Reply {
+    /// To each key.
+    Answers(Vec<KeyAnswer>),
+    Keys(Vec<Bytes>),
+    Done,
+    /// It does not answer for its keys now.
+    NotNow,
+}
+
+async fn reply(node: &Node, message: Message) -> Reply {
+    let asked = |ring| PeerRequest { group: &node.group, now: clock::now(), instance: 1, ring, trace: None };
+    let shared = node.group.peers.as_ref().expect("the nodes share the group");
+    match message {
+        Message::Get { .. } | Message::GetMany { .. } if !asked(None).is_answered() => Reply::NotNow,
+        Message::Get { key, ring } => {
+            let (status, body) = match asked(Some(ring.as_bytes())).get(&key).await {
+                Ok(Some(body)) => (StatusCode::OK, body),
+                Ok(None) => (StatusCode::NOT_FOUND, Bytes::new()),
+                Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()),
+            };
+            Reply::Answers(vec![KeyAnswer { status: status.as_u16().into(), body }])
+        }
+        Message::GetMany { keys, held_only, ring } => {
+            Reply::Answers(asked(Some(ring.as_bytes())).get_many(&keys, held_only).await)
+        }
+        Message::Tell(change) => {
+            match change {
+                PeerChange::Set { key, value, expiry } => asked(None).set(&key, &value, expiry),
+                PeerChange::Remove(key) => asked(None).remove(&key),
+                PeerChange::Clear { scope, soft } => asked(None).clear(&scope, soft),
+            }
+            Reply::Done
+        }
+        Message::Hottest { of, max_bytes } => Reply::Keys(shared.hottest_for(&of, max_bytes).await),
+        Message::Announce { of, what } => {
+            shared.announced(of.as_bytes(), what).await;
+            Reply::Done
+        }
+    }
+}
+
+impl SimulatedTransport {
+    /// A key that only clients of one node ask for (`world` has no others that begin so): no other node may send it on.
+    fn check_sender(&self, key: &[u8], what: &str) {
+        let owner = key.strip_prefix(b"private-").and_then(|rest| rest.first()).map(|digit| usize::from(digit - b'0'));
+        if owner.is_some_and(|asked| asked != self.from) {
+            let key = String::from_utf8_lossy(key);
+            self.world.violation(format_args!("{what} of {key} was forwarded by node {}", self.from));
+        }
+    }
+
+    async fn exchange(&self, member: &Member, message: Message, deadline: Instant) -> Result<Reply, PeerError> {
+        let (world, from, to) = (&self.world, self.from, usize::from(member.address.port) - 1);
+        world.messages.update(|count| count + 1);
+        let exchange = async {
+            let (there, back) = (world.way(from, to), world.way(to, from));
+            let lost = |way: &super::world::Way| way.is_cut || world.happens(way.loss);
+            let (request_lost, reply_lost) = (lost(&there), lost(&back));
+            // On a new connection, which a cut in either direction prevents; or on one that is open.
+            if (request_lost || reply_lost) && world.happens(0.5) {
+                tokio::time::sleep(CONNECT_TIMEOUT).await;
+                return Err(peer_answers::not_reached(member, "cannot connect"));
+            }
+            if request_lost {
+                return pending().await;
+            }
+            world.pause(there.delay.clone()).await;
+            let repeated = world.happens(REPEATED).then(|| message.clone());
+            let mut answer = self.deliver(to, message);
+            if let Some(message) = repeated {
+                drop(answer);
+                world.pause(there.delay).await;
+                answer = self.deliver(to, message);
+            }
+            let reply = answer.await.map_err(|_| peer_answers::not_reached(member, "the connection was closed"))?;
+            if reply_lost {
+                return pending().await;
+            }
+            world.pause(back.delay).await;
+            Ok(reply)
+        };
+        let reply = timeout_at(deadline, exchange)
+            .await
+            .unwrap_or_else(|_| Err(PeerError::NoAnswer(format!("peer {}: no answer in time", member.name).into())));
+        world.note((from, to, reply.is_ok()));
+        match reply? {
+            Reply::NotNow => Err(peer_answers::not_reached(member, "it does not answer now")),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Has the other node reply, if one runs there.
+    fn deliver(&self, to: usize, message: Message) -> oneshot::Receiver<Reply> {
+        let (sender, receiver) = oneshot::channel();
+        if let Some(node) = self.world.node(to) {
+            self.world.spawn(to, async move {
+                // Who asked may have given up.
+                let _ = sender.send(reply(&node, message).await);
+            });
+        }
+        receiver
+    }
+}
+
+fn ring(epoch: u64) -> String {
+    format!("{epoch:016x}")
+}
+
+impl Transport for SimulatedTransport {
+    fn get<'a>(
+        &'a self,
+        member: &'a Member,
+        _group: &'a str,
+        key: &'a [u8],
+        epoch: u64,
+        asked_for: AskedFor<'a>,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
+        Box::pin(async move {
+            // What a node takes over is asked for nobody.
+            if !asked_for.node.is_empty() {
+                self.check_sender(key, "a read");
+            }
+            let message = Message::Get { key: Bytes::copy_from_slice(key), ring: ring(epoch) };
+            let Reply::Answers(mut answers) = self.exchange(member, message, deadline).await? else { unreachable!() };
+            let KeyAnswer { status, body } = answers.remove(0);
+            let status = StatusCode::from_u16(u16::try_from(status).expect("a status")).expect("a status");
+            peer_answers::answer(member, status, body)
+        })
+    }
+
+    fn get_many<'a>(
+        &'a self,
+        member: &'a Member,
+        _group: &'a str,
+        keys: Vec<Bytes>,
+        held_only: bool,
+        epoch: u64,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
+        Box::pin(async move {
+            keys.iter().for_each(|key| self.check_sender(key, "a read"));
+            let asked = keys.len();
+            let message = Message::GetMany { keys, held_only, ring: ring(epoch) };
+            let Reply::Answers(answers) = self.exchange(member, message, deadline).await? else { unreachable!() };
+            peer_answers::answers(member, asked, answers)
+        })
+    }
+
+    fn tell<'a>(
+        &'a self,
+        member: &'a Member,
+        _group: &'a str,
+        change: &'a PeerChange,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<(), PeerError>> {
+        Box::pin(async move {
+            if let PeerChange::Remove(key) | PeerChange::Set { key, .. } = change {
+                self.check_sender(key, "a change");
+            }
+            self.exchange(member, Message::Tell(change.clone()), deadline).await.map(drop)
+        })
+    }
+
+    fn hottest<'a>(
+        &'a self,
+        member: &'a Member,
+        _group: &'a str,
+        this: &'a str,
+        max_bytes: usize,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>> {
+        Box::pin(async move {
+            let message = Message::Hottest { of: this.to_owned(), max_bytes };
+            let Reply::Keys(keys) = self.exchange(member, message, deadline).await? else { unreachable!() };
+            Ok(keys)
+        })
+    }
+
+    fn announce<'a>(
+        &'a self,
+        member: &'a Member,
+        _group: &'a str,
+        this: &'a str,
+        what: MemberMove,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<(), PeerError>> {
+        Box::pin(async move {
+            let message = Message::Announce { of: this.to_owned(), what };
+            self.exchange(member, message, deadline).await.map(drop)
+        })
+    }
+}

@@ -1,9 +1,9 @@
 // A node of groupcache-go v3: its HTTP transport, a getter that counts its calls, and a port by which a test steers it.
 //
-//	node [-control 127.0.0.1:0] [-group default] [-ttl 0] [-prefix go:] [-while-input] [ADDRESS]
+//	node [-control 127.0.0.1:0] [-group default] [-ttl 0] [-prefix go:] [-peers ADDRESS,…] [-while-input] [ADDRESS]
 //
 // ADDRESS is where it answers peers, and GET /data/{id}; any free port of 127.0.0.1 otherwise. It prints one line of JSON when it is ready,
-// with both addresses. With -while-input it ends with its standard input, and so with the test. It is its own only peer until it is told others. Its getter answers go:KEY, but an absent: key is not found and an error: key fails.
+// with both addresses. With -while-input it ends with its standard input, and so with the test. It is its own only peer unless it is told others. Its getter answers go:KEY, but an absent: key is not found and an error: key fails.
 package main
 
 import (
@@ -33,18 +33,19 @@ func main() {
 	ttl := flag.Duration("ttl", 0, "life of what the getter answers; 0 has no end")
 	prefix := flag.String("prefix", "go:", "what the getter puts before the key")
 	bytes := flag.Int64("bytes", 64<<20, "bytes of the group's caches")
+	peers := flag.String("peers", "", "addresses of all nodes, with commas between them")
 	flag.Parse()
 	listen := "127.0.0.1:0"
 	if flag.NArg() > 0 {
 		listen = flag.Arg(0)
 	}
-	if err := run(listen, *control, *whileInput, *groupName, *bytes, &getter{ttl: *ttl, prefix: *prefix, calls: map[string]int{}}); err != nil {
+	if err := run(listen, *control, *whileInput, *groupName, *bytes, *peers, &getter{ttl: *ttl, prefix: *prefix, calls: map[string]int{}}); err != nil {
 		fmt.Fprintln(os.Stderr, "node:", err)
 		os.Exit(1)
 	}
 }
 
-func run(listen, control string, whileInput bool, groupName string, bytes int64, getter *getter) error {
+func run(listen, control string, whileInput bool, groupName string, bytes int64, all string, getter *getter) error {
 	peers, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
@@ -61,7 +62,11 @@ func run(listen, control string, whileInput bool, groupName string, bytes int64,
 		return err
 	}
 	node := &node{self: peers.Addr().String(), instance: instance, group: group, getter: getter}
-	if err := node.setPeers([]string{node.self}); err != nil {
+	addresses := []string{node.self}
+	if all != "" {
+		addresses = strings.Split(all, ",")
+	}
+	if err := node.setPeers(addresses); err != nil {
 		return err
 	}
 

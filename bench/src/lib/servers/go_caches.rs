@@ -1,9 +1,10 @@
 //! Caches written in Go: GCache, and a program around a groupcache-go node. Who runs the comparison names their binaries.
 use super::{
-    port::free_port,
+    port::{Port, free_port},
     process::{PROBE, ServerProcess},
 };
 use crate::lib::blocking_clients::HttpClient;
+use anyhow::Context;
 use std::{fs, path::Path};
 
 /// GCache (<https://github.com/dgtony/gcache>), alone, without dumps, with the 64 shards of its own benchmark.
@@ -27,6 +28,19 @@ pub(crate) fn groupcache_go(program: &Path, core: Option<usize>) -> anyhow::Resu
     let port = free_port()?;
     let address = port.address.to_string();
     http(ServerProcess::start("groupcache-go", tempfile::tempdir()?, core, program, &[address], port)?)
+}
+
+/// A groupcache-go node as `tests/interop/node` builds it, one of several, with so many bytes for its caches.
+pub(crate) fn groupcache_go_among(
+    port: Port,
+    program: &Path,
+    core: Option<usize>,
+    peers: &str,
+    bytes: &str,
+) -> anyhow::Result<ServerProcess> {
+    let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
+    let arguments = ["-peers", peers, "-bytes", bytes, &port.address.to_string()].map(str::to_owned);
+    http(ServerProcess::start("groupcache-go", tempfile::tempdir()?, core, &program, &arguments, port)?)
 }
 
 /// A server that is ready when it answers a request, whatever it says.

@@ -23,10 +23,15 @@ pub(crate) fn larder(program: &Path, core: Option<usize>, arguments: &[&str]) ->
 }
 
 /// The same, its HTTP on a port that is known before, so that others can be told.
-pub(crate) fn larder_on(port: Port, program: &Path, arguments: &[&str]) -> anyhow::Result<ServerProcess> {
+pub(crate) fn larder_on(
+    port: Port,
+    program: &Path,
+    core: Option<usize>,
+    arguments: &[&str],
+) -> anyhow::Result<ServerProcess> {
     let http = port.address.to_string();
     let serve = ["serve", "--http", &http, "--redis", "127.0.0.1:0", "--admin", "off", "--threads", "1"];
-    with_ready_line("larder", program, None, port, &[&serve, arguments].concat())
+    with_ready_line("larder", program, core, port, &[&serve, arguments].concat())
 }
 
 /// `larder-bench floor`, this very program, with one of its kinds.

@@ -15,7 +15,7 @@ mod redis_servers;
 mod tests;
 mod varnish;
 
-pub(crate) use go_caches::{gcache, groupcache_go};
+pub(crate) use go_caches::{gcache, groupcache_go, groupcache_go_among};
 pub(crate) use installed::{find, given, require};
 pub(crate) use larder::{FLOOR_VALUE, floor, larder, larder_on};
 pub(crate) use memcached::memcached;

@@ -103,7 +103,7 @@ fn nodes(args: &StartArgs, ports: Vec<Port>) -> anyhow::Result<Vec<ServerProcess
     let peers = peers.join(",");
     let start = |port: Port| {
         let own = port.address.to_string();
-        larder_on(port, &args.larder, &["--source", &args.source, "--peers", &peers, "--peer-self", &own])
+        larder_on(port, &args.larder, None, &["--source", &args.source, "--peers", &peers, "--peer-self", &own])
     };
     ports.into_iter().map(start).collect()
 }

@@ -58,7 +58,7 @@ pub use nearest_name::nearest;
 pub use origin_options::OriginOptions;
 pub use origin_url::{OriginAddress, OriginUrl};
 pub use peer_entry::PeerAddress;
-pub use peer_settings::{PeerHash, PeerName, PeerSettings};
+pub use peer_settings::{PeerHash, PeerName, PeerSettings, PeerTransport};
 pub use print_config::print_config;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;

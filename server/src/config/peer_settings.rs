@@ -16,6 +16,7 @@ pub struct PeerSettings {
     pub this: Option<PeerAddress>,
     pub name: PeerName,
     pub hash: PeerHash,
+    pub transport: PeerTransport,
     /// Zero: no copies.
     pub hot_copy_ttl: Duration,
     /// Reads of a key at this node.
@@ -70,4 +71,17 @@ pub enum PeerHash {
 }
 impl PeerHash {
     pub(super) const NAMES: &'static [&'static str] = &["fnv1", "crc32"];
+}
+
+/// What carries requests between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PeerTransport {
+    /// groupcache's messages over HTTP/1.1.
+    #[default]
+    Http,
+    /// Larder's own over gRPC, between Larders.
+    Grpc,
+}
+impl PeerTransport {
+    pub(super) const NAMES: &'static [&'static str] = &["http", "grpc"];
 }

@@ -2,7 +2,7 @@
 //!
 //! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
 use super::{
-    peer_settings::{PeerHash, PeerName},
+    peer_settings::{PeerHash, PeerName, PeerTransport},
     settings::{Coherence, LogFormat, LogLevel, TierMode},
     tls_settings::TlsClientAuth,
 };
@@ -857,6 +857,15 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "peer-transport",
+        section: SettingSection::Peers,
+        kind: ValueKind::Choice(PeerTransport::NAMES),
+        default: Is("http"),
+        example: "grpc",
+        help: "What carries this node's requests to its peers: `http` is groupcache's own messages, `grpc` is for Larders alone, whose requests then share connections. A node answers both, on its HTTP listener.",
+        ..ROW
+    },
+    SettingSpec {
         name: "peer-shared",
         section: SettingSection::Peers,
         kind: ValueKind::Switch,
@@ -890,7 +899,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Secret,
         optional: true,
         example: "correct horse",
-        help: "What nodes show each other, as `Authorization: Bearer …`. Without it the routes between nodes (`/_groupcache/`) serve whoever can reach the HTTP listener. Go nodes need a client that sends the header.",
+        help: "What nodes show each other, as `Authorization: Bearer …`. Without it the routes between nodes (`/_groupcache/`, gRPC) serve whoever can reach the HTTP listener. Go nodes need a client that sends the header.",
         ..ROW
     },
     SettingSpec {

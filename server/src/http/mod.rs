@@ -25,6 +25,7 @@ mod fast_path;
 mod general_path;
 mod group_control;
 mod groupcache_stats;
+mod grpc_service;
 mod health;
 mod http_worker_state;
 mod item_api;

@@ -29,6 +29,8 @@ pub(super) struct ResponseBody {
     left: Option<u64>,
     /// Produces more pieces when these are sent.
     pages: Option<Box<dyn Pages>>,
+    /// All of it, with the trailers at its end.
+    frames: Option<tonic::body::Body>,
     /// For a long text.
     _charge: Option<BufferCharge>,
 }
@@ -80,6 +82,11 @@ impl ResponseBody {
     /// A value that passes through.
     pub(super) fn streamed(value: ValueStream) -> ResponseBody {
         ResponseBody { left: value.len, pages: Some(Box::new(PassingValue(value.chunks))), ..ResponseBody::default() }
+    }
+
+    /// An answer over gRPC.
+    pub(super) fn framed(frames: tonic::body::Body) -> ResponseBody {
+        ResponseBody { frames: Some(frames), ..ResponseBody::default() }
     }
 
     fn add(&mut self, piece: Piece, len: Option<usize>) {
@@ -264,6 +271,11 @@ impl http_body::Body for ResponseBody {
     type Error = SourceError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, SourceError>>> {
+        if let Some(frames) = &mut self.frames {
+            let frame = ready!(Pin::new(frames).poll_frame(cx));
+            let broken = |status: tonic::Status| SourceError::Unavailable(status.message().into());
+            return Poll::Ready(frame.map(|frame| frame.map_err(broken)));
+        }
         loop {
             if let Some(bytes) = self.next() {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));

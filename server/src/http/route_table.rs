@@ -42,6 +42,7 @@ pub(super) enum RouteHandler {
     PeerSet,
     PeerRemove,
     PeerPost,
+    PeerGrpc,
     Peers,
     GroupcacheStats(GroupcacheStats),
     GetItem,
@@ -71,7 +72,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 54] = [
+pub(super) static ROUTES: [Route; 55] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -95,6 +96,7 @@ pub(super) static ROUTES: [Route; 54] = [
     route(Method::PUT, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerSet),
     route(Method::DELETE, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerRemove),
     route(Method::POST, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerPost),
+    route(Method::POST, "/larder.peers.v1.Peers/{key}", RouteListeners::Native, RouteHandler::PeerGrpc),
     route(Method::GET, "/data/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Data)),
     route(Method::GET, "/stats", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Group)),
     route(Method::GET, "/stats/main", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Main)),
@@ -140,8 +142,8 @@ impl Route {
 
     /// Whether only nodes that share this cache may use it.
     pub(super) fn is_between_nodes(&self) -> bool {
-        use RouteHandler::{PeerPost, PeerRemove, PeerSet, Read};
-        matches!(self.handler, PeerSet | PeerRemove | PeerPost | Read(ReadRoute::Peer))
+        use RouteHandler::{PeerGrpc, PeerPost, PeerRemove, PeerSet, Read};
+        matches!(self.handler, PeerSet | PeerRemove | PeerPost | PeerGrpc | Read(ReadRoute::Peer))
     }
 
     /// Whether it may change entries, as far as method and listener tell.

@@ -4,7 +4,7 @@ use super::{
     connection_context::{ConnectionContext, ListenerRole},
     docs_page, document_routes, group_control,
     groupcache_stats::groupcache_stats,
-    health,
+    grpc_service, health,
     item_api::{self, ItemPath},
     key_routes::{self, PutRequest},
     list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi, peer_routes, peer_status,
@@ -95,7 +95,7 @@ where
             _ => return Err(Problem::throttled(&throttled)),
         });
     }
-    let is_read = matches!(route.handler, RouteHandler::Read(_) | RouteHandler::GetItem);
+    let is_read = matches!(route.handler, RouteHandler::Read(_) | RouteHandler::GetItem | RouteHandler::PeerGrpc);
     let trace = match logged {
         Some(logged) => {
             logged.is_read = is_read;
@@ -137,6 +137,7 @@ where
         RouteHandler::PeerSet => peer_routes::set(&request, request_body::read(body, message).await?),
         RouteHandler::PeerRemove => peer_routes::remove(&request),
         RouteHandler::PeerPost => peer_routes::post(&request, request_body::read(body, message).await?).await,
+        RouteHandler::PeerGrpc => Ok(grpc_service::call(&request, request_body::read(body, message).await?).await),
         RouteHandler::Put => {
             let put = PutRequest::parse(&request)?;
             let value = request_body::read(body, value).await?;

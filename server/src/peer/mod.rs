@@ -25,6 +25,8 @@
 mod asked_for;
 mod discovery;
 mod gathered_reads;
+mod grpc_messages;
+mod grpc_transport;
 mod handover;
 mod hot_keys;
 mod hottest_keys;
@@ -51,6 +53,7 @@ pub use asked_for::ASKING_NODE;
 #[cfg(test)]
 pub(crate) use asked_for::AskedFor;
 pub use discovery::Discovery;
+pub use grpc_messages::{Announcement, Change, ChangeKind, Done, HottestPart, HottestRequest, KeyRequest, KeysRequest};
 pub use handover::{join, leave};
 pub use http_transport::{BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys};
 pub use member::{Member, MemberCounts};

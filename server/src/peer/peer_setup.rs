@@ -1,11 +1,11 @@
 //! How a core opens its way to the other nodes, and puts it in front of a group's source.
 use super::{
-    http_transport::HttpTransport, membership::Peers, peer_client::PeerClient, peer_group::PeerGroup,
-    peer_source::PeerSource,
+    grpc_transport::GrpcTransport, http_transport::HttpTransport, membership::Peers, peer_client::PeerClient,
+    peer_group::PeerGroup, peer_source::PeerSource, transport::Transport,
 };
 use crate::{
     buffers::Buffers,
-    config::Settings,
+    config::{PeerTransport, Settings},
     source::{FillPolicy, Source},
     tls::ServerTls,
 };
@@ -19,8 +19,13 @@ pub fn open_client(
     buffers: &Arc<Buffers>,
     tls: Option<&Arc<ServerTls>>,
 ) -> Rc<PeerClient> {
-    let transport = HttpTransport::new(&settings.peers, settings.max_value, buffers.clone(), tls.cloned());
-    Rc::new(PeerClient::new(peers.clone(), Rc::new(transport), settings.groups[0].freshness.source_timeout))
+    let (of_peers, max_value) = (&settings.peers, settings.max_value);
+    let (buffers, tls) = (buffers.clone(), tls.cloned());
+    let transport: Rc<dyn Transport> = match of_peers.transport {
+        PeerTransport::Http => Rc::new(HttpTransport::new(of_peers, max_value, buffers, tls)),
+        PeerTransport::Grpc => Rc::new(GrpcTransport::new(of_peers, max_value, buffers, tls)),
+    };
+    Rc::new(PeerClient::new(peers.clone(), transport, settings.groups[0].freshness.source_timeout))
 }
 
 /// A group whose keys have owners, and the source that asks them.

@@ -71,6 +71,7 @@ pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_do
 pub use fetch::Fetch;
 pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, FetchedValue, KeyLife};
 pub use fill_policy::{FillPolicy, KeyPolicy};
+pub(crate) use http_origin::{Http2Connections, Http2Stream};
 pub use inspection::{Inspected, Inspection, InspectionCounts};
 pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
 pub(crate) use jittered_wait::jittered;

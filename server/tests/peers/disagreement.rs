@@ -1,7 +1,7 @@
 //! Nodes that do not agree, and nodes that hang.
 use crate::{
     common::{Port, RedisServer},
-    fleet::{Fleet, read, send},
+    fleet::{Fleet, over_each_transport, read, send},
     larder::Larder,
 };
 use rustix::process::Signal;
@@ -10,19 +10,25 @@ use std::{
     time::{Duration, Instant},
 };
 
+over_each_transport!(
+    nodes_that_disagree_make_no_circle,
+    an_owner_that_hangs_costs_one_read_its_patience,
+    routes_between_nodes_can_ask_for_a_secret,
+);
+
 fn owner(node: &Larder, key: &str) -> String {
     let status: serde_json::Value = serde_json::from_str(&node.get(&format!("/v1/peers?key={key}"))).unwrap();
     status["owner"].as_str().unwrap().to_owned()
 }
 
 /// Each of two nodes takes the other for the owner, and both are asked at once, again and again.
-#[test]
-fn nodes_that_disagree_make_no_circle() {
+fn nodes_that_disagree_make_no_circle(transport: &str) {
     let ports = [Port::free(), Port::free()];
     let address = |number: usize| format!("127.0.0.1:{}", ports[number].number);
     let peers = format!("{},{}", address(0), address(1));
     let start = |number: usize, name: &str| {
         let args = ["--peers", &peers, "--peer-name", name, "--source", "demo:?delay=20ms", "--hot-copy-ttl", "0"];
+        let args = [&args[..], &["--peer-transport", transport]].concat();
         Larder::with_http_on(ports[number].number, &args)
     };
     let nodes = [start(0, "address"), start(1, "url")];
@@ -43,9 +49,8 @@ fn nodes_that_disagree_make_no_circle() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
-#[test]
-fn an_owner_that_hangs_costs_one_read_its_patience() {
-    let fleet = Fleet::start(3, &["--source", "demo:", "--source-timeout", "300ms", "--hot-copy-ttl", "0"]);
+fn an_owner_that_hangs_costs_one_read_its_patience(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--source", "demo:", "--source-timeout", "300ms", "--hot-copy-ttl", "0"]);
     let keys: Vec<String> = fleet.keys_of(2).take(20).collect();
     read(&fleet.nodes[0], &keys[0]).unwrap();
     fleet.nodes[2].signal(Signal::STOP);
@@ -59,9 +64,8 @@ fn an_owner_that_hangs_costs_one_read_its_patience() {
     assert!((1..=3).contains(&slow), "{slow} of {} reads waited", keys.len() - 1);
 }
 
-#[test]
-fn routes_between_nodes_can_ask_for_a_secret() {
-    let fleet = Fleet::start(2, &["--source", "demo:", "--peer-secret", "open sesame"]);
+fn routes_between_nodes_can_ask_for_a_secret(transport: &str) {
+    let fleet = Fleet::over(transport, 2, &["--source", "demo:", "--peer-secret", "open sesame"]);
     for node in &fleet.nodes {
         assert!(read(node, &fleet.key_of(1)).is_some() && read(node, &fleet.key_of(0)).is_some());
     }
@@ -70,6 +74,7 @@ fn routes_between_nodes_can_ask_for_a_secret() {
         ("GET", "/_groupcache/default/a"),
         ("DELETE", "/_groupcache/default/a"),
         ("POST", "/_groupcache/default/_clear/"),
+        ("POST", "/larder.peers.v1.Peers/Get"),
     ] {
         assert_eq!(send(&fleet.nodes[0], method, path, ""), 401, "{method}");
     }

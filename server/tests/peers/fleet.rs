@@ -1,6 +1,19 @@
 //! Several Larders as one cache.
 use crate::{common::Port, larder::Larder};
 
+/// Each test of the list over each transport, which it takes as its argument.
+macro_rules! over_each_transport {
+    ($($test:ident),+ $(,)?) => {
+        mod over_http {
+            $(#[test] fn $test() { super::$test("http") })+
+        }
+        mod over_grpc {
+            $(#[test] fn $test() { super::$test("grpc") })+
+        }
+    };
+}
+pub(crate) use over_each_transport;
+
 /// Nodes of one ring, each on a port that the others know.
 pub struct Fleet {
     pub nodes: Vec<Larder>,
@@ -16,6 +29,11 @@ impl Fleet {
         let mut fleet = Fleet { nodes: Vec::new(), ports, args };
         fleet.nodes = (0..count).map(|number| fleet.start_node(number)).collect();
         fleet
+    }
+
+    /// The same over a transport.
+    pub fn over(transport: &str, count: usize, args: &[&str]) -> Fleet {
+        Fleet::start(count, &[args, &["--peer-transport", transport]].concat())
     }
 
     /// Starts a node of the fleet, in place of one that has ended or for the first time.

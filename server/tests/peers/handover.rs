@@ -1,6 +1,6 @@
 //! Nodes that leave and come back: their keys move with them, so that the source is not asked anew.
 use crate::{
-    fleet::{Fleet, read, send},
+    fleet::{Fleet, over_each_transport, read, send},
     larder::Larder,
     scripted_origin::{ScriptedOrigin, answer},
 };
@@ -17,6 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+over_each_transport!(keys_move_with_the_nodes_that_leave_and_come);
+
 /// An origin whose values live for so many seconds, each for one of them.
 fn origin(max_age: RangeInclusive<u64>) -> (ScriptedOrigin, String) {
     let origin = ScriptedOrigin::start(move |asked| {
@@ -32,11 +34,10 @@ fn end(node: &mut Larder) {
     assert!(node.wait().0.success());
 }
 
-#[test]
-fn keys_move_with_the_nodes_that_leave_and_come() {
+fn keys_move_with_the_nodes_that_leave_and_come(transport: &str) {
     let (origin, source) = origin(600..=600);
     // No copies of other nodes' keys hide what is not there.
-    let mut fleet = Fleet::start(3, &["--source", &source, "--hot-copy-ttl", "0"]);
+    let mut fleet = Fleet::over(transport, 3, &["--source", &source, "--hot-copy-ttl", "0"]);
     let keys: Vec<String> = (0..60).map(|number| format!("{number:x}-key")).collect();
     let own: Vec<&String> = keys.iter().filter(|key| fleet.owner(key) == 2).collect();
     assert!(own.len() > 2, "{own:?}");

@@ -1,7 +1,7 @@
 //! What a node says about its reads: `/data`, `/stats`, `/metrics`, `larder peers`.
 use crate::{
     common::wait_until,
-    fleet::{Fleet, read, send},
+    fleet::{Fleet, over_each_transport, read, send},
     larder::{Larder, binary, connect},
 };
 use serde_json::{Value, json};
@@ -9,6 +9,8 @@ use std::{
     io::{Read as _, Write as _},
     process::{Command, Output},
 };
+
+over_each_transport!(a_request_is_logged_at_both_nodes);
 
 fn data(node: &Larder, key: &str) -> (u16, String, String) {
     let (status, head, body) = node.http(&format!("GET /data/{key} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
@@ -171,9 +173,8 @@ fn nodes_with_another_ring_are_counted() {
     assert!(log.contains(other) && log.contains(&epoch), "{log}");
 }
 
-#[test]
-fn a_request_is_logged_at_both_nodes() {
-    let mut fleet = Fleet::start(2, &["--source", "demo:", "--threads", "1", "--access-log", "100%"]);
+fn a_request_is_logged_at_both_nodes(transport: &str) {
+    let mut fleet = Fleet::over(transport, 2, &["--source", "demo:", "--threads", "1", "--access-log", "100%"]);
     let key = fleet.key_of(1);
     for node in &fleet.nodes {
         let level = "PUT /v1/log-level HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n\r\ninfo";
@@ -206,10 +207,11 @@ fn a_request_is_logged_at_both_nodes() {
     };
     let (names, log) =
         (fleet.ports.iter().map(|port| format!("127.0.0.1:{}", port.number)).collect::<Vec<_>>(), logs.concat());
+    let path = if transport == "grpc" { "/larder.peers.v1.Peers/Get" } else { "/_groupcache/default/" };
     for (id, answered_by) in [("one", "source"), ("two", "hit")] {
         let (asking, asked) = (line(0, id), line(1, id));
         assert!(asking.contains(&format!("answered_by=\"peer {}\"", names[1])), "{log}");
-        assert!(asked.contains(&format!("answered_by=\"{answered_by}\"")), "{log}");
+        assert!(asked.contains(&format!("answered_by=\"{answered_by}\"")) && asked.contains(path), "{log}");
         assert!(asked.contains(&format!("node=\"{}\"", names[0])) && !asking.contains("node="), "{log}");
         assert!([asking, asked].iter().all(|line| line.contains(traceparent) && line.contains("status=200")), "{log}");
     }

@@ -1,18 +1,26 @@
 //! Reads of keys that other nodes own.
 use crate::{
     common::{Client, Reply, wait_until},
-    fleet::{Fleet, read},
+    fleet::{Fleet, over_each_transport, read},
     larder::Larder,
 };
 use rustix::process::Signal;
+
+over_each_transport!(
+    a_key_is_fetched_once_for_all,
+    an_owner_that_is_gone_is_replaced_by_the_next_node,
+    a_node_that_reaches_nobody_asks_the_source_itself,
+    hot_keys_are_copied_for_a_while,
+    keys_of_one_owner_travel_together,
+    reads_of_several_clients_travel_together_and_none_waits_for_the_fetch_of_another,
+);
 
 fn fetches(node: &Larder) -> f64 {
     node.metric("larder_source_fetches_total{group=\"default\"}")
 }
 
-#[test]
-fn a_key_is_fetched_once_for_all() {
-    let fleet = Fleet::start(3, &["--source", "demo:"]);
+fn a_key_is_fetched_once_for_all(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--source", "demo:"]);
     for owner in 0..3 {
         let key = fleet.key_of(owner);
         let before: Vec<f64> = fleet.nodes.iter().map(fetches).collect();
@@ -24,9 +32,8 @@ fn a_key_is_fetched_once_for_all() {
     }
 }
 
-#[test]
-fn an_owner_that_is_gone_is_replaced_by_the_next_node() {
-    let mut fleet = Fleet::start(3, &["--source", "demo:", "--hot-copy-ttl", "0"]);
+fn an_owner_that_is_gone_is_replaced_by_the_next_node(transport: &str) {
+    let mut fleet = Fleet::over(transport, 3, &["--source", "demo:", "--hot-copy-ttl", "0"]);
     let key = fleet.key_of(2);
     let reachable = |fleet: &Fleet| {
         let peers = fleet.peers(0);
@@ -45,9 +52,18 @@ fn an_owner_that_is_gone_is_replaced_by_the_next_node() {
     });
 }
 
-#[test]
-fn hot_keys_are_copied_for_a_while() {
-    let fleet = Fleet::start(2, &["--source", "demo:", "--threads", "1", "--hot-copy-after", "3"]);
+fn a_node_that_reaches_nobody_asks_the_source_itself(transport: &str) {
+    let mut fleet = Fleet::over(transport, 3, &["--source", "demo:", "--peer-fallback-limit", "1"]);
+    let keys: Vec<String> = (1..3).flat_map(|owner| fleet.keys_of(owner).take(10).collect::<Vec<_>>()).collect();
+    fleet.nodes.truncate(1);
+    for key in &keys {
+        assert!(read(&fleet.nodes[0], key).unwrap().contains(key.as_str()), "{key}");
+    }
+    assert!(fleet.nodes[0].metric("larder_peer_fallbacks_total{group=\"default\"}") > 0.0);
+}
+
+fn hot_keys_are_copied_for_a_while(transport: &str) {
+    let fleet = Fleet::over(transport, 2, &["--source", "demo:", "--threads", "1", "--hot-copy-after", "3"]);
     let key = fleet.key_of(1);
     let reads = || {
         let peers = fleet.peers(0);
@@ -64,9 +80,8 @@ fn hot_keys_are_copied_for_a_while() {
     assert_eq!(asked, [1, 1, 1, 0, 0, 0]);
 }
 
-#[test]
-fn keys_of_one_owner_travel_together() {
-    let fleet = Fleet::start(2, &["--source", "demo:?absent=0.1", "--hot-copy-ttl", "0"]);
+fn keys_of_one_owner_travel_together(transport: &str) {
+    let fleet = Fleet::over(transport, 2, &["--source", "demo:?absent=0.1", "--hot-copy-ttl", "0"]);
     let keys: Vec<String> = fleet.keys_of(1).take(200).collect();
     let body = serde_json::json!({ "keys": keys }).to_string();
     let answered = || fleet.nodes[1].metric("larder_http_responses_total{class=\"2xx\"}");
@@ -94,9 +109,9 @@ fn keys_of_one_owner_travel_together() {
     assert!((1..100).contains(&absent), "{absent} of 200 are absent");
 }
 
-#[test]
-fn reads_of_several_clients_travel_together_and_none_waits_for_the_fetch_of_another() {
-    let fleet = Fleet::start(
+fn reads_of_several_clients_travel_together_and_none_waits_for_the_fetch_of_another(transport: &str) {
+    let fleet = Fleet::over(
+        transport,
         2,
         &["--source", "demo:?delay=3s", "--source-timeout", "20s", "--hot-copy-ttl", "0", "--threads", "1"],
     );

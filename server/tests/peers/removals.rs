@@ -1,9 +1,10 @@
 //! Writes and removals that all nodes hear of.
-use crate::fleet::{Fleet, read, send};
+use crate::fleet::{Fleet, over_each_transport, read, send};
 
-#[test]
-fn nodes_without_a_source_are_one_store() {
-    let fleet = Fleet::start(3, &[]);
+over_each_transport!(nodes_without_a_source_are_one_store, a_removal_is_heard_by_all_nodes,);
+
+fn nodes_without_a_source_are_one_store(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &[]);
     for owner in 0..3 {
         let key = fleet.key_of(owner);
         let path = format!("/v1/kv/{key}");
@@ -20,9 +21,8 @@ fn nodes_without_a_source_are_one_store() {
     }
 }
 
-#[test]
-fn a_removal_is_heard_by_all_nodes() {
-    let fleet = Fleet::start(3, &["--source", "demo:"]);
+fn a_removal_is_heard_by_all_nodes(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--source", "demo:"]);
     let keys: Vec<String> = (0..3).map(|owner| fleet.key_of(owner)).collect();
     let values = |key: &str| -> Vec<String> { fleet.nodes.iter().map(|node| read(node, key).unwrap()).collect() };
     // So often that all nodes have copies.

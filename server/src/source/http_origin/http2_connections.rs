@@ -27,7 +27,7 @@ const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
 
 /// The connections of one core to one address.
 #[derive(Default)]
-pub(super) struct Http2Connections(RefCell<Vec<Rc<SharedConnection>>>);
+pub(crate) struct Http2Connections(RefCell<Vec<Rc<SharedConnection>>>);
 
 struct SharedConnection {
     sender: http2::SendRequest<Full<Bytes>>,
@@ -41,7 +41,7 @@ struct SharedConnection {
 }
 
 /// One request's place on a connection.
-pub(super) struct Http2Stream {
+pub(crate) struct Http2Stream {
     connection: Rc<SharedConnection>,
     /// The connection has shown that it works, or it was not needed.
     is_answered: bool,
@@ -49,7 +49,7 @@ pub(super) struct Http2Stream {
 
 impl Http2Connections {
     /// A place on the oldest connection that has one: when there are fewer requests, the later ones become idle and end.
-    pub(super) fn take(&self, max_idle: Duration) -> Option<Http2Stream> {
+    pub(crate) fn take(&self, max_idle: Duration) -> Option<Http2Stream> {
         let mut connections = self.0.borrow_mut();
         connections.retain(|connection| connection.is_usable(max_idle));
         connections.iter().find(|connection| connection.has_room()).map(Http2Stream::on)
@@ -59,7 +59,7 @@ impl Http2Connections {
     ///
     /// # Errors
     /// Why that failed.
-    pub(super) async fn open(&self, stream: Stream) -> Result<Http2Stream, String> {
+    pub(crate) async fn open(&self, stream: Stream) -> Result<Http2Stream, String> {
         let mut builder = http2::Builder::new(LocalExecutor);
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let (sender, mut connection) =
@@ -113,6 +113,15 @@ impl Http2Stream {
         let response = self.connection.sender.clone().try_send_request(request).await;
         self.is_answered = response.is_ok();
         response
+    }
+
+    /// What sends the request, for who wants to do that itself. It is to say when an answer came.
+    pub(crate) fn sender(&self) -> http2::SendRequest<Full<Bytes>> {
+        self.connection.sender.clone()
+    }
+    /// The connection works.
+    pub(crate) fn note_answered(&mut self) {
+        self.is_answered = true;
     }
 
     /// Leaves the connection to others, though it was not used.

@@ -51,4 +51,5 @@ mod send_request;
 mod whole_response;
 mod write_exchange;
 
+pub(crate) use http2_connections::{Http2Connections, Http2Stream};
 pub(super) use origin_setup::OriginSetup;

@@ -1,0 +1,387 @@
+//! Larders' own service over gRPC (`larder_peers.proto`): many requests share a connection of HTTP/2. groupcache's nodes do not speak it.
+use super::{
+    asked_for::AskedFor,
+    grpc_messages::{Announcement, Change, Done, GRPC_PATH, HottestPart, HottestRequest, KeyRequest, KeysRequest},
+    http_transport::{RING, bearer},
+    member::Member,
+    messages::{GetKeysResponse, KeyAnswer},
+    peer_answers::{answer, answers, not_reached, refused},
+    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
+};
+use crate::{
+    buffers::{BufferCharge, BufferKind, Buffers},
+    config::{PeerAddress, PeerSettings},
+    source::{Http2Connections, Http2Stream, LocalFuture, connect_tcp},
+    tls::{NodeProtocol, ServerTls},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use prost::Message;
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    error::Error,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout_at},
+};
+use tonic::{Code, Extensions, Status, client::Grpc, metadata::MetadataMap};
+use tonic_prost::ProstCodec;
+
+/// A connection that was idle for longer is not used again.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
+/// What a message holds at most besides the value.
+const LARGEST_REST: usize = 1 << 20;
+
+/// One core's connections to the other nodes.
+pub(super) struct GrpcTransport {
+    connect_timeout: Duration,
+    max_value: usize,
+    buffers: Arc<Buffers>,
+    tls: Option<Arc<ServerTls>>,
+    /// What shows the secret.
+    secret: Option<HeaderValue>,
+    pools: RefCell<HashMap<PeerAddress, Rc<Pool>>>,
+}
+
+/// One core's connections to a node.
+#[derive(Default)]
+struct Pool {
+    connections: Http2Connections,
+    /// Held by the one request that connects. The others then share its connection.
+    connecting: Mutex<()>,
+}
+
+impl GrpcTransport {
+    pub(super) fn new(
+        settings: &PeerSettings,
+        max_value: usize,
+        buffers: Arc<Buffers>,
+        tls: Option<Arc<ServerTls>>,
+    ) -> GrpcTransport {
+        let secret = settings.secret.as_deref().and_then(|secret| {
+            let mut value = HeaderValue::from_str(&bearer(secret)).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
+        let connect_timeout = settings.connect_timeout;
+        GrpcTransport { connect_timeout, max_value, buffers, tls, secret, pools: RefCell::default() }
+    }
+
+    fn pool(&self, address: &PeerAddress) -> Rc<Pool> {
+        if let Some(pool) = self.pools.borrow().get(address) {
+            return pool.clone();
+        }
+        self.pools.borrow_mut().entry(address.clone()).or_default().clone()
+    }
+
+    /// A place on a connection to the node, and whether that is new.
+    async fn stream(&self, member: &Member, deadline: Instant) -> Result<(Http2Stream, bool), PeerError> {
+        let pool = self.pool(&member.address);
+        if let Some(stream) = pool.connections.take(MAX_IDLE_TIME) {
+            return Ok((stream, false));
+        }
+        let PeerAddress { host, port } = &member.address;
+        let connecting = async {
+            let _only = pool.connecting.lock().await;
+            if let Some(stream) = pool.connections.take(MAX_IDLE_TIME) {
+                return Ok(stream);
+            }
+            let tls = match &self.tls {
+                Some(tls) => tls.towards_node(host, NodeProtocol::Http2)?,
+                None => None,
+            };
+            let stream = connect_tcp(host, *port, tls.as_ref()).await.map_err(|error| error.to_string())?;
+            pool.connections.open(stream).await
+        };
+        let until = deadline.min(Instant::now() + self.connect_timeout);
+        match timeout_at(until, connecting).await {
+            Ok(Ok(stream)) => Ok((stream, true)),
+            Ok(Err(reason)) => Err(not_reached(member, format_args!("cannot connect: {reason}"))),
+            Err(_) => {
+                let timeout = self.connect_timeout;
+                let reason = format_args!("cannot connect: timed out after {timeout:?} (peer-connect-timeout)");
+                Err(not_reached(member, reason))
+            }
+        }
+    }
+
+    fn metadata(&self, epoch: Option<u64>, asked_for: AskedFor<'_>) -> MetadataMap {
+        let mut headers = HeaderMap::new();
+        if let Some(secret) = &self.secret {
+            headers.insert(header::AUTHORIZATION, secret.clone());
+        }
+        if let Some(epoch) = epoch.and_then(|epoch| HeaderValue::from_str(&format!("{epoch:016x}")).ok()) {
+            headers.insert(RING, epoch);
+        }
+        asked_for.tell(&mut headers);
+        MetadataMap::from_headers(headers)
+    }
+
+    /// Has a method called on a connection; on another one if it turns out that the node has closed that: it has then not seen the request, and all may
+    /// be sent twice anyhow.
+    async fn call<Q: Message + Clone + 'static, R>(
+        &self,
+        member: &Member,
+        metadata: MetadataMap,
+        message: Q,
+        deadline: Instant,
+        call: impl AsyncFn(&mut Grpc<OneRequest>, tonic::Request<Q>) -> Result<R, Status>,
+    ) -> Result<R, Failure> {
+        let calls = async {
+            loop {
+                let (mut stream, is_new) = self.stream(member, deadline).await?;
+                let service =
+                    OneRequest { sender: stream.sender(), charge: Some(self.buffers.charge(BufferKind::Fetched)) };
+                let origin = Uri::builder().scheme("http").authority(member.address.to_string()).path_and_query("/");
+                let origin = origin.build().map_err(|error| not_reached(member, error))?;
+                let mut client =
+                    Grpc::with_origin(service, origin).max_decoding_message_size(self.max_value + LARGEST_REST);
+                let request = tonic::Request::from_parts(metadata.clone(), Extensions::new(), message.clone());
+                match call(&mut client, request).await {
+                    // An error of the connection, not of the node.
+                    Err(status) if status.source().is_some() && status.code() != Code::ResourceExhausted => {
+                        if is_new {
+                            return Err(not_reached(member, reason(&status)).into());
+                        }
+                    }
+                    answered => {
+                        stream.note_answered();
+                        return answered.map_err(Failure::Status);
+                    }
+                }
+            }
+        };
+        timeout_at(deadline, calls).await.unwrap_or_else(|_| {
+            let reason = format!("peer {}: no answer in time (source-timeout)", member.name);
+            Err(PeerError::NoAnswer(reason.into()).into())
+        })
+    }
+
+    async fn unary<Q: Message + Clone + Sync + 'static, R: Message + Default + Sync + 'static>(
+        &self,
+        member: &Member,
+        method: &'static str,
+        metadata: MetadataMap,
+        message: Q,
+        deadline: Instant,
+    ) -> Result<R, Failure> {
+        self.call(member, metadata, message, deadline, async |client, request| {
+            let response = client.unary(request, path(method), ProstCodec::<Q, R>::default()).await?;
+            Ok(response.into_inner())
+        })
+        .await
+    }
+}
+
+/// Why a call gave nothing.
+enum Failure {
+    Error(PeerError),
+    /// The node says so.
+    Status(Status),
+}
+impl From<PeerError> for Failure {
+    fn from(error: PeerError) -> Failure {
+        Failure::Error(error)
+    }
+}
+impl Failure {
+    /// Of a read: another node may be asked.
+    fn of_read(self, member: &Member) -> PeerError {
+        match self {
+            Failure::Error(error) => error,
+            // What is too large here is too large from the next node, too.
+            Failure::Status(status) if status.code() == Code::OutOfRange => refused(member, reason(&status)),
+            Failure::Status(status) => not_reached(member, reason(&status)),
+        }
+    }
+    /// Of anything else: a node that does not want it now will not want it later.
+    fn of_change(self, member: &Member) -> PeerError {
+        match self {
+            Failure::Error(error) => error,
+            Failure::Status(status) => match status.code() {
+                Code::Unavailable | Code::ResourceExhausted | Code::Unknown | Code::Internal => {
+                    not_reached(member, reason(&status))
+                }
+                _ => refused(member, reason(&status)),
+            },
+        }
+    }
+}
+
+fn reason(status: &Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
+}
+
+fn path(method: &'static str) -> PathAndQuery {
+    PathAndQuery::from_maybe_shared(format!("{GRPC_PATH}{method}")).unwrap_or_else(|_| PathAndQuery::from_static("/"))
+}
+
+/// What tonic sends one request with.
+struct OneRequest {
+    sender: SendRequest<Full<Bytes>>,
+    /// On which the response is.
+    charge: Option<BufferCharge>,
+}
+
+type SendError = Box<dyn Error + Send + Sync>;
+
+impl tower_service::Service<Request<tonic::body::Body>> for OneRequest {
+    type Response = Response<ChargedBody>;
+    type Error = SendError;
+    type Future = LocalFuture<'static, Result<Response<ChargedBody>, SendError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        Poll::Ready(Ok(()))
+    }
+    fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
+        let (mut sender, charge) = (self.sender.clone(), self.charge.take());
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            // It is there.
+            let body = Full::new(body.collect().await?.to_bytes());
+            let response = sender.send_request(Request::from_parts(head, body)).await?;
+            Ok(response.map(|body| ChargedBody { body, bytes: 0, charge }))
+        })
+    }
+}
+
+/// A response, on the account of the buffers.
+struct ChargedBody {
+    body: Incoming,
+    bytes: usize,
+    charge: Option<BufferCharge>,
+}
+
+impl Body for ChargedBody {
+    type Data = Bytes;
+    type Error = SendError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, SendError>>> {
+        let me = self.get_mut();
+        let frame = ready!(Pin::new(&mut me.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            me.bytes += frame.data_ref().map_or(0, Bytes::len);
+            let bytes = me.bytes;
+            if me.charge.as_mut().is_some_and(|charge| !charge.try_resize(bytes)) {
+                return Poll::Ready(Some(Err("no room for its answer (max-buffers)".into())));
+            }
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Transport for GrpcTransport {
+    fn get<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        key: &'a [u8],
+        epoch: u64,
+        asked_for: AskedFor<'a>,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
+        Box::pin(async move {
+            let metadata = self.metadata(Some(epoch), asked_for);
+            let request = KeyRequest { group: group.to_owned(), key: Bytes::copy_from_slice(key) };
+            let KeyAnswer { status, body } = self
+                .unary(member, "Get", metadata, request, deadline)
+                .await
+                .map_err(|failure| failure.of_read(member))?;
+            let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+            member.note_larder();
+            answer(member, status.unwrap_or(StatusCode::NOT_IMPLEMENTED), body)
+        })
+    }
+
+    fn get_many<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        keys: Vec<Bytes>,
+        held_only: bool,
+        epoch: u64,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
+        Box::pin(async move {
+            let (metadata, asked) = (self.metadata(Some(epoch), AskedFor::NOBODY), keys.len());
+            let request = KeysRequest { group: group.to_owned(), keys, held_only };
+            let response: GetKeysResponse = self
+                .unary(member, "GetKeys", metadata, request, deadline)
+                .await
+                .map_err(|failure| failure.of_read(member))?;
+            answers(member, asked, response.answers)
+        })
+    }
+
+    fn tell<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        change: &'a PeerChange,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<(), PeerError>> {
+        Box::pin(async move {
+            let metadata = self.metadata(None, AskedFor::NOBODY);
+            let told = self.unary(member, "Tell", metadata, Change::of(group, change), deadline).await;
+            told.map(|Done {}| ()).map_err(|failure| failure.of_change(member))
+        })
+    }
+
+    fn hottest<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        this: &'a str,
+        max_bytes: usize,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>> {
+        Box::pin(async move {
+            let metadata = self.metadata(None, AskedFor::NOBODY);
+            let (group, of) = (group.to_owned(), this.to_owned());
+            let request = HottestRequest { group, of, max_bytes: max_bytes as u64 };
+            let read = self.call(member, metadata, request, deadline, async |client, request| {
+                let codec = ProstCodec::<HottestRequest, HottestPart>::default();
+                let mut parts = client.server_streaming(request, path("Hottest"), codec).await?.into_inner();
+                let mut keys = Vec::new();
+                while let Some(part) = parts.message().await? {
+                    keys.extend(part.keys);
+                }
+                Ok(keys)
+            });
+            read.await.map_err(|failure| failure.of_change(member))
+        })
+    }
+
+    fn announce<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        this: &'a str,
+        what: MemberMove,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<(), PeerError>> {
+        Box::pin(async move {
+            let metadata = self.metadata(None, AskedFor::NOBODY);
+            let (group, of) = (group.to_owned(), this.to_owned());
+            let announcement = Announcement { group, of, is: what.name().to_owned() };
+            let told = self.unary(member, "Announce", metadata, announcement, deadline).await;
+            told.map(|Done {}| ()).map_err(|failure| failure.of_change(member))
+        })
+    }
+}

@@ -142,7 +142,8 @@ impl GrpcTransport {
                 let (mut stream, is_new) = self.stream(member, deadline).await?;
                 let service =
                     OneRequest { sender: stream.sender(), charge: Some(self.buffers.charge(BufferKind::Fetched)) };
-                let origin = Uri::builder().scheme("http").authority(member.address.to_string()).path_and_query("/");
+                let scheme = if self.tls.is_some() { "https" } else { "http" };
+                let origin = Uri::builder().scheme(scheme).authority(member.address.to_string()).path_and_query("/");
                 let origin = origin.build().map_err(|error| not_reached(member, error))?;
                 let mut client =
                     Grpc::with_origin(service, origin).max_decoding_message_size(self.max_value + LARGEST_REST);

@@ -104,7 +104,7 @@ impl Shard {
         self.wanted.forget()
     }
 
-    fn relocate(&mut self, position: u32, hash: u64, queue: Queue, bits: u8) {
+    pub(crate) fn relocate(&mut self, position: u32, hash: u64, queue: Queue, bits: u8) {
         let moved = self.log.relocate(position, queue, bits, self.policy.drops);
         self.index.moved(hash, position, moved);
         if self.newest == position {

@@ -17,8 +17,9 @@ use crate::{
     index::ScanAt,
     key::Key,
     log::Queue,
+    policy::{HITS, TURNED_AWAY},
     policy_state::PolicyState,
-    record::{End, Meta},
+    record::{self, End, Meta},
     shard::Shard,
     shard_common::Rules,
     stale_rules::Standing,
@@ -138,9 +139,69 @@ impl Tier<'_> {
             })
         })
     }
+
+    /// As [`export`](Tier::export), and also what a mark or a soft clear made out of date: for a reader that looks at the source before it believes a value.
+    pub fn export_held(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: Millis,
+        mut visit: impl FnMut(Entry<'_>, PolicyState),
+    ) -> u64 {
+        self.walk(cursor, count, |shard, at, left| {
+            let count = *left;
+            shard.export_held(at, count, now, |entry, policy| {
+                *left = left.saturating_sub(1);
+                visit(entry, policy);
+            })
+        })
+    }
+
+    /// Tells the policy what it knew of a key before, if the key has an entry: that one counts as read at least as often.
+    pub fn recall(&mut self, key: Key<'_>, policy: PolicyState, now: Millis) {
+        let cache = self.cache();
+        let number = cache.shard_of(key.hash);
+        self.on(number, |shard| shard.recall(&cache.rules, key, policy, now));
+    }
 }
 
 impl Shard {
+    fn recall(&mut self, rules: &Rules, key: Key<'_>, known: PolicyState, now: Millis) {
+        let Some((position, entry)) = self.find(key) else { return };
+        let meta = entry.meta;
+        if meta.is_absent() {
+            return;
+        }
+        let (now_bits, known_bits) = (meta.policy(), known.frequency);
+        let bits = (now_bits & HITS).max(known_bits & HITS) | (now_bits | known_bits) & TURNED_AWAY;
+        if known.is_main && self.log.queue_of(position) == Queue::Small {
+            self.relocate(position, key.hash, Queue::Main, bits);
+            self.make_room(rules, now);
+        } else {
+            meta.with_policy(bits).write(self.log.record_mut(position));
+        }
+    }
+
+    fn export_held(
+        &self,
+        at: ScanAt,
+        count: usize,
+        now: Millis,
+        mut visit: impl FnMut(Entry<'_>, PolicyState),
+    ) -> Option<ScanAt> {
+        self.index.scan(at, count, |position| {
+            let record = self.log.record(position);
+            let meta = Meta::read(record);
+            if !meta.is_absent() && record::expiry(record, meta).is_none_or(|at| at > now) {
+                visit(self.entry(position), self.policy_of(position, meta));
+            }
+        })
+    }
+
+    fn policy_of(&self, position: u32, meta: Meta) -> PolicyState {
+        PolicyState { frequency: meta.policy(), is_main: self.log.queue_of(position) == Queue::Main }
+    }
+
     fn restore(
         &mut self,
         rules: &Rules,
@@ -200,8 +261,7 @@ impl Shard {
                 Standing::Gone => false,
             };
             if is_kept {
-                let is_main = self.log.queue_of(position) == Queue::Main;
-                visit(entry, PolicyState { frequency: meta.policy(), is_main });
+                visit(entry, self.policy_of(position, meta));
             }
         })
     }
@@ -372,5 +432,43 @@ mod tests {
         assert_eq!(tier.restore(key, &entry(b"over", over), 10), Ok(Restored::Expired));
         assert!(tier.is_empty());
         assert!(tier.restore(key, &entry(&vec![0; 65 << 20], None), 10).is_err());
+    }
+
+    #[test]
+    fn what_the_policy_knew_can_be_told_later() {
+        let cache = cache(64 << 20);
+        let main = PolicyState { frequency: 2, is_main: true };
+        cache.tier().recall(cache.key(b"key"), main, 10);
+        assert!(cache.tier().is_empty(), "a key without an entry");
+        for n in 0..100_u8 {
+            cache.tier().set(cache.key(&[n]), Write::new(b"value"), 10).expect("it fits");
+        }
+        let policy = |key: &[u8]| exported(&cache, 10)[key].policy;
+        let name = exported(&cache, 10).into_iter().find(|(_, kept)| !kept.policy.1).expect("small has its share").0;
+        assert_eq!(policy(&name), (0, false));
+        let key = cache.key(&name);
+        cache.tier().recall(key, PolicyState { is_main: false, ..main }, 10);
+        assert_eq!(policy(&name), (2, false));
+        cache.tier().recall(key, main, 10);
+        assert_eq!(policy(&name), (2, true));
+        cache.tier().recall(key, PolicyState { frequency: 5, is_main: false }, 10);
+        assert_eq!(policy(&name), (6, true), "the higher count, and the flag");
+        assert_eq!(cache.tier().get(key, 10, |entry| entry.value.to_bytes()).as_deref(), Some(&b"value"[..]));
+        (0..cache.shards()).for_each(|number| lock(cache.mutex(number)).check());
+    }
+
+    #[test]
+    fn what_is_held_leaves_whatever_made_it_out_of_date() {
+        let cache = cache(64 << 20);
+        for (key, expiry) in [("over", Expiry::At(15)), ("later", Expiry::At(90)), ("never", Expiry::Never)] {
+            let write = Write { expiry, ..Write::new(b"value") };
+            cache.tier().set(cache.key(key.as_bytes()), write, 10).expect("it fits");
+        }
+        cache.mark_stale(12);
+        assert_eq!(exported(&cache, 20).len(), 0);
+        let mut held = Vec::new();
+        assert_eq!(cache.tier().export_held(0, 100, 20, |entry, _| held.push(entry.key.to_vec())), 0);
+        held.sort();
+        assert_eq!(held, [b"later".to_vec(), b"never".to_vec()]);
     }
 }

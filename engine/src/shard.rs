@@ -360,6 +360,7 @@ impl Shard {
             self.drop_entry(key.hash, live.position);
         }
         if present {
+            self.stats.changes += 1;
             rules.changes.changed(key, self.actor);
         }
         self.settle(&rules.budget);
@@ -375,7 +376,7 @@ impl Shard {
         self.wanted = std::mem::take(&mut old.wanted);
         self.side_changed = true;
         self.charged = std::mem::take(&mut old.charged);
-        self.stats = old.stats;
+        self.stats = Stats { changes: old.stats.changes + old.len() as u64, ..old.stats };
         self.actor = old.actor;
         self.settle(&rules.budget);
         Box::new(old)
@@ -504,6 +505,8 @@ impl Shard {
             flights: self.flights.len() as u64,
             tags: self.tags.len() as u64,
             tag_bytes: self.tags.bytes() as u64,
+            // Versions number the writes.
+            changes: self.stats.changes + self.clock.version(),
             ..self.stats
         }
     }

@@ -45,6 +45,8 @@ pub struct Stats {
     pub stale_fetches: u64,
     /// Entries that were stored under a key that had none.
     pub insertions: u64,
+    /// Writes, fills (of absences too), deletes, and entries that were cleared.
+    pub changes: u64,
     /// Entries dropped for room.
     pub evictions: u64,
     /// Entries dropped for time.
@@ -77,6 +79,7 @@ impl Stats {
             stale_hits,
             stale_fetches,
             insertions,
+            changes,
             evictions,
             expirations,
             fenced_fills,
@@ -101,6 +104,7 @@ impl Stats {
         self.stale_hits += stale_hits;
         self.stale_fetches += stale_fetches;
         self.insertions += insertions;
+        self.changes += changes;
         self.evictions += evictions;
         self.expirations += expirations;
         self.fenced_fills += fenced_fills;

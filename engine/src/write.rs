@@ -166,6 +166,7 @@ impl Shard {
             Change::Delete => {
                 if let Some(position) = old {
                     self.drop_entry(key.hash, position);
+                    self.stats.changes += 1;
                 }
             }
             Change::Put(expiry) => {

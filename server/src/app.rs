@@ -236,6 +236,7 @@ fn policy(group: &GroupSettings, modes: &Arc<ModeRules>) -> FillPolicy {
         prefixes: PrefixTable::new(prefixes),
         coherence,
         max_reply: group.cache_replies.unwrap_or(0),
+        is_saved: false,
     }
 }
 
@@ -273,7 +274,8 @@ impl Worker {
                 let inspection = settings
                     .inspect
                     .map(|share| Arc::new(Inspection::new(share, cache.scratch(), app.inspections[index].clone())));
-                let policy = Arc::new(FillPolicy { inspection, ..policy(settings, &app.modes[index]) });
+                let is_saved = app.settings.snapshot.file.is_some() && settings.is_verified();
+                let policy = Arc::new(FillPolicy { inspection, is_saved, ..policy(settings, &app.modes[index]) });
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
                     .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));

@@ -78,6 +78,27 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(super) fn write_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     rename(&written(path, write)?.0, path)
 }
+/// The same, and the file that was there stays as `kept`, in place of what has that name. At each moment `path` leads to the old file or to the new one.
+pub(super) fn write_keeping_with(
+    path: &Path,
+    kept: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let new = written(path, write)?;
+    let link = Temporary::beside(kept)?;
+    match fs::hard_link(path, &link.0) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        linked => {
+            if linked.is_err() {
+                // A file system without links.
+                fs::copy(path, &link.0)?;
+                File::open(&link.0)?.sync_all()?;
+            }
+            rename(&link.0, kept)?;
+        }
+    }
+    rename(&new.0, path)
+}
 /// The same where there is none yet: of several at once one is written, the others end with [`AlreadyExists`](io::ErrorKind::AlreadyExists).
 pub(super) fn write_new_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let new = written(path, write)?;
@@ -120,6 +141,23 @@ mod tests {
         let failed = write_with(&path, |file| file.write_all(b"half").and(Err(io::Error::other("full"))));
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).expect("a file"), b"one, whole");
+        assert_eq!(fs::read_dir(dir.path()).expect("the directory").count(), 2, "nothing is left over");
+    }
+
+    #[test]
+    fn the_file_before_is_kept_under_another_name() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, kept) = (dir.path().join("file"), dir.path().join("file.old"));
+        let read = |path: &Path| fs::read_to_string(path).ok();
+        let write = |text: &str| write_keeping_with(&path, &kept, |file| file.write_all(text.as_bytes()));
+        write("one").expect("there is none before");
+        assert_eq!((read(&path).as_deref(), read(&kept)), (Some("one"), None));
+        write("two").expect("a file");
+        write("three").expect("one is kept already");
+        assert_eq!((read(&path).as_deref(), read(&kept).as_deref()), (Some("three"), Some("two")));
+        let failed = write_keeping_with(&path, &kept, |_| Err(io::Error::other("full")));
+        assert!(failed.is_err());
+        assert_eq!((read(&path).as_deref(), read(&kept).as_deref()), (Some("three"), Some("two")));
         assert_eq!(fs::read_dir(dir.path()).expect("the directory").count(), 2, "nothing is left over");
     }
 

@@ -16,7 +16,7 @@ use crate::lib::{
 use anyhow::{Context, ensure};
 use fastrand::Rng;
 use larder_engine::{Cache, Config, Write as Stored};
-use larder_store::snapshot::{Load, SnapshotCompression, save};
+use larder_store::snapshot::{Load, SnapshotCompression, SnapshotReader, save};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     io::Write,
@@ -206,7 +206,7 @@ fn restores(args: &SnapshotArgs, file: &Path, out: &mut dyn Write) -> anyhow::Re
         let to = cache(MAX_MEMORY.max(args.entries * 256));
         let begun = cpu_time();
         let load = Load::new([("default", &to)]);
-        let done = load.run(file, &mut |_, _| Ok(()))?;
+        let done = load.run(SnapshotReader::open(file)?, &mut |_, _| Ok(()))?;
         drop(load);
         times.push((cpu_time() - begun).as_secs_f64());
         ensure!(done.restored == args.entries, "{} of {} entries were restored", done.restored, args.entries);
@@ -219,14 +219,15 @@ fn restores(args: &SnapshotArgs, file: &Path, out: &mut dyn Write) -> anyhow::Re
     for name in SnapshotCompression::NAMES {
         let begun = cpu_time();
         let other = file.with_extension(name);
-        let saved = save(&other, &[("default", &loaded)], SnapshotCompression::from_name(name), &mut |_| Ok(()))?;
+        let saved =
+            save(&other, None, &[("default", &*loaded).into()], SnapshotCompression::from_name(name), &mut |_| Ok(()))?;
         let took = (cpu_time() - begun).as_secs_f64();
         let each = saved.bytes as f64 / saved.entries() as f64;
         figures::line(out, &Figure::new(PROGRAM, format!("bytes of the file per entry, {name}"), each, None))?;
         figures::line(out, &Figure::new(PROGRAM, format!("CPU seconds to write it, {name}"), took, None))?;
         let begun = cpu_time();
         let to = cache(MAX_MEMORY.max(args.entries * 256));
-        Load::new([("default", &to)]).run(&other, &mut |_, _| Ok(()))?;
+        Load::new([("default", &to)]).run(SnapshotReader::open(&other)?, &mut |_, _| Ok(()))?;
         let took = (cpu_time() - begun).as_secs_f64();
         figures::line(out, &Figure::new(PROGRAM, format!("CPU seconds to load it, {name}"), took, None))?;
     }
@@ -267,14 +268,14 @@ fn hit_ratios(args: &SnapshotArgs, file: &Path, out: &mut dyn Write) -> anyhow::
     let (mut warm, first) = (reads(), cache(bound));
     warm.run(&first, 10 * keys)?;
     let state = warm.random.get_seed();
-    save(file, &[("default", &first)], SnapshotCompression::None, &mut |_| Ok(()))?;
+    save(file, None, &[("default", &*first).into()], SnapshotCompression::None, &mut |_| Ok(()))?;
     let measured = |cache: &Cache| {
         let mut next = Reads { random: Rng::with_seed(state), ..reads() };
         next.run(cache, minute)
     };
     let before = measured(&first)?;
     let (restored, empty) = (cache(bound), cache(bound));
-    Load::new([("default", &restored)]).run(file, &mut |_, _| Ok(()))?;
+    Load::new([("default", &restored)]).run(SnapshotReader::open(file)?, &mut |_, _| Ok(()))?;
     let after = measured(&restored)?;
     let from_nothing = measured(&empty)?;
     for (name, ratio) in

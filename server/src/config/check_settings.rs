@@ -14,9 +14,10 @@ use super::{
     setting_value::{SettingValue, is_off, parse},
     settings::{
         Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
-        Settings, SnapshotSettings, TierMode,
+        Settings, TierMode,
     },
     settings_table::{Fallback, TABLE},
+    snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings, object_of},
     source_url::SourceUrl,
     tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsSettings},
 };
@@ -193,11 +194,12 @@ fn settings(scopes: &[EffectiveSettings]) -> Settings {
 
 fn snapshot(scope: &EffectiveSettings) -> SnapshotSettings {
     SnapshotSettings {
-        file: scope.text("snapshot-file").map(Into::into),
+        file: scope.text("snapshot-file").map(|text| place(text, scope)),
         interval: scope.duration("snapshot-interval"),
         compression: SnapshotCompression::from_name(scope.text("snapshot-compression").unwrap_or_default()),
         restore: scope.one("restore") == Some(&SettingValue::Switch(true)),
         salvage: scope.text("restore-damaged") == Some("salvage"),
+        verify_rate: u32::try_from(scope.number("restore-verify-rate")).unwrap_or(u32::MAX),
     }
 }
 
@@ -216,6 +218,19 @@ fn peer_tls(scope: &EffectiveSettings) -> Option<PeerTls> {
     let is_on = scope.one("peer-tls") == Some(&SettingValue::Switch(true));
     let ca = scope.text("peer-tls-ca").or(scope.text("tls-client-ca")).filter(|_| is_on)?;
     Some(PeerTls { ca: ca.into(), name: scope.text("peer-tls-name").map(Into::into) })
+}
+
+/// A URL that names no object has been reported.
+fn place(text: &str, scope: &EffectiveSettings) -> SnapshotPlace {
+    let Ok(Some((bucket, key))) = object_of(text) else { return SnapshotPlace::File(text.into()) };
+    SnapshotPlace::Bucket(BucketSettings {
+        bucket: bucket.to_owned(),
+        key: key.to_owned(),
+        endpoint: scope.text("snapshot-s3-endpoint").map(str::to_owned),
+        region: scope.text("snapshot-s3-region").map(str::to_owned),
+        credentials: scope.text("snapshot-s3-credentials").map(Into::into),
+        ca: scope.text("snapshot-s3-ca").map(Into::into),
+    })
 }
 
 fn access(scope: &EffectiveSettings) -> AccessSettings {

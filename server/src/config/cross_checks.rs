@@ -6,6 +6,7 @@ use super::{
     setting_value::SettingValue,
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
     settings_table::{Fallback, find},
+    snapshot_settings::{SnapshotPlace, object_of},
     source_url::SourceUrl,
 };
 use larder_units::{parse_duration, show_duration, show_size};
@@ -145,6 +146,16 @@ pub(super) fn compare_prefixes(scope: &EffectiveSettings, problems: &mut Vec<Str
 pub(super) fn check_snapshots(settings: &Settings, top: &EffectiveSettings, problems: &mut Vec<String>) {
     let snapshot = &settings.snapshot;
     let mut problem = |name: &str, what: &str| problems.push(format!("{}: {name}: {what}", top.effective(name).origin));
+    if let Some(Err(wrong)) = top.text("snapshot-file").map(object_of) {
+        problem("snapshot-file", &wrong);
+    }
+    if !matches!(snapshot.file, Some(SnapshotPlace::Bucket(_))) {
+        for name in ["snapshot-s3-endpoint", "snapshot-s3-region", "snapshot-s3-credentials", "snapshot-s3-ca"] {
+            if top.text(name).is_some() {
+                problem(name, "has no meaning unless snapshot-file is s3://BUCKET/KEY");
+            }
+        }
+    }
     if snapshot.file.is_none() {
         if snapshot.interval.is_some() {
             problem("snapshot-interval", "has no meaning without snapshot-file");
@@ -153,15 +164,6 @@ pub(super) fn check_snapshots(settings: &Settings, top: &EffectiveSettings, prob
             problem("restore", "has no meaning without snapshot-file");
         }
         return;
-    }
-    let coherent =
-        |group: &&GroupSettings| matches!(group.source, SourceUrl::Redis(_)) && group.coherence == Coherence::Coherent;
-    if let (true, Some(group)) = (snapshot.restore, settings.groups.iter().find(coherent)) {
-        let reason = group.outside_snapshots().unwrap_or_default();
-        problem(
-            "restore",
-            &format!("group {} cannot be restored: {reason}; set coherence = ttl, or leave out restore", group.name),
-        );
     }
     if settings.groups.iter().all(|group| group.outside_snapshots().is_some()) {
         let reasons = settings

@@ -37,6 +37,7 @@ mod sent_header;
 mod setting_value;
 mod settings;
 mod settings_table;
+mod snapshot_settings;
 mod source_url;
 mod source_url_parser;
 mod tls_client_settings;
@@ -70,9 +71,10 @@ pub(crate) use setting_value::RESERVED_SEGMENTS;
 pub use setting_value::SettingValue;
 pub use settings::{
     Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
-    RefreshAhead, Settings, SnapshotSettings, TierMode,
+    RefreshAhead, Settings, TierMode,
 };
 pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
+pub use snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
 pub use tls_client_settings::TlsClientSettings;
 pub use tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsSettings};

@@ -1,9 +1,9 @@
 //! The checked configuration: what the rest of the server reads.
 use super::{
     command_lists::AccessSettings, peer_settings::PeerSettings, replication_settings::ReplicationSettings,
-    secret::Secret, source_url::SourceUrl, tls_settings::TlsSettings,
+    secret::Secret, snapshot_settings::SnapshotSettings, source_url::SourceUrl, tls_settings::TlsSettings,
 };
-use larder_store::{disk::StoreSettings, snapshot::SnapshotCompression};
+use larder_store::disk::StoreSettings;
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// The checked configuration. Every field is described in the table ([`super::settings_table::TABLE`]) under its name with hyphens.
@@ -75,19 +75,6 @@ pub struct Settings {
     pub shown: Vec<(&'static str, String)>,
 }
 
-/// Snapshots of the memory tiers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs)]
-pub struct SnapshotSettings {
-    pub file: Option<PathBuf>,
-    pub interval: Option<Duration>,
-    pub compression: SnapshotCompression,
-    /// Load the file at the start.
-    pub restore: bool,
-    /// Load what is before a damage, instead of not starting.
-    pub salvage: bool,
-}
-
 /// One named listener's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs)]
@@ -134,13 +121,18 @@ impl GroupSettings {
         match &self.source {
             SourceUrl::Disk(_) => Some("its disk store has all entries, and newer ones after a crash"),
             SourceUrl::Table(_) => Some("its table is read where it lies"),
-            SourceUrl::Redis(_) if self.coherence == Coherence::Coherent => Some(
-                "with coherence = coherent a copy is served only while its Redis announces changes, and it does not say what changed while Larder was away",
-            ),
             SourceUrl::Redis(_) if self.coherence == Coherence::Off => Some("with coherence = off nothing is kept"),
             _ if self.is_shared => Some("its keys have owners among the peers, which may have changed them meanwhile"),
             _ => None,
         }
+    }
+
+    /// Whether what a snapshot has of the group is read from its source again before it is served: a Redis that announces changes does not say what changed
+    /// while Larder was away.
+    pub fn is_verified(&self) -> bool {
+        matches!(self.source, SourceUrl::Redis(_))
+            && self.coherence == Coherence::Coherent
+            && self.outside_snapshots().is_none()
     }
 }
 

@@ -1171,7 +1171,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/var/lib/larder/snapshot",
-        help: "File that snapshots of the memory tiers are written to: at the end of the process (SIGTERM, SIGINT, within `grace`), every `snapshot-interval`, and on demand (SAVE, BGSAVE, `POST /v1/snapshot`). A new one takes its place when it is whole. See docs/snapshots.md.",
+        help: "File that snapshots of the memory tiers are written to: at the end of the process (SIGTERM, SIGINT, within `grace`), every `snapshot-interval`, and on demand (SAVE, BGSAVE, `POST /v1/snapshot`). A new one takes its place when it is whole. `s3://BUCKET/KEY` is an object in S3-like storage. See docs/snapshots.md.",
         ..ROW
     },
     SettingSpec {
@@ -1208,6 +1208,51 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("refuse"),
         example: "salvage",
         help: "What a damaged `snapshot-file` does to a start with `restore`. `refuse`: the start fails and names the place. `salvage`: the blocks before the damage are loaded.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "restore-verify-rate",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Count { min: 1, max: 10_000_000 },
+        default: Is("10000"),
+        example: "50000",
+        help: "Keys per second that a start with `restore` reads from Redis sources with `coherence = coherent`, the most read ones first. A restored copy is served when it has been read again; until then its key is a miss. See docs/snapshots.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "snapshot-s3-endpoint",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "https://s3.eu-central-1.amazonaws.com",
+        help: "URL of the storage of an `s3://` `snapshot-file`, without the bucket. Unless set, the variable AWS_ENDPOINT_URL, or Amazon's address of the region.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "snapshot-s3-region",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "eu-central-1",
+        help: "Region of the storage of an `s3://` `snapshot-file`. Unless set, the variable AWS_REGION, or us-east-1.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "snapshot-s3-credentials",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/etc/larder/s3-credentials",
+        help: "File with the key pair for an `s3://` `snapshot-file`, in the format of Amazon's tools (profile `default`, or that of AWS_PROFILE). It is read for each snapshot. Unless set, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web identity (AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN), or what the container or the machine gets from Amazon.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "snapshot-s3-ca",
+        section: SettingSection::Snapshots,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/etc/larder/ca.pem",
+        help: "PEM file of the authorities that the storage's certificate is trusted by. Unless set, those that Mozilla trusts.",
         ..ROW
     },
     SettingSpec {

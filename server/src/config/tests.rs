@@ -37,6 +37,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
     const NODE: [&str; 4] = ["--tls-cert=a.crt", "--tls-key=a.key", "--https=:1", "--tls-client-ca=b.crt"];
     let flags: &[&str] = match setting.name {
         "snapshot-interval" | "restore" => &["--snapshot-file=larder.snapshot"],
+        name if name.starts_with("snapshot-s3-") => &["--snapshot-file=s3://bucket/key"],
         "https" | "rediss" | "admin-tls" => &PAIR,
         "tls-client-auth" => &["--tls-client-ca=b.crt"],
         "peer-tls" => &NODE,

@@ -5,8 +5,9 @@ use crate::{
     replica::{ConnectedReplica, LinkState},
     source::InspectionCounts,
     telemetry::{
-        self, BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, LinkSnapshot, PushSnapshot,
-        ReplicaSnapshot, ReplicationSnapshot, Snapshot, SourceSnapshot,
+        self, BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, LastSaveSnapshot, LinkSnapshot,
+        PushSnapshot, ReplicaSnapshot, ReplicationSnapshot, SavesSnapshot, Snapshot, SourceSnapshot,
+        VerificationSnapshot,
     },
 };
 use http::{HeaderValue, Response, header};
@@ -69,7 +70,13 @@ fn snapshot(app: &App) -> Snapshot {
     };
     let peers = app.peers.as_ref().map(|peers| peers.snapshot()).unwrap_or_default();
     let tls = app.tls.as_ref().map(|tls| tls.snapshot()).unwrap_or_default();
-    Snapshot { peers, replication: replication(app), tls, ..app.telemetry.snapshot(groups.collect(), pushes, buffers) }
+    Snapshot {
+        peers,
+        replication: replication(app),
+        saves: saves(app),
+        tls,
+        ..app.telemetry.snapshot(groups.collect(), pushes, buffers)
+    }
 }
 
 fn replication(app: &App) -> ReplicationSnapshot {
@@ -93,6 +100,29 @@ fn replication(app: &App) -> ReplicationSnapshot {
             full_copies: link.full_copies(),
             resumptions: link.resumptions(),
             clock_difference: link.clock_difference() as f64 / 1e3,
+        }),
+    }
+}
+
+fn saves(app: &App) -> SavesSnapshot {
+    let status = app.snapshots.status();
+    SavesSnapshot {
+        in_progress: status.saving.is_some(),
+        saves: status.saves,
+        failures: status.failures,
+        changes: status.changes,
+        last: status.success.map(|success| LastSaveSnapshot {
+            at: Duration::from_millis(success.at),
+            took: success.took,
+            entries: success.progress.entries,
+            bytes: success.progress.bytes,
+        }),
+        verification: status.verification.map(|verification| VerificationSnapshot {
+            left: if verification.is_done { 0 } else { verification.entries.saturating_sub(verification.looked_at()) },
+            same: verification.same,
+            changed: verification.changed,
+            gone: verification.gone,
+            overtaken: verification.overtaken,
         }),
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn begin(context: &ConnectionContext, query: &[u8]) -> Result<R
     }
 }
 
-/// `{"file","saving","last","load"}`.
+/// `{"file","saving","last","load","verification"}`.
 pub(super) fn status(context: &ConnectionContext) -> Response<ResponseBody> {
     answer(&context.worker.app.snapshots.status())
 }
@@ -75,5 +75,15 @@ fn document(status: &SnapshotStatus) -> Value {
             load
         }
     };
-    json!({ "file": status.file, "saving": saving, "last": last, "load": load })
+    let verification = status.verification.map(|verification| {
+        json!({
+            "done": verification.is_done,
+            "entries": verification.entries,
+            "same": verification.same,
+            "changed": verification.changed,
+            "gone": verification.gone,
+            "overtaken": verification.overtaken,
+        })
+    });
+    json!({ "file": status.file, "saving": saving, "last": last, "load": load, "verification": verification })
 }

@@ -80,6 +80,8 @@ fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up
             drop(up);
             if id == 0 {
                 tokio::task::spawn_local(come_and_go(worker.clone()));
+                let worker = worker.clone();
+                tokio::task::spawn_local(async move { worker.app.snapshots.verify(&worker.groups).await });
             }
             serve(worker, arrivals).await;
         }),

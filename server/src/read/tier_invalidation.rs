@@ -35,6 +35,8 @@ impl Invalidations for TierInvalidator {
                 );
             }
             true => {}
+            // As good as gone for every reader.
+            false if self.policy.is_saved => drop(self.cache.mark_stale(clock::now())),
             false => self.all(),
         }
     }

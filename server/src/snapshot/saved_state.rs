@@ -31,6 +31,17 @@ pub struct LastSave {
     pub result: Result<SaveProgress, String>,
 }
 
+/// The last save that succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Success {
+    /// When it ended.
+    pub at: Millis,
+    /// How long it took.
+    pub took: Duration,
+    /// What was written.
+    pub progress: SaveProgress,
+}
+
 /// How far the load is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadStatus {
@@ -51,6 +62,30 @@ pub enum LoadStatus {
     Done(Loaded, Option<String>),
 }
 
+/// How far a verification is. The counts are of entries of the snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VerificationStatus {
+    /// All of them.
+    pub entries: u64,
+    /// The source had the same value.
+    pub same: u64,
+    /// It had another, or one that is not kept.
+    pub changed: u64,
+    /// It had none.
+    pub gone: u64,
+    /// A client had read or written the key before.
+    pub overtaken: u64,
+    /// It is over.
+    pub is_done: bool,
+}
+
+impl VerificationStatus {
+    /// Entries that were looked at.
+    pub fn looked_at(&self) -> u64 {
+        self.same + self.changed + self.gone + self.overtaken
+    }
+}
+
 /// Everything at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotStatus {
@@ -60,12 +95,20 @@ pub struct SnapshotStatus {
     pub saving: Option<(SaveProgress, Duration, u64)>,
     /// The last save that has ended.
     pub last: Option<LastSave>,
-    /// When the last save ended that succeeded; the start of the process before there was one.
+    /// The last save that succeeded.
+    pub success: Option<Success>,
+    /// When it ended; the start of the process before there was one.
     pub last_success: Millis,
     /// Saves that succeeded.
     pub saves: u64,
+    /// Saves that failed.
+    pub failures: u64,
+    /// Writes, fills and deletes that the last snapshot does not have, or that came while it was written.
+    pub changes: u64,
     /// The load.
     pub load: LoadStatus,
+    /// How far the verification is of what was restored; `None`: nothing is or was verified.
+    pub verification: Option<VerificationStatus>,
 }
 
 impl SnapshotStatus {

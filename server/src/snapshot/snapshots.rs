@@ -1,18 +1,18 @@
 //! Begins saves and the load, each on a thread of its own, and says how far they are.
-use super::saved_state::{LastSave, LoadStatus, SaveRefused, SnapshotStatus};
-use crate::{
-    config::{Settings, SnapshotSettings},
-    lifecycle::RunError,
+use super::{
+    place::{self, SaveOrder, old_name},
+    saved_state::{LastSave, LoadStatus, SaveRefused, SnapshotStatus, Success},
+    verification_state::Verification,
 };
+use crate::config::{Settings, SnapshotPlace, SnapshotSettings};
 use larder_engine::{Cache, Millis};
 use larder_store::{
     clock,
-    snapshot::{self, Load, Loaded, SaveProgress, Scrutiny, SnapshotReader},
+    snapshot::{SaveProgress, SavedGroup},
 };
 use parking_lot::Mutex;
 use std::{
-    fs, io,
-    path::Path,
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -31,24 +31,48 @@ const LONGEST_REST: Duration = Duration::from_millis(1);
 
 /// The snapshots of this process.
 pub struct Snapshots {
-    settings: SnapshotSettings,
+    pub(super) settings: SnapshotSettings,
     /// The groups that are in snapshots.
-    groups: Vec<(String, Arc<Cache>)>,
-    state: Mutex<State>,
+    pub(super) groups: Vec<GroupInSnapshots>,
+    pub(super) state: Mutex<State>,
     /// Ends the save under way.
     cancel: AtomicBool,
     /// Saves that have ended.
     ended: watch::Sender<u64>,
     /// The load is under way: what readiness looks at.
-    is_loading: AtomicBool,
+    pub(super) is_loading: AtomicBool,
+    /// The file has what this process has not loaded, so the next save keeps it under another name.
+    pub(super) keeps_old: AtomicBool,
+    pub(super) verification: Verification,
 }
 
-struct State {
+/// A group that is in snapshots.
+pub(super) struct GroupInSnapshots {
+    pub(super) name: String,
+    pub(super) cache: Arc<Cache>,
+    /// Its place among all groups.
+    pub(super) number: usize,
+    /// What is restored of it is read from its source before it is served.
+    pub(super) is_verified: bool,
+}
+
+impl GroupInSnapshots {
+    fn to_save(&self) -> SavedGroup<'_> {
+        SavedGroup { name: &self.name, cache: &self.cache, with_stale: self.is_verified }
+    }
+}
+
+pub(super) struct State {
     saving: Option<Saving>,
     last: Option<LastSave>,
-    last_success: Millis,
+    success: Option<Success>,
+    /// When the process started.
+    started: Millis,
     saves: u64,
-    load: LoadStatus,
+    failures: u64,
+    pub(super) load: LoadStatus,
+    /// What the tiers had counted as changes when the last save that succeeded began, or in the load.
+    pub(super) unchanged: u64,
     /// When the last save began, for the interval.
     begun: Instant,
 }
@@ -58,40 +82,64 @@ struct Saving {
     progress: SaveProgress,
     /// Entries of the tiers when it began.
     entries: u64,
+    /// What they had counted as changes.
+    changes: u64,
 }
 
 impl Snapshots {
     /// Nothing is read or written yet. `caches` are those of the settings' groups.
     pub fn new(settings: &Settings, caches: &[Arc<Cache>]) -> Arc<Snapshots> {
-        let groups = settings.groups.iter().zip(caches).filter(|(group, _)| group.outside_snapshots().is_none());
+        let groups = (settings.groups.iter().zip(caches).enumerate())
+            .filter(|(_, (group, _))| group.outside_snapshots().is_none())
+            .map(|(number, (group, cache))| GroupInSnapshots {
+                name: group.name.clone(),
+                cache: cache.clone(),
+                number,
+                is_verified: group.is_verified(),
+            });
         Arc::new(Snapshots {
             settings: settings.snapshot.clone(),
-            groups: groups.map(|(group, cache)| (group.name.clone(), cache.clone())).collect(),
+            groups: groups.collect(),
+            verification: Verification::default(),
             state: Mutex::new(State {
                 saving: None,
                 last: None,
-                last_success: clock::now(),
+                success: None,
+                started: clock::now(),
                 saves: 0,
+                failures: 0,
                 load: LoadStatus::None,
+                unchanged: 0,
                 begun: Instant::now(),
             }),
             cancel: AtomicBool::new(false),
             ended: watch::Sender::new(0),
             is_loading: AtomicBool::new(false),
+            keeps_old: AtomicBool::new(false),
         })
     }
 
     /// Everything that is known.
     pub fn status(&self) -> SnapshotStatus {
+        let changes = self.changes();
         let state = self.state.lock();
         SnapshotStatus {
-            file: self.settings.file.as_ref().map(|file| file.display().to_string()),
+            file: self.settings.file.as_ref().map(SnapshotPlace::to_string),
             saving: state.saving.as_ref().map(|saving| (saving.progress, saving.since.elapsed(), saving.entries)),
             last: state.last.clone(),
-            last_success: state.last_success,
+            success: state.success,
+            last_success: state.success.map_or(state.started, |success| success.at),
             saves: state.saves,
+            failures: state.failures,
+            changes: changes.saturating_sub(state.unchanged),
             load: state.load.clone(),
+            verification: self.verification.status(),
         }
+    }
+
+    /// What the tiers count as changes.
+    pub(super) fn changes(&self) -> u64 {
+        self.groups.iter().map(|group| group.cache.stats().changes).sum()
     }
 
     /// Whether the load is under way.
@@ -117,22 +165,24 @@ impl Snapshots {
         if self.is_loading() {
             return Err(SaveRefused::Loading);
         }
-        let entries = self.groups.iter().map(|(_, cache)| cache.stats().entries).sum();
+        let entries = self.groups.iter().map(|group| group.cache.stats().entries).sum();
+        let changes = self.changes();
         self.cancel.store(false, Relaxed);
         let this = self.clone();
         let work = move || this.save(&file, in_background);
         thread::Builder::new().name("snapshot".into()).spawn(work).map_err(|_| SaveRefused::NoThread)?;
         let since = Instant::now();
-        (state.saving, state.begun) = (Some(Saving { since, progress: SaveProgress::default(), entries }), since);
+        (state.saving, state.begun) =
+            (Some(Saving { since, progress: SaveProgress::default(), entries, changes }), since);
         // Ends are told under the lock: this one is still to come, and all before it have come.
         Ok(self.ended.subscribe())
     }
 
     /// The whole save, on its thread.
-    fn save(&self, file: &Path, in_background: bool) {
+    fn save(&self, place: &SnapshotPlace, in_background: bool) {
         let begun = Instant::now();
         let mut rested = begun;
-        let groups: Vec<_> = self.groups.iter().map(|(name, cache)| (name.as_str(), &**cache)).collect();
+        let groups: Vec<_> = self.groups.iter().map(GroupInSnapshots::to_save).collect();
         let mut step = |progress| {
             if self.cancel.load(Relaxed) {
                 return Err(io::Error::other("called off: the server shuts down"));
@@ -147,8 +197,11 @@ impl Snapshots {
             }
             Ok(())
         };
+        let keeps_old = self.keeps_old.load(Relaxed) || self.verification.is_unfinished();
         let saved = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            snapshot::save(file, &groups, self.settings.compression, &mut step)
+            let about = groups.iter().map(|group| group.cache.stats().max_bytes).sum();
+            let order = SaveOrder { groups: &groups, compression: self.settings.compression, keeps_old, about };
+            place::save(place, &order, &mut step)
         }));
         let took = begun.elapsed();
         let result = match saved {
@@ -158,15 +211,27 @@ impl Snapshots {
         };
         match &result {
             Ok(SaveProgress { entries, bytes }) => {
-                tracing::info!(file = %file.display(), entries, bytes, ms = took.as_millis() as u64, "snapshot written");
+                tracing::info!(file = %place, entries, bytes, ms = took.as_millis() as u64, "snapshot written");
             }
             Err(error) => tracing::error!("no snapshot was written, the last one is as it was: {error}"),
         }
         let mut state = self.state.lock();
         let now = clock::now();
-        if result.is_ok() {
-            state.last_success = now;
-            state.saves += 1;
+        match &result {
+            Ok(progress) => {
+                state.success = Some(Success { at: now, took, progress: *progress });
+                state.unchanged = state.saving.as_ref().map_or(0, |saving| saving.changes);
+                state.saves += 1;
+                if keeps_old {
+                    self.keeps_old.store(false, Relaxed);
+                    self.verification.kept();
+                    tracing::warn!(
+                        file = old_name(place),
+                        "the snapshot before is kept: it was not loaded, or not all of it"
+                    );
+                }
+            }
+            Err(_) => state.failures += 1,
         }
         state.last = Some(LastSave { at: now, took, result });
         state.saving = None;
@@ -237,84 +302,6 @@ impl Snapshots {
                 self.state.lock().begun = Instant::now();
             }
         }
-    }
-
-    /// Cleans up after processes that were killed, and begins the load if one is wanted. Before anybody is served: from then on changes are noted.
-    ///
-    /// # Errors
-    /// The file is damaged, or no snapshot of this format.
-    pub fn start(self: &Arc<Self>) -> Result<(), RunError> {
-        let Some(file) = &self.settings.file else { return Ok(()) };
-        if let Err(error) = snapshot::remove_leftovers(file) {
-            tracing::warn!(file = %file.display(), "cannot look for what earlier snapshots have left: {error}");
-        }
-        if !self.settings.restore {
-            return Ok(());
-        }
-        let total = match self.check(file)? {
-            Some(total) => total,
-            None => return Ok(()),
-        };
-        let load = Load::new(self.groups.iter().map(|(name, cache)| (name.as_str(), cache)));
-        let since = clock::now();
-        self.state.lock().load = LoadStatus::Loading { loaded: Loaded::default(), bytes: 0, total, since };
-        self.is_loading.store(true, Relaxed);
-        let (this, file) = (self.clone(), file.clone());
-        thread::Builder::new().name("restore".into()).spawn(move || this.load(&file, &load, total, since))?;
-        Ok(())
-    }
-
-    /// Whether there is a file that can be loaded, and its bytes.
-    fn check(&self, file: &Path) -> Result<Option<u64>, RunError> {
-        let checked = SnapshotReader::open(file).and_then(|mut reader| {
-            let known = |name: &&String| !self.groups.iter().any(|(group, _)| group == *name);
-            for name in reader.header().groups.iter().filter(known) {
-                tracing::warn!("group `{name}` of the snapshot is not loaded: there is no such group, or its entries are not restored");
-            }
-            reader.check(Scrutiny::Checksum)
-        });
-        match checked {
-            Ok(()) => {}
-            Err(error) if error.is_not_found() => {
-                tracing::info!("there is no snapshot yet to restore: {error}");
-                return Ok(None);
-            }
-            Err(error) if error.is_damage() && self.settings.salvage => {
-                tracing::warn!("what is before the damage is loaded: {}", error.of_file(file));
-            }
-            Err(error) => {
-                let is_damage = error.is_damage();
-                return Err(RunError::Snapshot { reason: error.of_file(file).to_string(), is_damage });
-            }
-        }
-        Ok(Some(fs::metadata(file)?.len()))
-    }
-
-    /// The whole load, on its thread.
-    fn load(&self, file: &Path, load: &Load, total: u64, since: Millis) {
-        let begun = Instant::now();
-        let mut latest = Loaded::default();
-        let mut step = |loaded: &Loaded, bytes| {
-            latest = loaded.clone();
-            self.state.lock().load = LoadStatus::Loading { loaded: loaded.clone(), bytes, total, since };
-            Ok(())
-        };
-        let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load.run(file, &mut step)));
-        let (loaded, damage) = match loaded {
-            Ok(Ok(loaded)) => (loaded, None),
-            Ok(Err(error)) => (latest, Some(error.to_string())),
-            Err(_) => (latest, Some("the load panicked".to_owned())),
-        };
-        let Loaded { restored, expired, overtaken, too_large, skipped } = loaded;
-        let ms = begun.elapsed().as_millis() as u64;
-        match &damage {
-            None => {
-                tracing::info!(restored, expired, overtaken, too_large, skipped, ms, "snapshot loaded");
-            }
-            Some(damage) => tracing::warn!(restored, ms, "the snapshot was loaded up to a fault: {damage}"),
-        }
-        self.state.lock().load = LoadStatus::Done(loaded, damage);
-        self.is_loading.store(false, Relaxed);
     }
 
     /// How much of the load is done, per cent.

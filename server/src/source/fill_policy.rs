@@ -67,6 +67,8 @@ pub struct FillPolicy {
     pub coherence: Coherence,
     /// Largest cached reply, bytes, command included; 0: replies are not cached.
     pub max_reply: usize,
+    /// Copies that are out of date for the loss of the source stay until they are swept: a snapshot at the end of the process has them, to be verified.
+    pub is_saved: bool,
 }
 impl From<KeyPolicy> for FillPolicy {
     fn from(own: KeyPolicy) -> FillPolicy {

@@ -117,6 +117,17 @@ macro_rules! store_seconds {
         }
     };
 }
+/// A family with one number for the last save that succeeded, if there was one.
+macro_rules! last_save {
+    ($name:literal, $how:ident, $field:ident $(.$method:ident())?, $help:literal) => {
+        MetricFamily {
+            name: $name,
+            kind: Gauge,
+            help: $help,
+            read: |s, to| s.saves.last.iter().for_each(|last| to.$how(&[], last.$field$(.$method())?)),
+        }
+    };
+}
 /// A family with one number for each node that shares its cache.
 macro_rules! node {
     ($name:literal, $kind:ident, $field:ident, $help:literal) => {
@@ -414,6 +425,12 @@ pub const METRICS: &[MetricFamily] = &[
             }
         },
     },
+    group!(
+        "larder_cache_changes_total",
+        Counter,
+        cache.changes,
+        "Writes, fills (of absences too) and deletes, and entries that were cleared."
+    ),
     group!("larder_cache_insertions_total", Counter, cache.insertions, "Entries stored under a key that had none."),
     group!("larder_cache_evictions_total", Counter, cache.evictions, "Entries removed to make room."),
     group!(
@@ -763,6 +780,64 @@ pub const METRICS: &[MetricFamily] = &[
         kind: Counter,
         help: "Connections of a replica that went on where the last one had ended.",
         read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.resumptions)),
+    },
+    MetricFamily {
+        name: "larder_snapshot_in_progress",
+        kind: Gauge,
+        help: "1 while a snapshot of the memory tiers is written.",
+        read: |s, to| to.number(&[], u64::from(s.saves.in_progress)),
+    },
+    MetricFamily {
+        name: "larder_snapshot_saves_total",
+        kind: Counter,
+        help: "Snapshots that were written.",
+        read: |s, to| to.number(&[], s.saves.saves),
+    },
+    MetricFamily {
+        name: "larder_snapshot_failures_total",
+        kind: Counter,
+        help: "Snapshots that could not be written.",
+        read: |s, to| to.number(&[], s.saves.failures),
+    },
+    MetricFamily {
+        name: "larder_snapshot_changes",
+        kind: Gauge,
+        help: "Writes, fills and deletes since the begin of the last snapshot that was written.",
+        read: |s, to| to.number(&[], s.saves.changes),
+    },
+    last_save!(
+        "larder_snapshot_last_success_timestamp_seconds",
+        seconds,
+        at.as_secs_f64(),
+        "When the last snapshot was written, in seconds since the Unix epoch."
+    ),
+    last_save!(
+        "larder_snapshot_last_duration_seconds",
+        seconds,
+        took.as_secs_f64(),
+        "Time that the last snapshot took to write."
+    ),
+    last_save!("larder_snapshot_last_entries", number, entries, "Entries of the last snapshot."),
+    last_save!("larder_snapshot_last_bytes", number, bytes, "Size of the last snapshot."),
+    MetricFamily {
+        name: "larder_snapshot_unverified",
+        kind: Gauge,
+        help: "Restored entries that are still to be read from their source before they are served (restore-verify-rate).",
+        read: |s, to| s.saves.verification.iter().for_each(|of| to.number(&[], of.left)),
+    },
+    MetricFamily {
+        name: "larder_snapshot_verified_total",
+        kind: Counter,
+        help: "Restored entries that were read from their source, by what it had: the same value, another, none; overtaken: a client had asked for the key before.",
+        read: |s, to| {
+            if let Some(of) = &s.saves.verification {
+                for (found, count) in
+                    [("same", of.same), ("changed", of.changed), ("gone", of.gone), ("overtaken", of.overtaken)]
+                {
+                    to.number(&[("found", found)], count);
+                }
+            }
+        },
     },
     // The names that every Prometheus client library gives these.
     MetricFamily {

@@ -4,6 +4,7 @@ use super::{
     peers_snapshot::{PeersSnapshot, SharedGroupSnapshot},
     process_stats::ProcessStats,
     replication_snapshot::ReplicationSnapshot,
+    saves_snapshot::SavesSnapshot,
     worker_counters::CounterSums,
 };
 use larder_engine::Stats;
@@ -27,6 +28,7 @@ pub struct Snapshot {
     pub buffers: BuffersSnapshot,
     pub peers: PeersSnapshot,
     pub replication: ReplicationSnapshot,
+    pub saves: SavesSnapshot,
     pub tls: TlsSnapshot,
 }
 

@@ -20,6 +20,7 @@ mod peers_snapshot;
 mod process_stats;
 mod prometheus_text;
 mod replication_snapshot;
+mod saves_snapshot;
 mod stats_json;
 mod telemetry_registry;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use peers_snapshot::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot};
 pub use process_stats::ProcessStats;
 pub use prometheus_text::prometheus_text;
 pub use replication_snapshot::{LinkSnapshot, ReplicaSnapshot, ReplicationSnapshot};
+pub use saves_snapshot::{LastSaveSnapshot, SavesSnapshot, VerificationSnapshot};
 pub use stats_json::stats_json;
 pub use telemetry_registry::Telemetry;
 pub use thread_counter::Counter;

@@ -8,6 +8,7 @@ use super::{
     peers_snapshot::PeersSnapshot,
     process_stats::ProcessStats,
     replication_snapshot::ReplicationSnapshot,
+    saves_snapshot::SavesSnapshot,
     worker_counters::{CounterSums, Counters},
 };
 use parking_lot::Mutex;
@@ -110,6 +111,7 @@ impl Telemetry {
             peers: PeersSnapshot::default(),
             replication: ReplicationSnapshot::default(),
             tls: TlsSnapshot::default(),
+            saves: SavesSnapshot::default(),
         }
     }
 }

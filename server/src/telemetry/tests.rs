@@ -118,6 +118,7 @@ fn every_number_of_the_engine_has_a_metric() {
         tags: 2022,
         tag_bytes: 2023,
         tag_clears: 2024,
+        changes: 2026,
     };
     let group = GroupSnapshot { name: "g".to_string(), cache, ..GroupSnapshot::default() };
     let samples = samples(&prometheus_text(&Telemetry::default().snapshot(
@@ -125,7 +126,7 @@ fn every_number_of_the_engine_has_a_metric() {
         PushSnapshot::default(),
         BuffersSnapshot::default(),
     )));
-    for n in 2001..=2025 {
+    for n in 2001..=2026 {
         let shown = |(series, value): (&String, &f64)| series.ends_with("{group=\"g\"}") && *value == f64::from(n);
         assert!(samples.iter().any(shown), "{n} is not shown");
     }

@@ -7,6 +7,7 @@ use crate::{
     common::{Client, PATIENCE, RedisServer, Reply},
     larder::Larder,
 };
+use rustix::process::Signal;
 use std::{
     sync::{
         Mutex, RwLock,
@@ -320,4 +321,54 @@ fn checker_finds_nothing_with_prefixes() {
 #[test]
 fn checker_finds_nothing_where_copies_outlast_redis() {
     check(&["--negative-ttl", "1h", "--ttl", "1h"], OUTLASTING);
+}
+
+/// What a snapshot has is old: values change while Larder is away, and while it verifies what it has restored.
+#[test]
+fn checker_finds_nothing_in_restored_copies() {
+    let mut redis = RedisServer::start();
+    let dir = tempfile::tempdir().unwrap();
+    let file = format!("--snapshot-file={}", dir.path().join("snapshot").display());
+    let world = &World::new(BOUND);
+    world.lose(&mut redis, |_| ());
+    let (port, begun) = (redis.port(), Instant::now());
+    let (mut same, mut changed, mut round) = (0, 0, 0);
+    while begun.elapsed() < length() || round < 3 {
+        let larder = before(&redis, &["--threads", "2", &file, "--restore", "--restore-verify-rate", "100"]);
+        world.over.store(false, Relaxed);
+        scope(|scope| {
+            let larder = &larder;
+            for through in [false, true] {
+                scope.spawn(move || {
+                    let _over = Over(world);
+                    writer(world, larder, port, through, round);
+                });
+            }
+            for seed in 0..READERS {
+                scope.spawn(move || {
+                    let _over = Over(world);
+                    session(world, larder, 100 * round + seed);
+                });
+            }
+            let _over = Over(world);
+            sleep(Duration::from_millis(700));
+        });
+        let status: serde_json::Value = serde_json::from_str(&larder.get("/v1/snapshot")).unwrap();
+        let count = |found: &str| status["verification"][found].as_u64().unwrap_or(0);
+        (same, changed) = (same + count("same"), changed + count("changed"));
+        end(larder);
+        let mut client = redis.client();
+        for key in (0..KEYS).filter(|key| key % 2 == 0) {
+            assert!(world.write(key, &mut client).is_some(), "Redis takes it");
+        }
+        round += 1;
+    }
+    println!("{} reads, {same} copies were as before, {changed} had changed", world.reads.load(Relaxed));
+    assert!(same > 0 && changed > 0, "restored copies were verified");
+}
+
+fn end(mut larder: Larder) {
+    larder.signal(Signal::TERM);
+    let (status, _) = larder.wait();
+    assert!(status.success(), "{status}: {}", larder.stderr());
 }

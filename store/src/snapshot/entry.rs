@@ -79,6 +79,11 @@ impl<'a> SavedEntry<'a> {
         }
     }
 
+    /// Tells its value from others: see [`digest`].
+    pub fn digest(&self) -> u64 {
+        digest(self.value)
+    }
+
     /// Calls with the entry as the memory tier takes it back.
     pub fn restored(&self) -> RestoredEntry<'_> {
         RestoredEntry {
@@ -169,6 +174,11 @@ impl<'a> SavedEntry<'a> {
         let policy = PolicyState { frequency: head & FREQUENCY, is_main: head & MAIN != 0 };
         Ok((SavedEntry { key, value, end, metadata, tags, policy }, bytes.len() - rest.0.len()))
     }
+}
+
+/// Two values that differ have one digest once in 2^64.
+pub fn digest(value: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(value)
 }
 
 fn put_length(len: usize, out: &mut Vec<u8>) {

@@ -8,9 +8,9 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The file cannot be opened, read or written.
-    #[error("{}: {error}", path.display())]
+    #[error("{}{}{error}", path.display(), if path.as_os_str().is_empty() { "" } else { ": " })]
     Io {
-        /// Which; empty as long as it has no name.
+        /// Which; empty as long as it has no name, or if the error says it.
         path: PathBuf,
         /// Why.
         error: io::Error,

@@ -7,7 +7,11 @@ use super::{
 use crate::clock;
 use larder_engine::{Cache, Restore, Restored};
 use smallvec::SmallVec;
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
 
 /// Entries whose places in memory are fetched together.
 const TOGETHER: usize = 16;
@@ -46,29 +50,26 @@ impl Load {
         Load { groups: groups.collect() }
     }
 
-    /// Loads a file. Entries of groups that this load does not have are skipped. `step` is called after each block with what was done and the
-    /// bytes that were read; its error ends the load. After an error the blocks before it are loaded, and nothing of the block at fault.
+    /// Loads a snapshot from its begin. Entries of groups that this load does not have are skipped. `step` is called after each block with what was done and
+    /// the bytes that were read; its error ends the load. After an error the blocks before it are loaded, and nothing of the block at fault.
     ///
     /// # Errors
-    /// The file cannot be read or is damaged, or `step`'s own.
-    pub fn run(
+    /// The snapshot cannot be read or is damaged, or `step`'s own.
+    pub fn run<R: Read>(
         &self,
-        path: &Path,
+        mut reader: SnapshotReader<R>,
         step: &mut dyn FnMut(&Loaded, u64) -> io::Result<()>,
     ) -> Result<Loaded, SnapshotError> {
-        let mut reader = SnapshotReader::open(path)?;
         let place = |name: &String| self.groups.iter().position(|(known, _)| known == name);
         let places: Vec<Option<usize>> = reader.header().groups.iter().map(place).collect();
         let mut loaded = Loaded::default();
         loop {
-            let Some(block) = reader.next_block(Scrutiny::Entries).map_err(|error| error.of_file(path))? else {
-                return Ok(loaded);
-            };
+            let Some(block) = reader.next_block(Scrutiny::Entries)? else { return Ok(loaded) };
             match places[block.group].map(|place| &self.groups[place].1) {
                 Some(restore) => restore_block(restore, block.entries(), &mut loaded),
                 None => loaded.skipped += u64::from(block.entries),
             }
-            step(&loaded, reader.position()).map_err(|error| SnapshotError::io(path, error))?;
+            step(&loaded, reader.position()).map_err(|error| SnapshotError::io(Path::new(""), error))?;
         }
     }
 }

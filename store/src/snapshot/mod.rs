@@ -23,10 +23,10 @@ mod tests;
 mod write;
 
 pub use crate::atomic_files::remove_leftovers;
-pub use entry::{DecodeError, MAX_ENTRY, MAX_HEAD, SavedEntry};
+pub use entry::{DecodeError, MAX_ENTRY, MAX_HEAD, SavedEntry, digest};
 pub use error::SnapshotError;
 pub use format::{GroupTotals, Header, SnapshotCompression};
 pub use load::{Load, Loaded};
 pub use read::{Block, Scrutiny, SnapshotReader};
-pub use save::{SaveProgress, Saved, save};
+pub use save::{SaveProgress, Saved, SavedGroup, save, save_to};
 pub use write::SnapshotWriter;

@@ -74,7 +74,15 @@ impl SnapshotReader<BufReader<File>> {
     /// The file cannot be read, or is no snapshot.
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
         let file = File::open(path).map_err(|error| SnapshotError::io(path, error))?;
-        SnapshotReader::new(BufReader::with_capacity(READ, file)).map_err(|error| error.of_file(path))
+        SnapshotReader::of(file).map_err(|error| error.of_file(path))
+    }
+
+    /// Reads the header of a file that is open.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no snapshot.
+    pub fn of(file: File) -> Result<Self, SnapshotError> {
+        SnapshotReader::new(BufReader::with_capacity(READ, file))
     }
 }
 

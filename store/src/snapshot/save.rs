@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{atomic_files, clock};
 use bytes::Bytes;
-use larder_engine::{Cache, Value};
+use larder_engine::{Cache, Entry, PolicyState, Value};
 use std::{
     fs::File,
     io::{self, Write},
@@ -50,33 +50,67 @@ impl Saved {
     }
 }
 
-/// Writes these groups, by name, to a file, which takes the place of the one before when it is whole and synced. `step` is called between two
-/// steps, with no lock held: it may wait, and an error ends the save. Then, and after any other error, the file is as before.
+/// A group to be saved.
+#[derive(Debug, Clone, Copy)]
+pub struct SavedGroup<'g> {
+    /// Its name.
+    pub name: &'g str,
+    /// Its memory tier.
+    pub cache: &'g Cache,
+    /// Also what the loss of its source made out of date: whoever loads it asks the source again.
+    pub with_stale: bool,
+}
+impl<'g> From<(&'g str, &'g Cache)> for SavedGroup<'g> {
+    fn from((name, cache): (&'g str, &'g Cache)) -> SavedGroup<'g> {
+        SavedGroup { name, cache, with_stale: false }
+    }
+}
+
+/// Writes these groups to a file, which takes the place of the one before when it is whole and synced. That one stays as `kept`, if such a name
+/// is given. `step` is called between two steps, with no lock held: it may wait, and an error ends the save. Then, and after any other error, the file is as
+/// before.
 ///
 /// # Errors
 /// The file cannot be written, or `step`'s own.
 pub fn save(
     path: &Path,
-    groups: &[(&str, &Cache)],
+    kept: Option<&Path>,
+    groups: &[SavedGroup<'_>],
     compression: SnapshotCompression,
     step: &mut dyn FnMut(SaveProgress) -> io::Result<()>,
 ) -> Result<Saved, SnapshotError> {
-    let names = groups.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let header = Header { created: clock::now(), compression, groups: names };
     let mut saved = None;
-    let written = atomic_files::write_with(path, |file| {
-        let mut writer = SnapshotWriter::new(SyncedFile { file, unsynced: 0 }, &header)?;
-        for (place, (_, cache)) in groups.iter().enumerate() {
-            writer.begin_group(place)?;
-            save_group(&mut writer, cache, step)?;
-        }
-        let (_, totals) = writer.finish()?;
-        let bytes = file.metadata()?.len();
-        saved = Some(Saved { groups: totals, bytes });
+    let write = |file: &mut File| {
+        saved = Some(save_to(SyncedFile { file, unsynced: 0 }, groups, compression, step)?);
         Ok(())
-    });
+    };
+    let written = match kept {
+        Some(kept) => atomic_files::write_keeping_with(path, kept, write),
+        None => atomic_files::write_with(path, write),
+    };
     written.map_err(|error| SnapshotError::io(path, error))?;
     Ok(saved.expect("it was written"))
+}
+
+/// As [`save`], to anything that takes bytes.
+///
+/// # Errors
+/// What the output says, or `step`'s own.
+pub fn save_to(
+    out: impl Write,
+    groups: &[SavedGroup<'_>],
+    compression: SnapshotCompression,
+    step: &mut dyn FnMut(SaveProgress) -> io::Result<()>,
+) -> io::Result<Saved> {
+    let names = groups.iter().map(|group| group.name.to_owned()).collect();
+    let header = Header { created: clock::now(), compression, groups: names };
+    let mut writer = SnapshotWriter::new(out, &header)?;
+    for (place, group) in groups.iter().enumerate() {
+        writer.begin_group(place)?;
+        save_group(&mut writer, group, step)?;
+    }
+    let (_, groups, bytes) = writer.finish()?;
+    Ok(Saved { groups, bytes })
 }
 
 /// What was copied under locks and is to be written.
@@ -91,16 +125,17 @@ struct Staged {
 
 fn save_group<W: Write>(
     writer: &mut SnapshotWriter<W>,
-    cache: &Cache,
+    group: &SavedGroup<'_>,
     step: &mut dyn FnMut(SaveProgress) -> io::Result<()>,
 ) -> io::Result<()> {
+    let SavedGroup { cache, with_stale, .. } = *group;
     let stats = cache.stats();
     let each = stats.live_bytes.checked_div(stats.entries).unwrap_or(0).max(1);
     let count = (STEP / each).clamp(*STEP_ENTRIES.start(), *STEP_ENTRIES.end()) as usize;
     let mut staged = Staged::default();
     let mut cursor = 0;
     loop {
-        cursor = cache.tier().export(cursor, count, clock::now(), |entry, policy| {
+        let mut stage = |entry: Entry<'_>, policy: PolicyState| {
             let saved = SavedEntry::of(&entry, policy);
             if let Value::Large(value) = entry.value {
                 let mut head = Vec::new();
@@ -110,7 +145,13 @@ fn save_group<W: Write>(
                 saved.encode(&mut staged.bytes);
                 staged.entries += 1;
             }
-        });
+        };
+        let (mut tier, now) = (cache.tier(), clock::now());
+        cursor = match with_stale {
+            true => tier.export_held(cursor, count, now, &mut stage),
+            false => tier.export(cursor, count, now, &mut stage),
+        };
+        drop(tier);
         if staged.entries > 0 {
             writer.push_encoded(&staged.bytes, b"", staged.entries)?;
             staged.bytes.clear();

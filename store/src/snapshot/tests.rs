@@ -94,13 +94,14 @@ impl Scratch {
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
     }
     fn save(&self, groups: &[(&str, &Cache)], compression: SnapshotCompression) -> Saved {
-        save(&self.path, groups, compression, &mut |_| Ok(())).expect("it is written")
+        let groups: Vec<SavedGroup<'_>> = groups.iter().map(|group| (*group).into()).collect();
+        save(&self.path, None, &groups, compression, &mut |_| Ok(())).expect("it is written")
     }
     /// The entries that a load gives, and its error.
     fn load(&self, names: &[&str]) -> (Vec<Entries>, Result<Loaded, SnapshotError>) {
         let caches: Vec<_> = names.iter().map(|name| (*name, cache())).collect();
         let load = Load::new(caches.iter().map(|(name, cache)| (*name, cache)));
-        let loaded = load.run(&self.path, &mut |_, _| Ok(()));
+        let loaded = SnapshotReader::open(&self.path).and_then(|reader| load.run(reader, &mut |_, _| Ok(())));
         (caches.iter().map(|(_, cache)| kept(cache)).collect(), loaded)
     }
 }
@@ -275,7 +276,7 @@ fn a_save_that_fails_leaves_what_was_there() {
             assert!(progress.entries > 0);
             if steps == fails_at { Err(io::Error::from(ErrorKind::StorageFull)) } else { Ok(()) }
         };
-        let failed = save(&scratch.path, &[("default", &new)], SnapshotCompression::Lz4, &mut step);
+        let failed = save(&scratch.path, None, &[("default", &*new).into()], SnapshotCompression::Lz4, &mut step);
         assert!(failed.is_err_and(|error| error.to_string().contains("snapshot: ")));
         assert_eq!(scratch.names(), ["snapshot"]);
         assert_eq!(scratch.load(&["default"]).0[0], kept(&old));

@@ -118,11 +118,11 @@ impl<W: Write> SnapshotWriter<W> {
         &self.footer.groups
     }
 
-    /// Writes what is left and the footer.
+    /// Writes what is left and the footer. Gives the output, what was written by groups, and the bytes of the whole.
     ///
     /// # Errors
     /// What the output says.
-    pub fn finish(mut self) -> io::Result<(W, Vec<GroupTotals>)> {
+    pub fn finish(mut self) -> io::Result<(W, Vec<GroupTotals>, u64)> {
         self.end_block(BlockKind::Entries)?;
         self.footer.sums = self.sums.digest();
         self.raw = self.footer.encode();
@@ -130,7 +130,7 @@ impl<W: Write> SnapshotWriter<W> {
         self.group = 0;
         self.write_block(BlockKind::Footer)?;
         self.out.flush()?;
-        Ok((self.out, self.footer.groups))
+        Ok((self.out, self.footer.groups, self.written))
     }
 
     fn end_block(&mut self, kind: BlockKind) -> io::Result<()> {

@@ -199,6 +199,7 @@ fn persistence(info: &mut Info<'_, '_>) {
     let is_loading = matches!(status.load, LoadStatus::Loading { .. });
     info.line("loading", u8::from(is_loading));
     info.line("async_loading", 0);
+    info.line("rdb_changes_since_last_save", status.changes);
     info.line("rdb_bgsave_in_progress", u8::from(status.saving.is_some()));
     info.line("rdb_last_save_time", status.last_success / 1000);
     info.line("rdb_last_bgsave_status", if status.has_failed() { "err" } else { "ok" });

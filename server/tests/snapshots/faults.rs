@@ -1,0 +1,103 @@
+//! Kills, full disks, damaged files.
+use super::*;
+
+#[test]
+fn a_kill_at_any_moment_leaves_the_old_snapshot_or_the_new_one() {
+    let scratch = Scratch::new();
+    let larder = scratch.start(&[]);
+    fill(&mut larder.client(), 0);
+    let begun = Instant::now();
+    assert_eq!(ask(&mut larder.client(), "SAVE"), Reply::ok());
+    let whole = begun.elapsed();
+    drop(larder);
+    let mut held = 0;
+    let (mut old, mut new) = (0, 0);
+    for round in 1..=12 {
+        let mut larder = scratch.restore(&[]);
+        assert_eq!(scratch.names(), ["snapshot"], "what a killed save has left is removed");
+        let mut client = larder.client();
+        assert_eq!(rounds(&mut client), [held], "the snapshot is whole");
+        fill(&mut client, round);
+        assert!(matches!(ask(&mut client, "BGSAVE"), Reply::Simple(_)));
+        // Also just before and just after its end.
+        let share = if round % 3 == 0 { fastrand::f64() * 1.5 } else { 0.7 + fastrand::f64() * 0.6 };
+        std::thread::sleep(whole.mul_f64(share));
+        larder.signal(Signal::KILL);
+        larder.wait();
+        let verified = snapshot("verify", &scratch.file);
+        assert!(verified.status.success(), "{}", text(&verified.stderr));
+        let larder = scratch.restore(&[]);
+        let found = rounds(&mut larder.client());
+        assert!(found == [held] || found == [round], "{found:?}, not {held} or {round}");
+        if found == [round] {
+            new += 1
+        } else {
+            old += 1
+        }
+        held = found[0];
+        drop(larder);
+    }
+    println!("{old} kills left the old snapshot, {new} the new one; a save takes {whole:?}");
+}
+
+#[test]
+fn a_save_that_finds_no_room_leaves_the_old_snapshot_and_says_so() {
+    let scratch = Scratch::new();
+    // What would be written past the limit fails as on a full disk; the signal that comes with it is ignored.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 1024; exec {} serve --http off --admin off --redis 127.0.0.1:0 --log-level off {}",
+        binary().display(),
+        scratch.setting()
+    );
+    let mut child = Command::new("bash").args(["-c", &script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let port = ready["redis"][0].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+    let mut client = Client::connect(port).unwrap();
+    assert_eq!(ask(&mut client, "SET key small"), Reply::ok());
+    assert_eq!(ask(&mut client, "SAVE"), Reply::ok());
+    let small = fs::read(&scratch.file).unwrap();
+    fill(&mut client, 1);
+    let error = ask(&mut client, "SAVE");
+    assert!(error.error().contains("File too large") && error.error().contains("snapshot"), "{error:?}");
+    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "err");
+    assert_eq!(fs::read(&scratch.file).unwrap(), small);
+    assert_eq!(scratch.names(), ["snapshot"]);
+    assert_eq!(ask(&mut client, "GET key"), Reply::bulk("small"), "it serves");
+    assert_eq!(ask(&mut client, "FLUSHALL"), Reply::ok());
+    assert_eq!(ask(&mut client, "SAVE"), Reply::ok());
+    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_damaged_file_stops_the_start_or_is_loaded_up_to_the_damage() {
+    let scratch = Scratch::new();
+    let larder = scratch.start(&["--snapshot-compression=none"]);
+    fill(&mut larder.client(), 5);
+    terminate(larder);
+    let whole = fs::read(&scratch.file).unwrap();
+    assert!(text(&snapshot("verify", &scratch.file).stdout).contains("40000 entries, sound"));
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    fs::write(&scratch.file, &damaged).unwrap();
+    let restore = [&*scratch.setting(), "--restore"];
+    let said = refused(&restore);
+    assert!(said.contains("block ") && said.contains(" at byte ") && said.contains("checksum"), "{said}");
+    assert!(said.contains("--restore-damaged salvage"), "{said}");
+    let verified = snapshot("verify", &scratch.file);
+    assert!(verified.status.code() == Some(1) && text(&verified.stderr).contains(" at byte "));
+    assert_eq!(fs::read(&scratch.file).unwrap(), damaged, "it is left as it is");
+    let larder = scratch.restore(&["--restore-damaged=salvage"]);
+    let found = ask(&mut larder.client(), "DBSIZE").int();
+    assert!((10_000..30_000).contains(&found), "{found} of {ENTRIES}");
+    let Reply::Bulk(Some(key)) = ask(&mut larder.client(), "RANDOMKEY") else { panic!("there are keys") };
+    let Reply::Bulk(Some(value)) = larder.client().command(&[b"GET", &key[..]]) else { panic!("it has a value") };
+    assert!(value.starts_with(b"000000005 "));
+    drop(larder);
+    fs::write(&scratch.file, b"something else, which is long enough to have been a header").unwrap();
+    let said = refused(&[&restore[..], &["--restore-damaged=salvage"]].concat());
+    assert!(said.contains("no snapshot"), "{said}");
+}

@@ -22,6 +22,7 @@ mod soak;
 mod store;
 mod table;
 mod tags;
+mod tls;
 mod verify;
 
 use std::io::Write;
@@ -54,6 +55,7 @@ pub(crate) enum Program {
     Store(store::StoreArgs),
     Table(table::TableArgs),
     Tags(tags::TagsArgs),
+    Tls(tls::TlsArgs),
     Verify(verify::VerifyArgs),
 }
 
@@ -84,6 +86,7 @@ impl Program {
             Program::Store(args) => store::run(args, out),
             Program::Table(args) => table::run(args, out),
             Program::Tags(args) => tags::run(args, out),
+            Program::Tls(args) => tls::run(args, out),
             Program::Verify(args) => verify::run(args, out),
         }
     }

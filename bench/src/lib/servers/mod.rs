@@ -22,5 +22,5 @@ pub(crate) use memcached::memcached;
 pub(crate) use nginx::{backend, nginx, nginx_balancer, nginx_cache, nginx_shield, nginx_with};
 pub(crate) use port::{Port, fixed_port, free_port};
 pub(crate) use process::ServerProcess;
-pub(crate) use redis_servers::{POGOCACHE, dragonfly, pogocache, redis, restart_redis, valkey};
+pub(crate) use redis_servers::{POGOCACHE, dragonfly, pogocache, redis, redis_with, restart_redis, valkey};
 pub(crate) use varnish::varnish;

@@ -9,14 +9,25 @@ use std::path::Path;
 
 /// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there again after [`restart_redis`].
 pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<ServerProcess> {
-    redis_like("redis-server", &require("redis-server")?, core)
+    redis_with(core, &[])
+}
+
+/// The same, with more arguments.
+pub(crate) fn redis_with(core: Option<usize>, more: &[String]) -> anyhow::Result<ServerProcess> {
+    redis_like("redis-server", &require("redis-server")?, core, more)
 }
 
 /// redis-server, or a program that takes its options.
-fn redis_like(name: &'static str, program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
+fn redis_like(
+    name: &'static str,
+    program: &Path,
+    core: Option<usize>,
+    more: &[String],
+) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let number = port.address.port().to_string();
     let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &number].map(str::to_owned);
+    let arguments = [&arguments, more].concat();
     let mut server = ServerProcess::start(name, tempfile::tempdir()?, core, program, &arguments, port)?;
     wait_for_redis(&mut server)?;
     Ok(server)
@@ -44,7 +55,7 @@ fn wait_for_redis(server: &mut ServerProcess) -> anyhow::Result<()> {
 
 /// Valkey, started as redis-server is.
 pub(crate) fn valkey(program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
-    redis_like("valkey", program, core)
+    redis_like("valkey", program, core, &[])
 }
 
 /// Names Pogocache's binary.

@@ -1,0 +1,301 @@
+//! `larder-bench tls`: what TLS costs Larder, redis-server and nginx: a GET on a connection that stays, and a new connection.
+use crate::lib::{
+    figures::{self, Figure, FigureTarget, median},
+    machine,
+    servers::{ServerProcess, free_port, larder, nginx_with, redis_with},
+};
+use anyhow::{Context, ensure};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
+};
+use serde::Serialize;
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tokio_rustls::rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
+    client::Resumption,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+
+/// What TLS costs Larder, redis-server and nginx
+///
+/// Each server runs on one core, the client on the other. GETs of a value of 64 bytes on --connections connections that stay, one at a time on each;
+/// then new connections, one after the other, with a full handshake and with a resumed one, each with one request. The CPU time of the server for
+/// each (proc_pid_schedstat) is compared, medians of --runs turns in which the servers take turns: Larder's `rediss` with redis-server, its
+/// `https` with nginx and a static file.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TlsArgs {
+    /// The program under test
+    #[arg(long, default_value = "target/release/larder")]
+    larder: PathBuf,
+    /// GETs of a turn
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+    gets: u64,
+    /// Connections for GETs
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    connections: u64,
+    /// New connections of a turn, of either kind
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    handshakes: u64,
+    /// Turns, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+    /// The kind of the certificate's key
+    #[arg(long, default_value = "ecdsa")]
+    key: KeyKind,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum KeyKind {
+    /// P-256
+    Ecdsa,
+    /// 2048 bits, made by openssl
+    Rsa,
+}
+
+const PROGRAM: &str = "tls";
+const PATIENCE: Duration = Duration::from_secs(60);
+const VALUE: [u8; 64] = [b'v'; 64];
+const HOST: &str = "bench.test";
+/// A rival's is the most that Larder's may be.
+const AS_CHEAP: FigureTarget = FigureTarget::AtMost(1.0);
+
+/// One measured turn.
+#[derive(Debug, Serialize)]
+struct TurnRow {
+    program: &'static str,
+    server: &'static str,
+    protocol: &'static str,
+    operation: &'static str,
+    cpu_us: f64,
+    per_second: f64,
+}
+
+/// An authority, and a certificate of it.
+struct Certificates {
+    folder: TempDir,
+}
+
+impl Certificates {
+    fn make(kind: KeyKind) -> anyhow::Result<Certificates> {
+        let folder = tempfile::tempdir()?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "larder-bench");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca_key = KeyPair::generate()?;
+        fs::write(folder.path().join("ca.crt"), params.self_signed(&ca_key)?.pem())?;
+        let key = match kind {
+            KeyKind::Ecdsa => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?,
+            // ring makes no RSA keys.
+            KeyKind::Rsa => {
+                let made = std::process::Command::new("openssl")
+                    .args(["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"])
+                    .output()
+                    .context("openssl is not installed")?;
+                KeyPair::from_pem_and_sign_algo(&String::from_utf8(made.stdout)?, &PKCS_RSA_SHA256)?
+            }
+        };
+        let certificate =
+            CertificateParams::new(vec![HOST.to_owned()])?.signed_by(&key, &Issuer::new(params, ca_key))?;
+        fs::write(folder.path().join("server.crt"), certificate.pem())?;
+        fs::write(folder.path().join("server.key"), key.serialize_pem())?;
+        Ok(Certificates { folder })
+    }
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_string_lossy().into_owned()
+    }
+}
+
+/// A server, and how it is asked.
+struct Measured {
+    /// Holds the process.
+    server: ServerProcess,
+    protocol: &'static str,
+    address: SocketAddr,
+    request: Vec<u8>,
+    /// How every answer ends.
+    end: Vec<u8>,
+    /// Keeps sessions for resumption.
+    resuming: Arc<ClientConfig>,
+}
+
+/// A connection of the client.
+type Client = StreamOwned<ClientConnection, TcpStream>;
+
+impl Measured {
+    fn connect(&self, config: &Arc<ClientConfig>) -> anyhow::Result<Client> {
+        let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let session = ClientConnection::new(config.clone(), ServerName::try_from(HOST)?)?;
+        Ok(StreamOwned::new(session, stream))
+    }
+
+    fn ask(&self, client: &mut Client) -> anyhow::Result<()> {
+        client.write_all(&self.request)?;
+        self.take(client)
+    }
+
+    /// Takes the answer, which ends with the value.
+    fn take(&self, client: &mut Client) -> anyhow::Result<()> {
+        let mut buffer = [0; 1024];
+        let mut filled = 0;
+        while !buffer[..filled].ends_with(&self.end) {
+            let read = client.read(&mut buffer[filled..])?;
+            ensure!(
+                read > 0,
+                "{}: instead of the value: {}",
+                self.server.name,
+                String::from_utf8_lossy(&buffer[..filled])
+            );
+            filled += read;
+        }
+        Ok(())
+    }
+
+    /// CPU time of the server for each operation, and operations per second.
+    fn measure(&self, operations: u64, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<(f64, f64)> {
+        let (before, begun) = (self.server.run_time()?, Instant::now());
+        run()?;
+        let (spent, took) = (self.server.run_time()? - before, begun.elapsed());
+        Ok((spent.as_secs_f64() * 1e6 / operations as f64, operations as f64 / took.as_secs_f64()))
+    }
+
+    fn gets(&self, args: &TlsArgs, config: &Arc<ClientConfig>) -> anyhow::Result<(f64, f64)> {
+        let mut clients: Vec<Client> =
+            (0..args.connections).map(|_| self.connect(config)).collect::<anyhow::Result<_>>()?;
+        for client in &mut clients {
+            self.ask(client)?;
+        }
+        let rounds = args.gets.div_ceil(args.connections);
+        self.measure(rounds * args.connections, || {
+            for _ in 0..rounds {
+                for client in &mut clients {
+                    client.write_all(&self.request)?;
+                }
+                for client in &mut clients {
+                    self.take(client)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn handshakes(&self, count: u64, config: &Arc<ClientConfig>, kind: HandshakeKind) -> anyhow::Result<(f64, f64)> {
+        // The first one has nothing to resume.
+        self.ask(&mut self.connect(config)?)?;
+        self.measure(count, || {
+            for _ in 0..count {
+                let mut client = self.connect(config)?;
+                self.ask(&mut client)?;
+                let was = client.conn.handshake_kind();
+                ensure!(was == Some(kind), "{}: a handshake was {was:?}, not {kind:?}", self.server.name);
+            }
+            Ok(())
+        })
+    }
+}
+
+fn client_config(certificates: &Certificates, resumption: Resumption) -> anyhow::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(Path::new(&certificates.path("ca.crt")))?)?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let mut config = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();
+    config.resumption = resumption;
+    Ok(Arc::new(config))
+}
+
+fn start(args: &TlsArgs, core: usize, certificates: &Certificates) -> anyhow::Result<Vec<Measured>> {
+    let (cert, key, ca) =
+        (certificates.path("server.crt"), certificates.path("server.key"), certificates.path("ca.crt"));
+    let get = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".to_vec();
+    let set = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$64\r\n"[..], &VALUE, b"\r\n"].concat();
+    let http = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\n\r\n").into_bytes();
+    let ports = [free_port()?, free_port()?, free_port()?, free_port()?].map(|port| (port.address, port));
+    let [https, rediss, redis_tls, nginx_tls] = ports.each_ref().map(|(address, _)| *address);
+    let larder_with = |listener: String| {
+        let files = [format!("--tls-cert={cert}"), format!("--tls-key={key}")];
+        larder(&args.larder, Some(core), &[&listener, &files[0], &files[1], "--max-memory=64MiB"])
+    };
+    let tls_port = redis_tls.port().to_string();
+    let more = ["--tls-port", &tls_port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+    let more: Vec<String> =
+        [&more[..], &["--tls-auth-clients", "no"]].concat().into_iter().map(str::to_owned).collect();
+    let directives = format!(
+        "ssl_certificate {cert}; ssl_certificate_key {key}; ssl_session_cache shared:all:8m;
+    server {{ listen {nginx_tls} ssl backlog=1024; root root; }}"
+    );
+    let resuming = || client_config(certificates, Resumption::in_memory_sessions(256));
+    let measured = |server, protocol, address, request| {
+        let end = if protocol == "redis" { [&VALUE[..], b"\r\n"].concat() } else { VALUE.to_vec() };
+        Ok::<_, anyhow::Error>(Measured { server, protocol, address, request, end, resuming: resuming()? })
+    };
+    let servers = vec![
+        measured(larder_with(format!("--rediss={rediss}"))?, "redis", rediss, get.clone())?,
+        measured(redis_with(Some(core), &more)?, "redis", redis_tls, get)?,
+        measured(larder_with(format!("--https={https}"))?, "http", https, http("/v1/kv/k"))?,
+        measured(nginx_with(Some(core), &[("k", &VALUE)], &directives)?, "http", nginx_tls, http("/k"))?,
+    ];
+    for of in &servers {
+        if of.server.name != "nginx" {
+            // Either Larder, and redis-server, take it in plain.
+            let mut stream = TcpStream::connect_timeout(&of.server.address, PATIENCE)?;
+            stream.write_all(&set)?;
+            let mut ok = [0; 5];
+            stream.read_exact(&mut ok)?;
+            ensure!(&ok == b"+OK\r\n", "SET is not answered with OK");
+        }
+    }
+    drop(ports);
+    Ok(servers)
+}
+
+/// Runs the program.
+pub(crate) fn run(args: &TlsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (server_core, client_core) = machine::server_and_client_core()?;
+    machine::pin(client_core)?;
+    let certificates = Certificates::make(args.key)?;
+    let servers = start(args, server_core, &certificates)?;
+    let once = client_config(&certificates, Resumption::disabled())?;
+    const OPERATIONS: [&str; 3] = ["GET", "new connection", "resumed connection"];
+    let mut costs = vec![[const { Vec::new() }; OPERATIONS.len()]; servers.len()];
+    for _ in 0..args.runs {
+        for (operation, name) in OPERATIONS.into_iter().enumerate() {
+            for (of, costs) in servers.iter().zip(&mut costs) {
+                let (cpu, per_second) = match operation {
+                    0 => of.gets(args, &once)?,
+                    1 => of.handshakes(args.handshakes, &once, HandshakeKind::Full)?,
+                    _ => of.handshakes(args.handshakes, &of.resuming, HandshakeKind::Resumed)?,
+                };
+                costs[operation].push(cpu);
+                let (cpu_us, per_second) = (figures::rounded(cpu), per_second.round());
+                let row = TurnRow {
+                    program: PROGRAM,
+                    server: of.server.name,
+                    protocol: of.protocol,
+                    operation: name,
+                    cpu_us,
+                    per_second,
+                };
+                figures::line(out, &row)?;
+            }
+        }
+    }
+    for pair in [[0, 1], [2, 3]] {
+        for (operation, name) in OPERATIONS.into_iter().enumerate() {
+            let [own, rival] = pair.map(|server| median(&costs[server][operation]));
+            let figure =
+                format!("CPU of a TLS {name}, larder {}/{}", servers[pair[0]].protocol, servers[pair[1]].server.name);
+            figures::line(out, &Figure::new(PROGRAM, figure, own / rival, Some(AS_CHEAP)))?;
+        }
+    }
+    Ok(())
+}

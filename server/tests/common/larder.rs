@@ -145,17 +145,6 @@ impl Larder {
         });
         (status.unwrap(), start.elapsed())
     }
-    /// The next line on standard error. Lines that come while nobody reads wait in a pipe.
-    pub fn next_log_line(&mut self) -> String {
-        let mut line = Vec::new();
-        let stderr = self.stderr.as_mut().unwrap();
-        while !line.ends_with(b"\n") {
-            let mut byte = [0];
-            stderr.read_exact(&mut byte).unwrap();
-            line.extend(byte);
-        }
-        String::from_utf8(line).unwrap()
-    }
     /// What else came on standard output, once the process has ended.
     pub fn rest_of_stdout(&mut self) -> String {
         let mut rest = String::new();

@@ -70,10 +70,10 @@ fn tls_clients_of_plain_listeners_are_counted() {
     assert!(!openssl(larder.http, &[], b"").contains("Server certificate"));
     assert_eq!(larder.metric("larder_protocol_errors_total{protocol=\"http\"}"), 1.0);
     let mut larder = larder;
-    let line = larder.next_log_line();
-    assert!(line.contains("a request of TLS"), "{line}");
-    let line = larder.next_log_line();
-    assert!(line.contains("TLS on a plain HTTP listener"), "{line}");
+    larder.signal(rustix::process::Signal::TERM);
+    assert!(larder.wait().0.success());
+    let log = larder.stderr();
+    assert!(log.contains("a request of TLS") && log.contains("TLS on a plain HTTP listener"), "{log}");
 }
 
 #[test]
@@ -143,24 +143,75 @@ fn a_crowd_of_newcomers_is_served_and_keeps_nobody_waiting() {
             stream
         })
         .collect();
+    // While the server answers hellos: a peek sees an answer that nobody has read.
+    let is_answered = |stream: &StreamOwned<ClientConnection, TcpStream>| {
+        stream.sock.set_nonblocking(true).unwrap();
+        let peeked = stream.sock.peek(&mut [0]);
+        stream.sock.set_nonblocking(false).unwrap();
+        matches!(peeked, Ok(1))
+    };
     let mut asked = 0;
-    std::thread::scope(|scope| {
-        let crowd = scope.spawn(|| {
-            for mut stream in newcomers {
-                stream.write_all(&encode(&[b"PING"])).unwrap();
-                expect(&mut stream, b"+PONG\r\n");
-            }
-        });
-        while !crowd.is_finished() {
-            connected.write_all(&encode(&[b"PING"])).unwrap();
-            expect(&mut connected, b"+PONG\r\n");
-            asked += 1;
-        }
-        crowd.join().unwrap();
-    });
+    while !newcomers.iter().rev().all(is_answered) {
+        connected.write_all(&encode(&[b"PING"])).unwrap();
+        expect(&mut connected, b"+PONG\r\n");
+        asked += 1;
+    }
+    for mut stream in newcomers {
+        stream.write_all(&encode(&[b"PING"])).unwrap();
+        expect(&mut stream, b"+PONG\r\n");
+    }
     assert_eq!(larder.metric("larder_tls_handshakes_total{session=\"new\"}"), (CROWD + 1) as f64);
-    // With all handshakes before it the first answer would have come after the last of them.
-    assert!(asked > CROWD / 10, "{asked} answers while {CROWD} clients connected");
+    // A runtime that runs what is ready in order looks for events after 61 tasks.
+    assert!(asked > CROWD / 15, "{asked} answers while {CROWD} clients said hello");
+}
+
+#[test]
+fn the_last_bytes_are_sent_when_there_is_room_again() {
+    let authority = Authority::new();
+    let larder = larder(&[&authority.issue("a", &["a.test"])], &["--threads=1"]);
+    let value: Vec<u8> = (0..16_000_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+    let set = |key: &[u8], value: &[u8]| assert_eq!(larder.client().command(&[&b"SET"[..], key, value]), Reply::ok());
+    set(b"large", &value);
+    let config = config(&authority);
+    let ask = |key: &str| {
+        let mut client = client(&config, larder.rediss[0]);
+        client.write_all(&encode(&[b"GET", key.as_bytes()])).unwrap();
+        client
+    };
+    // What sockets and library take of an answer that nobody reads: until the count stands still.
+    let taken = |before: f64| {
+        let (mut last, mut same) = (before, 0);
+        wait_until("the server to wait", || {
+            let now = larder.metric("larder_sent_bytes_total{protocol=\"redis\"}");
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+            same >= 20 && now > before
+        });
+        last
+    };
+    let before = larder.metric("larder_sent_bytes_total{protocol=\"redis\"}");
+    let _unread = ask("large");
+    let mut sum = taken(before);
+    let most = (sum - before) as usize;
+    assert!(most < value.len(), "{most} bytes: all of it");
+    // Of these answers the server takes all, and keeps the last part: its socket is full.
+    for less in [1_000, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000] {
+        let fits = &value[..most - less];
+        set(b"fits", fits);
+        let mut slow = ask("fits");
+        sum = taken(sum);
+        let (mut got, mut buffer) = (Vec::new(), [0; 16_384]);
+        while got.len() < fits.len() || !ends_with(&got, fits) {
+            let read = slow.read(&mut buffer).unwrap();
+            assert!(read > 0);
+            got.extend_from_slice(&buffer[..read]);
+        }
+    }
+}
+
+/// Whether the value is the end of what was read, but for a line's end.
+fn ends_with(got: &[u8], value: &[u8]) -> bool {
+    got.strip_suffix(b"\r\n").unwrap_or(got).ends_with(value)
 }
 
 #[test]

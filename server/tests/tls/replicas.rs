@@ -34,9 +34,13 @@ fn a_replica_follows_over_tls() {
     let wrong = url(&shows).replace(text(&ca), text(&replicas.file()));
     let misled = Larder::start(&[&wrong, secret]);
     for (replica, expected) in [(stranger, "CertificateRequired"), (misled, "invalid peer certificate")] {
-        let mut replica = replica;
-        let line = replica.next_log_line();
-        assert!(line.contains("no connection to the primary") && line.contains(expected), "{line}");
+        let says = || match replica.client().command(&["INFO", "replication"]) {
+            Reply::Bulk(Some(info)) => String::from_utf8(info).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        wait_until("the link to be refused", || says().contains("master_link_error:"));
+        let said = says();
+        assert!(said.contains(expected) && said.contains("master_link_status:down"), "{said}");
         assert_eq!(replica.client().command(&["GET", "after:1999"]), Reply::Bulk(None));
     }
     let mut bad_file = command();

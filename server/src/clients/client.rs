@@ -106,7 +106,8 @@ pub enum Moves {
 }
 
 impl Client {
-    /// A connection that just came in, whose task `waker` wakes. Outside of [`Clients`](super::Clients) only tests need one (`Waker::noop()`).
+    /// A connection that just came in, whose task `waker` wakes. Outside of [`Clients`](super::Clients)
+    /// only tests and commands of other nodes need one (`Waker::noop()`).
     pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, worker: usize, now: Millis, waker: Waker) -> Client {
         Client {
             id,

@@ -204,6 +204,12 @@ pub(super) struct PutRequest<'r> {
 }
 
 impl<'r> PutRequest<'r> {
+    /// Whether the request has nothing but a value and a lifetime.
+    pub(super) fn is_plain(request: &RouteRequest<'_>) -> bool {
+        let is_empty = |put: PutRequest<'_>| put.tags.is_empty() && put.preconditions.is_empty() && !put.is_document;
+        PutRequest::parse(request).is_ok_and(is_empty)
+    }
+
     pub(super) fn parse(request: &'r RouteRequest<'_>) -> Result<PutRequest<'r>, Problem> {
         Ok(PutRequest {
             key: request.key()?,
@@ -281,7 +287,7 @@ fn empty(status: StatusCode) -> Response<ResponseBody> {
 fn refused(request: &RouteRequest<'_>, error: SourceError) -> Problem {
     match error {
         // Nobody but the tier can have refused.
-        SourceError::Refused(why) if !request.group.source.reads_through() => {
+        SourceError::Refused(why) if request.group.is_store() && why.starts_with("OOM ") => {
             Problem::of(ProblemKind::ValueTooLarge, &*why)
         }
         error => Problem::source(&error),

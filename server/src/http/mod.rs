@@ -36,6 +36,7 @@ mod metrics_and_stats;
 mod mget;
 mod mode_rules;
 mod openapi;
+mod owner_requests;
 mod peer_moves;
 mod peer_routes;
 mod peer_status;

@@ -1,7 +1,7 @@
 //! The routes between nodes, as groupcache-go v3 and mailgun's groupcache serve them. What comes here changes this node alone.
 use super::{
     connection_context::ConnectionContext,
-    peer_moves,
+    owner_requests, peer_moves,
     problem_json::{Problem, ProblemKind},
     read_responses::{MESSAGE, ReadRoute},
     response_body::ResponseBody,
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     peer::{
-        CLEAR, ClearScope, GET_KEYS, GetKeysRequest, GetKeysResponse, HOTTEST, MEMBER, MOST_KEYS, REMOVE_KEYS, RING,
-        SetRequest, bearer, of_expire, parse_remove_keys,
+        AT_OWNER, CLEAR, ClearScope, GET_KEYS, GetKeysRequest, GetKeysResponse, HOTTEST, MEMBER, MOST_KEYS,
+        REMOVE_KEYS, RING, SetRequest, bearer, of_expire, parse_remove_keys,
     },
     read::{PeerRequest, check_tags},
     telemetry::RecordedOperation,
@@ -124,7 +124,7 @@ pub(super) fn remove(request: &RouteRequest<'_>) -> Result<Response<ResponseBody
     Ok(done())
 }
 
-/// `POST` to `_get-keys/`: reads several keys; to `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant time.
+/// `POST` to `_at-owner/`: runs commands or a write; to `_get-keys/`: reads several keys; to `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant time.
 pub(super) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
     let route = String::from_utf8_lossy(request.key);
     if route.starts_with(REMOVE_KEYS) {
@@ -135,6 +135,8 @@ pub(super) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Resp
         HOTTEST => peer_moves::hottest(request).await,
         MEMBER => peer_moves::announced(request).await,
         CLEAR => clear(request),
+        AT_OWNER if !asked(request).is_answered() => Ok(not_answered()),
+        AT_OWNER => owner_requests::run(request, body).await,
         _ => Err(Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing to POST to at {route}"))),
     }
 }

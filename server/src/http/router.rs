@@ -7,7 +7,7 @@ use super::{
     grpc_service, health,
     item_api::{self, ItemPath},
     key_routes::{self, PutRequest},
-    list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi, peer_routes, peer_status,
+    list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi, owner_requests, peer_routes, peer_status,
     problem_json::{Problem, ProblemKind},
     range_routes,
     read_responses::ReadRoute,
@@ -18,12 +18,15 @@ use super::{
     route_table::{RouteHandler, find},
     snapshot_routes, store_backup, tag_routes,
 };
-use crate::{app::Worker, read::Group};
+use crate::{app::Worker, peer::AT_OWNER, read::Group};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, Uri, header};
 use larder_proto::http::target;
 use larder_store::clock;
 use std::rc::Rc;
+
+/// Commands that another node sends together have twice `max-value`, or this if that is more (as from a client of the Redis protocol).
+const LONGEST_COMMANDS: usize = 256 * 1024 * 1024;
 
 /// Answers a request.
 pub(super) async fn respond<B>(context: &ConnectionContext, request: Request<B>) -> Response<ResponseBody>
@@ -136,17 +139,35 @@ where
         RouteHandler::Read(read) => Ok(key_routes::get(&request, read).await),
         RouteHandler::PeerSet => peer_routes::set(&request, request_body::read(body, message).await?),
         RouteHandler::PeerRemove => peer_routes::remove(&request),
-        RouteHandler::PeerPost => peer_routes::post(&request, request_body::read(body, message).await?).await,
         RouteHandler::PeerGrpc => Ok(grpc_service::call(&request, request_body::read(body, message).await?).await),
+        RouteHandler::PeerPost => {
+            // Commands have several values, and `max-buffers` bounds them.
+            let commands =
+                at_most(2 * settings.max_value.max(LONGEST_COMMANDS / 2), "max-value", ProblemKind::ValueTooLarge);
+            let limit = if request.key == AT_OWNER.as_bytes() { commands } else { message };
+            peer_routes::post(&request, request_body::read(body, limit).await?).await
+        }
         RouteHandler::Put => {
             let put = PutRequest::parse(&request)?;
             let value = request_body::read(body, value).await?;
             // The role may have changed while the body came.
             may_write()?;
-            put.run(&request, value).await
+            match owner_requests::at_owner(&request, &head.method, &value).await? {
+                Some(response) => Ok(response),
+                None => put.run(&request, value).await,
+            }
         }
-        RouteHandler::Patch => document_routes::patch(&request, request_body::read(body, value).await?).await,
-        RouteHandler::Delete => key_routes::delete(&request).await,
+        RouteHandler::Patch => {
+            let patch = request_body::read(body, value).await?;
+            match owner_requests::at_owner(&request, &head.method, &patch).await? {
+                Some(response) => Ok(response),
+                None => document_routes::patch(&request, patch).await,
+            }
+        }
+        RouteHandler::Delete => match owner_requests::at_owner(&request, &head.method, &Bytes::new()).await? {
+            Some(response) => Ok(response),
+            None => key_routes::delete(&request).await,
+        },
         RouteHandler::Store => {
             let key = request.parameter_key("id")?;
             let value = request_body::read(body, value).await?;

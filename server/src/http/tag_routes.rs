@@ -21,7 +21,7 @@ pub(super) fn tags_of(request: &RouteRequest<'_>) -> Result<Vec<Box<[u8]>>, Prob
     tags.sort_unstable();
     tags.dedup();
     check_tags(&tags).map_err(|limit| Problem::of(ProblemKind::BadTag, limit))?;
-    if !tags.is_empty() && request.group.source.reads_through() {
+    if !tags.is_empty() && !request.group.is_store() {
         return Err(Problem::of(
             ProblemKind::BadTag,
             "the source keeps the value, without tags; tags can be given to the copy in memory (LARDER.TAG), or by an HTTP origin",
@@ -77,13 +77,11 @@ pub(super) async fn clear_group(request: &RouteRequest<'_>) -> Result<Response<R
     Ok(cleared())
 }
 
-/// Clears here and at all nodes. A node that is cleared early may fill itself from one that is cleared late, so each is cleared twice.
+/// Clears here and at all nodes.
 async fn clear_everywhere(request: &RouteRequest<'_>, scope: ClearScope, soft: bool, clear: impl Fn()) {
-    clear();
-    if let Some(peers) = &request.group.peers {
-        peers.clear_others(scope.clone(), soft).await;
-        clear();
-        peers.clear_others(scope, soft).await;
+    match &request.group.peers {
+        Some(peers) => peers.clear_everywhere(scope, soft, clear).await,
+        None => clear(),
     }
 }
 

@@ -2,9 +2,9 @@
 use super::{
     asked_for::AskedFor,
     grpc_messages::{Announcement, Change, Done, GRPC_PATH, HottestPart, HottestRequest, KeyRequest, KeysRequest},
-    http_transport::{RING, bearer},
+    http_transport::{HttpTransport, RING, bearer},
     member::Member,
-    messages::{GetKeysResponse, KeyAnswer},
+    messages::{GetKeysResponse, KeyAnswer, OwnerAnswer, OwnerRequest},
     peer_answers::{answer, answers, not_reached, refused},
     transport::{MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
 };
@@ -51,6 +51,8 @@ pub(super) struct GrpcTransport {
     /// What shows the secret.
     secret: Option<HeaderValue>,
     pools: RefCell<HashMap<PeerAddress, Rc<Pool>>>,
+    /// For what must not be sent twice: HTTP/1.1 says whether a request has left.
+    http: HttpTransport,
 }
 
 /// One core's connections to a node.
@@ -74,7 +76,8 @@ impl GrpcTransport {
             Some(value)
         });
         let connect_timeout = settings.connect_timeout;
-        GrpcTransport { connect_timeout, max_value, buffers, tls, secret, pools: RefCell::default() }
+        let http = HttpTransport::new(settings, max_value, buffers.clone(), tls.clone());
+        GrpcTransport { connect_timeout, max_value, buffers, tls, secret, pools: RefCell::default(), http }
     }
 
     fn pool(&self, address: &PeerAddress) -> Rc<Pool> {
@@ -342,6 +345,16 @@ impl Transport for GrpcTransport {
             let told = self.unary(member, "Tell", metadata, Change::of(group, change), deadline).await;
             told.map(|Done {}| ()).map_err(|failure| failure.of_change(member))
         })
+    }
+
+    fn at_owner<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        request: &'a OwnerRequest,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>> {
+        self.http.at_owner(member, group, request, deadline)
     }
 
     fn hottest<'a>(

@@ -3,7 +3,10 @@
 use super::{
     asked_for::AskedFor,
     member::Member,
-    messages::{GetKeysRequest, GetKeysResponse, HottestKeys, RemoveKeysRequest, SetRequest, to_expire},
+    messages::{
+        GetKeysRequest, GetKeysResponse, HottestKeys, OwnerAnswer, OwnerRequest, RemoveKeysRequest, SetRequest,
+        to_expire,
+    },
     peer_answers::{answer, answers, explanation, not_reached, refused},
     transport::{ClearScope, MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
 };
@@ -23,7 +26,13 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
-use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout_at},
@@ -39,7 +48,8 @@ pub const REMOVE_KEYS: &str = "_remove-keys/";
 pub const GET_KEYS: &str = "_get-keys/";
 /// What follows the group in the path of a clear.
 pub const CLEAR: &str = "_clear/";
-
+/// The same of what the owner of keys is to run.
+pub const AT_OWNER: &str = "_at-owner/";
 /// The same of a question for the hottest keys.
 pub const HOTTEST: &str = "_hottest/";
 /// The same of what a node says about itself.
@@ -66,6 +76,19 @@ const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 const LARGEST_REST: usize = 1 << 20;
 
 type Connection = SendRequest<Full<Bytes>>;
+
+/// How often a request may have been sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    AsOftenAsNeeded,
+    No,
+    Once,
+}
+impl Sent {
+    fn again(self) -> Sent {
+        if self == Sent::No { Sent::Once } else { self }
+    }
+}
 
 /// One core's connections to the other nodes.
 pub(super) struct HttpTransport {
@@ -154,26 +177,60 @@ impl HttpTransport {
         Err(PeerError::NotReached(format!("peer {}: cannot connect: {reason}", member.name).into()))
     }
 
-    /// Sends a request and gives the head and the body of the response, if that is wanted.
+    /// Sends a request, twice if need be, and gives the head and the body of the response.
     async fn exchange(
         &self,
         member: &Member,
         request: impl Fn() -> Request<Full<Bytes>>,
         deadline: Instant,
     ) -> Result<(Response<()>, Bytes), PeerError> {
+        self.exchange_sent(member, request, deadline, &Cell::new(Sent::AsOftenAsNeeded)).await
+    }
+
+    /// The same for a request that must not arrive twice: `NoAnswer` if it may have arrived.
+    async fn exchange_once(
+        &self,
+        member: &Member,
+        request: impl Fn() -> Request<Full<Bytes>>,
+        deadline: Instant,
+    ) -> Result<(Response<()>, Bytes), PeerError> {
+        let sent = Cell::new(Sent::No);
+        self.exchange_sent(member, request, deadline, &sent).await.map_err(|error| match error {
+            PeerError::NotReached(reason) if sent.get() == Sent::Once => PeerError::NoAnswer(reason),
+            error => error,
+        })
+    }
+
+    async fn exchange_sent(
+        &self,
+        member: &Member,
+        request: impl Fn() -> Request<Full<Bytes>>,
+        deadline: Instant,
+        sent: &Cell<Sent>,
+    ) -> Result<(Response<()>, Bytes), PeerError> {
         let pool = self.pool(&member.address);
         let exchange = async {
             // Never closed.
             let _under_way = pool.under_way.acquire().await;
-            // An idle connection may have been closed by the other side: the request was then not seen, and reads may be sent twice anyhow.
+            // An idle connection may have been closed by the other side. Most requests may be sent twice.
             if let Some(mut connection) = pool.take_idle().await {
-                match connection.send_request(request()).await {
-                    Ok(response) => return self.finish(member, &pool, connection, response).await,
-                    Err(error) if error.is_timeout() => return Err(self.broken(member, &error)),
-                    Err(_) => {}
+                match connection.try_send_request(request()).await {
+                    Ok(response) => {
+                        sent.set(sent.get().again());
+                        return self.finish(member, &pool, connection, response).await;
+                    }
+                    Err(mut error) => {
+                        let is_unsent = error.take_message().is_some();
+                        let error = error.into_error();
+                        if error.is_timeout() || !is_unsent && sent.get() != Sent::AsOftenAsNeeded {
+                            sent.set(sent.get().again());
+                            return Err(self.broken(member, &error));
+                        }
+                    }
                 }
             }
             let mut connection = self.connect(member, deadline).await?;
+            sent.set(sent.get().again());
             match connection.send_request(request()).await {
                 Ok(response) => self.finish(member, &pool, connection, response).await,
                 Err(error) => Err(self.broken(member, &error)),
@@ -325,6 +382,33 @@ impl Transport for HttpTransport {
                     let reason = format_args!("{status}: {}", explanation(&body));
                     Err(if status.is_client_error() { refused(member, reason) } else { not_reached(member, reason) })
                 }
+            }
+        })
+    }
+
+    fn at_owner<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        request: &'a OwnerRequest,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>> {
+        Box::pin(async move {
+            let (path, body) = (path(group, AT_OWNER), Bytes::from(request.encode_to_vec()));
+            let build = || self.request(member, Method::POST, &path, body.clone());
+            let (head, body) = self.exchange_once(member, build, deadline).await?;
+            let reason = |reason: String| format!("peer {}: {}: {reason}", member.name, head.status()).into();
+            match head.status() {
+                StatusCode::OK => match OwnerAnswer::decode(body) {
+                    Ok(answer) if answer.status != 0 => Ok(answer),
+                    // groupcache-go takes the request for a read of a key.
+                    _ => Err(PeerError::Refused(reason("it is no Larder".to_owned()))),
+                },
+                StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                    Err(PeerError::NotReached(reason(explanation(&body))))
+                }
+                status if status.is_server_error() => Err(PeerError::NoAnswer(reason(explanation(&body)))),
+                _ => Err(PeerError::Refused(reason(explanation(&body)))),
             }
         })
     }

@@ -19,6 +19,8 @@ pub struct Member {
     pub is_self: bool,
     /// It has answered as a Larder does.
     is_larder: AtomicBool,
+    /// It has answered as another program does, or as a Larder that cannot be asked to run commands.
+    is_other: AtomicBool,
     /// Failures to reach it in a row.
     failures: AtomicU32,
     /// It is not asked before then.
@@ -50,6 +52,7 @@ impl Member {
             address,
             is_self,
             is_larder: AtomicBool::new(false),
+            is_other: AtomicBool::new(false),
             failures: AtomicU32::new(0),
             rests_until: AtomicU64::new(0),
             counts: MemberCounts::default(),
@@ -66,6 +69,15 @@ impl Member {
         if !self.is_larder() {
             self.is_larder.store(true, Relaxed);
         }
+    }
+
+    /// Whether it is known to run no commands for other nodes.
+    pub(super) fn is_other(&self) -> bool {
+        self.is_other.load(Relaxed)
+    }
+    /// It runs no commands for other nodes.
+    pub(super) fn note_other(&self) {
+        self.is_other.store(true, Relaxed);
     }
 
     /// Whether the latest attempt to reach it failed.
@@ -85,6 +97,8 @@ impl Member {
     /// It answered.
     pub fn reached(&self) {
         if self.is_out() && self.failures.swap(0, Relaxed) > 0 {
+            // Another program may listen there now.
+            self.is_other.store(false, Relaxed);
             tracing::info!(peer = %self.name, "peer reached again");
         }
     }

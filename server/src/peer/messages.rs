@@ -100,6 +100,73 @@ pub struct KeyAnswer {
     pub body: Bytes,
 }
 
+/// What the owner of a key is to do. Commands, or a write over HTTP. A Larder's.
+#[derive(Clone, PartialEq, Message)]
+pub struct OwnerRequest {
+    /// Redis commands as a client sends them, all on keys of one owner.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub commands: Option<Bytes>,
+    /// The commands are one step, and the reply is that to EXEC.
+    #[prost(bool, tag = "2")]
+    pub is_transaction: bool,
+    /// The replies are to be RESP3.
+    #[prost(bool, tag = "3")]
+    pub resp3: bool,
+    /// A write of one key over HTTP.
+    #[prost(message, optional, tag = "4")]
+    pub write: Option<HttpWrite>,
+}
+
+/// A request that writes one key of the group.
+#[derive(Clone, PartialEq, Message)]
+pub struct HttpWrite {
+    /// `PUT`, `PATCH` or `DELETE`.
+    #[prost(string, tag = "1")]
+    pub method: String,
+    /// The key as it stands in the path.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: Bytes,
+    /// The query.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub query: Bytes,
+    /// The header fields that the write depends on.
+    #[prost(message, repeated, tag = "4")]
+    pub fields: Vec<HeaderField>,
+    /// The value, or the patch.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub body: Bytes,
+}
+
+/// A field of a head.
+#[derive(Clone, PartialEq, Message)]
+pub struct HeaderField {
+    /// In lower case.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its value.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: Bytes,
+}
+
+/// What came of an [`OwnerRequest`]. Its numbers are none of [`GetResponse`], in case that another program answers with one.
+#[derive(Clone, PartialEq, Message)]
+pub struct OwnerAnswer {
+    /// Of the response over HTTP; 200 for commands. 421: that node does not own all the keys, and has changed nothing.
+    #[prost(uint32, tag = "201")]
+    pub status: u32,
+    /// Of the response over HTTP.
+    #[prost(message, repeated, tag = "202")]
+    pub fields: Vec<HeaderField>,
+    /// The replies of the commands, or the body of the response.
+    #[prost(bytes = "bytes", tag = "203")]
+    pub body: Bytes,
+}
+
+impl OwnerAnswer {
+    /// The node does not own the keys.
+    pub const NOT_THE_OWNER: u32 = 421;
+}
+
 /// Keys that are asked for at once.
 pub const MOST_KEYS: usize = 128;
 

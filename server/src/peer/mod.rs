@@ -21,8 +21,11 @@
 //!   leaves lives as long as it would have there.
 //! - A read never waits for the fetch of another key: reads of several clients that travel together are answered from the owner's tier, or asked again
 //!   alone.
+//! - Without a source the nodes' tiers are the store: a key's owner alone runs the commands that change it, and whatever sees more of an entry than its
+//!   value (`at_owner`). A node that does not own a key refuses.
 //! - A node that joins or has left answers nothing that its peers read (421): they ask the next node on the ring.
 mod asked_for;
+mod at_owner;
 mod discovery;
 mod gathered_reads;
 mod grpc_messages;
@@ -55,12 +58,14 @@ pub(crate) use asked_for::AskedFor;
 pub use discovery::Discovery;
 pub use grpc_messages::{Announcement, Change, ChangeKind, Done, HottestPart, HottestRequest, KeyRequest, KeysRequest};
 pub use handover::{join, leave};
-pub use http_transport::{BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys};
+pub use http_transport::{
+    AT_OWNER, BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys,
+};
 pub use member::{Member, MemberCounts};
 pub use membership::{Membership, Peers};
 pub use messages::{
-    EncodedEntry, GetKeysRequest, GetKeysResponse, GetResponse, HottestKeys, KeyAnswer, MOST_KEYS, PROTOBUF,
-    SetRequest, of_expire,
+    EncodedEntry, GetKeysRequest, GetKeysResponse, GetResponse, HeaderField, HottestKeys, HttpWrite, KeyAnswer,
+    MOST_KEYS, OwnerAnswer, OwnerRequest, PROTOBUF, SetRequest, of_expire,
 };
 pub use peer_client::PeerClient;
 pub use peer_group::PeerGroup;

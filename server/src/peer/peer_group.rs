@@ -88,6 +88,10 @@ impl PeerGroup {
     pub fn owns_now(&self, key: &[u8]) -> bool {
         self.client.peers.now().owner(key).is_self
     }
+    /// Whether this node runs what another sends for the key: it owns it, and no flight is left from before.
+    pub fn serves(&self, key: &[u8]) -> bool {
+        self.owns(key) && self.owns_now(key)
+    }
     /// This core's way to the other nodes.
     pub fn client(&self) -> &Rc<PeerClient> {
         &self.client

@@ -43,15 +43,27 @@ impl PeerGroup {
     }
 
     async fn tell(&self, member: &Arc<Member>, change: &PeerChange) -> Result<(), PeerError> {
+        self.change_at(member, async |deadline| {
+            self.client.transport().tell(member, self.name(), change, deadline).await
+        })
+        .await
+    }
+
+    /// Has a node change something, and notes whether it could be reached.
+    pub(super) async fn change_at<T>(
+        &self,
+        member: &Arc<Member>,
+        change: impl AsyncFnOnce(Instant) -> Result<T, PeerError>,
+    ) -> Result<T, PeerError> {
         member.counts.changes.fetch_add(1, Relaxed);
         let deadline = Instant::now() + self.client.patience(member);
         let told = if member.may_ask(clock::now()) {
-            self.client.transport().tell(member, self.name(), change, deadline).await
+            change(deadline).await
         } else {
             Err(PeerError::NotReached(format!("peer {} is out", member.name).into()))
         };
         match &told {
-            Ok(()) => member.reached(),
+            Ok(_) => member.reached(),
             Err(error) => {
                 member.counts.failed_changes.fetch_add(1, Relaxed);
                 if !matches!(error, PeerError::Refused(_)) && !member.is_out() {
@@ -63,7 +75,7 @@ impl PeerGroup {
     }
 
     /// Tells a node, now or as soon as it can be reached.
-    async fn tell_surely(&self, member: &Arc<Member>, change: PeerChange) {
+    pub(super) async fn tell_surely(&self, member: &Arc<Member>, change: PeerChange) {
         self.client.untold.forget(member, self.name(), &change);
         match self.tell(member, &change).await {
             Ok(()) => {}
@@ -106,11 +118,18 @@ impl PeerGroup {
         self.tell_others(&membership, &change, Some(&owner)).await;
     }
 
-    /// Clears copies at all nodes but this one. Call it, clear here, and call it again: a node that was cleared early may meanwhile have asked one that
-    /// was cleared late.
-    pub async fn clear_others(self: &Rc<Self>, scope: ClearScope, soft: bool) {
+    /// Clears copies at all nodes but this one.
+    async fn clear_others(self: &Rc<Self>, scope: ClearScope, soft: bool) {
         let membership = self.membership();
         self.tell_others(&membership, &PeerChange::Clear { scope, soft }, None).await;
+    }
+
+    /// Clears here (`clear`) and at all nodes. A node that is cleared early may fill itself from one that is cleared late, so each is cleared twice.
+    pub async fn clear_everywhere(self: &Rc<Self>, scope: ClearScope, soft: bool, clear: impl Fn()) {
+        clear();
+        self.clear_others(scope.clone(), soft).await;
+        clear();
+        self.clear_others(scope, soft).await;
     }
 
     /// Tells all nodes at once, and waits for all.

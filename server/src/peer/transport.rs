@@ -1,5 +1,9 @@
 //! What one core asks of the other nodes, whatever carries it.
-use super::{asked_for::AskedFor, member::Member};
+use super::{
+    asked_for::AskedFor,
+    member::Member,
+    messages::{OwnerAnswer, OwnerRequest},
+};
 use crate::source::{CopyMetadata, FetchAnswer, FreshUntil, LocalFuture, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -129,6 +133,15 @@ pub(crate) trait Transport {
         change: &'a PeerChange,
         deadline: Instant,
     ) -> LocalFuture<'a, Result<(), PeerError>>;
+
+    /// Has the owner of keys run commands or a write. It is not sent a second time if the first may have arrived. `Refused`: the node does not know how.
+    fn at_owner<'a>(
+        &'a self,
+        member: &'a Member,
+        group: &'a str,
+        request: &'a OwnerRequest,
+        deadline: Instant,
+    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>>;
 
     /// Asks a node for its hottest keys that `this` is to have, at most for so many bytes of entries.
     fn hottest<'a>(

@@ -49,7 +49,7 @@ impl Group {
         expiry: Option<Millis>,
         tags: &[Box<[u8]>],
     ) -> Result<Stored, SourceError> {
-        debug_assert!(tags.is_empty() || !self.source.reads_through(), "checked by who takes them");
+        debug_assert!(tags.is_empty() || self.is_store(), "checked by who takes them");
         if self.is_stored_here(key) {
             let now = clock::now();
             let tags: SmallVec<[&[u8]; 8]> = tags.iter().map(|tag| &**tag).collect();
@@ -103,6 +103,14 @@ impl Group {
             }
         })
         .await
+    }
+
+    /// Whether memory tiers are the only store of the group: this node's, or those of all nodes that share it.
+    pub fn is_store(&self) -> bool {
+        match &self.peers {
+            None => !self.source.reads_through(),
+            Some(peers) => peers.is_store(),
+        }
     }
 
     /// Whether the tier of this node is the only store of the key: there is no source, and no other node owns it.

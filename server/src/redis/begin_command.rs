@@ -151,6 +151,13 @@ fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, 
             forwarded_commands::check(call.session, known.as_deref(), call.args)?;
             Ok(Flow::Relay(&FORWARDED, Outstanding::Forwarded))
         }
+        CommandKind::Local
+            if call.session.backend == Backend::SharedStore
+                && call.command.is_local_on_key()
+                && call.command.flags.has(Flags::WRITE) =>
+        {
+            executor(Backend::SharedStore).begin(call, batch)
+        }
         CommandKind::Local => transaction::run_local(call),
         CommandKind::Transaction(step) => transaction_steps::step(call, step),
         CommandKind::Container => Err(arity(call.command.name)),

@@ -37,6 +37,11 @@ impl CommandAccess {
             settings: settings.clone(),
         }
     }
+    /// Every command may be called.
+    pub(super) fn to_all() -> Arc<CommandAccess> {
+        let (settings, passes) = (AccessSettings::default(), vec![true; COMMANDS.len()].into());
+        Arc::new(CommandAccess { restricts: settings.restricts(), settings, passes })
+    }
     /// Whether any command is refused.
     pub(super) fn restricts(&self) -> bool {
         self.restricts

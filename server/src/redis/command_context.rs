@@ -78,7 +78,7 @@ impl<'c> CommandContext<'c> {
     pub(super) fn lifetime(&self, key: &[u8]) -> Expiry {
         let group = self.group();
         // Without prefixes the cache knows it. A scratch tier (`local_store`) has none: the tier's copy gets it.
-        match group.policy.prefixes.is_empty() || group.source.reads_through() {
+        match group.policy.prefixes.is_empty() || !group.is_store() {
             true => Expiry::Default,
             false => group.policy.lifetime(key),
         }
@@ -98,7 +98,7 @@ impl<'c> CommandContext<'c> {
     }
     #[inline(never)]
     fn check_tags(&self) -> Result<(), CommandError> {
-        match self.command.flags.has(Flags::TAGS) && self.group().source.reads_through() {
+        match self.command.flags.has(Flags::TAGS) && !self.group().is_store() {
             true => refuse_tags(self.args),
             false => Ok(()),
         }

@@ -18,7 +18,13 @@ use crate::{
     telemetry::Counters,
 };
 use bytes::Bytes;
-use std::{mem, sync::Arc};
+use larder_engine::Millis;
+use std::{
+    mem,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    task::Waker,
+};
 
 /// One client's protocol version, login, transaction, reply mode, and its connections to an upstream.
 pub struct Session {
@@ -103,7 +109,7 @@ impl Session {
             outstanding: Outstanding::Nothing,
             multi: None,
             watch: Watch::default(),
-            backend: Backend::of(&*worker.groups[0].source),
+            backend: Backend::of(&worker.groups[0]),
             dedicated: None,
             upstream: UpstreamState::default(),
             tracker: None,
@@ -113,6 +119,17 @@ impl Session {
         };
         session.client.about.lock().user = auth::USER_NAME.into();
         session.settle();
+        session
+    }
+
+    /// The session in which commands of another node run, on the entries of this one.
+    pub(super) fn of_node(worker: &Worker, now: Millis, resp3: bool) -> Session {
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let client = Arc::new(Client::new(0, nowhere, nowhere, worker.id, now, Waker::noop().clone()));
+        let mut session = Session::new(worker, client, CommandAccess::to_all());
+        session.backend = Backend::Memory;
+        session.authenticate(true);
+        session.set_resp3(resp3);
         session
     }
 

@@ -20,3 +20,4 @@ mod ring;
 #[expect(dead_code, reason = "the suite of the sources uses the rest")]
 #[path = "../source_conformance/scripted_origin.rs"]
 mod scripted_origin;
+mod store;

@@ -1,7 +1,8 @@
 //! Chooses the executor: one line for each backend.
 use super::{
     executor_trait::Executor, local_store::store_executor::LocalStoreExecutor, memory::MemoryExecutor,
-    upstream::upstream_executor::UpstreamExecutor, value_source::ValueSourceExecutor,
+    shared_store::SharedStoreExecutor, upstream::upstream_executor::UpstreamExecutor,
+    value_source::ValueSourceExecutor,
 };
 use crate::redis::backend_kind::Backend;
 
@@ -9,6 +10,7 @@ use crate::redis::backend_kind::Backend;
 pub(in crate::redis) fn executor(backend: Backend) -> &'static dyn Executor {
     match backend {
         Backend::Memory => &MemoryExecutor,
+        Backend::SharedStore => &SharedStoreExecutor,
         Backend::Upstream => &UpstreamExecutor,
         Backend::LocalStore => &LocalStoreExecutor,
         Backend::ValueSource => &ValueSourceExecutor,

@@ -62,37 +62,7 @@ impl Executor for MemoryExecutor {
     fn exec(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
         let (queue, watch) = transaction::end(call);
         let watched = if let Watch::Versions(watched) = watch { watched } else { Vec::new() };
-        let cache = call.cache();
-        let actor = call.session.actor();
-        let lock = || {
-            let mut tier = lock(cache, &queue, &watched);
-            tier.act_as(actor);
-            tier
-        };
-        let mut tier = Some(lock());
-        let now = call.now;
-        let is_unchanged = |tier: &mut Tier<'_>| {
-            watched.iter().all(|(key, version_then)| version(tier, cache.key(key), now) == *version_then)
-        };
-        if !tier.as_mut().is_none_or(is_unchanged) {
-            call.reply.null_array();
-            return Ok(Flow::Done);
-        }
-        call.reply.array(queue.len());
-        let mut replies = TransactionReplies::new(call.worker);
-        for (command, args) in queue.iter() {
-            replies.run(call, command, args, |call| {
-                if command.kind == CommandKind::Local && command.flags.has(Flags::UNLOCKED) {
-                    // The command takes the engine's locks itself. The commands after it are atomic again.
-                    tier = None;
-                    return run(call, None);
-                }
-                run(call, Some(tier.get_or_insert_with(lock)))
-            });
-            // The locks are still held.
-            call.session.note_read(command, args);
-        }
-        Ok(replies.flow())
+        exec_queue(call, &queue, &watched)
     }
 
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
@@ -101,6 +71,45 @@ impl Executor for MemoryExecutor {
     fn pipeline(&self, _worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
         None
     }
+}
+
+/// Runs the commands of a transaction, unless a watched key has another version than at WATCH.
+pub(super) fn exec_queue(
+    call: &mut CommandContext<'_>,
+    queue: &CommandQueue,
+    watched: &[(Box<[u8]>, u64)],
+) -> Result<Flow, CommandError> {
+    let cache = call.cache();
+    let actor = call.session.actor();
+    let lock = || {
+        let mut tier = lock(cache, queue, watched);
+        tier.act_as(actor);
+        tier
+    };
+    let mut tier = Some(lock());
+    let now = call.now;
+    let is_unchanged = |tier: &mut Tier<'_>| {
+        watched.iter().all(|(key, version_then)| version(tier, cache.key(key), now) == *version_then)
+    };
+    if !tier.as_mut().is_none_or(is_unchanged) {
+        call.reply.null_array();
+        return Ok(Flow::Done);
+    }
+    call.reply.array(queue.len());
+    let mut replies = TransactionReplies::new(call.worker);
+    for (command, args) in queue.iter() {
+        replies.run(call, command, args, |call| {
+            if command.kind == CommandKind::Local && command.flags.has(Flags::UNLOCKED) {
+                // The command takes the engine's locks itself. The commands after it are atomic again.
+                tier = None;
+                return run(call, None);
+            }
+            run(call, Some(tier.get_or_insert_with(lock)))
+        });
+        // The locks are still held.
+        call.session.note_read(command, args);
+    }
+    Ok(replies.flow())
 }
 
 /// Runs a command of a transaction.

@@ -3,6 +3,8 @@
 //! ```text
 //!               begin                       pipeline                          EXEC, WATCH
 //! memory        under the tier's locks      none: everything is answered      under the locks of all keys
+//! shared_store  by the key's owner: here, or   none                              run by the owner, if all keys
+//!               in one hop at another node                                       have the same; no WATCH
 //! upstream      a copy in the tier, else    commands of one client in one     sent as one MULTI … EXEC; WATCH on the
 //!               a forwarded command         write, their replies in one read  dedicated connection
 //! local_store   a copy in the tier, else    run on a scratch tier; their      the same, in parts around commands on
@@ -20,9 +22,12 @@ pub(super) mod executor_trait;
 mod local_store;
 mod memory;
 pub(super) mod pipeline;
+mod run_for_node;
+mod shared_store;
 mod tier_commands;
 mod transaction_replies;
 mod upstream;
 mod value_source;
 
 pub(super) use executor_of_backend::executor;
+pub use run_for_node::{NodeRefusal, run_for_node};

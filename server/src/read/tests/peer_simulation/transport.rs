@@ -1,14 +1,21 @@
 //! The simulated network: what carries a node's messages, and what becomes of them at the other.
 use super::{node::Node, world::World};
 use crate::{
-    peer::{AskedFor, KeyAnswer, Member, MemberMove, PeerAnswer, PeerChange, PeerError, Transport, peer_answers},
+    peer::{
+        AskedFor, KeyAnswer, Member, MemberMove, OwnerAnswer, OwnerRequest, PeerAnswer, PeerChange, PeerError,
+        Transport, peer_answers,
+    },
     read::PeerRequest,
     source::LocalFuture,
 };
 use bytes::Bytes;
 use http::StatusCode;
 use larder_store::clock;
-use std::{future::pending, rc::Rc, time::Duration};
+use std::{
+    future::{pending, ready},
+    rc::Rc,
+    time::Duration,
+};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
@@ -196,6 +203,17 @@ impl Transport for SimulatedTransport {
             }
             self.exchange(member, Message::Tell(change.clone()), deadline).await.map(drop)
         })
+    }
+
+    /// The simulated nodes have a source.
+    fn at_owner<'a>(
+        &'a self,
+        _member: &'a Member,
+        _group: &'a str,
+        _request: &'a OwnerRequest,
+        _deadline: Instant,
+    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>> {
+        Box::pin(ready(Err(PeerError::Refused("it runs no commands".into()))))
     }
 
     fn hottest<'a>(

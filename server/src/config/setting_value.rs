@@ -226,7 +226,7 @@ fn route_prefix(text: &str) -> Result<String, String> {
 }
 
 /// First segments of the paths of other routes.
-pub(crate) const RESERVED_SEGMENTS: [&str; 12] = [
+pub(crate) const RESERVED_SEGMENTS: [&str; 13] = [
     "_groupcache",
     "larder.peers.v1.Peers",
     "data",

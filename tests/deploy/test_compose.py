@@ -148,11 +148,12 @@ class Running(unittest.TestCase):
             self.assertIn(rule["state"], ("inactive", "pending"))
 
     def test_6_clients_do_not_reach_what_peers_say(self):
-        with self.assertRaises(urllib.error.HTTPError) as refused:
-            self.ask("/_groupcache/default/user:1")
-        self.assertEqual(refused.exception.code, 404)
-        # By nginx, not by a node.
-        self.assertNotIn("X-Served-By", refused.exception.headers)
+        for path in ("/_groupcache/default/user:1", "/larder.peers.v1.Peers/Get"):
+            with self.subTest(path), self.assertRaises(urllib.error.HTTPError) as refused:
+                self.ask(path)
+            self.assertEqual(refused.exception.code, 404)
+            # By nginx, not by a node.
+            self.assertNotIn("X-Served-By", refused.exception.headers)
 
     def test_7_a_node_may_leave(self):
         leaving = self.processes["larder-2"]

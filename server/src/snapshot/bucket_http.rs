@@ -20,7 +20,6 @@ use std::{
     io,
     path::Path,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };

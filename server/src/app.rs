@@ -6,7 +6,7 @@ use crate::{
     lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
     peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
-    replica::{self, Replication},
+    replica::{self, Forwarder, Replication},
     snapshot::Snapshots,
     source::{
         BreakerPolicy, FillPolicy, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules, PrefixTable,
@@ -103,6 +103,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// This core's way to the other nodes, if there are any.
     pub peers: Option<Rc<PeerClient>>,
+    /// This core's connections to the primary, if this process is a replica that forwards writes.
+    pub forwarder: Forwarder,
 }
 
 impl App {
@@ -291,7 +293,8 @@ impl Worker {
                 Rc::new(Group { name, cache, source, policy, writes: app.writes[index].clone(), peers })
             })
             .collect();
-        Worker { id, groups, counters: app.telemetry.worker(id).clone(), peers: client, app }
+        let forwarder = Forwarder::new(app.replication.clone());
+        Worker { id, groups, counters: app.telemetry.worker(id).clone(), peers: client, forwarder, app }
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     peer_entry::PeerAddress,
     peer_settings::{PeerHash, PeerName, PeerSettings, PeerTransport},
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
-    replication_settings::{ReplicationMode, ReplicationSettings},
+    replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
     setting_value::{SettingValue, is_off, parse},
     settings::{
         Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
@@ -348,6 +348,14 @@ fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
         mode: match scope.one("replication-mode") {
             Some(SettingValue::ReplicationMode(mode)) => *mode,
             _ => ReplicationMode::default(),
+        },
+        writes: match scope.text("replica-writes") {
+            Some("forward") => ReplicaWrites::Forward,
+            _ => ReplicaWrites::Refuse,
+        },
+        primary_http: match scope.one("primary-http") {
+            Some(SettingValue::Peer(address)) => Some(address.clone()),
+            _ => None,
         },
     }
 }

@@ -63,7 +63,7 @@ pub use peer_settings::{PeerHash, PeerName, PeerSettings, PeerTransport};
 pub use print_config::print_config;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
-pub use replication_settings::{PrimaryAddress, ReplicationMode, ReplicationSettings};
+pub use replication_settings::{PrimaryAddress, ReplicaWrites, ReplicationMode, ReplicationSettings};
 pub use secret::Secret;
 pub use sent_header::{SentHeader, SentValue};
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The settings of a primary and its replicas.
 use super::{
+    peer_entry::PeerAddress,
     secret::Secret,
     tls_client_settings::TlsClientSettings,
     url_parts::{host_port, parameters},
@@ -22,6 +23,23 @@ pub struct ReplicationSettings {
     /// Bytes of each group's log of changed keys.
     pub backlog: usize,
     pub mode: ReplicationMode,
+    pub writes: ReplicaWrites,
+    /// Where the primary serves HTTP.
+    pub primary_http: Option<PeerAddress>,
+}
+
+/// What a replica does with its clients' writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplicaWrites {
+    /// It refuses them.
+    #[default]
+    Refuse,
+    /// It has its primary make them.
+    Forward,
+}
+impl ReplicaWrites {
+    /// In the order of the variants.
+    pub(super) const NAMES: &'static [&'static str] = &["refuse", "forward"];
 }
 
 /// Where a primary serves the Redis protocol.

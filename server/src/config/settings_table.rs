@@ -3,6 +3,7 @@
 //! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
 use super::{
     peer_settings::{PeerHash, PeerName, PeerTransport},
+    replication_settings::ReplicaWrites,
     settings::{Coherence, LogFormat, LogLevel, TierMode},
     tls_settings::TlsClientAuth,
 };
@@ -990,6 +991,24 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("stream"),
         example: "pull:20s",
         help: "How a replica follows its primary: `stream` over one connection that stays, or `pull:20s` by fetching the changes every 20 seconds.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "replica-writes",
+        section: SettingSection::Replication,
+        kind: ValueKind::Choice(ReplicaWrites::NAMES),
+        default: Is("refuse"),
+        example: "forward",
+        help: "What a replica does with writes of its clients: `refuse` answers them with an error, `forward` has the primary make them and passes its answer on. Writes over HTTP are forwarded where `primary-http` is set.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "primary-http",
+        section: SettingSection::Replication,
+        kind: ValueKind::Peer,
+        optional: true,
+        example: "10.0.0.1:8080",
+        help: "Where the primary that `replica-of` names serves HTTP. With `replica-writes = \"forward\"` writes over HTTP go there; without it they are refused.",
         ..ROW
     },
     SettingSpec {

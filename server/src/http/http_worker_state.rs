@@ -1,5 +1,5 @@
 //! What the HTTP connections of one worker share: their deadlines, and the buffers of the fast path.
-use super::connection_deadlines::ConnectionDeadlines;
+use super::{connection_deadlines::ConnectionDeadlines, forwarded_writes::PrimaryConnections};
 use larder_proto::{http::text::Date, output::Output};
 use std::{cell::RefCell, rc::Rc};
 
@@ -8,6 +8,7 @@ use std::{cell::RefCell, rc::Rc};
 pub struct HttpWorkerState {
     pub(super) deadlines: Rc<ConnectionDeadlines>,
     pub(super) turn_buffers: RefCell<TurnBuffers>,
+    pub(super) primary: PrimaryConnections,
 }
 
 /// Input and output of the connection whose turn it is. They hold nothing between turns, so they stay in the core's cache
@@ -16,6 +17,8 @@ pub struct HttpWorkerState {
 pub(super) struct TurnBuffers {
     pub(super) input: Box<[u8]>,
     pub(super) output: Output,
+    /// The body of an answer whose head needs its length.
+    pub(super) text: Vec<u8>,
     pub(super) date: Date,
 }
 
@@ -24,6 +27,6 @@ pub(super) const INPUT: usize = 16 * 1024;
 
 impl Default for TurnBuffers {
     fn default() -> Self {
-        TurnBuffers { input: vec![0; INPUT].into(), output: Output::default(), date: Date::default() }
+        TurnBuffers { input: vec![0; INPUT].into(), output: Output::default(), text: Vec::new(), date: Date::default() }
     }
 }

@@ -22,6 +22,7 @@ mod data_content_type;
 mod docs_page;
 mod document_routes;
 mod fast_path;
+mod forwarded_writes;
 mod general_path;
 mod group_control;
 mod groupcache_stats;

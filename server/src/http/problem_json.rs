@@ -38,6 +38,7 @@ pub(super) enum ProblemKind {
     NotAPeer,
     PatchFailed,
     PreconditionFailed,
+    PrimaryUnavailable,
     ReadOnly,
     ReadOnlyReplica,
     SourceRefused,
@@ -91,6 +92,9 @@ impl ProblemKind {
             ProblemKind::NotATable => ("not-a-table", "The source is no table", S::CONFLICT),
             ProblemKind::PreconditionFailed => {
                 ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)
+            }
+            ProblemKind::PrimaryUnavailable => {
+                ("primary-unavailable", "The primary does not answer", S::SERVICE_UNAVAILABLE)
             }
             ProblemKind::ReadOnly => ("read-only", "The source is read-only", S::METHOD_NOT_ALLOWED),
             ProblemKind::ReadOnlyReplica => ("read-only-replica", "A replica takes no writes", S::METHOD_NOT_ALLOWED),

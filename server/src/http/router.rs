@@ -2,7 +2,7 @@
 use super::{
     access_log::{self, LoggedRequest},
     connection_context::{ConnectionContext, ListenerRole},
-    docs_page, document_routes, group_control,
+    docs_page, document_routes, forwarded_writes, group_control,
     groupcache_stats::groupcache_stats,
     grpc_service, health,
     item_api::{self, ItemPath},
@@ -34,6 +34,7 @@ where
     B: http_body::Body<Data = Bytes>,
 {
     let is_head = request.method() == Method::HEAD;
+    let is_forwarded = forwarded_writes::is_forwarded(request.method(), request.headers());
     let mut logged = logged(context, &request);
     let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
     let mut response = match (answer(context, request, logged.as_mut()).await, of_items) {
@@ -41,6 +42,9 @@ where
         (Err(problem), None) => problem.into_response(),
         (Err(problem), Some(method)) => item_api::error_response(&method, problem),
     };
+    if is_forwarded {
+        forwarded_writes::add_changes(context, response.headers_mut());
+    }
     if let Some(logged) = logged {
         logged.answered(response.status().as_u16());
     }
@@ -133,6 +137,10 @@ where
         true => check_role(&context.worker, request.group),
         false => Ok(()),
     };
+    if may_write().is_err() && forwarded_writes::forwards(context, &head.headers) {
+        let body = request_body::read(body, item).await?;
+        return forwarded_writes::forward(context, &head, body).await;
+    }
     may_write()?;
     match route.handler {
         RouteHandler::Read(ReadRoute::Peer) => Ok(peer_routes::get(&request).await),

@@ -13,6 +13,7 @@ use super::{
     executor::{executor, pipeline::ClientPipeline},
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded},
+    forwarded_writes::{self, WritesGo},
     monitored_commands,
     session::{Outstanding, Session},
     tracked_reads, transaction, transaction_steps,
@@ -119,6 +120,9 @@ pub async fn run(
     let mark = out.mark();
     let mut call = CommandContext::new(worker, session, command, *args, clock::now(), out);
     let done = match handler(command).later() {
+        _ if forwarded_writes::is_forwarded(&call) => forwarded_writes::run(&mut call).await,
+        // It has become a primary since the command began.
+        None if call.session.backend == Backend::Memory => start(&mut call, &mut Vec::new()),
         Some(run) if command.kind == CommandKind::Local => run(&mut call).await,
         _ => executor(call.session.backend).run(&mut call).await,
     };
@@ -141,7 +145,11 @@ pub async fn run(
 /// Begins a command that may run now.
 #[inline]
 fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
-    check_role(call.worker, call.command)?;
+    match forwarded_writes::of_command(call.worker, call.session, call.command) {
+        WritesGo::Here => {}
+        WritesGo::ToPrimary => return Ok(Flow::Alone(call.command)),
+        WritesGo::Nowhere => return Err(READ_ONLY_REPLICA),
+    }
     match call.command.kind {
         CommandKind::Get => get::get(call, batch),
         CommandKind::MultiGet => get::mget(call, batch),
@@ -209,7 +217,10 @@ fn unusual(
                 ).into_bytes()))
             }
             _ => check_access(worker, session, ours, command, args)
-                .and_then(|()| check_role(worker, command))
+                .and_then(|()| match forwarded_writes::of_command(worker, session, command) {
+                    WritesGo::Nowhere => Err(READ_ONLY_REPLICA),
+                    WritesGo::Here | WritesGo::ToPrimary => Ok(()),
+                })
                 .map(|()| command),
         },
     };
@@ -239,6 +250,7 @@ fn unusual(
                 }
                 if call.session.tracker.is_some()
                     && call.command.is_data()
+                    && forwarded_writes::of_command(call.worker, call.session, call.command) == WritesGo::Here
                     && let Some(answered) = executor(call.session.backend).begin_tracked(call)
                 {
                     return answered;
@@ -277,15 +289,6 @@ fn unusual(
         session.deliver(out);
     }
     flow
-}
-
-/// A replica takes no writes.
-#[inline]
-fn check_role(worker: &Worker, command: &Command) -> Result<(), CommandError> {
-    match command.flags.has(Flags::WRITE) && worker.app.replication.is_read_only() {
-        true => Err(READ_ONLY_REPLICA),
-        false => Ok(()),
-    }
 }
 
 /// Refuses a command that the client may not call, or that may not go to the source. `ours` is the row of Larder's

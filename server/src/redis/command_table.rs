@@ -171,6 +171,7 @@ macro_rules! for_all_commands {
     "flushall" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
     "flushdb" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
     "info" -1 [LOADING STALE UNLOCKED MERGED] (0 0 0) "1.0.0" SharedThen(info::info, merged_replies::info, info::whose), "Describes the server";
+    "larder.forwarded" 1 [ADMIN NOSCRIPT LOADING STALE FAST NO_MULTI] (0 0 0) "0.2.0" Local(replication::forwarded), "Says that a replica forwards writes over the connection (Larder's own)";
     "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI] (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";
     "latency" -2 [] (0 0 0) "2.8.13" Container, "Events that took long, which are not recorded";
     "latency|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";

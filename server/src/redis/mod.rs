@@ -33,6 +33,7 @@ mod commands;
 mod executor;
 mod foreign_protocol;
 mod forwarded_commands;
+mod forwarded_writes;
 mod long_double;
 mod monitored_commands;
 mod paused_commands;

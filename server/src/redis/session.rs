@@ -39,6 +39,8 @@ pub struct Session {
     pub(super) access: Arc<CommandAccess>,
     /// Some commands are refused (`deny-commands`, `allow-commands`).
     restricted: bool,
+    /// The client is a replica that forwards its clients' writes (LARDER.FORWARDED).
+    pub(super) is_forwarded: bool,
     replies: ReplyMode,
     outstanding: Outstanding,
     /// The transaction that MULTI opened.
@@ -105,6 +107,7 @@ impl Session {
             authenticated: !auth::is_required(&worker.app.settings),
             restricted: access.restricts(),
             access,
+            is_forwarded: false,
             replies: ReplyMode::On,
             outstanding: Outstanding::Nothing,
             multi: None,

@@ -1,10 +1,11 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: checks the order of the commands, then calls the executor.
 use super::{
-    command::{Flags, TransactionStep},
+    command::TransactionStep,
     command_context::CommandContext,
     command_error::{CommandError, EXEC_ABORT, READ_ONLY_REPLICA},
     command_flow::Flow,
     executor::{executor, executor_trait::Executor},
+    forwarded_writes::{WritesGo, of_transaction},
     transaction,
 };
 
@@ -38,14 +39,14 @@ fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, 
             call.session.end_transaction();
             Err(EXEC_ABORT)
         }
-        Some(multi)
-            if call.worker.app.replication.is_read_only()
-                && multi.queue.iter().any(|(command, _)| command.flags.has(Flags::WRITE)) =>
-        {
-            // It has become a replica since.
-            transaction::abort(call.session, &READ_ONLY_REPLICA, &mut call.reply);
-            Ok(Flow::Done)
-        }
-        Some(_) => executor.exec(call),
+        Some(_) => match of_transaction(call.worker, call.session) {
+            WritesGo::Here => executor.exec(call),
+            WritesGo::ToPrimary => Ok(Flow::Alone(call.command)),
+            WritesGo::Nowhere => {
+                // It has become a replica since.
+                transaction::abort(call.session, &READ_ONLY_REPLICA, &mut call.reply);
+                Ok(Flow::Done)
+            }
+        },
     }
 }

@@ -3,7 +3,7 @@
 //! A key always goes to the same stripe, so its changes stay in order, and cores that write different keys seldom meet. A clear goes to all
 //! stripes at once, under the locks of all shards: it stands between the same changes in each of them.
 use super::{
-    change_ring::{ChangeRing, Forgotten, RecordKind, RingCursor},
+    change_ring::{ChangeRing, Forgotten, RingCursor},
     frames,
     wake::Wake,
 };
@@ -91,6 +91,11 @@ impl LockedLog<'_> {
     pub(super) fn end(&self) -> LogCursor {
         std::array::from_fn(|stripe| self.0[stripe].end())
     }
+
+    /// The same for a reader that begins there.
+    pub(super) fn begin_at_end(&mut self) -> LogCursor {
+        std::array::from_fn(|stripe| self.0[stripe].begin_at_end())
+    }
 }
 
 /// Changes before a place.
@@ -102,7 +107,7 @@ impl Listener for ChangeLog {
     fn changed(&self, key: Key<'_>, _by: u64) {
         // The bits that choose the shard: a stripe's lock is mostly taken under one shard's lock.
         let stripe = (key.hash() >> 32) as usize % STRIPES;
-        self.stripes[stripe].0.lock().append(RecordKind::Key, key.bytes());
+        self.stripes[stripe].0.lock().append_key(key.hash(), key.bytes());
         self.wake.note();
     }
 
@@ -113,7 +118,7 @@ impl Listener for ChangeLog {
     fn clearing(&self, what: Clear<'_>) {
         let mut clear = Vec::new();
         frames::write_clear(what, &mut clear);
-        self.lock().0.iter_mut().for_each(|ring| ring.append(RecordKind::Clear, &clear));
+        self.lock().0.iter_mut().for_each(|ring| ring.append_clear(&clear));
         self.wake.note();
     }
 

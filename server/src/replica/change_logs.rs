@@ -101,6 +101,12 @@ impl ChangeLogs {
         locked.iter().map(|log| log.end()).collect()
     }
 
+    /// The same for a replica that gets all changes from there on.
+    pub(super) fn begin_at_end(&self) -> Cut {
+        let mut locked: Vec<_> = self.groups.iter().map(|group| group.log.lock()).collect();
+        locked.iter_mut().map(|log| log.begin_at_end()).collect()
+    }
+
     /// The place before these records, the next of each stripe of each group; `None` if some are forgotten.
     pub(super) fn find(&self, records: &[u64]) -> Option<Cut> {
         let (stripes, rest) = records.as_chunks::<STRIPES>();

@@ -227,11 +227,12 @@ pub(super) fn put_hello<'n>(out: &mut Output, id: u64, resumes: bool, groups: im
 
 /// Writes an entry, with `head` as scratch. A large value is not copied.
 pub(super) fn put_entry(out: &mut Output, head: &mut Vec<u8>, group: u8, entry: &Entry<'_>, policy: PolicyState) {
-    head.clear();
-    head.push(group);
-    SavedEntry::of(entry, policy).encode_head(head);
     let value = entry.value.as_bytes();
-    put_head(out, ENTRY, head.len() + value.len());
+    head.clear();
+    head.extend_from_slice(&[0, 0, 0, 0, ENTRY, group]);
+    SavedEntry::of(entry, policy).encode_head(head);
+    let length = (head.len() - 4 + value.len()) as u32;
+    head[..4].copy_from_slice(&length.to_le_bytes());
     out.put(head);
     if value.len() < SHARED { out.put(value) } else { out.put_bytes(entry.value.to_bytes()) }
 }

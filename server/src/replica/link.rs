@@ -131,6 +131,7 @@ async fn run(
                         place.records = records.iter().collect();
                         let changes: u64 = place.records.iter().sum();
                         link.changes.store(changes, Relaxed);
+                        link.marked.notify_waiters();
                         if link.down_since.swap(0, Relaxed) > 0 || link.error().is_some() {
                             tracing::info!(%primary, "following the primary");
                         }
@@ -148,6 +149,7 @@ async fn run(
                         place.records.clear();
                     }
                     place.id = id;
+                    link.set_log_id(id);
                     let counter = if resumes { &link.resumptions } else { &link.full_copies };
                     counter.fetch_add(1, Relaxed);
                     link.set_state(if resumes { LinkState::Connected } else { LinkState::Copying });

@@ -5,6 +5,7 @@ use std::sync::atomic::{
     AtomicI64, AtomicU8, AtomicU64,
     Ordering::{Relaxed, Release},
 };
+use tokio::sync::Notify;
 
 /// The state of the connection to the primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,10 @@ pub struct LinkStatus {
     pub(super) resumptions: AtomicU64,
     pub(super) applied: AtomicU64,
     pub(super) refused: AtomicU64,
+    /// Of the primary's logs.
+    log_id: AtomicU64,
+    /// A mark has arrived, or the state has changed.
+    pub(super) marked: Notify,
     error: Mutex<Option<String>>,
 }
 
@@ -53,6 +58,7 @@ impl LinkStatus {
     }
     pub(super) fn set_state(&self, state: LinkState) {
         self.state.store(state as u8, Release);
+        self.marked.notify_waiters();
     }
 
     /// Seconds since the connection was lost; `None`: there is one, or there never was.
@@ -96,6 +102,14 @@ impl LinkStatus {
     /// Entries that are larger than the memory tier here takes.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
+    }
+
+    /// What distinguishes the primary's logs from others; 0: nothing is known of them.
+    pub(super) fn log_id(&self) -> u64 {
+        self.log_id.load(Relaxed)
+    }
+    pub(super) fn set_log_id(&self, id: u64) {
+        self.log_id.store(id, Relaxed);
     }
 
     /// Why the last connection ended, or could not be made.

@@ -37,16 +37,19 @@ mod change_log;
 mod change_logs;
 mod change_ring;
 mod connected_replicas;
+mod forwarder;
 pub mod frames;
 mod link;
 mod link_status;
 mod replication;
+mod rounds;
 mod sender;
 #[cfg(test)]
 mod tests;
 mod wake;
 
 pub use connected_replicas::{ConnectedReplica, ConnectedReplicas};
+pub use forwarder::{ChangesAt, ForwardError, Forwarder};
 pub use link::{client_tls, follow_primary};
 pub use link_status::{LinkState, LinkStatus};
 pub use replication::{Replication, Role};

@@ -2,7 +2,9 @@
 use super::{
     change_logs::{ChangeLogs, changes_in},
     connected_replicas::ConnectedReplicas,
+    forwarder::ChangesAt,
     link_status::{LinkState, LinkStatus},
+    rounds::Rounds,
 };
 use crate::config::{PrimaryAddress, ReplicationSettings, Secret, Settings, SourceUrl};
 use larder_engine::{Cache, Millis};
@@ -50,6 +52,7 @@ pub struct Replication {
     /// Of keys and values.
     pub(super) limits: (usize, usize),
     pub(super) logs: ChangeLogs,
+    pub(super) rounds: Rounds,
     /// The replicas that are connected to this process.
     pub replicas: ConnectedReplicas,
     /// How this process stands to its primary, if it has one.
@@ -89,6 +92,7 @@ impl Replication {
             password: settings.password.clone(),
             limits: (settings.max_key, settings.max_value),
             logs: ChangeLogs::new(groups, of.backlog),
+            rounds: Rounds::default(),
             replicas: ConnectedReplicas::default(),
             link: LinkStatus::default(),
             is_read_only: AtomicBool::new(of.replica_of.is_some()),
@@ -171,6 +175,12 @@ impl Replication {
     /// Changes that were logged since the first replica connected.
     pub fn changes(&self) -> u64 {
         changes_in(&self.logs.cut())
+    }
+    /// The changes so far, for one who waits until a replica has them: they leave at once.
+    pub fn place(&self) -> ChangesAt {
+        let place = ChangesAt { id: self.logs.id(), changes: self.changes() };
+        self.replicas.hurry.notify_waiters();
+        place
     }
     /// Bytes of the logs.
     pub fn log_bytes(&self) -> usize {

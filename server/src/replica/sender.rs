@@ -24,11 +24,9 @@ use std::{
 use tokio::{
     io::AsyncWriteExt as _,
     task::yield_now,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
-/// Time between the first change of a round and the next round. Changes of this time share one write.
-const ROUND: Duration = Duration::from_millis(2);
 /// Longest time between two marks. The link takes a primary for lost that is silent for several of them.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// A replica that takes nothing for so long is disconnected.
@@ -159,7 +157,7 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
             }
             // A round that sent something waits a little for more to send; one that did not, for the next change.
             tokio::select! {
-                () = sleep(ROUND), if changes > 0 => {}
+                () = self.replication.rounds.next(), if changes > 0 => {}
                 () = self.replication.replicas.hurry.notified(), if changes > 0 => {}
                 () = armed, if changes == 0 => {}
                 () = sleep_until(marked + HEARTBEAT) => {}
@@ -172,7 +170,7 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
 
     /// Begins a full copy: every change from now on is sent, and all entries among them.
     fn begin_copy(&mut self) {
-        self.sent = self.replication.logs.cut();
+        self.sent = self.replication.logs.begin_at_end();
         self.copy = Some((0, 0));
         self.replica.set_copying(true);
         frames::put_copy_begins(&mut self.out);

@@ -79,6 +79,19 @@ pub(in crate::redis) fn replicate(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Replicate(Box::new(ReplicaRequest { port, id, records })))
 }
 
+/// LARDER.FORWARDED: what the connection carries are writes of a replica's clients, which go no further. Gives the number of changes so far, by
+/// which the replica tells when it has them; they leave at once.
+pub(in crate::redis) fn forwarded(call: &mut CommandContext<'_>) -> Done {
+    call.session.is_forwarded = true;
+    let replication = &call.worker.app.replication;
+    if let Some(primary) = replication.primary() {
+        let text = format!("READONLY this server is a replica itself: forward to its primary, {primary}");
+        return Err(CommandError::Owned(text.into_bytes()));
+    }
+    call.reply.simple(&replication.place().to_string());
+    Ok(Flow::Done)
+}
+
 fn cannot(hindrance: &str) -> CommandError {
     CommandError::Owned(format!("ERR this server cannot take part in replication: {hindrance}").into_bytes())
 }

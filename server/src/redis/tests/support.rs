@@ -8,6 +8,7 @@ use crate::{
     net::redis_connection::ClientConnection,
     read::Group,
     redis::{self, CommandAccess, Flow, Joined, Session},
+    replica::Forwarder,
     replica::Replication,
     snapshot::Snapshots,
     source::{Source, none::NoneSource},
@@ -96,7 +97,9 @@ impl Server {
             telemetry,
         };
         let counters = app.telemetry.worker(0).clone();
-        let worker = Worker { id: 0, app: Arc::new(app), groups: vec![Rc::new(group)], counters, peers: None };
+        let forwarder = Forwarder::new(app.replication.clone());
+        let worker =
+            Worker { id: 0, app: Arc::new(app), groups: vec![Rc::new(group)], counters, peers: None, forwarder };
         Server { worker }
     }
 

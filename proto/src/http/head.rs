@@ -12,8 +12,10 @@ pub enum Front<'b> {
         /// Bytes of the request, up to the next one.
         len: usize,
     },
-    /// The same of a `PUT` with a body of known length, which may not be there yet.
-    Put {
+    /// The same with a body of known length, which may not be there yet: any `PUT`, `POST` and `DELETE`, and a `GET` with a `Content-Length`.
+    WithBody {
+        /// The method.
+        method: BodyMethod,
         /// As above.
         target: &'b [u8],
         /// Bytes of the head: where the body begins.
@@ -25,31 +27,52 @@ pub enum Front<'b> {
     Other,
 }
 
+/// The method of a request that may have a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyMethod {
+    /// `GET`, with a body that some routes read.
+    Get,
+    /// `PUT`
+    Put,
+    /// `POST`
+    Post,
+    /// `DELETE`
+    Delete,
+}
+
+impl BodyMethod {
+    const ALL: [(&[u8], BodyMethod); 4] = [
+        (b"GET ", BodyMethod::Get),
+        (b"POST ", BodyMethod::Post),
+        (b"DELETE ", BodyMethod::Delete),
+        (b"PUT ", BodyMethod::Put),
+    ];
+}
+
 /// Recognises plain requests on one connection.
 ///
 /// Clients repeat their headers word for word, so the last header block that was found harmless is kept and compared before
-/// anything is parsed: whether a block is harmless depends on its bytes alone.
+/// anything is parsed: whether a block is harmless, and which length it gives the body, depends on its bytes alone.
 #[derive(Debug, Default)]
 pub struct Heads {
     harmless: Vec<u8>,
+    /// The length that it gives the body; `None`: it has no `Content-Length`.
+    body: Option<usize>,
 }
 
 /// Longer header blocks are parsed each time rather than kept.
 const LONGEST_KEPT: usize = 1024;
 /// More headers than this are the general server's business.
 const MOST_HEADERS: usize = 32;
-const METHOD: &[u8] = b"GET ";
-const PUT: &[u8] = b"PUT ";
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
 
 impl Heads {
     /// Looks at the front of `input`.
     pub fn front<'b>(&mut self, input: &'b [u8]) -> Front<'b> {
-        let (is_get, rest) = match (input.strip_prefix(METHOD), input.strip_prefix(PUT)) {
-            (Some(rest), _) => (true, rest),
-            (None, Some(rest)) => (false, rest),
-            _ if METHOD.starts_with(input) || PUT.starts_with(input) => return Front::Partial,
-            _ => return Front::Other,
+        let known = BodyMethod::ALL.iter().find_map(|(name, method)| Some((*method, input.strip_prefix(*name)?)));
+        let Some((method, rest)) = known else {
+            let may_become_one = BodyMethod::ALL.iter().any(|(name, _)| name.starts_with(input));
+            return if may_become_one { Front::Partial } else { Front::Other };
         };
         let Some(end) = rest.iter().position(|&b| !PLAIN_TARGET[usize::from(b)]) else {
             return Front::Partial;
@@ -62,28 +85,36 @@ impl Heads {
             return if VERSION.starts_with(rest) { Front::Partial } else { Front::Other };
         };
         let before_headers = input.len() - headers.len();
-        if is_get && !self.harmless.is_empty() && headers.starts_with(&self.harmless) {
-            return Front::Plain { target, len: before_headers + self.harmless.len() };
+        if !self.harmless.is_empty() && headers.starts_with(&self.harmless) {
+            return recognised(method, target, before_headers + self.harmless.len(), self.body);
         }
         let mut parsed = [httparse::EMPTY_HEADER; MOST_HEADERS];
         match httparse::parse_headers(headers, &mut parsed) {
             Ok(httparse::Status::Partial) => Front::Partial,
-            Ok(httparse::Status::Complete((len, parsed))) if !is_get => match body(parsed) {
-                Some(body) => {
-                    let head = before_headers + len;
-                    Front::Put { target, head, len: head.saturating_add(body) }
+            Ok(httparse::Status::Complete((len, parsed))) => match body(parsed) {
+                Ok(body) => {
+                    if len <= LONGEST_KEPT {
+                        self.harmless.clear();
+                        self.harmless.extend_from_slice(&headers[..len]);
+                        self.body = body;
+                    }
+                    recognised(method, target, before_headers + len, body)
                 }
-                None => Front::Other,
+                Err(NotHarmless) => Front::Other,
             },
-            Ok(httparse::Status::Complete((len, parsed))) if parsed.iter().all(is_harmless) => {
-                if len <= LONGEST_KEPT {
-                    self.harmless.clear();
-                    self.harmless.extend_from_slice(&headers[..len]);
-                }
-                Front::Plain { target, len: before_headers + len }
-            }
-            Ok(_) | Err(_) => Front::Other,
+            Err(_) => Front::Other,
         }
+    }
+}
+
+/// A request of which the head is whole and harmless.
+fn recognised(method: BodyMethod, target: &[u8], head: usize, body: Option<usize>) -> Front<'_> {
+    match (method, body) {
+        (BodyMethod::Get, None) => Front::Plain { target, len: head },
+        // What it means to store nothing is the general server's business.
+        (BodyMethod::Put, None) => Front::Other,
+        // Without a length and without an encoding there is no body (RFC 9112 section 6.3).
+        (_, body) => Front::WithBody { method, target, head, len: head.saturating_add(body.unwrap_or(0)) },
     }
 }
 
@@ -100,15 +131,25 @@ const PLAIN_TARGET: [bool; 256] = {
     plain
 };
 
-/// The length of the body, if there is one of known length and nothing else among the headers that changes the answer.
-fn body(headers: &[httparse::Header<'_>]) -> Option<usize> {
-    let is_length = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("content-length");
-    let mut lengths = headers.iter().filter(is_length);
-    let text = std::str::from_utf8(lengths.next()?.value).ok()?;
-    let is_number = text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_plain =
-        is_number && lengths.next().is_none() && headers.iter().all(|header| is_length(&header) || is_harmless(header));
-    is_plain.then(|| text.parse().ok()).flatten()
+/// A header changes the answer, or the length of the body cannot be told.
+struct NotHarmless;
+
+/// The length that the headers give the body; `None`: there is no `Content-Length`.
+fn body(headers: &[httparse::Header<'_>]) -> Result<Option<usize>, NotHarmless> {
+    let mut body = None;
+    for header in headers {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let is_number = (1..=9).contains(&header.value.len()) && header.value.iter().all(u8::is_ascii_digit);
+            if !is_number || body.is_some() {
+                return Err(NotHarmless);
+            }
+            let digits = header.value.iter().map(|digit| usize::from(digit - b'0'));
+            body = Some(digits.fold(0, |number, digit| number * 10 + digit));
+        } else if !is_harmless(header) {
+            return Err(NotHarmless);
+        }
+    }
+    Ok(body)
 }
 
 /// Headers that no route looks at, and `Connection: keep-alive`.
@@ -166,13 +207,30 @@ mod tests {
     }
 
     #[test]
-    fn puts_of_known_length_are_recognised() {
-        let head = b"PUT /v1/kv/a HTTP/1.1\r\nhost: h\r\nContent-Length: 12\r\ncontent-type: text/plain\r\n\r\n";
-        let len = head.len();
-        assert_eq!(front(head), Front::Put { target: b"/v1/kv/a", head: len, len: len + 12 });
-        for cut in 0..len {
-            assert_eq!(front(&head[..cut]), Front::Partial, "{cut}");
+    fn bodies_of_known_length_are_recognised() {
+        for (name, method) in [
+            ("GET", BodyMethod::Get),
+            ("PUT", BodyMethod::Put),
+            ("POST", BodyMethod::Post),
+            ("DELETE", BodyMethod::Delete),
+        ] {
+            let head = format!(
+                "{name} /v1/kv/a HTTP/1.1\r\nhost: h\r\nContent-Length: 12\r\ncontent-type: text/plain\r\n\r\n"
+            );
+            let (head, len) = (head.as_bytes(), head.len());
+            let mut heads = Heads::default();
+            // Also when the block is known already.
+            for _ in 0..2 {
+                let expected = Front::WithBody { method, target: b"/v1/kv/a", head: len, len: len + 12 };
+                assert_eq!(heads.front(head), expected);
+            }
+            for cut in 0..len {
+                assert_eq!(front(&head[..cut]), Front::Partial, "{cut}");
+            }
         }
+        let bare = b"DELETE /a HTTP/1.1\r\nhost: h\r\n\r\n";
+        let (head, len) = (bare.len(), bare.len());
+        assert_eq!(front(bare), Front::WithBody { method: BodyMethod::Delete, target: b"/a", head, len });
         for other in [
             "",
             "content-length: 1\r\ncontent-length: 1\r\n",
@@ -188,7 +246,7 @@ mod tests {
             let request = format!("PUT /v1/kv/a HTTP/1.1\r\nhost: h\r\n{other}\r\n");
             assert_eq!(front(request.as_bytes()), Front::Other, "{other}");
         }
-        // The headers of a GET are remembered, those of a PUT are another matter.
+        // Without a length a PUT is another matter than a GET.
         let mut heads = Heads::default();
         heads.front(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n");
         assert_eq!(heads.front(b"PUT / HTTP/1.1\r\nhost: h\r\n\r\n"), Front::Other);
@@ -197,7 +255,7 @@ mod tests {
     #[test]
     fn everything_else_is_left_alone() {
         for other in [
-            "POST /lookup HTTP/1.1\r\n",
+            "PATCH /lookup HTTP/1.1\r\n",
             "HEAD / HTTP/1.1\r\n\r\n",
             "\r\nGET / HTTP/1.1\r\n\r\n",
             "get / HTTP/1.1\r\n\r\n",
@@ -223,7 +281,8 @@ mod tests {
             "If-Match: *",
             "If-Modified-Since: now",
             "If-Range: \"1\"",
-            "Content-Length: 0",
+            "Content-Length: +0",
+            "Content-Length: 0x0",
             "Transfer-Encoding: chunked",
             "TE: trailers",
             "Authorization: Basic eA==",
@@ -253,10 +312,17 @@ mod tests {
         #[test]
         fn prefixes_agree_with_the_whole(
             target in "/[a-z0-9%+?=/]{0,12}",
-            headers in proptest::collection::vec(("(host|accept|x-[a-z]{1,4}|range|connection)", "[ -~]{0,12}"), 0..5),
+            method in "(GET|PUT|POST|DELETE)",
+            headers in proptest::collection::vec(
+                prop_oneof![
+                    ("(host|accept|x-[a-z]{1,4}|range|connection)", "[ -~]{0,12}"),
+                    ("content-length", "[0-9]{0,3}"),
+                ],
+                0..5,
+            ),
             cut in any::<proptest::sample::Index>(),
         ) {
-            let mut request = format!("GET {target} HTTP/1.1\r\n");
+            let mut request = format!("{method} {target} HTTP/1.1\r\n");
             for (name, value) in headers {
                 request += &format!("{name}: {value}\r\n");
             }

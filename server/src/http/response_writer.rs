@@ -56,6 +56,28 @@ pub(super) fn write_head(out: &mut Output, response: &Response<ResponseBody>, da
     response.body().left().is_none()
 }
 
+/// Writes a whole JSON document, as [`write_head`] and hyper would.
+pub(super) fn write_json(out: &mut Output, status: StatusCode, document: &[u8], date: &[u8; Date::LEN]) {
+    out.reserve(ROOM + document.len());
+    out.put(b"HTTP/1.1 ");
+    out.put(status.as_str().as_bytes());
+    out.put(b" ");
+    out.put(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.put(b"\r\ncontent-type: application/json\r\ncontent-length: ");
+    out.put_number(document.len() as u64);
+    out.put(b"\r\ndate: ");
+    out.put(date);
+    out.put(b"\r\n\r\n");
+    out.put(document);
+}
+
+/// Writes a whole 204.
+pub(super) fn write_no_content(out: &mut Output, date: &[u8; Date::LEN]) {
+    out.put(b"HTTP/1.1 204 No Content\r\ndate: ");
+    out.put(date);
+    out.put(b"\r\n\r\n");
+}
+
 /// Writes a whole response, whose body must be short and of known length.
 pub(super) fn write_whole(out: &mut Output, mut response: Response<ResponseBody>, date: &[u8; Date::LEN]) {
     let chunked = write_head(out, &response, date);

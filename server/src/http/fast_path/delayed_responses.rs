@@ -25,6 +25,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             self.deadline.allow(None);
             let response = match answer {
                 PendingAnswer::Large(value) => Some(route.found(&key, value, None, &[], worker.app.instance)),
+                PendingAnswer::Ready(response) => Some(*response),
                 PendingAnswer::Wait(mut wait) => {
                     let ended = Group::ended((&mut wait).await);
                     match matches!(ended, Ok(Some(_))) && self.write_fetched(route, group, &key) {

@@ -95,6 +95,8 @@ pub(super) enum FastState {
     Idle,
     /// Part of a head was read: its time runs.
     InHead,
+    /// A head and part of its body were read. The general path waits longer for a body, and has the words for one that does not come.
+    InBody,
     /// `input` may hold whole requests: room in the output ran out before they did.
     Backlog,
     /// `input` begins with a request that the general path answers.
@@ -143,6 +145,8 @@ pub(super) enum PendingAnswer {
     Large(Bytes),
     /// A store is writing.
     Write(JoinHandle<Result<Response<ResponseBody>, Problem>>),
+    /// Here already, but not short.
+    Ready(Box<Response<ResponseBody>>),
 }
 
 impl<S: ClientStream> FastConnection<'_, S> {
@@ -202,8 +206,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 worker.groups[0].source.fetch(&mut self.batch);
             }
             match self.state {
-                FastState::InHead if was == FastState::InHead && answered == 0 => {}
-                FastState::InHead => self.deadline.allow(Some(settings.header_timeout)),
+                state @ (FastState::InHead | FastState::InBody) if was == state && answered == 0 => {}
+                FastState::InHead | FastState::InBody => self.deadline.allow(Some(settings.header_timeout)),
                 FastState::Idle | FastState::Backlog | FastState::OtherRequest => {
                     self.deadline.allow(settings.idle_timeout)
                 }
@@ -229,6 +233,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         match self.deadline.verdict() {
             Verdict::Live => Poll::Pending,
             Verdict::Expired if self.state == FastState::InHead => Poll::Ready(Next::HeadTimeout),
+            Verdict::Expired if self.state == FastState::InBody => Poll::Ready(Next::Handover),
             // The general path finishes a head that was begun, and says that it closes.
             Verdict::Drain if !self.input.is_empty() => Poll::Ready(Next::Handover),
             Verdict::Expired | Verdict::Drain => Poll::Ready(Next::Close),

@@ -21,7 +21,11 @@ use crate::{
 use bytes::Bytes;
 use larder_engine::{Entry, Millis};
 use larder_proto::{
-    http::{head::Front, target, text::Date},
+    http::{
+        head::{BodyMethod, Front},
+        target,
+        text::Date,
+    },
     output::Output,
 };
 use larder_store::clock;
@@ -36,7 +40,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
         let now = clock::now();
         let date = buffers.date.at(now);
-        let (input, output) = (&buffers.input[..filled], &mut buffers.output);
+        let (input, output, text) = (&buffers.input[..filled], &mut buffers.output, &mut buffers.text);
         let mut at = 0;
         self.state = loop {
             if at == filled {
@@ -44,11 +48,15 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             let (target, len, body) = match self.heads.front(&input[at..]) {
                 Front::Plain { target, len } if len <= max_head => (target, len, None),
-                Front::Put { head, len, .. } if head > max_head || len >= INPUT || !self.writes_here() => {
-                    break FastState::OtherRequest;
+                Front::WithBody { method, target, head, len } => {
+                    if head > max_head || len >= INPUT || !self.takes_body(method, target) {
+                        break FastState::OtherRequest;
+                    }
+                    if filled - at < len {
+                        break FastState::InBody;
+                    }
+                    (target, len, Some((method, &input[at + head..at + len])))
                 }
-                Front::Put { len, .. } if filled - at < len => break FastState::InHead,
-                Front::Put { target, head, len } => (target, len, Some(&input[at + head..at + len])),
                 Front::Partial if filled - at <= max_head => break FastState::InHead,
                 Front::Plain { .. } | Front::Partial | Front::Other => break FastState::OtherRequest,
             };
@@ -59,8 +67,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             let waiting = self.waiting.len();
             let taken = match body {
-                Some(body) => self.write(target, body, begun),
-                None => self.answer(target, &input[at..at + len], (now, begun), date, output),
+                Some((BodyMethod::Put, body)) => self.write(target, body, begun),
+                Some((method, body)) => self.item(method, (target, body), (now, begun), date, output, text),
+                None => self.answer(target, &input[at..at + len], (now, begun), date, output, text),
             };
             if !taken {
                 break FastState::OtherRequest;
@@ -74,6 +83,14 @@ impl<S: ClientStream> FastConnection<'_, S> {
         };
         self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits).into());
         at
+    }
+
+    /// Whether a request with a body may be one of the hot routes.
+    fn takes_body(&self, method: BodyMethod, target: &[u8]) -> bool {
+        match method {
+            BodyMethod::Put => self.writes_here(),
+            _ => self.takes_item(method, target),
+        }
     }
 
     /// Many writes of one connection are worth being under way at once where each waits for a disk.
@@ -136,6 +153,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         (now, begun): (Millis, Instant),
         date: &[u8; Date::LEN],
         output: &mut Output,
+        text: &mut Vec<u8>,
     ) -> bool {
         let worker = &self.context.worker;
         let (path, query) = target::split(target);
@@ -172,6 +190,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 b"/lookup" => ReadRoute::Lookup,
                 b"/" => ReadRoute::Text,
                 b"/v0/entity" => ReadRoute::Entity,
+                _ if self.takes_item(BodyMethod::Get, target) => {
+                    return self.item(BodyMethod::Get, (target, b""), (now, begun), date, output, text);
+                }
                 _ => return false,
             };
             match target::parameter(query, route.parameter()) {

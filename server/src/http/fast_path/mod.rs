@@ -5,6 +5,7 @@
 //! that have to wait for the source keep their places in the order of answers and leave as one batch.
 mod delayed_responses;
 mod fast_connection;
+mod hot_items;
 mod hot_routes;
 mod send_output;
 

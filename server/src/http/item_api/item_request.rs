@@ -10,7 +10,7 @@ use serde::{
     de::{IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Range};
 
 /// The fields of a request; those that were not given are empty or 0.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -77,6 +77,33 @@ impl<'r> ItemRequest<'r> {
             self.value = Some(text);
         }
         Ok(())
+    }
+
+    /// What the answer to a read repeats.
+    pub(super) fn echoed(&self) -> ItemRequest<'_> {
+        let subindex = if self.subkey.is_empty() { self.subindex } else { 0 };
+        ItemRequest {
+            key: Cow::Borrowed(&self.key),
+            subkey: Cow::Borrowed(&self.subkey),
+            subindex,
+            ..ItemRequest::default()
+        }
+    }
+
+    /// Where in a value, which is JSON, the part is that a read asks for: an element, or all of it.
+    ///
+    /// # Errors
+    /// `NotFound`: there is no such element.
+    pub(super) fn part_of(&self, text: &[u8]) -> Result<Range<usize>, ErrorCode> {
+        let part = if !self.subkey.is_empty() {
+            larder_document::find_member(text, &self.subkey)
+        } else if self.subindex != 0 {
+            let index = self.subindex.checked_sub(1).and_then(|index| usize::try_from(index).ok());
+            index.and_then(|index| larder_document::find_element(text, index))
+        } else {
+            Some(0..text.len())
+        };
+        part.ok_or(ErrorCode::NotFound)
     }
 
     /// The value as it is stored: compact JSON.

@@ -29,28 +29,43 @@ pub(super) fn item(
     }
     let text = if is_copied { value.len() } else { 0 };
     let mut body = BodyWriter::with_capacity(64 + request.key.len() + text);
-    body.put(b"{\"key\":");
-    json_text::put_string(&mut body, request.key.as_bytes());
-    body.put(b",\"value\":");
+    put_before_value(&mut body, request);
     match is_copied {
         true => json_text::put_escaped(&mut body, &value),
         false => body.put_bytes(value),
     }
-    if !request.subkey.is_empty() {
-        body.put(b",\"subkey\":");
-        json_text::put_string(&mut body, request.subkey.as_bytes());
-    }
-    for (name, number) in [(&b",\"subindex\":"[..], request.subindex), (b",\"ttl\":", request.ttl)] {
-        if number != 0 {
-            body.put(name);
-            body.put(itoa::Buffer::new().format(number).as_bytes());
-        }
-    }
-    body.put(b"}\n");
+    put_after_value(&mut body, request);
     if is_long {
         charge.resize(body.text());
     }
     let mut response = response_writer::json(if is_long { body.finish_charged(charge) } else { body.finish() });
     *response.status_mut() = status;
     Some(response)
+}
+
+/// The same body, with a value that is copied.
+pub(super) fn put_item(out: &mut impl Sink, request: &ItemRequest<'_>, value: &[u8]) {
+    put_before_value(out, request);
+    json_text::put_escaped(out, value);
+    put_after_value(out, request);
+}
+
+fn put_before_value(out: &mut impl Sink, request: &ItemRequest<'_>) {
+    out.put(b"{\"key\":");
+    json_text::put_string(out, request.key.as_bytes());
+    out.put(b",\"value\":");
+}
+
+fn put_after_value(out: &mut impl Sink, request: &ItemRequest<'_>) {
+    if !request.subkey.is_empty() {
+        out.put(b",\"subkey\":");
+        json_text::put_string(out, request.subkey.as_bytes());
+    }
+    for (name, number) in [(&b",\"subindex\":"[..], request.subindex), (b",\"ttl\":", request.ttl)] {
+        if number != 0 {
+            out.put(name);
+            out.put(itoa::Buffer::new().format(number).as_bytes());
+        }
+    }
+    out.put(b"}\n");
 }

@@ -12,11 +12,7 @@ use super::{
     item_response, json_text,
     list_item_keys::full,
 };
-use crate::{
-    read::Group,
-    source::{SourceError, is_document},
-    telemetry::RecordedOperation,
-};
+use crate::{read::Group, source::is_document, telemetry::RecordedOperation};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use larder_engine::Millis;
@@ -28,33 +24,56 @@ pub(in crate::http) async fn post_item(request: &RouteRequest<'_>, body: Bytes) 
     post(request, &body).await.unwrap_or_else(ItemError::into_response)
 }
 
-async fn post(request: &RouteRequest<'_>, body: &Bytes) -> Result<Response<ResponseBody>, ItemError> {
-    let settings = &request.worker.app.settings;
-    let item = ItemRequest::parse(body, request.query)?;
-    let value = item.compact_value()?;
-    let (shortest, longest) = (settings.item_min_ttl.as_secs(), settings.item_max_ttl.as_secs());
-    let ttl = u64::try_from(item.ttl).ok().filter(|ttl| (shortest..=longest).contains(ttl)).ok_or(ErrorCode::BadTtl)?;
-    request.check_key(item.key.as_bytes()).map_err(|problem| ItemError::write_failed(&problem))?;
-    if value.len() > settings.max_value {
-        let detail = format!("the value exceeds the limit of {} bytes (setting `max-value`)", settings.max_value);
-        return Err(ItemError::of(ErrorCode::CannotSet, detail));
-    }
-    let value = Bytes::from(value);
-    request.note(RecordedOperation::Set(value.len()), item.key.as_bytes());
-    let expiry = clock::now().saturating_add(ttl * 1000);
-    store_document(request.group, item.key.as_bytes(), value.clone(), expiry)
-        .await
-        .map_err(|error| ItemError::write_failed(&Problem::source(&error)))?;
+async fn post(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, ItemError> {
+    // The body may have taken its time.
+    let NewItem { item, value, expiry } = NewItem::parse(request, body, clock::now())?;
+    store_document(request.group, item.key.as_bytes(), value.clone(), expiry).await?;
     let buffers = &request.worker.app.buffers;
     item_response::item(StatusCode::CREATED, &item, value, buffers).ok_or_else(|| full(buffers))
 }
 
-/// Stores compact JSON text: as a document where documents are kept, else as a string, which reads the same.
-async fn store_document(group: &Rc<Group>, key: &[u8], text: Bytes, expiry: Millis) -> Result<(), SourceError> {
-    match group.keeps_documents(key) {
-        true => group.put_document(key, text, Some(expiry)).await.map(drop),
-        false => group.put(key, text, Some(expiry)).await.map(drop),
+/// An item that is to be stored.
+pub(super) struct NewItem<'r> {
+    pub(super) item: ItemRequest<'r>,
+    /// Compact JSON text.
+    pub(super) value: Bytes,
+    pub(super) expiry: Millis,
+}
+
+impl<'r> NewItem<'r> {
+    /// Reads a request that came at `now`, and shows it to the recorder.
+    ///
+    /// # Errors
+    /// The request cannot be read, or the item is outside of a limit.
+    pub(super) fn parse(request: &RouteRequest<'r>, body: &'r [u8], now: Millis) -> Result<NewItem<'r>, ItemError> {
+        let settings = &request.worker.app.settings;
+        let item = ItemRequest::parse(body, request.query)?;
+        let value = item.compact_value()?;
+        let (shortest, longest) = (settings.item_min_ttl.as_secs(), settings.item_max_ttl.as_secs());
+        let ttl = u64::try_from(item.ttl).ok().filter(|ttl| (shortest..=longest).contains(ttl));
+        let ttl = ttl.ok_or(ErrorCode::BadTtl)?;
+        request.check_key(item.key.as_bytes()).map_err(|problem| ItemError::write_failed(&problem))?;
+        if value.len() > settings.max_value {
+            let detail = format!("the value exceeds the limit of {} bytes (setting `max-value`)", settings.max_value);
+            return Err(ItemError::of(ErrorCode::CannotSet, detail));
+        }
+        request.note(RecordedOperation::Set(value.len()), item.key.as_bytes());
+        Ok(NewItem { item, value: value.into(), expiry: now.saturating_add(ttl * 1000) })
     }
+}
+
+/// Stores compact JSON text: as a document where documents are kept, else as a string, which reads the same.
+pub(super) async fn store_document(
+    group: &Rc<Group>,
+    key: &[u8],
+    text: Bytes,
+    expiry: Millis,
+) -> Result<(), ItemError> {
+    let stored = match group.keeps_documents(key) {
+        true => group.put_document(key, text, Some(expiry)).await,
+        false => group.put(key, text, Some(expiry)).await,
+    };
+    stored.map(drop).map_err(|error| ItemError::write_failed(&Problem::source(&error)))
 }
 
 /// `GET`: 200 with the item, or with an element of its value.
@@ -77,27 +96,26 @@ async fn get(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<Respons
             return Err(ItemError::read_failed(&Problem::new(ProblemKind::ValueTooLarge)));
         }
     };
-    let text = match is_document(&said) {
+    found(request, &wanted, stored, is_document(&said))
+}
+
+/// The answer to a read that has found this value.
+pub(super) fn found(
+    request: &RouteRequest<'_>,
+    wanted: &ItemRequest<'_>,
+    stored: Bytes,
+    is_document: bool,
+) -> Result<Response<ResponseBody>, ItemError> {
+    let text = match is_document {
         true => stored,
         false => match json_text::of_string(&stored) {
             Cow::Borrowed(_) => stored,
             Cow::Owned(text) => text.into(),
         },
     };
-    let mut answered = ItemRequest { key: Cow::Borrowed(&wanted.key), ..ItemRequest::default() };
-    let part = if !wanted.subkey.is_empty() {
-        answered.subkey = Cow::Borrowed(&wanted.subkey);
-        larder_document::find_member(&text, &wanted.subkey).ok_or(ErrorCode::NotFound)?
-    } else if wanted.subindex != 0 {
-        answered.subindex = wanted.subindex;
-        let index = wanted.subindex.checked_sub(1).and_then(|index| usize::try_from(index).ok());
-        index.and_then(|index| larder_document::find_element(&text, index)).ok_or(ErrorCode::NotFound)?
-    } else {
-        0..text.len()
-    };
-    let value = text.slice(part);
+    let value = text.slice(wanted.part_of(&text)?);
     let buffers = &request.worker.app.buffers;
-    item_response::item(StatusCode::OK, &answered, value, buffers).ok_or_else(|| full(buffers))
+    item_response::item(StatusCode::OK, &wanted.echoed(), value, buffers).ok_or_else(|| full(buffers))
 }
 
 /// `DELETE`: 204, whether there was an item or not.
@@ -112,7 +130,7 @@ pub(in crate::http) async fn delete_item(request: &RouteRequest<'_>, body: Bytes
     }
 }
 
-async fn delete(request: &RouteRequest<'_>, body: &[u8]) -> Result<(), ItemError> {
+pub(super) async fn delete(request: &RouteRequest<'_>, body: &[u8]) -> Result<(), ItemError> {
     let wanted = ItemRequest::parse(body, request.query)?;
     let key = wanted.key.as_bytes();
     // Nothing can be stored under a key that is too long, so it is gone already.

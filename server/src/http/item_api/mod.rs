@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! body, query ──► item_request ──► item_routes ──► the group's reads and writes ──► item_response
-//!                                    └─ keys: list_item_keys                           └─ errors: item_error, {"code","reason"}
+//!                                    │ └─ keys: list_item_keys                         └─ errors: item_error, {"code","reason"}
+//!                                    └─ memory_items: the same for the fast path, where nothing waits
 //! ```
 //!
 //! Invariants:
@@ -16,8 +17,10 @@ mod item_response;
 mod item_routes;
 mod json_text;
 mod list_item_keys;
+mod memory_items;
 
 pub(super) use item_error::{error_response, redirect};
 pub(super) use item_prefix::{ItemPath, TABLE_PREFIX, of_path};
 pub(super) use item_routes::{delete_item, get_item, post_item};
 pub(super) use list_item_keys::list_item_keys;
+pub(super) use memory_items::{DirectAnswer, answer_from_memory, is_within_limits, refused};

@@ -1,7 +1,7 @@
 //! The routes over real sockets, in process: fast and general path side by side.
 mod documents;
 mod fast_path;
-mod item_api;
+mod items;
 mod limits;
 mod routes;
 mod source;

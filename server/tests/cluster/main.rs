@@ -7,7 +7,9 @@ mod fixture;
 #[path = "../common/larder.rs"]
 mod larder;
 mod password;
+#[path = "../common/sentinel.rs"]
 mod sentinel;
+mod sentinels;
 
 use common::{Client, Reply, wait_until};
 use fixture::{Cluster, text};

@@ -3,7 +3,7 @@ use crate::{
     common::{Client, RedisServer, Reply, wait_until},
     fixture::Cluster,
     larder::Larder,
-    sentinel::Sentinel,
+    sentinels,
 };
 use std::fs;
 
@@ -64,7 +64,7 @@ fn in_front_of_a_cluster_the_same_is_refused_and_large_commands_travel_alone() {
 #[test]
 fn a_master_s_new_password_is_taken_from_its_file() {
     let master = RedisServer::with(&["--requirepass", "secret"]);
-    let sentinel = Sentinel::start(&master);
+    let sentinel = sentinels::start(&master);
     let (file, other) = (master.dir().join("password"), master.dir().join("sentinel-password"));
     fs::write(&file, "secret").unwrap();
     fs::write(&other, "watch").unwrap();

@@ -31,6 +31,13 @@ impl Larder {
         Larder::on_ports(0, 0, args)
             .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
     }
+    /// The same with more of an environment.
+    pub fn with_env(env: &[(&str, &str)], args: &[&str]) -> Larder {
+        let mut command = command();
+        command.envs(env.iter().copied());
+        Larder::spawn(command, [0; 2], args)
+            .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
+    }
     /// Starts another in the place of this one, which has ended: on the same port for the Redis protocol.
     pub fn start_again(&mut self, args: &[&str]) {
         *self = Larder::beside(self, args);
@@ -54,9 +61,13 @@ impl Larder {
 
     /// Or what it said on standard error instead of a ready line.
     fn on_ports(http: u16, redis: u16, args: &[&str]) -> Result<Larder, String> {
+        Larder::spawn(command(), [http, redis], args)
+    }
+
+    fn spawn(mut command: Command, [http, redis]: [u16; 2], args: &[&str]) -> Result<Larder, String> {
         let listeners = [("http", http), ("redis", redis), ("admin", 0)];
         let listeners = listeners.map(|(name, port)| format!("--{name}=127.0.0.1:{port}"));
-        let mut child = command().args(listeners).args(args).spawn().unwrap();
+        let mut child = command.args(listeners).args(args).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();

@@ -12,6 +12,8 @@ mod interop;
 #[path = "../common/larder.rs"]
 mod larder;
 mod mixed_ring;
+#[path = "../common/network.rs"]
+mod network;
 mod networks;
 mod observation;
 mod reads;

@@ -5,9 +5,16 @@
 mod common;
 mod equality;
 mod faults;
+mod forwarding;
 #[path = "../common/larder.rs"]
 mod larder;
 mod link_proxy;
+#[path = "../common/network.rs"]
+mod network;
+mod networks;
 mod roles;
+#[path = "../common/sentinel.rs"]
 mod sentinel;
+mod sentinels;
+mod skewed_clocks;
 mod workload;

@@ -2,67 +2,15 @@
 use crate::{
     common::{Client, Port, RedisServer, Reply, wait_until},
     larder::Larder,
+    sentinel::{Sentinel, Watched},
 };
-use std::{
-    fs,
-    process::{Child, Command, Stdio},
-};
-use tempfile::TempDir;
 
 /// A silence, milliseconds, that no busy machine makes: a master that is well is not replaced.
-const PATIENT: &str = "60000";
+const PATIENT: u32 = 60_000;
 
-pub(crate) struct Sentinel {
-    child: Child,
-    pub(crate) port: Port,
-    _dir: TempDir,
-}
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Sentinel {
-    pub(crate) fn start(master: &RedisServer) -> Sentinel {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("sentinel.conf");
-        let port = Port::free();
-        let config = format!(
-            "port {}\nbind 127.0.0.1\nrequirepass watch\nsentinel sentinel-pass watch\n\
-             sentinel monitor main 127.0.0.1 {} 2\nsentinel auth-pass main secret\n\
-             sentinel down-after-milliseconds main {PATIENT}\nsentinel failover-timeout main 5000\n",
-            port.number,
-            master.port()
-        );
-        fs::write(&file, config).unwrap();
-        let mut redis = Command::new("redis-server");
-        let redis = redis.arg(&file).arg("--sentinel").current_dir(dir.path());
-        let mut child = redis.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        wait_until("a Sentinel to answer", || {
-            assert_eq!(child.try_wait().unwrap(), None, "a Sentinel ends");
-            Client::connect(port.number)
-                .is_ok_and(|mut client| client.try_command(&["AUTH", "watch"]).is_ok_and(|reply| reply == Reply::ok()))
-        });
-        Sentinel { child, port, _dir: dir }
-    }
-    fn command(&self, args: &[&str]) -> Reply {
-        let mut client = Client::connect(self.port.number).unwrap();
-        assert_eq!(client.command(&["AUTH", "watch"]), Reply::ok());
-        client.command(args)
-    }
-    /// How long the master may be silent from now on, milliseconds.
-    fn allow_silence(&self, milliseconds: &str) {
-        let set = self.command(&["SENTINEL", "SET", "main", "down-after-milliseconds", milliseconds]);
-        assert_eq!(set, Reply::ok());
-    }
-    /// A field of what it says of the master.
-    fn master(&self, field: &str) -> String {
-        let Reply::Array(Some(fields)) = self.command(&["SENTINEL", "MASTER", "main"]) else { panic!("no master") };
-        let at = fields.iter().position(|name| *name == Reply::bulk(field)).unwrap();
-        crate::fixture::text(fields[at + 1].clone())
-    }
+/// A Sentinel with the master's password.
+pub(crate) fn start(master: &RedisServer) -> Sentinel {
+    Sentinel::start(&Watched { port: master.port(), password: Some("secret"), silence: PATIENT, failover: 5000 })
 }
 
 /// Asks a server that may be closing connections: Sentinels have one do so that has a new role.
@@ -78,10 +26,12 @@ fn the_master_is_the_one_that_sentinels_name() {
     let mut master = RedisServer::with(&secret);
     let port = master.port().to_string();
     let replica = RedisServer::with(&[&secret[..], &["--replicaof", "127.0.0.1", &port]].concat());
-    let sentinels = [(); 3].map(|()| Sentinel::start(&master));
+    let sentinels = [(); 3].map(|()| start(&master));
     wait_until("the Sentinels to know all", || {
-        let knows =
-            |sentinel: &Sentinel| sentinel.master("num-slaves") == "1" && sentinel.master("num-other-sentinels") == "2";
+        let knows = |sentinel: &Sentinel| {
+            sentinel.master("num-slaves").as_deref() == Some("1")
+                && sentinel.master("num-other-sentinels").as_deref() == Some("2")
+        };
         sentinels.iter().all(knows)
     });
     // One of the addresses leads nowhere.
@@ -109,7 +59,7 @@ fn the_master_is_the_one_that_sentinels_name() {
         }
         reply => reply == Reply::ok(),
     });
-    sentinels.iter().for_each(|sentinel| sentinel.allow_silence(PATIENT));
+    sentinels.iter().for_each(|sentinel| sentinel.allow_silence(&PATIENT.to_string()));
     assert_eq!(replica.command(&["GET", "k"]), Reply::bulk("2"));
     master.cont();
     assert_eq!(client.command(&["GET", "k"]), Reply::bulk("2"));

@@ -11,7 +11,7 @@ use super::{
     },
     fast_connection::{FastConnection, PendingAnswer, WaitingResponse},
 };
-use crate::lifecycle::throttle::Scope;
+use crate::{lifecycle::throttle::Scope, tls::ClientStream};
 use http::{HeaderMap, Response, StatusCode};
 use larder_engine::Millis;
 use larder_proto::{
@@ -20,7 +20,7 @@ use larder_proto::{
 };
 use std::time::Instant;
 
-impl FastConnection<'_> {
+impl<S: ClientStream> FastConnection<'_, S> {
     /// Whether this is the path of items, and nothing stands between it and the memory of this node.
     pub(super) fn takes_item(&self, method: BodyMethod, target: &[u8]) -> bool {
         let worker = &self.context.worker;

@@ -202,7 +202,7 @@ fn parse(bytes: &[u8], is_head: bool) -> Option<(Reply, usize)> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let head = String::from_utf8(bytes[..end].to_vec()).expect("heads are ASCII");
     let mut reply = Reply { status: head[9..12].parse().expect("a status"), head, body: Vec::new() };
-    let no_body = is_head || matches!(reply.status, 204 | 304);
+    let no_body = is_head || matches!(reply.status, 100..=199 | 204 | 304);
     if no_body {
         return Some((reply, end));
     }

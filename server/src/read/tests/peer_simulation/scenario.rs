@@ -12,7 +12,7 @@ use std::{
     rc::Rc,
     time::Duration,
 };
-use tokio::{runtime::Builder, time::sleep};
+use tokio::{runtime::Builder, sync::oneshot, time::sleep};
 
 /// Keys that clients of all nodes ask for.
 const SHARED: usize = 12;
@@ -121,8 +121,8 @@ fn private_key(node: usize, number: usize) -> Bytes {
 
 /// A client of a node, in a task of that node.
 async fn at_node(world: &Rc<World>, scenario: &Scenario, number: usize, key: &Bytes, latest: bool) {
-    let (done, wait) = tokio::sync::oneshot::channel::<()>();
-    client(world, scenario, number, key.clone(), move |()| drop(done), latest);
+    let (done, wait) = oneshot::channel();
+    client(world, scenario, number, key.clone(), Some(done), latest);
     // It ends with the client, whatever comes of that.
     let _ = wait.await;
 }
@@ -131,11 +131,14 @@ fn client(
     scenario: &Scenario,
     number: usize,
     key: Bytes,
-    done: impl FnOnce(()) + 'static,
+    done: Option<oneshot::Sender<()>>,
     latest: bool,
 ) {
     let (me, scenario) = (world.clone(), *scenario);
-    world.spawn(number, async move { done(me.read(&scenario, number, &key, latest).await) });
+    world.spawn(number, async move {
+        me.read(&scenario, number, &key, latest).await;
+        drop(done);
+    });
 }
 
 /// Requests of clients, some at the same moment.
@@ -162,7 +165,7 @@ async fn clients(world: &Rc<World>, scenario: &Scenario, count: usize) {
             let (me, value) = (world.clone(), format!("{}={}", String::from_utf8_lossy(&key), world.pick(1..u64::MAX)));
             world.spawn(number, async move { me.write(number, &key, value.into()).await });
         } else {
-            client(world, scenario, number, key, drop, false);
+            client(world, scenario, number, key, None, false);
         }
         if world.happens(0.7) {
             world.pause(1..40).await;
@@ -176,7 +179,7 @@ async fn burst(world: &Rc<World>, scenario: &Scenario, name: &str) {
     for _ in 0..3 {
         for key in &keys {
             for number in 0..scenario.nodes {
-                client(world, scenario, number, key.clone(), drop, true);
+                client(world, scenario, number, key.clone(), None, true);
             }
         }
         world.pause(0..30).await;

@@ -8,13 +8,10 @@ use crate::{config::ReplicaWrites, replica::ChangesAt};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header, request};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
-use std::{cell::RefCell, time::Duration};
-use tokio::{
-    net::TcpStream,
-    time::{Instant, timeout},
-};
+use std::time::Duration;
+use tokio::{net::TcpStream, time::timeout};
 
 /// The field that a forwarded request has. Such a request goes no further.
 const FORWARDED: HeaderName = HeaderName::from_static("larder-forwarded");
@@ -24,9 +21,6 @@ const CHANGES: HeaderName = HeaderName::from_static("larder-changes");
 const CONNECTING: Duration = Duration::from_secs(2);
 /// How long the primary may take to answer.
 const ANSWERING: Duration = Duration::from_secs(5);
-/// Idle connections that a core keeps, and for how long.
-const KEPT: usize = 16;
-const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
 /// What an answer holds at most besides a value.
 const REST: usize = 1 << 20;
 /// Fields that are about one connection (RFC 9110 section 7.6.1), or are written anew for the next.
@@ -41,26 +35,6 @@ const OF_ONE_CONNECTION: [HeaderName; 9] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-
-type Connection = SendRequest<Full<Bytes>>;
-
-/// One core's idle connections to the primary, with the moment since when; the latest is last.
-#[derive(Debug, Default)]
-pub(super) struct PrimaryConnections(RefCell<Vec<(Connection, Instant)>>);
-
-impl PrimaryConnections {
-    fn take(&self) -> Option<Connection> {
-        let mut idle = self.0.borrow_mut();
-        idle.retain(|(connection, since)| connection.is_ready() && since.elapsed() < MAX_IDLE_TIME);
-        idle.pop().map(|(connection, _)| connection)
-    }
-    fn put(&self, connection: Connection) {
-        let mut idle = self.0.borrow_mut();
-        if idle.len() < KEPT && !connection.is_closed() {
-            idle.push((connection, Instant::now()));
-        }
-    }
-}
 
 /// Whether a write that this replica does not take goes to the primary.
 pub(super) fn forwards(context: &ConnectionContext, headers: &HeaderMap) -> bool {

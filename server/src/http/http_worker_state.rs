@@ -1,5 +1,5 @@
 //! What the HTTP connections of one worker share: their deadlines, and the buffers of the fast path.
-use super::{connection_deadlines::ConnectionDeadlines, forwarded_writes::PrimaryConnections};
+use super::{connection_deadlines::ConnectionDeadlines, primary_connections::PrimaryConnections};
 use larder_proto::{http::text::Date, output::Output};
 use std::{cell::RefCell, rc::Rc};
 

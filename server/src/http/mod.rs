@@ -42,6 +42,7 @@ mod peer_moves;
 mod peer_routes;
 mod peer_status;
 mod preconditions;
+mod primary_connections;
 mod problem_json;
 mod range_routes;
 mod read_responses;

@@ -2,7 +2,7 @@
 //!
 //! A connection carries one client's commands at a time. Behind them it asks for the number of changes that the primary has made
 //! (`LARDER.FORWARDED`), so that the answer can wait until these are here: who has written reads its own write.
-use super::{link::client_tls, link_status::LinkState, replication::Replication};
+use super::{changes_at::ChangesAt, link::client_tls, link_status::LinkState, replication::Replication};
 use crate::{
     config::{PrimaryAddress, ReplicationMode},
     source::{Stream, connect_tcp},
@@ -51,28 +51,6 @@ struct Connection {
     stream: Stream,
     input: BytesMut,
     idle_since: Instant,
-}
-
-/// A number of changes of a primary, by which a replica tells whether it has a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChangesAt {
-    /// Of the primary's logs; 0: it has none.
-    pub id: u64,
-    /// Changes before this moment.
-    pub changes: u64,
-}
-
-impl fmt::Display for ChangesAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}:{}", self.id, self.changes)
-    }
-}
-impl str::FromStr for ChangesAt {
-    type Err = ();
-    fn from_str(text: &str) -> Result<ChangesAt, ()> {
-        let (id, changes) = text.split_once(':').ok_or(())?;
-        Ok(ChangesAt { id: u64::from_str_radix(id, 16).map_err(drop)?, changes: changes.parse().map_err(drop)? })
-    }
 }
 
 /// Why the primary's answer is not here.

@@ -36,6 +36,7 @@ mod apply;
 mod change_log;
 mod change_logs;
 mod change_ring;
+mod changes_at;
 mod connected_replicas;
 mod forwarder;
 pub mod frames;
@@ -48,8 +49,9 @@ mod sender;
 mod tests;
 mod wake;
 
+pub use changes_at::ChangesAt;
 pub use connected_replicas::{ConnectedReplica, ConnectedReplicas};
-pub use forwarder::{ChangesAt, ForwardError, Forwarder};
+pub use forwarder::{ForwardError, Forwarder};
 pub use link::{client_tls, follow_primary};
 pub use link_status::{LinkState, LinkStatus};
 pub use replication::{Replication, Role};

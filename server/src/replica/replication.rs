@@ -1,8 +1,8 @@
 //! The role of this process, and what all roles share.
 use super::{
     change_logs::{ChangeLogs, changes_in},
+    changes_at::ChangesAt,
     connected_replicas::ConnectedReplicas,
-    forwarder::ChangesAt,
     link_status::{LinkState, LinkStatus},
     rounds::Rounds,
 };

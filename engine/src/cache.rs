@@ -119,12 +119,13 @@ impl Cache {
             changes: ChangeListeners::default(),
             default_ttl: AtomicU64::new(config.default_ttl.unwrap_or(0)),
             jitter: config.ttl_jitter.min(100),
-            keep: config.stale_rules.as_ref().map_or(0, |rules| rules.longest_window()),
-            ahead: config.stale_rules.as_ref().map_or(0, |rules| rules.earliest_renewal()),
+            keep: AtomicU64::default(),
+            ahead: AtomicU64::default(),
             stale: config.stale_rules.clone(),
             lent: lent.clone(),
             shards,
         };
+        rules.ask_stale_rules();
         let shards = (0..shards).map(|_| {
             let mut shard = Shard::new(segment, lent.clone());
             shard.settle(&rules.budget);
@@ -246,5 +247,10 @@ impl Cache {
     /// Changes the lifetime for [`Expiry::Default`](crate::Expiry::Default); entries already stored keep theirs.
     pub fn set_default_ttl(&self, ttl: Option<u64>) {
         self.rules.default_ttl.store(ttl.unwrap_or(0), Relaxed);
+    }
+
+    /// The [`StaleRules`] answer differently from now on: the cache asks them anew for their longest times.
+    pub fn stale_rules_changed(&self) {
+        self.rules.ask_stale_rules();
     }
 }

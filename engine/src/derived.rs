@@ -145,7 +145,7 @@ impl Shard {
         // Marks are about keys; a name only looks like one.
         let standing = match record::end(entry.record, entry.meta) {
             Some(end) if end.at <= now => Standing::OutOfDate { since: end.at, own_end: None },
-            Some(end) if end.at <= now + rules.ahead => Standing::Fresh { left: Some(end.at - now) },
+            Some(end) if end.at <= now + rules.ahead() => Standing::Fresh { left: Some(end.at - now) },
             _ => Standing::Fresh { left: None },
         };
         Some((position, standing))

@@ -271,7 +271,7 @@ impl Shard {
             return Read::Missing;
         };
         let meta = entry.meta;
-        let may_end = || entry.ends_by(now + rules.ahead) || self.is_cleared(entry.record, meta);
+        let may_end = || entry.ends_by(now + rules.ahead()) || self.is_cleared(entry.record, meta);
         if self.has_marks || meta.may_be_over() && may_end() {
             return Read::Unsure(position, read);
         }

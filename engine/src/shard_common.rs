@@ -11,7 +11,10 @@ use crate::{
 use foldhash::quality::FixedState;
 use std::{
     hash::{BuildHasher, Hasher},
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// What all shards of a cache go by.
@@ -29,9 +32,9 @@ pub(crate) struct Rules {
     /// `None`: nothing is served that is out of date.
     pub(crate) stale: Option<Arc<dyn StaleRules>>,
     /// Of these rules: how long entries are kept past their freshness, ms.
-    pub(crate) keep: u64,
+    pub(crate) keep: AtomicU64,
     /// And how early entries are renewed at most, ms.
-    pub(crate) ahead: u64,
+    pub(crate) ahead: AtomicU64,
     pub(crate) lent: Lent,
     /// Number of shards.
     pub(crate) shards: usize,
@@ -47,6 +50,26 @@ impl Rules {
         (share(self.budget.max_bytes()), self.budget.max_keys().map_or(usize::MAX, |keys| share(keys).max(1)))
     }
 
+    /// For how long entries are kept past their freshness, ms.
+    #[inline]
+    pub(crate) fn keep(&self) -> u64 {
+        self.keep.load(Relaxed)
+    }
+
+    /// How early entries are renewed at most, ms.
+    #[inline]
+    pub(crate) fn ahead(&self) -> u64 {
+        self.ahead.load(Relaxed)
+    }
+
+    /// Asks the rules for the longest times that they give.
+    pub(crate) fn ask_stale_rules(&self) {
+        if let Some(rules) = &self.stale {
+            self.keep.store(rules.longest_window(), Relaxed);
+            self.ahead.store(rules.earliest_renewal(), Relaxed);
+        }
+    }
+
     /// For how long an entry that is out of date may be served.
     pub(crate) fn windows(&self, entry: &Entry<'_>) -> StaleWindows {
         self.stale.as_ref().map_or(StaleWindows::NONE, |rules| rules.windows(entry))
@@ -54,7 +77,7 @@ impl Rules {
 
     /// Whether it is time to renew a fresh entry, of which so much time is `left`.
     pub(crate) fn renews_ahead(&self, entry: &Entry<'_>, left: Option<u64>, now: Millis) -> bool {
-        let near = left.filter(|left| *left <= self.ahead);
+        let near = left.filter(|left| *left <= self.ahead());
         near.zip(self.stale.as_ref()).is_some_and(|(left, rules)| rules.renews_ahead(entry, left, now))
     }
 

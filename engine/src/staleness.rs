@@ -56,7 +56,7 @@ impl Shard {
     /// Where the entry at a position stands.
     pub(crate) fn standing(&self, rules: &Rules, position: u32, now: Millis) -> Standing {
         let entry = self.entry(position);
-        let (end, keep) = (entry.expiry(), rules.keep);
+        let (end, keep) = (entry.expiry(), rules.keep());
         let is_soft = record::is_soft(entry.record, entry.meta);
         let mut since = None;
         if let Some(at) = end.filter(|at| *at <= now) {
@@ -106,7 +106,7 @@ impl Shard {
 
     /// When an entry with this end has to be looked at next: at its end, then when it has been kept for long enough.
     pub(crate) fn due(rules: &Rules, end: Millis, is_soft: bool, now: Millis) -> Millis {
-        if is_soft && end <= now { end.saturating_add(rules.keep) } else { end }
+        if is_soft && end <= now { end.saturating_add(rules.keep()) } else { end }
     }
 
     /// Removes some of what the marks ended, and then the marks. True if there is more to do now.
@@ -119,7 +119,8 @@ impl Shard {
             self.marks.sweep = Some(sweep);
         } else {
             // What a mark made out of date must not count as fresh without it.
-            let is_done = |mark: &Mark| mark.is_final || !sweep.leaves_some && mark.has_ended(rules.keep, sweep.begun);
+            let is_done =
+                |mark: &Mark| mark.is_final || !sweep.leaves_some && mark.has_ended(rules.keep(), sweep.begun);
             self.marks.marks.retain(|mark| mark.version > sweep.version || !is_done(mark));
             self.marks.next_sweep = now + SWEEP_EVERY;
             self.has_marks = !self.marks.is_empty();
@@ -142,7 +143,7 @@ impl Shard {
     fn begin_sweep(&self, rules: &Rules, now: Millis) -> Option<Sweep> {
         let version = self.marks.marks.last()?.version;
         let is_due =
-            now >= self.marks.next_sweep && self.marks.marks.iter().any(|mark| mark.has_ended(rules.keep, now));
+            now >= self.marks.next_sweep && self.marks.marks.iter().any(|mark| mark.has_ended(rules.keep(), now));
         is_due.then(|| Sweep::new(version, now))
     }
 }

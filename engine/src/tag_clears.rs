@@ -34,7 +34,7 @@ impl Shard {
     /// Clears a tag; gives the number of records that carry it.
     pub(crate) fn clear_tag(&mut self, rules: &Rules, tag: Key<'_>, soft: bool, now: Millis) -> u32 {
         // Without a stale window, what is out of date is gone.
-        let soft = (soft && rules.keep > 0).then_some(now);
+        let soft = (soft && rules.keep() > 0).then_some(now);
         self.flights.overtake_restore_of_tag(tag.hash);
         let flights = self.flights.len() > 0;
         if !flights && self.tags.is_empty() {
@@ -42,7 +42,7 @@ impl Shard {
         }
         // A version of its own, so that a fetch that begins later is known from one that began before.
         self.clock.next(now);
-        let cleared = self.tags.clear((tag.hash, tag.bytes), self.clock.version(), soft, rules.keep / APART, flights);
+        let cleared = self.tags.clear((tag.hash, tag.bytes), self.clock.version(), soft, rules.keep() / APART, flights);
         self.tag_sweep.is_wanted |= cleared > 0;
         self.side_changed = true;
         self.settle(&rules.budget);

@@ -341,7 +341,7 @@ impl Shard {
                 ttl => Some(hard(jittered(rules, key, ttl, now))),
             },
             Expiry::FreshFor(ttl) => Some(soft(jittered(rules, key, ttl, now))),
-            Expiry::FreshUntil(at) if at.saturating_add(rules.keep) <= now => return None,
+            Expiry::FreshUntil(at) if at.saturating_add(rules.keep()) <= now => return None,
             Expiry::FreshUntil(at) => Some(soft(at)),
         })
     }

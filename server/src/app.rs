@@ -1,28 +1,36 @@
-//! The state that is built once and passed down: [`App`] for the process, [`Worker`] for each core.
+//! The state that is built once and passed down: [`App`] for the process, [`Worker`] for each core. Parts of it change at run time
+//! ([`App::reload`]).
+mod reload;
+
 use crate::{
     buffers::Buffers,
     clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
-    config::{Coherence, GroupSettings, Settings, SourceUrl, TierMode},
-    lifecycle::{RunError, drain_phase::Drain, pause::Pause, throttle::Throttle},
+    config::{CheckedConfig, Coherence, GroupSettings, Settings, SourceUrl, TierMode},
+    lifecycle::{RunError, drain_phase::Drain, live_settings::LiveSettings, pause::Pause, throttle::Throttle},
     peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
     replica::{self, Forwarder, Replication},
     snapshot::Snapshots,
     source::{
-        BreakerPolicy, FillPolicy, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules, PrefixTable,
-        ServerLoads, SourceLimits, SourceSetup, mode_rules_text,
+        BreakerPolicy, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
+        ModeRules, PrefixTable, ServerLoads, SourceLimits, SourceSetup, mode_rules_text,
     },
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
     tls::ServerTls,
 };
 use larder_engine::{Cache, ListenerKind};
 use larder_store::clock;
+use parking_lot::Mutex;
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 /// The state that all cores share. `net::run` builds it.
 pub struct App {
-    /// The checked configuration, as at start.
+    /// The checked settings, as at start.
     pub settings: Settings,
+    /// Those of the process that change at run time.
+    pub live: LiveSettings,
+    /// The configuration that runs now.
+    pub(crate) running: Mutex<CheckedConfig>,
     /// The addresses that are really bound (port 0 resolved).
     pub bound: Bound,
     /// The counters of every worker, the log level, the start time, the source health of each group.
@@ -37,6 +45,8 @@ pub struct App {
     pub peers: Option<Arc<Peers>>,
     /// The role of this process: primary or replica.
     pub replication: Arc<Replication>,
+    /// The freshness of each group's copies, in the same order.
+    pub freshness: Vec<Arc<Freshness>>,
     /// The mode rules of each group, in the same order.
     pub modes: Vec<Arc<ModeRules>>,
     /// What became of the sampled hits of each group, in the same order.
@@ -59,8 +69,8 @@ pub struct App {
     pub tracking: Arc<Tracking>,
     /// The pub/sub registry, used without a Redis source.
     pub pubsub: Arc<PubSub>,
-    /// The rate limiters. `None` if there is no limit.
-    pub throttle: Option<Throttle>,
+    /// The limits on requests.
+    pub throttle: Throttle,
     /// The state of CLIENT PAUSE.
     pub pause: Pause,
     /// The state of the drain.
@@ -114,13 +124,17 @@ impl App {
     /// # Errors
     /// [`RunError::Source`]: a source names a file or host that cannot be used.
     pub fn new(
-        settings: Settings,
+        config: impl Into<CheckedConfig>,
         logs: Logs,
         bound: Bound,
         connections: usize,
         commands: usize,
     ) -> Result<App, RunError> {
-        let caches: Vec<_> = settings.groups.iter().map(cache).collect();
+        let config = config.into();
+        let settings = config.settings.clone();
+        let freshness: Vec<_> =
+            settings.groups.iter().map(|group| Arc::new(Freshness::new(freshness_table(group)))).collect();
+        let caches: Vec<_> = settings.groups.iter().zip(&freshness).map(|(group, of)| cache(group, of)).collect();
         let lent = caches.iter().map(|cache| cache.lent().clone()).collect();
         let buffers = Buffers::new(settings.max_buffers, settings.threads, lent);
         let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
@@ -162,6 +176,9 @@ impl App {
             calls: CommandCalls::new(settings.threads, commands),
             cursors: Cursors::default(),
             instance: fastrand::u64(..),
+            live: LiveSettings::new(&settings),
+            running: Mutex::new(config),
+            freshness,
             settings,
         })
     }
@@ -190,29 +207,35 @@ impl App {
             Some(rules) => modes.replace(rules),
             None => modes.reset(),
         }
-        let table = modes.table();
-        for (prefix, _) in table.iter().filter(|(_, mode)| **mode == TierMode::Deny) {
-            self.caches[at].mark_prefix(prefix, true, clock::now());
-        }
-        let (now, until) = (mode_rules_text(&table), if modes.are_changed() { " until the next start" } else { "" });
+        self.forget_denied(at);
+        let until = if modes.are_changed() { " until the next start" } else { "" };
+        let now = mode_rules_text(&modes.table());
         tracing::warn!(group, rules = now, "mode rules changed{until}");
         Ok(())
     }
+
+    /// Drops the copies of the keys that the mode rules of a group deny.
+    fn forget_denied(&self, group: usize) {
+        let table = self.modes[group].table();
+        for (prefix, _) in table.iter().filter(|(_, mode)| **mode == TierMode::Deny) {
+            self.caches[group].mark_prefix(prefix, true, clock::now());
+        }
+    }
 }
 
-fn cache(group: &GroupSettings) -> Arc<Cache> {
+fn cache(group: &GroupSettings, freshness: &Arc<Freshness>) -> Arc<Cache> {
     Cache::new(larder_engine::Config {
         max_memory: group.max_memory,
         max_keys: group.max_keys,
         shards: group.shards,
         default_ttl: group.freshness.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,
-        stale_rules: Some(Arc::new(policy(group, &Arc::default()))),
+        stale_rules: Some(Arc::new(policy(group, freshness, &Arc::default()))),
         seed: None,
     })
 }
 
-fn policy(group: &GroupSettings, modes: &Arc<ModeRules>) -> FillPolicy {
+fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRules>) -> FillPolicy {
     let coherence = match group.source {
         // Without a source nothing outside can change.
         SourceUrl::None => Coherence::Ttl,
@@ -224,6 +247,18 @@ fn policy(group: &GroupSettings, modes: &Arc<ModeRules>) -> FillPolicy {
         SourceUrl::Http(_) | SourceUrl::Demo(_) => Coherence::Ttl,
         SourceUrl::Redis(_) => group.coherence,
     };
+    FillPolicy {
+        freshness: freshness.clone(),
+        modes: modes.clone(),
+        inspection: None,
+        coherence,
+        max_reply: group.cache_replies.unwrap_or(0),
+        is_saved: false,
+    }
+}
+
+/// The policies of a group's keys.
+fn freshness_table(group: &GroupSettings) -> FreshnessTable {
     let is_remote = !matches!(group.source, SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_));
     let of_keys = |freshness| match is_remote {
         true => KeyPolicy::from(freshness),
@@ -231,15 +266,7 @@ fn policy(group: &GroupSettings, modes: &Arc<ModeRules>) -> FillPolicy {
         false => KeyPolicy::from(freshness).never_stale(),
     };
     let prefixes = group.prefixes.iter().map(|of| (of.prefix.as_bytes(), of_keys(&of.freshness)));
-    FillPolicy {
-        modes: modes.clone(),
-        inspection: None,
-        own: of_keys(&group.freshness),
-        prefixes: PrefixTable::new(prefixes),
-        coherence,
-        max_reply: group.cache_replies.unwrap_or(0),
-        is_saved: false,
-    }
+    FreshnessTable { own: of_keys(&group.freshness), prefixes: PrefixTable::new(prefixes) }
 }
 
 fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetup>, RunError> {
@@ -277,7 +304,8 @@ impl Worker {
                     .inspect
                     .map(|share| Arc::new(Inspection::new(share, cache.scratch(), app.inspections[index].clone())));
                 let is_saved = app.settings.snapshot.file.is_some() && settings.is_verified();
-                let policy = Arc::new(FillPolicy { inspection, is_saved, ..policy(settings, &app.modes[index]) });
+                let own = policy(settings, &app.freshness[index], &app.modes[index]);
+                let policy = Arc::new(FillPolicy { inspection, is_saved, ..own });
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
                     .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));

@@ -37,6 +37,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
         Some(("config", matches)) => match matches.subcommand() {
             Some(("docs", _)) => print(&config::reference_page()),
             Some(("convert", matches)) => convert(matches),
+            Some(("diff", matches)) => client_commands::run_config_diff(matches),
             Some((what, matches)) => match configured(matches, None, vars) {
                 Ok(config) if what == "print" => print(&config::print_config(&config)),
                 Ok(config) => {
@@ -86,6 +87,7 @@ fn command() -> Command {
                 .about("Print the configuration file of a GCache as one of Larder's, with comments for what has no counterpart")
                 .arg(Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("GCache's TOML file")),
         )
+        .subcommand(client_commands::config_diff_command())
         .subcommand(Command::new("docs").about("Print the reference of all settings as Markdown"));
     Command::new("larder")
         .about("A read-through cache and key-value server")
@@ -136,7 +138,7 @@ fn configured(
         flags.insert("source", RawValue { texts, origin: SettingOrigin::Flag("source") });
     }
     let env = environment(vars)?;
-    config::load_config(ConfigInput { flags, file, env: &env, machine: &Machine::detect() })
+    config::load_config(ConfigInput { flags, file, env, machine: Machine::detect() })
 }
 
 /// The environment as text; a variable that is not text matters only if it may be ours.
@@ -161,12 +163,11 @@ fn environment(vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Env, 
 }
 
 fn serve(config: CheckedConfig) -> ExitCode {
-    let CheckedConfig { settings, warnings, .. } = config;
-    let logs = Logs::start(settings.log_format, settings.log_level);
-    for warning in warnings {
+    let logs = Logs::start(config.settings.log_format, config.settings.log_level);
+    for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    match net::run(settings, logs) {
+    match net::run(config, logs) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Not through the logs: it must be seen at every level.

@@ -5,6 +5,7 @@ use super::{
     config_error::ConfigError,
     cross_checks::{check_snapshots, check_tls, compare, compare_prefixes, compare_shards, warnings},
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
+    load_config::ConfigInput,
     machine_limits::Machine,
     origin_options::OriginOptions,
     peer_entry::PeerAddress,
@@ -35,14 +36,26 @@ pub struct CheckedConfig {
     pub scopes: Vec<EffectiveSettings>,
     /// What is allowed but looks wrong.
     pub warnings: Vec<String>,
+    /// What all this was read from.
+    pub input: ConfigInput,
+}
+
+/// Of settings that a program made: there is nothing that could be read again.
+impl From<Settings> for CheckedConfig {
+    fn from(settings: Settings) -> CheckedConfig {
+        let input =
+            ConfigInput { flags: Layer::new(), file: None, env: Default::default(), machine: Machine::detect() };
+        CheckedConfig { settings, scopes: Vec::new(), warnings: Vec::new(), input }
+    }
 }
 
 /// Checks everything; all problems are reported at once.
 pub(super) fn check(
     raw: &RawSettings,
-    machine: &Machine,
+    input: ConfigInput,
     mut problems: Vec<String>,
 ) -> Result<CheckedConfig, ConfigError> {
+    let machine = &input.machine;
     let mut scopes = vec![scope(None, &raw.top, machine, &mut problems)];
     prefix_scopes(None, &raw.top, &raw.prefixes, machine, &mut scopes, &mut problems);
     for group in &raw.groups {
@@ -83,7 +96,7 @@ pub(super) fn check(
         return Err(ConfigError(problems));
     }
     let warnings = warnings(&settings, machine);
-    Ok(CheckedConfig { settings, scopes, warnings })
+    Ok(CheckedConfig { settings, scopes, warnings, input })
 }
 
 /// A setting that a prefix leaves out has the value of its group.
@@ -135,7 +148,7 @@ fn scope(table: Option<NamedTable>, layer: &Layer, machine: &Machine, problems: 
     scope
 }
 
-fn settings(scopes: &[EffectiveSettings]) -> Settings {
+pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
     let top = &scopes[0];
     let rate = |name: &str| {
         let burst = top.count(&format!("{name}-burst"));

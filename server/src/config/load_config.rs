@@ -11,28 +11,28 @@ use super::{
 };
 use std::path::PathBuf;
 
-/// Everything that a configuration is made of.
-#[derive(Debug)]
-pub struct ConfigInput<'a> {
+/// Everything that a configuration is made of. It is kept, so that the file can be read again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfigInput {
     /// What [`flag_layer`] found.
     pub flags: Layer,
     /// `--config`; else `LARDER_CONFIG` is looked at.
     pub file: Option<PathBuf>,
     /// The environment.
-    pub env: &'a Env,
+    pub env: Env,
     /// The machine.
-    pub machine: &'a Machine,
+    pub machine: Machine,
 }
 
 /// Reads the file and checks everything; flag outweighs variable outweighs file outweighs default.
-pub fn load_config(input: ConfigInput<'_>) -> Result<CheckedConfig, ConfigError> {
+pub fn load_config(input: ConfigInput) -> Result<CheckedConfig, ConfigError> {
     let mut problems = Vec::new();
     let mut raw = RawSettings::default();
-    raw.add_below(input.flags);
-    raw.add_below(env_variables::own(input.env, &mut problems));
-    raw.add_below(env_variables::foreign(input.env));
+    raw.add_below(input.flags.clone());
+    raw.add_below(env_variables::own(&input.env, &mut problems));
+    raw.add_below(env_variables::foreign(&input.env));
     let from_env = input.env.get(env_variables::CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from);
-    if let Some(path) = input.file.or(from_env) {
+    if let Some(path) = input.file.clone().or(from_env) {
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 let file = toml_file::read(path, &text, &mut problems);
@@ -44,8 +44,8 @@ pub fn load_config(input: ConfigInput<'_>) -> Result<CheckedConfig, ConfigError>
             Err(error) => problems.push(format!("{}: cannot be read: {error}", path.display())),
         }
     }
-    env_variables::check_peers_type(input.env, raw.top.contains_key("peers"), &mut problems);
-    check_settings::check(&raw, input.machine, problems)
+    env_variables::check_peers_type(&input.env, raw.top.contains_key("peers"), &mut problems);
+    check_settings::check(&raw, input, problems)
 }
 
 impl Settings {
@@ -54,7 +54,7 @@ impl Settings {
         let command = clap::Command::new("larder").no_binary_name(true).args(flag_args());
         let matches = command.try_get_matches_from(args).map_err(|error| ConfigError(vec![error.to_string()]))?;
         let (file, flags) = flag_layer(&matches);
-        let input = ConfigInput { flags, file, env: &Env::new(), machine: &Machine::detect() };
+        let input = ConfigInput { flags, file, env: Env::new(), machine: Machine::detect() };
         load_config(input).map(|config| config.settings)
     }
 }

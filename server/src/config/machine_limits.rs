@@ -2,7 +2,7 @@
 use std::{fs, path::Path};
 
 /// Facts that defaults depend on; made up in tests.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
     /// Bytes that the process may use: the machine's memory or the smallest limit of its control groups.
     pub memory: u64,

@@ -20,6 +20,7 @@ Unknown names and impossible values stop the start (exit code 2) with the place 
 - Settings that take several values: repeat the flag, separate with commas in the variable, write an array in the file.
   Of any other flag given twice the last counts.
 - `none` or `off` (or an empty text) switches an optional setting off.
+- `SIGHUP` and `POST /v1/config/reload` read the file again. Settings of which it is said below change at once, the others at the next start; `larder config diff` shows both.
 
 ## Groups
 
@@ -114,6 +115,9 @@ fn entry(setting: &SettingSpec, out: &mut String) {
     }
     if setting.per_listener {
         facts.push("also in `[listeners.NAME]`".to_string());
+    }
+    if setting.live {
+        facts.push("a reload changes it".to_string());
     }
     if !setting.also.is_empty() {
         facts.push(format!("also `{}`", setting.also.join("`, `")));

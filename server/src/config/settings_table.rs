@@ -32,6 +32,8 @@ pub struct SettingSpec {
     pub per_listener: bool,
     /// May also stand under `[prefixes."PREFIX"]` of a group, for which else the group's value holds.
     pub per_prefix: bool,
+    /// A reload of the configuration changes it; what is not needs a restart.
+    pub live: bool,
     /// Variables of other programs that mean the same, with less weight than our own.
     pub also: &'static [&'static str],
     /// A value other than the default, for the documentation and the tests.
@@ -224,6 +226,7 @@ const ROW: SettingSpec = SettingSpec {
     per_group: false,
     per_listener: false,
     per_prefix: false,
+    live: false,
     also: &[],
     example: "",
     help: "",
@@ -427,6 +430,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Memory { min: MIB },
         default: Computed("a quarter of the memory that the process may use"),
         per_group: true,
+        live: true,
         example: "64MiB",
         help: "Bound on everything the memory tier holds, in bytes or as a percentage of the memory that the process may use (the machine's, or its cgroup's limit). A named group must set its own.",
         ..ROW
@@ -460,6 +464,7 @@ pub const TABLE: &[SettingSpec] = &[
         per_group: true,
         per_prefix: true,
         also: &["PROXY_TTL_MS"],
+        live: true,
         example: "10s",
         help: "Lifetime of entries that were stored without one, and longest lifetime of what was fetched from the source.",
         ..ROW
@@ -481,6 +486,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         per_prefix: true,
+        live: true,
         example: "1s",
         help: "How long to remember that the source does not have a key.",
         ..ROW
@@ -493,6 +499,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         per_prefix: true,
+        live: true,
         example: "30s",
         help: "How long after its lifetime a copy is served while one fetch in the background renews it. `0` or `off`: a read after the lifetime waits for the fetch.",
         ..ROW
@@ -505,6 +512,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         per_prefix: true,
+        live: true,
         example: "5m",
         help: "How long after its lifetime a copy is served if the source fails or is lost. `0` or `off`: the read gets the error.",
         ..ROW
@@ -517,6 +525,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         per_prefix: true,
+        live: true,
         example: "20ms",
         help: "How long a read waits for a fetch if there is a copy that `stale-if-error` allows: then it gets that copy, and the fetch goes on and fills the tier. `off`: it waits up to `source-timeout`.",
         ..ROW
@@ -528,6 +537,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         per_prefix: true,
+        live: true,
         example: "20%",
         help: "Renews a copy that is read shortly before the end of its lifetime, in the background. `20%`: a read in the last fifth of the lifetime starts the fetch. `xfetch`: at a random time near the end, earlier for copies whose fetch took long. `off`: never.",
         ..ROW
@@ -539,6 +549,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         per_prefix: true,
+        live: true,
         example: "10m",
         help: "No copy is served longer than this after its lifetime, whatever `stale-while-revalidate`, `stale-if-error` and the source's own headers allow. `off`: no such bound.",
         ..ROW
@@ -551,6 +562,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         per_prefix: true,
+        live: true,
         example: "5s",
         help: "How long Larder does not fetch a key again after a fetch failed, if it has a copy that may be served meanwhile. `0` or `off`: each read tries again.",
         ..ROW
@@ -562,6 +574,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("cache"),
         per_group: true,
         per_prefix: true,
+        live: true,
         example: "observe",
         help: "What the memory tier does with keys. `cache`: it keeps and serves them; `observe`: it keeps them and counts hits and misses, but each read is answered by the source; `deny`: it neither keeps nor serves them. See docs/observe.md.",
         ..ROW
@@ -1089,6 +1102,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Limits,
         kind: ValueKind::Count { min: 0, max: 1 << 32 },
         default: Is("1000000"),
+        live: true,
         example: "50000",
         help: "Keys of which Larder remembers, without a source, which clients hold copies (CLIENT TRACKING); beyond it clients are told to forget some. 0: no bound.",
         ..ROW
@@ -1107,6 +1121,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Limits,
         kind: ValueKind::Duration { min: 100, max: TEN_YEARS },
         optional: true,
+        live: true,
         example: "5m",
         help: "Closes a connection on which nothing was asked for so long.",
         ..ROW
@@ -1116,6 +1131,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Limits,
         kind: ValueKind::Duration { min: 100, max: DAY },
         default: Is("10s"),
+        live: true,
         example: "5s",
         help: "Time for a request that has begun to arrive to be complete: the head of an HTTP request, a Redis command.",
         ..ROW
@@ -1125,6 +1141,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Throttle,
         kind: ValueKind::Rate,
         optional: true,
+        live: true,
         example: "1000/s",
         help: "Requests per second of one client address. What is over is answered with HTTP 503 or `-ERR throttled`.",
         ..ROW
@@ -1134,6 +1151,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Throttle,
         kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
+        live: true,
         example: "5000",
         help: "Requests that a client address may make at once after a pause.",
         ..ROW
@@ -1143,6 +1161,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Throttle,
         kind: ValueKind::Rate,
         optional: true,
+        live: true,
         example: "50000/s",
         help: "Requests per second of all clients together.",
         ..ROW
@@ -1152,6 +1171,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Throttle,
         kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
+        live: true,
         example: "60000",
         help: "Requests that all clients together may make at once after a pause.",
         ..ROW
@@ -1162,6 +1182,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Rate,
         default: Computed("a tenth of throttle; none without it"),
         optional: true,
+        live: true,
         example: "10/s",
         help: "Requests per second of one client address to the admin and stats routes.",
         ..ROW
@@ -1171,6 +1192,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Throttle,
         kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
         default: Computed("one second's worth"),
+        live: true,
         example: "20",
         help: "Requests to the admin and stats routes that a client address may make at once after a pause.",
         ..ROW
@@ -1288,6 +1310,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Process,
         kind: ValueKind::Duration { min: 0, max: DAY },
         default: Is("10s"),
+        live: true,
         example: "30s",
         help: "Time that requests under way get to finish after SIGTERM or SIGINT.",
         ..ROW
@@ -1307,6 +1330,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Process,
         kind: ValueKind::Choice(LogLevel::NAMES),
         default: Is("info"),
+        live: true,
         example: "debug",
         help: "The least severe event to log to standard error. May be changed at run time.",
         ..ROW
@@ -1325,6 +1349,7 @@ pub const TABLE: &[SettingSpec] = &[
         section: SettingSection::Process,
         kind: ValueKind::Share,
         optional: true,
+        live: true,
         example: "1%",
         help: "Logs this share of HTTP requests at level `info`: who asked, who answered, how long it took. What another node samples is logged here, too. At level `debug` every HTTP request is logged, whatever this says.",
         ..ROW

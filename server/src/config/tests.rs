@@ -17,7 +17,7 @@ fn try_load(args: &[&str], vars: &[(&str, &str)], toml: &str) -> Result<CheckedC
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("larder.toml");
     std::fs::write(&path, toml).unwrap();
-    let input = ConfigInput { flags, file: Some(path), env: &env(vars), machine: &MACHINE };
+    let input = ConfigInput { flags, file: Some(path), env: env(vars), machine: MACHINE };
     // The folder's name is left out of messages, so that tests can name the rest.
     let folder = format!("{}/", dir.path().display());
     load_config(input).map_err(|error| error.0.iter().map(|line| line.replace(&folder, "")).collect())
@@ -151,8 +151,7 @@ fn computed_defaults_follow_what_is_set() {
     assert_eq!(memory("25%"), 1 << 30);
     assert_eq!(memory("64MiB"), 64 << 20);
     let tiny = Machine { memory: 3 << 20, ..MACHINE };
-    let config =
-        load_config(ConfigInput { flags: Layer::new(), file: None, env: &Env::new(), machine: &tiny }).unwrap();
+    let config = load_config(ConfigInput { flags: Layer::new(), file: None, env: Env::new(), machine: tiny }).unwrap();
     assert_eq!(config.settings.groups[0].max_memory, 1 << 20, "never under the least");
 }
 
@@ -408,7 +407,7 @@ fn all_problems_are_reported_at_once() {
 #[test]
 fn a_file_that_cannot_be_read_is_a_problem() {
     let vars = env(&[("LARDER_CONFIG", "/nowhere/l.toml")]);
-    let input = ConfigInput { flags: Layer::new(), file: None, env: &vars, machine: &MACHINE };
+    let input = ConfigInput { flags: Layer::new(), file: None, env: vars, machine: MACHINE };
     let error = load_config(input).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/l.toml: cannot be read: No such file"), "{error}");
 }

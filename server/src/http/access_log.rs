@@ -24,7 +24,7 @@ pub(super) struct LoggedRequest {
 /// Whether any request may be logged.
 #[inline]
 pub(super) fn is_on(app: &App) -> bool {
-    app.settings.access_log.is_some() || app.telemetry.logs.is_debug()
+    app.live.access_log() > 0 || app.telemetry.logs.is_debug()
 }
 
 impl LoggedRequest {
@@ -41,7 +41,8 @@ impl LoggedRequest {
         // What another node logs is logged here, too, so that both halves of a request are seen.
         let node = field(ASKING_NODE.as_str()).map(|name| String::from_utf8_lossy(name).into());
         let is_drawn = |share| node.is_some() || fastrand::u32(..WHOLE) < share;
-        let is_sampled = app.settings.access_log.is_some_and(is_drawn);
+        let share = app.live.access_log();
+        let is_sampled = share > 0 && is_drawn(share);
         (is_sampled || app.telemetry.logs.is_debug()).then(|| LoggedRequest {
             trace: Arc::new(RequestTrace::new(field("x-request-id"), field("traceparent"), true)),
             client,

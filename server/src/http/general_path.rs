@@ -39,7 +39,7 @@ pub(super) async fn serve<S: ClientStream>(
     deadline: Rc<ConnectionDeadline>,
 ) {
     let max_headers = context.worker.app.settings.max_headers;
-    let header_timeout = context.worker.app.settings.header_timeout;
+    let header_timeout = context.worker.app.live.header_timeout();
     // No HTTP/1 method begins like HTTP/2's preface (RFC 9113 section 3.4).
     let is_http2 = stream.speaks_http2() || read.starts_with(b"PRI");
     let app = context.worker.app.clone();

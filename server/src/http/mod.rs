@@ -15,6 +15,7 @@
 //! - No route reads the clock twice or trusts a length before comparing it with its setting.
 mod access_log;
 mod closing_response;
+mod config_routes;
 mod connection_activity;
 mod connection_context;
 mod connection_deadlines;

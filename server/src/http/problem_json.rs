@@ -20,6 +20,7 @@ pub(super) enum ProblemKind {
     BodyTimeout,
     BodyTooLarge,
     BuffersFull,
+    ConfigRefused,
     HeadTimeout,
     HeadTooLarge,
     KeyNotFound,
@@ -76,6 +77,7 @@ impl ProblemKind {
             ProblemKind::BodyTimeout => ("body-timeout", "The body came too slowly", S::REQUEST_TIMEOUT),
             ProblemKind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),
             ProblemKind::BuffersFull => ("buffers-full", "The buffers are full", S::SERVICE_UNAVAILABLE),
+            ProblemKind::ConfigRefused => ("config-refused", "The configuration is refused", S::UNPROCESSABLE_ENTITY),
             ProblemKind::HeadTimeout => ("head-timeout", "The head came too slowly", S::REQUEST_TIMEOUT),
             ProblemKind::HeadTooLarge => {
                 ("head-too-large", "The head is too large", S::REQUEST_HEADER_FIELDS_TOO_LARGE)

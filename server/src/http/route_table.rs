@@ -57,6 +57,8 @@ pub(super) enum RouteHandler {
     Docs,
     LogLevel,
     SetLogLevel,
+    ConfigDifferences,
+    ReloadConfig,
     ModeRules,
     SetModeRules,
     ResetModeRules,
@@ -72,7 +74,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 55] = [
+pub(super) static ROUTES: [Route; 57] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -121,6 +123,8 @@ pub(super) static ROUTES: [Route; 55] = [
     route(Method::GET, "/docs", RouteListeners::Both, RouteHandler::Docs),
     route(Method::GET, "/v1/log-level", RouteListeners::Admin, RouteHandler::LogLevel),
     route(Method::PUT, "/v1/log-level", RouteListeners::Admin, RouteHandler::SetLogLevel),
+    route(Method::GET, "/v1/config/reload", RouteListeners::Admin, RouteHandler::ConfigDifferences),
+    route(Method::POST, "/v1/config/reload", RouteListeners::Admin, RouteHandler::ReloadConfig),
     route(Method::POST, "/v1/record", RouteListeners::Admin, RouteHandler::Record),
     route(Method::POST, "/v1/groups/{group}/reload", RouteListeners::Admin, RouteHandler::Reload),
     route(Method::GET, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::ModeRules),

@@ -1,6 +1,7 @@
 //! What every request goes through before and after its route: limits, throttle, group, handler, HEAD.
 use super::{
     access_log::{self, LoggedRequest},
+    config_routes,
     connection_context::{ConnectionContext, ListenerRole},
     docs_page, document_routes, forwarded_writes, group_control,
     groupcache_stats::groupcache_stats,
@@ -93,8 +94,8 @@ where
     let in_table = path.in_table().ok_or_else(|| Problem::no_such_route(head.uri.path()))?;
     let (route, variables) = find(context.role, &head.method, in_table)?;
     let query = head.uri.query().unwrap_or_default().as_bytes();
-    if let (Some(throttle), Some(scope)) = (&context.worker.app.throttle, route.scope())
-        && let Err(throttled) = throttle.check(scope, context.peer.ip())
+    if let Some(scope) = route.scope()
+        && let Err(throttled) = context.worker.app.throttle.check(scope, context.peer.ip())
     {
         context.worker.counters.http_throttled.add(1);
         return Ok(match route.handler {
@@ -120,7 +121,13 @@ where
         now: clock::now(),
         trace,
     };
-    let at_most = |bytes, setting, kind| BodyLimit { context, bytes, setting, kind, patience: settings.header_timeout };
+    let at_most = |bytes, setting, kind| BodyLimit {
+        context,
+        bytes,
+        setting,
+        kind,
+        patience: context.worker.app.live.header_timeout(),
+    };
     let small = at_most(settings.max_body, "max-body", ProblemKind::BodyTooLarge);
     let value = at_most(settings.max_value, "max-value", ProblemKind::ValueTooLarge);
     // With the key and the rest of the message.
@@ -202,6 +209,8 @@ where
         RouteHandler::OpenApi => Ok(openapi::openapi(settings.item_prefix.as_deref())),
         RouteHandler::Docs => Ok(docs_page::docs_page(settings.item_prefix.as_deref())),
         RouteHandler::LogLevel => Ok(log_level::log_level(context)),
+        RouteHandler::ConfigDifferences => config_routes::differences(context).await,
+        RouteHandler::ReloadConfig => config_routes::reload(context).await,
         RouteHandler::Reload => group_control::reload(context, request.group).await,
         RouteHandler::Record => record_operations::record(context, query),
         RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),

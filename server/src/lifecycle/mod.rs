@@ -6,6 +6,7 @@
 pub mod drain_phase;
 pub mod error;
 pub(crate) mod linger;
+pub mod live_settings;
 pub mod pause;
 pub mod throttle;
 

@@ -3,6 +3,7 @@
 //! Every request and every Redis command counts, whatever its outcome. The keyed state holds one small record per address
 //! seen within the time that a bucket takes to fill up; [`Throttle::forget_idle`] drops the others once a second.
 use crate::config::{Rate, Settings};
+use arc_swap::ArcSwapOption;
 use governor::{
     DefaultDirectRateLimiter, DefaultKeyedRateLimiter, NotUntil, Quota, RateLimiter,
     clock::{Clock, DefaultClock, QuantaInstant},
@@ -10,6 +11,10 @@ use governor::{
 use std::{
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -31,9 +36,16 @@ pub struct Throttled {
     pub retry_after: Duration,
 }
 
-/// The limiters that are configured. The process holds an `Option<Throttle>`, `None` when nothing is.
-#[derive(Debug)]
+/// The limits on requests. They change at run time, all at once.
+#[derive(Debug, Default)]
 pub struct Throttle {
+    /// Whether there is any: what a request looks at where there is none.
+    is_on: AtomicBool,
+    limiters: ArcSwapOption<Limiters>,
+}
+
+#[derive(Debug)]
+struct Limiters {
     clock: DefaultClock,
     client: Option<DefaultKeyedRateLimiter<IpAddr>>,
     total: Option<DefaultDirectRateLimiter>,
@@ -41,22 +53,65 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// The limiters of `settings`; `None` if there are none, so that an unlimited server pays nothing.
-    pub fn new(settings: &Settings) -> Option<Throttle> {
+    /// The limits of `settings`.
+    pub fn new(settings: &Settings) -> Throttle {
+        let throttle = Throttle::default();
+        throttle.replace(settings);
+        throttle
+    }
+
+    /// The limits of `settings` from now on. Each client begins with a full budget.
+    pub fn replace(&self, settings: &Settings) {
         let keyed = |rate: Option<Rate>| rate.map(|rate| RateLimiter::keyed(quota(rate)));
-        let throttle = Throttle {
+        let limiters = Limiters {
             clock: DefaultClock::default(),
             client: keyed(settings.throttle_client),
             total: (settings.throttle_total).map(|rate| RateLimiter::direct(quota(rate))),
             admin: keyed(settings.throttle_admin),
         };
-        let any = throttle.client.is_some() || throttle.total.is_some() || throttle.admin.is_some();
-        any.then_some(throttle)
+        let is_on = limiters.client.is_some() || limiters.total.is_some() || limiters.admin.is_some();
+        self.limiters.store(is_on.then(|| Arc::new(limiters)));
+        self.is_on.store(is_on, Relaxed);
+    }
+
+    /// Whether any request is limited.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
     }
 
     /// Counts one request from `peer`; an error if it must be refused. A refused request does not draw on the budget
     /// that refused it; one that the total budget refused has drawn on the client's own.
+    #[inline]
     pub fn check(&self, scope: Scope, peer: IpAddr) -> Result<(), Throttled> {
+        match self.is_on() {
+            false => Ok(()),
+            true => self.limiters.load().as_ref().map_or(Ok(()), |limiters| limiters.check(scope, peer)),
+        }
+    }
+
+    /// Drops the state of clients whose bucket is full again. Call it about once a second.
+    pub fn forget_idle(&self) {
+        if let Some(limiters) = &*self.limiters.load() {
+            for keyed in limiters.keyed_by_client() {
+                keyed.retain_recent();
+                keyed.shrink_to_fit();
+            }
+        }
+    }
+
+    /// Client addresses remembered at the moment.
+    pub fn remembered(&self) -> usize {
+        self.limiters.load().as_ref().map_or(0, |limiters| limiters.keyed_by_client().map(|keyed| keyed.len()).sum())
+    }
+}
+
+impl Limiters {
+    fn keyed_by_client(&self) -> impl Iterator<Item = &DefaultKeyedRateLimiter<IpAddr>> {
+        [&self.client, &self.admin].into_iter().flatten()
+    }
+
+    fn check(&self, scope: Scope, peer: IpAddr) -> Result<(), Throttled> {
         match scope {
             Scope::Admin => self.keyed(&self.admin, peer, "throttle-admin"),
             Scope::Data => {
@@ -67,20 +122,6 @@ impl Throttle {
                 }
             }
         }
-    }
-
-    /// Drops the state of clients whose bucket is full again. Call it about once a second.
-    pub fn forget_idle(&self) {
-        for keyed in [&self.client, &self.admin].into_iter().flatten() {
-            keyed.retain_recent();
-            keyed.shrink_to_fit();
-        }
-    }
-
-    /// Client addresses remembered at the moment.
-    pub fn remembered(&self) -> usize {
-        let keyed = [&self.client, &self.admin].into_iter().flatten();
-        keyed.map(|keyed| keyed.len()).sum()
     }
 
     fn keyed(
@@ -118,7 +159,7 @@ mod tests {
     use super::*;
     use crate::config::Settings;
 
-    fn throttle(client: Option<Rate>, total: Option<Rate>, admin: Option<Rate>) -> Option<Throttle> {
+    fn throttle(client: Option<Rate>, total: Option<Rate>, admin: Option<Rate>) -> Throttle {
         Throttle::new(&Settings {
             throttle_client: client,
             throttle_total: total,
@@ -134,13 +175,19 @@ mod tests {
     const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
     #[test]
-    fn off_is_none() {
-        assert!(throttle(None, None, None).is_none());
+    fn limits_are_switched_on_and_off() {
+        let throttle = throttle(None, None, None);
+        assert!(!throttle.is_on() && throttle.check(Scope::Data, A).is_ok() && throttle.remembered() == 0);
+        let with = |throttle_client| Settings { throttle_client, ..Settings::from_args(&[]).expect("valid") };
+        throttle.replace(&with(burst(1)));
+        assert!(throttle.check(Scope::Data, A).is_ok() && throttle.check(Scope::Data, A).is_err());
+        throttle.replace(&with(None));
+        assert!(!throttle.is_on() && throttle.check(Scope::Data, A).is_ok());
     }
 
     #[test]
     fn each_client_has_its_own_budget_and_the_answer_names_the_setting() {
-        let throttle = throttle(burst(2), None, None).expect("on");
+        let throttle = throttle(burst(2), None, None);
         assert!(throttle.check(Scope::Data, A).is_ok());
         assert!(throttle.check(Scope::Data, A).is_ok());
         let refused = throttle.check(Scope::Data, A).expect_err("over");
@@ -152,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_total_is_shared_and_admin_is_apart() {
-        let throttle = throttle(None, burst(1), burst(1)).expect("on");
+        let throttle = throttle(None, burst(1), burst(1));
         assert!(throttle.check(Scope::Data, A).is_ok());
         let refused = throttle.check(Scope::Data, B).expect_err("over");
         assert_eq!(refused.setting, "throttle-total");
@@ -173,7 +220,7 @@ mod tests {
     #[test]
     fn idle_clients_are_forgotten() {
         let fast = Some(Rate { per_second: 1_000_000, burst: 1 });
-        let throttle = throttle(fast, None, None).expect("on");
+        let throttle = throttle(fast, None, None);
         assert!(throttle.check(Scope::Data, A).is_ok());
         // A bucket of one request at a million a second is full again after a microsecond.
         while throttle.remembered() > 0 {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     app::App,
-    config::Settings,
+    config::CheckedConfig,
     lifecycle::RunError,
     peer::{Discovery, Standing},
     redis, replica,
@@ -45,7 +45,8 @@ const LOOK: Duration = Duration::from_millis(2);
 ///
 /// # Errors
 /// See [`RunError`]; nothing of the process keeps running that its end does not stop.
-pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
+pub fn run(config: CheckedConfig, logs: Logs) -> Result<(), RunError> {
+    let settings = &config.settings;
     let limit = open_files_limit::connections_that_fit(settings.max_connections);
     if limit < settings.max_connections {
         tracing::warn!(
@@ -54,8 +55,8 @@ pub fn run(settings: Settings, logs: Logs) -> Result<(), RunError> {
             "max-connections lowered to what the limit on open files (ulimit -n) allows"
         );
     }
-    let (listeners, bound) = listeners::bind(&settings)?;
-    let app = Arc::new(App::new(settings, logs, bound, limit, redis::COMMANDS.len())?);
+    let (listeners, bound) = listeners::bind(settings)?;
+    let app = Arc::new(App::new(config, logs, bound, limit, redis::COMMANDS.len())?);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }
@@ -77,7 +78,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     let mut leaving: Option<Instant> = None;
     loop {
         tokio::select! {
-            number = signals.next(|| reload(app)) => match leaving {
+            number = signals.next(|| app.reload_and_log()) => match leaving {
                 None => {
                     leaving = Some(Instant::now());
                     match &app.peers {
@@ -97,7 +98,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
             _ = tick.tick() => {
                 ticks = ticks.wrapping_add(1);
                 keep_house(app, ticks);
-                if leaving.is_some_and(|since| since.elapsed() > app.settings.grace / 2) {
+                if leaving.is_some_and(|since| since.elapsed() > app.live.grace() / 2) {
                     break;
                 }
             }
@@ -151,21 +152,6 @@ fn acceptors(
         .collect()
 }
 
-/// SIGHUP.
-fn reload(app: &App) {
-    match &app.tls {
-        Some(tls) => {
-            tracing::info!("SIGHUP: reading certificates, keys and authorities again; other settings need a restart");
-            tls.reload();
-        }
-        None => {
-            tracing::warn!(
-                "SIGHUP ignored: only files of TLS are read again, and there is no TLS; restart to apply changes"
-            );
-        }
-    }
-}
-
 fn keep_house(app: &App, ticks: u32) {
     let now = clock::now();
     for cache in &app.caches {
@@ -177,9 +163,7 @@ fn keep_house(app: &App, ticks: u32) {
     if let Some(tls) = &app.tls {
         tls.tick();
     }
-    if let Some(throttle) = &app.throttle
-        && ticks.is_multiple_of(FORGET_EVERY)
-    {
-        throttle.forget_idle();
+    if ticks.is_multiple_of(FORGET_EVERY) {
+        app.throttle.forget_idle();
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn drain(
     ended: &mut mpsc::UnboundedReceiver<usize>,
     signals: &mut Signals,
 ) -> Result<(), RunError> {
-    let grace = app.settings.grace;
+    let grace = app.live.grace();
     // The listeners close with their tasks, and with the tasks go the workers' channels.
     acceptors.iter().for_each(AbortHandle::abort);
     let finish = grace.saturating_sub(ABORT.min(grace / 2));

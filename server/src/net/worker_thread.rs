@@ -20,7 +20,7 @@ use tokio::{
     net::TcpStream,
     runtime::{Builder, LocalOptions},
     sync::mpsc,
-    time::{MissedTickBehavior, interval},
+    time::sleep,
 };
 
 /// How long a node hands its keys over at most, if `grace` is long.
@@ -96,7 +96,7 @@ async fn come_and_go(worker: Rc<Worker>) {
     // No group may be shared.
     peers.advance(Standing::Serving);
     peers.reached(Standing::Leaving).await;
-    peer::leave(&groups, LONGEST_LEAVE.min(worker.app.settings.grace / 3)).await;
+    peer::leave(&groups, LONGEST_LEAVE.min(worker.app.live.grace() / 3)).await;
     // Whatever came of it.
     peers.advance(Standing::Left);
 }
@@ -225,18 +225,18 @@ impl Drop for Place {
     }
 }
 
+/// The longest time between two looks for silent connections.
+const LONGEST_PERIOD: Duration = Duration::from_secs(1);
+
 /// Ends Redis connections that have been silent for `idle-timeout`. One look at all of them now and then costs less than a
 /// timer each that every request would have to move.
 async fn close_idle(worker: Rc<Worker>) {
-    let Some(timeout) = worker.app.settings.idle_timeout else {
-        return;
-    };
-    let period = (timeout / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
-    let mut period = interval(period);
-    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let timeout = millis(timeout);
     loop {
-        period.tick().await;
+        // It may change meanwhile.
+        let timeout = worker.app.live.idle_timeout();
+        let period = timeout.map_or(LONGEST_PERIOD, |timeout| timeout / 8);
+        sleep(period.clamp(Duration::from_millis(10), LONGEST_PERIOD)).await;
+        let Some(timeout) = timeout.map(millis) else { continue };
         let now = clock::now();
         worker.app.clients.visit(worker.id, |client| {
             // More than, because the last word was noted in whole milliseconds, rounded down.

@@ -78,7 +78,7 @@ impl<'c> CommandContext<'c> {
     pub(super) fn lifetime(&self, key: &[u8]) -> Expiry {
         let group = self.group();
         // Without prefixes the cache knows it. A scratch tier (`local_store`) has none: the tier's copy gets it.
-        match group.policy.prefixes.is_empty() || !group.is_store() {
+        match !group.policy.freshness.has_prefixes() || !group.is_store() {
             true => Expiry::Default,
             false => group.policy.lifetime(key),
         }

@@ -55,7 +55,7 @@ pub fn begin(
     let mut gets = GetRun::default();
     let app = &worker.app;
     if !session.reads_plainly()
-        || app.throttle.is_some()
+        || app.throttle.is_on()
         || app.telemetry.recorder.is_on()
         || app.clients.monitors().any()
     {

@@ -1,11 +1,18 @@
 //! How fills of a group are stored: lifetimes, absences, coherence, replies. A key prefix may have lifetimes of its own.
 use super::{inspection::Inspection, mode_rules::ModeRules, prefix_table::PrefixTable};
 use crate::config::{Coherence, FreshnessSettings, RefreshAhead, TierMode};
+use arc_swap::{ArcSwap, Guard};
 use larder_engine::{Expiry, Millis};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 /// How old copies of a key may be, and when they are renewed. Times are in milliseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyPolicy {
     /// Longest life of a fill; the source's own expiry only shortens it.
     pub ttl: Option<u64>,
@@ -51,14 +58,58 @@ impl KeyPolicy {
     }
 }
 
+/// The policies of a group's keys, shared by all cores. They change at run time, all at once.
+#[derive(Debug, Default)]
+pub struct Freshness {
+    /// So that a key's policy takes no search where no prefix has one.
+    has_prefixes: AtomicBool,
+    table: ArcSwap<FreshnessTable>,
+}
+
+/// The policies of a group's keys.
+#[derive(Debug, Clone, Default)]
+pub struct FreshnessTable {
+    /// That of all keys without a prefix of their own. The group's cache has the same `ttl` as its default lifetime, so that jitter applies to
+    /// fills.
+    pub own: KeyPolicy,
+    /// Those of key prefixes.
+    pub prefixes: PrefixTable<KeyPolicy>,
+}
+impl FreshnessTable {
+    fn of(&self, key: &[u8]) -> &KeyPolicy {
+        self.prefixes.get(key).unwrap_or(&self.own)
+    }
+    /// All of them.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &KeyPolicy> {
+        std::iter::once(&self.own).chain(self.prefixes.iter().map(|(_, policy)| policy))
+    }
+}
+
+impl Freshness {
+    /// These policies.
+    pub fn new(table: FreshnessTable) -> Freshness {
+        let freshness = Freshness::default();
+        freshness.replace(table);
+        freshness
+    }
+    /// Replaces all policies. What is held already keeps the end of its lifetime.
+    pub fn replace(&self, table: FreshnessTable) {
+        let has_prefixes = !table.prefixes.is_empty();
+        self.table.store(Arc::new(table));
+        self.has_prefixes.store(has_prefixes, Relaxed);
+    }
+    /// Whether a key prefix has a policy of its own.
+    #[inline]
+    pub fn has_prefixes(&self) -> bool {
+        self.has_prefixes.load(Relaxed)
+    }
+}
+
 /// How fills of a group are stored.
 #[derive(Debug, Clone, Default)]
 pub struct FillPolicy {
-    /// The policy of all keys without a prefix of their own. The group's cache is built with the same `ttl` as its default lifetime, so that
-    /// jitter applies to fills.
-    pub own: KeyPolicy,
-    /// The policies of key prefixes.
-    pub prefixes: PrefixTable<KeyPolicy>,
+    /// How old copies of its keys may be.
+    pub freshness: Arc<Freshness>,
     /// Which keys the memory tier keeps and serves; shared by all cores.
     pub modes: Arc<ModeRules>,
     /// The sampling of hits that are compared with the source.
@@ -72,17 +123,18 @@ pub struct FillPolicy {
 }
 impl From<KeyPolicy> for FillPolicy {
     fn from(own: KeyPolicy) -> FillPolicy {
-        FillPolicy { own, ..FillPolicy::default() }
+        FillPolicy::from(FreshnessTable { own, ..FreshnessTable::default() })
+    }
+}
+impl From<FreshnessTable> for FillPolicy {
+    fn from(table: FreshnessTable) -> FillPolicy {
+        FillPolicy { freshness: Arc::new(Freshness::new(table)), ..FillPolicy::default() }
     }
 }
 impl FillPolicy {
     /// The policy of a key.
-    #[inline]
-    pub fn of(&self, key: &[u8]) -> &KeyPolicy {
-        match self.prefixes.is_empty() {
-            true => &self.own,
-            false => self.prefixes.get(key).unwrap_or(&self.own),
-        }
+    pub fn of(&self, key: &[u8]) -> KeyPolicy {
+        *self.freshness.table.load().of(key)
     }
     /// Whether a read needs more than a lookup: mode rules are set, or hits are sampled.
     #[inline]
@@ -108,23 +160,23 @@ impl FillPolicy {
         self.modes.of(key) == TierMode::Deny
     }
     /// The policies of all keys.
-    pub(super) fn policies(&self) -> impl Iterator<Item = &KeyPolicy> {
-        std::iter::once(&self.own).chain(self.prefixes.iter().map(|(_, policy)| policy))
+    pub(super) fn table(&self) -> Guard<Arc<FreshnessTable>> {
+        self.freshness.table.load()
     }
     /// Whether some copies are served while the source is unavailable, although they are not fresh.
     pub fn serves_stale(&self) -> bool {
-        self.policies().any(|policy| policy.stale_if_error > 0)
+        self.table().policies().any(|policy| policy.stale_if_error > 0)
     }
     /// The longest time past its freshness for which any copy may be served, ms.
     pub fn longest_stale(&self) -> u64 {
         let longest = |policy: &KeyPolicy| {
             policy.stale_while_revalidate.max(policy.stale_if_error).min(policy.max_stale.unwrap_or(u64::MAX))
         };
-        self.policies().map(longest).max().unwrap_or(0)
+        self.table().policies().map(longest).max().unwrap_or(0)
     }
     /// The longest lifetime of any key, ms; `None`: some have none.
     pub fn longest_ttl(&self) -> Option<u64> {
-        self.policies().map(|policy| policy.ttl).try_fold(0, |longest, ttl| Some(longest.max(ttl?)))
+        self.table().policies().map(|policy| policy.ttl).try_fold(0, |longest, ttl| Some(longest.max(ttl?)))
     }
     /// Whether copies may still be served when the source has been lost for so many ms.
     pub fn outlives_source(&self, lost_for: u64) -> bool {
@@ -134,18 +186,18 @@ impl FillPolicy {
         };
         match self.coherence {
             Coherence::Ttl => true,
-            Coherence::Coherent => self.policies().any(may_serve),
+            Coherence::Coherent => self.table().policies().any(may_serve),
             Coherence::Off => false,
         }
     }
     /// The expiry of an entry that is stored without one.
     pub fn lifetime(&self, key: &[u8]) -> Expiry {
-        let policy = self.of(key);
-        match policy.ttl {
+        let table = self.table();
+        match (table.prefixes.get(key), table.own.ttl) {
             // The cache knows the group's lifetime.
-            Some(_) if std::ptr::eq(policy, &self.own) => Expiry::Default,
-            Some(ttl) => Expiry::FreshFor(ttl),
-            None => Expiry::Never,
+            (None, Some(_)) => Expiry::Default,
+            (Some(policy), _) => policy.ttl.map_or(Expiry::Never, Expiry::FreshFor),
+            (None, None) => Expiry::Never,
         }
     }
     /// The end of a copy: its own expiry at the source (`own`), or the end of the key's lifetime from now if that is earlier.

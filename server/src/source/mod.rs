@@ -70,7 +70,7 @@ pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_document, kind_of};
 pub use fetch::Fetch;
 pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, FetchedValue, KeyLife};
-pub use fill_policy::{FillPolicy, KeyPolicy};
+pub use fill_policy::{FillPolicy, Freshness, FreshnessTable, KeyPolicy};
 pub(crate) use http_origin::{Http2Connections, Http2Stream};
 pub use inspection::{Inspected, Inspection, InspectionCounts};
 pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};

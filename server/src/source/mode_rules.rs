@@ -30,7 +30,7 @@ pub struct ModeRules {
     are_set: AtomicBool,
     table: ArcSwap<ModeTable>,
     /// As in the configuration.
-    at_start: ModeTable,
+    configured: ArcSwap<ModeTable>,
     changed: AtomicBool,
     counts: [AtomicU64; 4],
 }
@@ -38,14 +38,13 @@ pub struct ModeRules {
 impl ModeRules {
     /// The rules of a group's settings.
     pub fn of_settings(group: &GroupSettings) -> ModeRules {
-        let of_prefixes = group.prefixes.iter().map(|of| (of.prefix.as_bytes(), of.mode));
-        ModeRules::new([(&b""[..], group.mode)].into_iter().chain(of_prefixes))
+        ModeRules::new(rules_of(group))
     }
 
     fn new<P: Into<Box<[u8]>>>(rules: impl IntoIterator<Item = (P, TierMode)>) -> ModeRules {
-        let at_start = without_repetitions(rules);
-        let rules = ModeRules { at_start: at_start.clone(), ..ModeRules::default() };
-        rules.put(at_start);
+        let configured = Arc::new(without_repetitions(rules));
+        let rules = ModeRules { configured: ArcSwap::new(configured.clone()), ..ModeRules::default() };
+        rules.put(configured);
         rules
     }
 
@@ -66,18 +65,29 @@ impl ModeRules {
 
     /// Replaces all rules. Of equal prefixes the last counts.
     pub fn replace(&self, rules: Vec<ModeRule>) {
-        self.put(without_repetitions(rules));
+        self.put(Arc::new(without_repetitions(rules)));
         self.changed.store(true, Relaxed);
     }
     /// Back to the rules of the configuration.
     pub fn reset(&self) {
-        self.put(self.at_start.clone());
+        self.put(self.configured.load_full());
         self.changed.store(false, Relaxed);
     }
-    fn put(&self, table: ModeTable) {
+    /// The configuration has changed to these settings. If its rules have, they hold from now on; otherwise nothing changes, and the answer is
+    /// false.
+    pub fn configure(&self, group: &GroupSettings) -> bool {
+        let configured = without_repetitions(rules_of(group));
+        let differs = mode_rules_text(&configured) != mode_rules_text(&self.configured.load());
+        if differs {
+            self.configured.store(Arc::new(configured));
+            self.reset();
+        }
+        differs
+    }
+    fn put(&self, table: Arc<ModeTable>) {
         let any = !table.is_empty();
         // A read that sees the flag sees rules; which of the two comes first does not matter.
-        self.table.store(Arc::new(table));
+        self.table.store(table);
         self.are_set.store(any, Relaxed);
     }
     /// The rules that hold now.
@@ -113,6 +123,12 @@ impl ModeRules {
         let rules = self.table().iter().count() as u64;
         ModeSnapshot { rules, observed_hits, observed_hit_bytes, observed_misses, denied_reads }
     }
+}
+
+/// The rules that the settings of a group say.
+fn rules_of(group: &GroupSettings) -> impl Iterator<Item = (&[u8], TierMode)> {
+    let of_prefixes = group.prefixes.iter().map(|of| (of.prefix.as_bytes(), of.mode));
+    [(&b""[..], group.mode)].into_iter().chain(of_prefixes)
 }
 
 /// Leaves out rules that say what the next shorter one says.

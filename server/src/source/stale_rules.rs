@@ -48,6 +48,6 @@ impl StaleRules for FillPolicy {
             Some(RefreshAhead::Share(share)) => policy.ttl.unwrap_or(ASSUMED_LIFE).saturating_mul(share.into()) / 100,
             Some(RefreshAhead::XFetch) => XFETCH_EARLIEST,
         };
-        self.policies().map(earliest).max().unwrap_or(0)
+        self.table().policies().map(earliest).max().unwrap_or(0)
     }
 }

@@ -1,4 +1,4 @@
-//! Mode rules and the inspector, with a real redis-server behind a real Larder.
+//! Mode rules, the inspector and reloads of the configuration, in a real Larder, where they need one before a real redis-server.
 #![expect(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]
@@ -7,6 +7,7 @@ mod inspector;
 #[path = "../common/larder.rs"]
 mod larder;
 mod modes;
+mod reload;
 
 use common::{RedisServer, Reply, wait_until};
 use larder::Larder;

@@ -52,7 +52,7 @@ pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: FillPolic
     let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
     let policy = Arc::new(policy);
     let stale_rules: Option<Arc<dyn StaleRules>> = Some(policy.clone());
-    let (max_memory, default_ttl) = (64 * 1024 * 1024, policy.own.ttl);
+    let (max_memory, default_ttl) = (64 * 1024 * 1024, policy.of(b"").ttl);
     let cache = Cache::new(Config { max_memory, default_ttl, stale_rules, ..Config::default() });
     let watch = (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, &policy, prefixes));
     let source = setup.open(watch, policy.keeps_replies());

@@ -8,7 +8,7 @@ use super::{
 };
 use larder::{
     config::{OriginOptions, OriginUrl, SourceUrl},
-    source::{FillPolicy, KeyPolicy, PrefixTable, SourceLimits},
+    source::{FillPolicy, FreshnessTable, KeyPolicy, PrefixTable, SourceLimits},
 };
 use larder_store::clock;
 use std::{
@@ -248,7 +248,11 @@ fn a_key_prefix_has_a_deadline_of_its_own() {
         let slow_demo = "demo:?delay=300ms".parse().expect("a URL");
         let api = url(&format!("http://127.0.0.1:{}/v/{{key}}", silent.port), OriginOptions::default());
         for (url, answers) in [(api, false), (slow_demo, true)] {
-            let group = open(&url, limits, FillPolicy { prefixes: prefixes(), ..FillPolicy::default() });
+            let group = open(
+                &url,
+                limits,
+                FillPolicy::from(FreshnessTable { prefixes: prefixes(), ..FreshnessTable::default() }),
+            );
             for (key, limit) in [("quick:a", 60), ("a", 200), ("slow:a", 400)] {
                 let begun = Instant::now();
                 let answer = group.get(key).await;

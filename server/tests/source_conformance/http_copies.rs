@@ -24,7 +24,7 @@ fn origin(script: impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static) -> (Fixt
 }
 /// Copies are kept past their freshness.
 fn policy() -> FillPolicy {
-    FillPolicy { own: KeyPolicy { stale_if_error: 60_000, ..KeyPolicy::default() }, ..FillPolicy::default() }
+    FillPolicy::from(KeyPolicy { stale_if_error: 60_000, ..KeyPolicy::default() })
 }
 /// What the tier keeps with the copy.
 fn kept(group: &Fixture, key: &str) -> CopyMetadata {

@@ -140,7 +140,7 @@ fn conformance_coherent() {
     let server = RedisServer::start();
     run(async {
         let own = KeyPolicy { negative_ttl: Some(60_000), ..KeyPolicy::default() };
-        let policy = FillPolicy { coherence: Coherence::Coherent, own, ..FillPolicy::default() };
+        let policy = FillPolicy { coherence: Coherence::Coherent, ..own.into() };
         for prefixes in [&[][..], &["t", "e", "l"]] {
             for connections in [1, 3] {
                 let (url, limits) = (SourceUrl::Redis(tcp(server.port())), SourceLimits { connections, ..LIMITS });

@@ -104,7 +104,7 @@ fn sighup_reads_files_again_and_nothing_else_does_if_that_is_off() {
     larder.signal(Signal::TERM);
     assert!(larder.wait().0.success());
     let log = larder.stderr();
-    assert!(log.contains("SIGHUP: reading certificates") && log.contains("certificate read again"), "{log}");
+    assert!(log.contains("the configuration was read again") && log.contains("certificate read again"), "{log}");
 }
 
 #[test]

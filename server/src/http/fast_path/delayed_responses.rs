@@ -55,8 +55,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         self.flush().await?;
         self.deadline.allow(match self.state {
-            FastState::InHead => Some(worker.app.settings.header_timeout),
-            _ => worker.app.settings.idle_timeout,
+            FastState::InHead => Some(worker.app.live.header_timeout()),
+            _ => worker.app.live.idle_timeout(),
         });
         Ok(())
     }

@@ -51,7 +51,7 @@ pub(crate) async fn serve<S: ClientStream>(
         hits: 0,
         behind: 0,
     };
-    deadline.allow(context.worker.app.settings.idle_timeout);
+    deadline.allow(context.worker.app.live.idle_timeout());
     loop {
         // A socket that fails has nobody left to answer.
         match poll_fn(|cx| fast.turn(cx)).await.ok()? {
@@ -61,7 +61,7 @@ pub(crate) async fn serve<S: ClientStream>(
                 return Some((fast.stream, fast.input));
             }
             Next::HeadTimeout => {
-                let limit = context.worker.app.settings.header_timeout;
+                let limit = context.worker.app.live.header_timeout();
                 fast.send(head_timeout(limit)).await.ok()?;
                 fast.flush().await.ok()?;
                 linger(&mut fast.stream, &context.worker.app.drain, LINGER).await;
@@ -164,7 +164,6 @@ impl<S: ClientStream> FastConnection<'_, S> {
     fn take_turns(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
         let context = self.context;
         let worker = &context.worker;
-        let settings = &worker.app.settings;
         for _ in 0..TURNS {
             if !self.output.is_empty() || self.stream.is_unflushed() {
                 ready!(self.poll_flush(cx))?;
@@ -207,9 +206,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             match self.state {
                 state @ (FastState::InHead | FastState::InBody) if was == state && answered == 0 => {}
-                FastState::InHead | FastState::InBody => self.deadline.allow(Some(settings.header_timeout)),
+                FastState::InHead | FastState::InBody => self.deadline.allow(Some(worker.app.live.header_timeout())),
                 FastState::Idle | FastState::Backlog | FastState::OtherRequest => {
-                    self.deadline.allow(settings.idle_timeout)
+                    self.deadline.allow(worker.app.live.idle_timeout())
                 }
             }
             match self.poll_send(&mut buffers.output, cx) {

@@ -57,8 +57,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
-        let throttle = worker.app.throttle.as_ref();
-        let throttled = throttle.and_then(|throttle| throttle.check(Scope::Data, self.context.peer.ip()).err());
+        let throttled = worker.app.throttle.check(Scope::Data, self.context.peer.ip()).err();
         text.clear();
         let answer = match throttled {
             Some(throttled) => {

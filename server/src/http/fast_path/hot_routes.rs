@@ -96,7 +96,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
     /// Many writes of one connection are worth being under way at once where each waits for a disk.
     fn writes_here(&self) -> bool {
         let worker = &self.context.worker;
-        let has_one_way = worker.app.throttle.is_none() && !access_log::is_on(&worker.app);
+        let has_one_way = !worker.app.throttle.is_on() && !access_log::is_on(&worker.app);
         has_one_way && worker.groups[0].source.as_local().is_some()
     }
 
@@ -206,9 +206,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         };
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
-        if let Some(throttle) = &worker.app.throttle
-            && let Err(throttled) = throttle.check(Scope::Data, self.context.peer.ip())
-        {
+        if let Err(throttled) = worker.app.throttle.check(Scope::Data, self.context.peer.ip()) {
             let response = route.failed(Some(key), Problem::throttled(&throttled));
             worker.counters.http_throttled.add(1);
             worker.counters.http_answered(response.status().as_u16());

@@ -109,7 +109,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
     }
 
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        self.deadline.allow(self.context.worker.app.settings.idle_timeout);
+        self.deadline.allow(self.context.worker.app.live.idle_timeout());
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
@@ -120,7 +120,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let sent = self.poll_send(&mut output, cx);
         self.output = output;
         if self.output.len() < before {
-            self.deadline.allow(self.context.worker.app.settings.idle_timeout);
+            self.deadline.allow(self.context.worker.app.live.idle_timeout());
         }
         match sent {
             Poll::Pending if self.deadline.verdict() == Verdict::Expired => {

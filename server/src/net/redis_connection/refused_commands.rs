@@ -14,8 +14,7 @@ const COPIED: usize = 64 * 1024;
 /// The throttle's refusal, if there is one.
 #[inline]
 pub(super) fn throttled(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
-    let throttle = worker.app.throttle.as_ref()?;
-    throttle.check(Scope::Data, peer).err()
+    worker.app.throttle.check(Scope::Data, peer).err()
 }
 
 /// Counts and logs a request that is not in the Redis protocol. A browser may have been tricked, or a port is wrong.

@@ -1,6 +1,6 @@
 //! Fetches, writes, and writes that overtake fetches.
 use super::scripted_source::*;
-use crate::source::{FetchedValue, FillPolicy, KeyPolicy, PrefixTable, SourceError};
+use crate::source::{FetchedValue, FillPolicy, FreshnessTable, KeyPolicy, PrefixTable, SourceError};
 use larder_store::clock;
 
 #[test]
@@ -60,7 +60,8 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry())
     };
     let none = FillPolicy::default();
-    let ten = FillPolicy::from(KeyPolicy { ttl: Some(10_000), ..KeyPolicy::default() });
+    let own = KeyPolicy { ttl: Some(10_000), ..KeyPolicy::default() };
+    let ten = FillPolicy::from(own);
     assert_eq!(expiry(&none, None), Some(None));
     assert_eq!(expiry(&none, Some(5_000)), Some(Some(5_000)));
     assert_eq!(expiry(&ten, None), Some(Some(11_000)));
@@ -68,14 +69,17 @@ fn fills_live_as_long_as_policy_and_source_allow() {
     assert_eq!(expiry(&ten, Some(50_000)), Some(Some(11_000)));
     assert_eq!(expiry(&ten, Some(1_000)), None, "past already: not stored");
     assert_eq!(expiry(&ten, Some(0)), None);
-    let table = |prefix: &[u8], ttl| PrefixTable::new([(prefix, KeyPolicy { ttl, ..KeyPolicy::default() })]);
-    let three = FillPolicy { prefixes: table(b"ke", Some(3_000)), ..ten.clone() };
+    let with = |prefix: &[u8], ttl| {
+        let prefixes = PrefixTable::new([(prefix, KeyPolicy { ttl, ..KeyPolicy::default() })]);
+        FillPolicy::from(FreshnessTable { own, prefixes })
+    };
+    let three = with(b"ke", Some(3_000));
     assert_eq!(expiry(&three, None), Some(Some(4_000)), "the prefix's lifetime");
     assert_eq!(expiry(&three, Some(2_000)), Some(Some(2_000)));
     assert_eq!(expiry(&three, Some(50_000)), Some(Some(4_000)));
-    let endless = FillPolicy { prefixes: table(b"ke", None), ..ten.clone() };
+    let endless = with(b"ke", None);
     assert_eq!(expiry(&endless, None), Some(None), "the prefix has none, although the group has one");
-    let others = FillPolicy { prefixes: table(b"kex", Some(3_000)), ..ten };
+    let others = with(b"kex", Some(3_000));
     assert_eq!(expiry(&others, None), Some(Some(11_000)));
 }
 

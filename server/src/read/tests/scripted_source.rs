@@ -112,7 +112,8 @@ pub(super) fn run<F: Future<Output = ()>>(test: F) {
 }
 pub(super) fn group(policy: FillPolicy) -> (Rc<Group>, Rc<ScriptedSource>) {
     let source = Rc::new(ScriptedSource::default());
-    let cache = Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.own.ttl, ..Config::default() });
+    let cache =
+        Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.of(KEY).ttl, ..Config::default() });
     let policy = Arc::new(policy);
     let group = Rc::new(Group {
         name: "test".into(),
@@ -171,5 +172,5 @@ pub(super) fn miss(group: &Group) -> Fetch {
 
 pub(super) fn in_mode(coherence: Coherence) -> (Rc<Group>, Rc<ScriptedSource>) {
     let own = KeyPolicy { negative_ttl: Some(60_000), ..KeyPolicy::default() };
-    group(FillPolicy { coherence, own, ..FillPolicy::default() })
+    group(FillPolicy { coherence, ..own.into() })
 }

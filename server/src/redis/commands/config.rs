@@ -51,7 +51,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter { name: "slave-read-only", get: |_| "yes".into() },
     Parameter {
         name: "timeout",
-        get: |call| call.worker.app.settings.idle_timeout.map_or(0, |t| t.as_secs()).to_string(),
+        get: |call| call.worker.app.live.idle_timeout().map_or(0, |t| t.as_secs()).to_string(),
     },
     Parameter { name: TRACKED_KEYS, get: |call| call.worker.app.tracking.max_keys().to_string() },
 ];

@@ -59,22 +59,22 @@ fn matches(pattern: &[u8], setting: &str) -> bool {
     glob::matches(pattern, [PREFIX, setting].concat().as_bytes(), true)
 }
 
-/// The current value of a setting. `at_start` is its value at start.
-fn now(call: &CommandContext<'_>, name: &str, at_start: &str) -> String {
+/// The current value of a setting. `configured` is its value in the configuration.
+fn now(call: &CommandContext<'_>, name: &str, configured: &str) -> String {
     let app = &call.worker.app;
     match name {
         MAX_MEMORY => show_size(call.cache().max_memory() as u64),
         LOG_LEVEL => app.telemetry.logs.level().name().to_owned(),
         TRACKED_KEYS => app.tracking.max_keys().to_string(),
-        _ => at_start.to_owned(),
+        _ => configured.to_owned(),
     }
 }
 
 /// The parameters that CONFIG GET asks for, with their current values.
 pub(in crate::redis) fn asked(call: &CommandContext<'_>) -> Vec<(String, String)> {
     let is_asked = |name: &str| call.args.from(2).any(|pattern| matches(pattern, name));
-    let shown = call.worker.app.settings.shown.iter().filter(|(name, _)| is_asked(name));
-    let settings = shown.map(|(name, at_start)| ([PREFIX, name].concat(), now(call, name, at_start)));
+    let shown = call.worker.app.shown_settings().into_iter().filter(|(name, _)| is_asked(name));
+    let settings = shown.map(|(name, configured)| ([PREFIX, name].concat(), now(call, name, &configured)));
     let rules = is_asked(&MODE_RULES[PREFIX.len()..]).then(|| (MODE_RULES.to_owned(), mode_rules(call)));
     settings.chain(rules).collect()
 }
@@ -108,9 +108,9 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
     }
     let mut changes = ConfigChanges::default();
     let mut seen: Vec<&str> = Vec::new();
+    let shown = call.worker.app.shown_settings();
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
-        let shown = &call.worker.app.settings.shown;
         let named = |text: &str| setting(name).is_some_and(|name| name.eq_ignore_ascii_case(text.as_bytes()));
         if name.eq_ignore_ascii_case(MODE_RULES.as_bytes()) {
             if changes.modes.replace(parse_modes(name, value)?).is_some() {
@@ -118,7 +118,7 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
             }
             continue;
         }
-        let Some((own, at_start)) = shown.iter().find(|(own, _)| named(own)) else { return Err(unknown(name)) };
+        let Some((own, configured)) = shown.iter().find(|(own, _)| named(own)) else { return Err(unknown(name)) };
         if seen.contains(own) {
             return Err(failed(name, "duplicate parameter"));
         }
@@ -138,7 +138,7 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
                 let keys = text.parse().map_err(|_| failed(name, "argument couldn't be parsed into an integer"))?;
                 changes.tracked_keys = Some(keys);
             }
-            _ if *at_start == text => {}
+            _ if *configured == text => {}
             _ => return Err(failed(name, "can't set immutable config")),
         }
     }

@@ -32,7 +32,7 @@ pub(in crate::redis) fn explain(call: &mut CommandContext<'_>) -> Result<Flow, C
     tags.iter().for_each(|tag| reply.bulk(tag));
     text(reply, "fetching", if known.is_fetching { "yes" } else { "no" });
     text(reply, "source", if source.is_up() { "up" } else { "down" });
-    text(reply, "policy", &in_words(policy));
+    text(reply, "policy", &in_words(&policy));
     text(reply, "mode", group.policy.mode(key.bytes()).name());
     let (why, next) = match group.source.reads() {
         _ if !group.policy.serves(key.bytes()) => (Some(NOT_SERVED.to_owned()), "a read asks the source"),

@@ -15,8 +15,7 @@ fn coherent() -> FillPolicy {
     FillPolicy {
         coherence: Coherence::Coherent,
         max_reply: 10_000,
-        own: KeyPolicy { negative_ttl: Some(60_000), ..KeyPolicy::default() },
-        ..FillPolicy::default()
+        ..FillPolicy::from(KeyPolicy { negative_ttl: Some(60_000), ..KeyPolicy::default() })
     }
 }
 
@@ -333,12 +332,12 @@ fn replies_live_as_long_as_their_key_and_the_group_s_lifetimes() {
         assert_eq!(hits(&client), before + 1, "over with its key");
     });
     // An absence that is not remembered is not remembered in a reply either.
-    with_workers(FillPolicy { own: KeyPolicy::default(), ..coherent() }, &[], |_redis, [server, _other]| async move {
+    with_workers(FillPolicy { freshness: Arc::default(), ..coherent() }, &[], |_redis, [server, _other]| async move {
         assert!(!keeps(&mut server.client(), "HGETALL missing").await);
     });
     // Mode ttl: however Redis changes, for as long as it says.
-    let own = KeyPolicy { ttl: Some(60_000), ..coherent().own };
-    let ttl = FillPolicy { coherence: Coherence::Ttl, own, ..coherent() };
+    let own = KeyPolicy { ttl: Some(60_000), ..coherent().of(b"") };
+    let ttl = FillPolicy { coherence: Coherence::Ttl, max_reply: 10_000, ..own.into() };
     with_workers(ttl, &[], |redis, [server, _other]| async move {
         let mut direct = redis.connect();
         direct.say("HSET h f v");

@@ -3,7 +3,7 @@
 use super::support::{Client, Server, runtime, words};
 use crate::{
     net::redis_connection::{BufferPool, ClientConnection, Step},
-    source::{FetchedValue, SourceError, test_store::MemoryStore},
+    source::{FetchedValue, FreshnessTable, KeyPolicy, SourceError, test_store::MemoryStore},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config};
@@ -252,9 +252,10 @@ fn many_keys_are_deleted_a_few_values_at_a_time() {
 #[test]
 fn a_copy_that_expires_earlier_does_not_shorten_the_entry() {
     let store = MemoryStore::default();
-    let mut server = server(&store);
-    let group = Rc::get_mut(&mut server.worker.groups[0]).expect("not shared yet");
-    Arc::make_mut(&mut group.policy).own.ttl = Some(1000);
+    let server = server(&store);
+    let group = &server.worker.groups[0];
+    let own = KeyPolicy { ttl: Some(1000), ..KeyPolicy::default() };
+    group.policy.freshness.replace(FreshnessTable { own, ..FreshnessTable::default() });
     runtime().block_on(async {
         let mut client = server.client();
         client.ask("SET k 1 EX 100").await;

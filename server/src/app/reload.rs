@@ -1,0 +1,85 @@
+//! The configuration is read again while the server runs: what can change changes, all of it or, where anything is wrong, nothing.
+use super::{App, freshness_table, millis};
+use crate::config::{ConfigChange, ConfigChanges, ConfigError};
+use larder_store::clock;
+
+impl App {
+    /// What a reload would change now.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn config_changes(&self) -> Result<ConfigChanges, ConfigError> {
+        self.running.lock().changes()
+    }
+
+    /// The values of the process's settings and of group `default`, by name, as they are now. Secrets are left out.
+    pub fn shown_settings(&self) -> Vec<(&'static str, String)> {
+        self.running.lock().settings.shown.clone()
+    }
+
+    /// Reads the configuration and the files of TLS again, and applies what can change. Settings that the new configuration does not change keep what CONFIG SET or an
+    /// admin route gave them.
+    ///
+    /// # Errors
+    /// What is wrong with the file. Nothing has changed then.
+    pub fn reload(&self) -> Result<ConfigChanges, ConfigError> {
+        // Held throughout: two reloads at the same time come one after the other.
+        let mut running = self.running.lock();
+        let changes = running.changes()?;
+        self.apply(&changes);
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        }
+        running.clone_from(&changes.outcome);
+        Ok(changes)
+    }
+
+    /// The same, with the outcome in the log: for a signal, which gets no answer.
+    pub fn reload_and_log(&self) {
+        let list = |changes: &mut dyn Iterator<Item = &ConfigChange>| {
+            changes.map(|change| &*change.setting).collect::<Vec<_>>().join(", ")
+        };
+        match self.reload() {
+            Ok(changes) => {
+                let (changed, needs_restart) = (list(&mut changes.live()), list(&mut changes.restarts()));
+                tracing::warn!(changed, needs_restart, "the configuration was read again");
+            }
+            Err(error) => {
+                for problem in &error.0 {
+                    tracing::error!("the configuration was read again and nothing changed: {problem}");
+                }
+            }
+        }
+    }
+
+    fn apply(&self, changes: &ConfigChanges) {
+        let settings = &changes.outcome.settings;
+        self.live.replace(settings);
+        if changes.is_live("throttle") {
+            self.throttle.replace(settings);
+        }
+        if changes.is_live("log-level") {
+            self.telemetry.logs.set_level(settings.log_level);
+        }
+        if changes.is_live("tracking-table-max-keys") {
+            self.tracking.set_max_keys(settings.tracking_table_max_keys);
+        }
+        // Groups come and go only with a restart.
+        for (at, group) in settings.groups.iter().enumerate() {
+            let cache = &self.caches[at];
+            let path = match at {
+                0 => String::new(),
+                _ => format!("groups.{}.", group.name),
+            };
+            if changes.is_live(&format!("{path}max-memory")) {
+                cache.set_max_memory(group.max_memory, clock::now());
+            }
+            self.freshness[at].replace(freshness_table(group));
+            cache.set_default_ttl(group.freshness.ttl.map(millis));
+            cache.stale_rules_changed();
+            if self.modes[at].configure(group) {
+                self.forget_denied(at);
+            }
+        }
+    }
+}

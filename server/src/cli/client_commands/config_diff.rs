@@ -1,0 +1,73 @@
+//! `larder config diff`: what a reload would change in a running server, from its `GET /v1/config/reload`.
+use super::{get_set_del, over_http};
+use crate::cli::output;
+use clap::{Arg, ArgMatches, Command};
+use serde_json::Value;
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
+
+/// `diff` and its arguments.
+pub(crate) fn command() -> Command {
+    let url = Arg::new("url")
+        .long("url")
+        .value_name("URL")
+        .default_value("http://127.0.0.1:8081")
+        .value_parser(over_http::HttpUrl::parse)
+        .help("The admin listener of the server: http://HOST:PORT");
+    Command::new("diff")
+        .about("Compare the configuration file of a running server with what it runs")
+        .args([url, get_set_del::timeout()])
+        .after_help("The server reads its file and changes nothing. SIGHUP, or POST /v1/config/reload, makes the changes that need no restart.")
+}
+
+/// Runs it.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default");
+    let timeout = *matches.get_one::<Duration>("timeout").expect("it has a default");
+    match get_set_del::block_on(over_http::document(url, "/v1/config/reload", timeout)) {
+        Ok(document) => output::print(&lines(&document)),
+        Err(error) => get_set_del::fail(get_set_del::FAILED, &error),
+    }
+}
+
+/// The document as lines.
+fn lines(document: &Value) -> String {
+    let mut out = String::new();
+    for (list, heading) in [("changes", "A reload changes"), ("needs_restart", "A restart is needed for")] {
+        let changes = document[list].as_array().map_or(&[][..], Vec::as_slice);
+        if changes.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "{heading}:");
+        for change in changes {
+            let text = |value: &Value| value.as_str().unwrap_or("(not shown)").to_owned();
+            let _ =
+                writeln!(out, "  {}: {} -> {}", text(&change["setting"]), text(&change["from"]), text(&change["to"]));
+        }
+    }
+    if out.is_empty() {
+        out.push_str("The file says what runs.\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn changes_are_lines() {
+        let document = json!({
+            "changes": [{ "setting": "ttl", "from": "1m", "to": "10s" }],
+            "needs_restart": [{ "setting": "password", "from": null, "to": null }],
+        });
+        let expected = "\
+A reload changes:
+  ttl: 1m -> 10s
+A restart is needed for:
+  password: (not shown) -> (not shown)
+";
+        assert_eq!(lines(&document), expected);
+        assert_eq!(lines(&json!({ "changes": [], "needs_restart": [] })), "The file says what runs.\n");
+    }
+}

@@ -1,0 +1,111 @@
+//! The configuration is read again while clients are connected: what changes, what waits for a restart, what is refused.
+use super::{
+    common::{Client, Reply, wait_until},
+    larder::{Larder, binary},
+};
+use rustix::process::Signal;
+use std::{path::Path, process::Command};
+
+/// A Larder with this file.
+fn with_file(path: &Path, text: &str) -> Larder {
+    std::fs::write(path, text).unwrap();
+    Larder::start(&["--config", path.to_str().unwrap()])
+}
+/// The answer of the route, as JSON.
+fn reload(larder: &Larder, method: &str) -> (u16, serde_json::Value) {
+    let head =
+        format!("{method} /v1/config/reload HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    let (status, _, body) = larder.admin(&head);
+    (status, serde_json::from_slice(&body).unwrap())
+}
+/// The value that CONFIG GET gives.
+fn configured(client: &mut Client, name: &str) -> String {
+    match client.command(&["CONFIG", "GET", name]) {
+        Reply::Array(Some(parts)) => match &parts[..] {
+            [_, Reply::Bulk(Some(value))] => String::from_utf8(value.clone()).unwrap(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+fn names(list: &serde_json::Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|change| change["setting"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("larder.toml");
+    let larder = with_file(&path, "ttl = \"1h\"\nmax-pipeline = 1000\n[groups.other]\nmax-memory = \"16MiB\"\n");
+    let mut client = larder.client();
+    assert_eq!(client.command(&["SET", "old", "v"]), Reply::ok());
+    let text = "ttl = \"100s\"\nmax-pipeline = 2000\nlog-level = \"error\"\nthrottle = \"1/s\"\n\
+        [prefixes.\"short:\"]\nttl = \"10s\"\n[groups.other]\nmax-memory = \"32MiB\"\n[groups.third]\nmax-memory = \"16MiB\"\n";
+    std::fs::write(&path, text).unwrap();
+    let (status, differences) = reload(&larder, "GET");
+    assert_eq!(status, 200);
+    assert_eq!(configured(&mut client, "larder-ttl"), "1h", "nothing changed");
+    let (status, changed) = reload(&larder, "POST");
+    assert_eq!((status, &changed), (200, &differences));
+    // The log level is a flag, which outweighs the file.
+    assert_eq!(names(&changed["changes"]), ["ttl", "throttle", "prefixes.\"short:\"", "groups.other.max-memory"]);
+    assert_eq!(names(&changed["needs_restart"]), ["max-pipeline", "groups.third"]);
+    assert_eq!(larder.metric("larder_cache_max_bytes{group=\"other\"}"), f64::from(32 << 20));
+    // The same connection goes on.
+    wait_until("a refusal", || matches!(client.command(&["PING"]), Reply::Error(why) if why.contains("throttle ")));
+    std::fs::write(&path, text.replace("throttle = \"1/s\"\n", "")).unwrap();
+    larder.signal(Signal::HUP);
+    wait_until("the limit to be gone", || client.command(&["PING"]) == Reply::Simple("PONG".into()));
+    assert_eq!(configured(&mut client, "larder-ttl"), "100s");
+    for (key, longest) in [("new", 100), ("short:new", 10)] {
+        assert_eq!(client.command(&["SET", key, "v"]), Reply::ok());
+        let left = client.command(&["TTL", key]).int();
+        assert!((1..=longest).contains(&left), "{key}: {left}");
+    }
+    assert!(client.command(&["TTL", "old"]).int() > 3000, "what is held keeps its lifetime");
+    let (_, again) = reload(&larder, "POST");
+    assert_eq!(
+        (names(&again["changes"]).len(), names(&again["needs_restart"])),
+        (0, vec!["max-pipeline", "groups.third"])
+    );
+    let diff = Command::new(binary())
+        .args(["config", "diff", "--url", &format!("http://127.0.0.1:{}", larder.admin)])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(diff.stdout).unwrap(),
+        "A restart is needed for:\n  max-pipeline: 1000 -> 2000\n  groups.third: (not shown) -> a table\n"
+    );
+}
+
+#[test]
+fn a_bad_file_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("larder.toml");
+    let mut larder = with_file(&path, "ttl = \"1h\"\n");
+    let mut client = larder.client();
+    std::fs::write(&path, "ttl = \"10s\"\nmax-memroy = \"64MiB\"\nidle-timeout = \"soon\"\n").unwrap();
+    let (status, problem) = reload(&larder, "POST");
+    assert_eq!((status, problem["type"].as_str().unwrap().rsplit('/').next()), (422, Some("config-refused")));
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("did you mean max-memory?") && detail.contains("larder.toml:3: idle-timeout"), "{detail}");
+    larder.signal(Signal::HUP);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(reload(&larder, "POST").0, 422);
+    assert_eq!(configured(&mut client, "larder-ttl"), "1h");
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
+    assert!(larder.stderr().contains("nothing changed: "), "the signal's outcome is in the log");
+}
+
+#[test]
+fn silent_connections_end_after_the_new_idle_timeout() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("larder.toml");
+    let larder = with_file(&path, "");
+    let mut client = larder.client();
+    assert_eq!(client.command(&["PING"]), Reply::Simple("PONG".into()));
+    std::fs::write(&path, "idle-timeout = \"100ms\"\n").unwrap();
+    assert_eq!(names(&reload(&larder, "POST").1["changes"]), ["idle-timeout"]);
+    wait_until("the connection to end", || !client.is_open());
+}

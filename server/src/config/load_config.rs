@@ -9,10 +9,10 @@ use super::{
     settings::Settings,
     toml_file,
 };
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 /// Everything that a configuration is made of. It is kept, so that the file can be read again.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct ConfigInput {
     /// What [`flag_layer`] found.
     pub flags: Layer,
@@ -22,6 +22,13 @@ pub struct ConfigInput {
     pub env: Env,
     /// The machine.
     pub machine: Machine,
+}
+
+/// Without flags and variables, which hold secrets.
+impl fmt::Debug for ConfigInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigInput").field("file", &self.file).field("machine", &self.machine).finish_non_exhaustive()
+    }
 }
 
 /// Reads the file and checks everything; flag outweighs variable outweighs file outweighs default.

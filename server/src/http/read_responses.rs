@@ -96,10 +96,10 @@ impl EntryMetadata {
         if self.stale.is_some() { b"; ttl=-" } else { b"; ttl=" }
     }
 
-    /// What follows [`before_ttl`](EntryMetadata::before_ttl): seconds.
+    /// What follows [`before_ttl`](EntryMetadata::before_ttl): seconds. There is no `-0`.
     #[inline]
     fn ttl(self) -> Option<u64> {
-        self.stale.or(self.left)
+        self.stale.map(|seconds| seconds.max(1)).or(self.left)
     }
 
     /// Adds the headers, as a 200 and a 304 carry them. `said`: what the source said about the copy.

@@ -2,7 +2,7 @@
 use super::{
     circuit_breaker::BreakerState,
     retry_budget::RetryBudget,
-    server_load::{FOREGROUND, GroupLoad, ServerLoad, ServerLoads, server},
+    server_load::{FOREGROUND, GroupLoad, ServerLoad, ServerLoads, server_name},
     shared_breaker::{SharedBreaker, Transition},
 };
 use crate::{
@@ -81,7 +81,7 @@ impl Default for FetchAdmission {
 impl FetchAdmission {
     /// For a source with these limits.
     pub(in crate::source) fn new(url: &SourceUrl, limits: &SourceLimits, servers: &ServerLoads) -> FetchAdmission {
-        let name = server(url).unwrap_or_else(|| url.to_string());
+        let name = server_name(url);
         let patience = (limits.timeout / WAIT.1).min(WAIT.0);
         FetchAdmission::with(name, servers.of(url, limits), limits.breaker.map(SharedBreaker::new), patience)
     }
@@ -204,6 +204,10 @@ impl FetchAdmission {
         };
         let (source, window) = (&self.name, show_duration(breaker.policy().window));
         match to {
+            // Why it opened first says more than that a probe failed.
+            BreakerState::Open if !self.open_reason.lock().is_empty() => {
+                tracing::debug!(%source, "source circuit stays open: a probe failed");
+            }
             BreakerState::Open => {
                 let last = last_error().map_or_else(String::new, |error| format!("; the last error: {error}"));
                 let what = match failed * 100 >= ended * u64::from(breaker.policy().share) {
@@ -214,8 +218,9 @@ impl FetchAdmission {
                 tracing::warn!(%source, %reason, "source circuit opened: misses fail at once");
                 *self.open_reason.lock() = reason.into();
             }
-            BreakerState::HalfOpen => tracing::info!(%source, "source circuit half-open: the source is probed"),
+            BreakerState::HalfOpen => tracing::debug!(%source, "source circuit half-open: the source is probed"),
             BreakerState::Closed => {
+                *self.open_reason.lock() = "".into();
                 self.server.restart();
                 tracing::info!(%source, "source circuit closed: misses are fetched again, a few at first");
             }

@@ -32,12 +32,21 @@ impl ServerLoads {
 }
 
 /// Names the server behind a URL: without user, database and path. `None`: no other group can have this source.
-pub(super) fn server(url: &SourceUrl) -> Option<String> {
+fn server(url: &SourceUrl) -> Option<String> {
     match url {
         SourceUrl::Redis(url) => Some(format!("{}{:?}", url.address, url.deployment)),
         SourceUrl::Http(url) => Some(url.origin()),
         // Each has a delay of its own.
         SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_) | SourceUrl::Demo(_) => None,
+    }
+}
+
+/// What logs call the source: a server of many groups without user, database and path.
+pub(super) fn server_name(url: &SourceUrl) -> String {
+    match url {
+        SourceUrl::Redis(url) => url.address.to_string(),
+        SourceUrl::Http(url) => url.origin(),
+        SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_) | SourceUrl::Demo(_) => url.to_string(),
     }
 }
 

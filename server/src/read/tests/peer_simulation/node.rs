@@ -57,7 +57,7 @@ impl Node {
         let seed = Some(world.pick(0..u64::MAX));
         let cache = Cache::new(Config { max_memory: 4 << 20, default_ttl: ttl, seed, ..Config::default() });
         let own = KeyPolicy { ttl, ..KeyPolicy::default() };
-        let policy = Arc::new(FillPolicy { own, coherence: Coherence::Ttl, ..FillPolicy::default() });
+        let policy = Arc::new(FillPolicy { coherence: Coherence::Ttl, ..own.into() });
         let peers = Arc::new(Peers::new(settings, this, vec![cache.clone()]));
         let transport = Rc::new(SimulatedTransport { world: world.clone(), from: number });
         let client = Rc::new(PeerClient::new(peers.clone(), transport, SOURCE_TIMEOUT));

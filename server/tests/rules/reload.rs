@@ -43,7 +43,18 @@ fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
     let (status, changed) = reload(&larder, "POST");
     assert_eq!((status, &changed), (200, &differences));
     // The log level is a flag, which outweighs the file.
-    assert_eq!(names(&changed["changes"]), ["ttl", "throttle", "prefixes.\"short:\"", "groups.other.max-memory"]);
+    assert_eq!(
+        names(&changed["changes"]),
+        [
+            "ttl",
+            "throttle",
+            "throttle-burst",
+            "throttle-admin",
+            "throttle-admin-burst",
+            "prefixes.\"short:\"",
+            "groups.other.max-memory"
+        ]
+    );
     assert_eq!(names(&changed["needs_restart"]), ["max-pipeline", "groups.third"]);
     assert_eq!(larder.metric("larder_cache_max_bytes{group=\"other\"}"), f64::from(32 << 20));
     // The same connection goes on.

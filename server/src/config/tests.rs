@@ -473,7 +473,9 @@ fn print_says_where_each_value_comes_from() {
 fn what_is_printed_reads_back_as_the_same_settings() {
     let everything: Vec<String> =
         TABLE.iter().filter(|s| !matches!(s.kind, ValueKind::Secret)).map(|s| flag(s, s.example)).collect();
-    let everything: Vec<&str> = everything.iter().map(String::as_str).collect();
+    // The settings of a storage have no meaning without one.
+    let storage = "--snapshot-file=s3://bucket/key";
+    let everything: Vec<&str> = everything.iter().map(String::as_str).chain([storage]).collect();
     for args in [&[][..], &["--http=off", "--throttle=5/s"], &everything] {
         let config = loaded(args, &[], "[groups.\"a.b\"]\nmax-memory = '2MiB'\nttl = '1s'");
         let again = loaded(&[], &[], &print_config(&config));

@@ -114,7 +114,7 @@ fn wrong_usage_exits_2() {
         &["set", "k", "v", "--ttl", "10"],
         &["set", "k", "v", "--ttl", "0s"],
         &["get", "k", "--url", "ftp://h"],
-        &["get", "k", "--url", "https://h"],
+        &["get", "k", "--url", "https://u@h"],
         &["get", "k", "--url", "redis://h/x"],
         &["get", "k", "--timeout", "soon"],
     ] {

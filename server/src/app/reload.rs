@@ -64,8 +64,9 @@ impl App {
         if changes.is_live("tracking-table-max-keys") {
             self.tracking.set_max_keys(settings.tracking_table_max_keys);
         }
-        // Groups come and go only with a restart.
-        for (at, group) in settings.groups.iter().enumerate() {
+        // Groups come and go only with a restart, but they may stand in another order.
+        for (at, own) in self.settings.groups.iter().enumerate() {
+            let Some(group) = settings.groups.iter().find(|group| group.name == own.name) else { continue };
             let cache = &self.caches[at];
             let path = match at {
                 0 => String::new(),

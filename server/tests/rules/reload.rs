@@ -31,7 +31,10 @@ fn names(list: &serde_json::Value) -> Vec<&str> {
 fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("larder.toml");
-    let larder = with_file(&path, "ttl = \"1h\"\nmax-pipeline = 1000\n[groups.other]\nmax-memory = \"16MiB\"\n");
+    let larder = with_file(
+        &path,
+        "ttl = \"1h\"\nmax-pipeline = 1000\n[groups.gone]\nmax-memory = \"16MiB\"\n[groups.other]\nmax-memory = \"16MiB\"\n",
+    );
     let mut client = larder.client();
     assert_eq!(client.command(&["SET", "old", "v"]), Reply::ok());
     let text = "ttl = \"100s\"\nmax-pipeline = 2000\nlog-level = \"error\"\nthrottle = \"1/s\"\n\
@@ -55,8 +58,13 @@ fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
             "groups.other.max-memory"
         ]
     );
-    assert_eq!(names(&changed["needs_restart"]), ["max-pipeline", "groups.third"]);
-    assert_eq!(larder.metric("larder_cache_max_bytes{group=\"other\"}"), f64::from(32 << 20));
+    assert_eq!(names(&changed["needs_restart"]), ["max-pipeline", "groups.third", "groups.gone"]);
+    // The new limit on requests allows one.
+    let metrics = larder.get("/metrics");
+    for (group, bytes) in [("other", 32 << 20), ("gone", 16 << 20)] {
+        let line = format!("\nlarder_cache_max_bytes{{group=\"{group}\"}} {bytes}\n");
+        assert!(metrics.contains(&line), "{line}");
+    }
     // The same connection goes on.
     wait_until("a refusal", || matches!(client.command(&["PING"]), Reply::Error(why) if why.contains("throttle ")));
     std::fs::write(&path, text.replace("throttle = \"1/s\"\n", "")).unwrap();
@@ -70,7 +78,7 @@ fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
     let (_, again) = reload(&larder, "POST");
     assert_eq!(
         (names(&again["changes"]).len(), names(&again["needs_restart"])),
-        (0, vec!["max-pipeline", "groups.third"])
+        (0, vec!["max-pipeline", "groups.third", "groups.gone"])
     );
     let diff = Command::new(binary())
         .args(["config", "diff", "--url", &format!("http://127.0.0.1:{}", larder.admin)])
@@ -78,7 +86,7 @@ fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
         .unwrap();
     assert_eq!(
         String::from_utf8(diff.stdout).unwrap(),
-        "A restart is needed for:\n  max-pipeline: 1000 -> 2000\n  groups.third: (not shown) -> a table\n"
+        "A restart is needed for:\n  max-pipeline: 1000 -> 2000\n  groups.third: (not shown) -> a table\n  groups.gone: a table -> (not shown)\n"
     );
 }
 

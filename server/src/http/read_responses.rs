@@ -53,7 +53,7 @@ pub(super) struct EntryMetadata {
     age: u64,
     /// Until it expires or stops being fresh; `None`: it does not.
     left: Option<u64>,
-    /// Since it is out of date.
+    /// Since it is out of date: at least 1, because there is no `ttl=-0`.
     stale: Option<u64>,
     /// It was fetched for this request.
     fetched: bool,
@@ -63,7 +63,7 @@ pub(super) struct EntryMetadata {
 impl EntryMetadata {
     /// An entry that was found.
     pub(super) fn hit(entry: &Entry<'_>, now: Millis) -> EntryMetadata {
-        let stale = entry.stale_since().map(|since| now.saturating_sub(since) / 1000);
+        let stale = entry.stale_since().map(|since| (now.saturating_sub(since) / 1000).max(1));
         EntryMetadata {
             version: entry.version(),
             age: now.saturating_sub(entry.stored()) / 1000,
@@ -96,10 +96,10 @@ impl EntryMetadata {
         if self.stale.is_some() { b"; ttl=-" } else { b"; ttl=" }
     }
 
-    /// What follows [`before_ttl`](EntryMetadata::before_ttl): seconds. There is no `-0`.
+    /// What follows [`before_ttl`](EntryMetadata::before_ttl): seconds.
     #[inline]
     fn ttl(self) -> Option<u64> {
-        self.stale.map(|seconds| seconds.max(1)).or(self.left)
+        self.stale.or(self.left)
     }
 
     /// Adds the headers, as a 200 and a 304 carry them. `said`: what the source said about the copy.

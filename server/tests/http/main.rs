@@ -175,6 +175,18 @@ fn not_ready_while_nothing_can_be_read() {
 }
 
 #[test]
+fn the_lifetime_of_a_stale_copy_is_negative_at_once() {
+    let larder = Larder::start(&["--source", "demo:", "--ttl", "100ms", "--stale-while-revalidate", "1m"]);
+    let url = format!("http://127.0.0.1:{}/v1/kv/a", larder.http);
+    let mut status = String::new();
+    wait_until("a stale copy", || {
+        status = curl(&[&url]).header("cache-status").unwrap().to_owned();
+        status.contains("detail=stale")
+    });
+    assert!(status.ends_with("; ttl=-1"), "{status}");
+}
+
+#[test]
 fn what_was_served_is_counted() {
     let larder = Larder::start(&[]);
     let url = |path: &str| format!("http://127.0.0.1:{}{path}", larder.http);

@@ -14,4 +14,5 @@ pub mod http;
 pub mod key_mask;
 pub mod output;
 pub mod percent;
+pub mod proxy_header;
 pub mod resp;

@@ -21,6 +21,7 @@ use super::{
     snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings, object_of},
     source_url::SourceUrl,
     tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsSettings},
+    trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings},
 };
 use larder_store::{
     disk::{Compression, StoreSettings},
@@ -162,6 +163,11 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         rediss: top.addresses("rediss"),
         admin_tls: top.one("admin-tls") == Some(&SettingValue::Switch(true)),
         tls: tls(top),
+        proxies: ProxySettings {
+            trusted: top.address_ranges("trusted-proxies"),
+            header: ForwardedHeader::from_name(top.text("forwarded-header").unwrap_or_default()),
+        },
+        proxy_protocol: proxy_protocol(top),
         admin: top.addresses("admin").first().copied(),
         access: access(top),
         listeners: scopes.iter().filter_map(listener).collect(),
@@ -257,7 +263,12 @@ fn access(scope: &EffectiveSettings) -> AccessSettings {
 fn listener(scope: &EffectiveSettings) -> Option<ListenerSettings> {
     let Some(NamedTable::Listener(name)) = &scope.table else { return None };
     let (redis, rediss) = (scope.addresses("redis"), scope.addresses("rediss"));
-    Some(ListenerSettings { name: name.clone(), redis, rediss, access: access(scope) })
+    let (proxy_protocol, access) = (proxy_protocol(scope), access(scope));
+    Some(ListenerSettings { name: name.clone(), redis, rediss, proxy_protocol, access })
+}
+
+fn proxy_protocol(scope: &EffectiveSettings) -> ProxyProtocol {
+    ProxyProtocol::from_name(scope.text("proxy-protocol").unwrap_or_default())
 }
 
 fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<GroupSettings> {

@@ -59,6 +59,19 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
         let (shortest, longest) = (show_duration(shortest), show_duration(longest));
         problems.push(format!("{origin}: item-min-ttl: {shortest} is longer than item-max-ttl ({longest})"));
     }
+    let listens = |scope: &&EffectiveSettings| scope.table.is_none() || is_listener(scope);
+    for scope in scopes.iter().filter(listens).filter(|_| unset("trusted-proxies")) {
+        let (set, own) = (scope.effective("proxy-protocol"), scope.table.is_none());
+        if scope.text("proxy-protocol") != Some("off")
+            && (own || set.origin != scopes[0].effective("proxy-protocol").origin)
+        {
+            let path = prefix(scope.table.as_ref());
+            problems.push(format!(
+                "{}: {path}proxy-protocol: trusted-proxies must be set: who may send the header?",
+                set.origin
+            ));
+        }
+    }
     for rate in ["throttle", "throttle-total", "throttle-admin"] {
         let burst = format!("{rate}-burst");
         // Where the rate was switched off by hand, a burst left over from a lower layer does no harm.
@@ -212,6 +225,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     for group in &settings.groups {
         stale_bounds(group, &mut warnings);
     }
+    warnings.extend(trusted_by_all(settings));
     warnings.extend(unguarded_listeners(settings));
     warnings.extend(outside_snapshots(settings));
     warnings
@@ -286,6 +300,12 @@ fn stale_bounds(group: &GroupSettings, warnings: &mut Vec<String>) {
 /// Whether no answer of the group's source says how long its value lives. Redis and HTTP APIs do.
 fn lifetimes_only_from_here(group: &GroupSettings) -> bool {
     !matches!(group.source, SourceUrl::Redis(_) | SourceUrl::Http(_))
+}
+
+/// Ranges of proxies that have every address.
+fn trusted_by_all(settings: &Settings) -> Option<String> {
+    let range = settings.proxies.trusted.iter().find(|range| range.prefix_len() == 0)?;
+    Some(format!("trusted-proxies has {range}: every client may say that it is another"))
 }
 
 /// Listeners that serve every client although `password` is set.

@@ -7,6 +7,7 @@ use super::{
     settings::RefreshAhead,
     settings_table::{SettingSpec, ValueKind},
 };
+use ipnet::IpNet;
 use std::{net::SocketAddr, time::Duration};
 
 /// One setting's effective value.
@@ -147,6 +148,10 @@ impl EffectiveSettings {
     pub(super) fn addresses(&self, name: &str) -> Vec<SocketAddr> {
         let values = self.effective(name).values.iter();
         values.filter_map(|v| if let SettingValue::Address(a) = v { Some(*a) } else { None }).collect()
+    }
+    pub(super) fn address_ranges(&self, name: &str) -> Vec<IpNet> {
+        let values = self.effective(name).values.iter();
+        values.filter_map(|v| if let SettingValue::AddressRange(range) = v { Some(*range) } else { None }).collect()
     }
     pub(super) fn headers(&self, name: &str) -> Vec<SentHeader> {
         let values = self.effective(name).values.iter();

@@ -44,6 +44,7 @@ mod source_url_parser;
 mod tls_client_settings;
 mod tls_settings;
 mod toml_file;
+mod trusted_proxies;
 mod url_parts;
 
 pub use check_settings::CheckedConfig;
@@ -80,6 +81,7 @@ pub use snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
 pub use tls_client_settings::TlsClientSettings;
 pub use tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsSettings};
+pub use trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings};
 
 #[cfg(test)]
 mod tests;

@@ -144,6 +144,7 @@ fn range(kind: ValueKind) -> Option<String> {
         ValueKind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
         ValueKind::Rate
         | ValueKind::Address
+        | ValueKind::AddressRange
         | ValueKind::Source
         | ValueKind::Durability
         | ValueKind::Path

@@ -11,8 +11,10 @@ use super::{
     settings::RefreshAhead,
     settings_table::{SettingSpec, ValueKind},
     source_url::SourceUrl,
+    trusted_proxies::parse_range,
 };
 use http::HeaderName;
+use ipnet::IpNet;
 use larder_store::disk::Durability;
 use larder_units::{parse_duration, parse_size, show_duration, show_size};
 use std::{fmt, net::SocketAddr, time::Duration};
@@ -31,6 +33,7 @@ pub enum SettingValue {
     Share(u32),
     Rate(u32),
     Address(SocketAddr),
+    AddressRange(IpNet),
     Source(SourceUrl),
     Durability(Durability),
     Text(String),
@@ -55,6 +58,9 @@ impl fmt::Display for SettingValue {
             SettingValue::Share(millionths) => write!(f, "{}%", f64::from(*millionths) / 1e4),
             SettingValue::Rate(n) => write!(f, "{n}/s"),
             SettingValue::Address(address) => address.fmt(f),
+            // A range of one is written as an address.
+            SettingValue::AddressRange(range) if range.prefix_len() == range.max_prefix_len() => range.addr().fmt(f),
+            SettingValue::AddressRange(range) => range.fmt(f),
             SettingValue::Source(url) => url.fmt(f),
             SettingValue::Durability(durability) => durability.fmt(f),
             SettingValue::Text(text) => f.write_str(text),
@@ -121,6 +127,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             within(number, 1, u32::MAX.into(), |n| format!("{n}/s")).map(|n| SettingValue::Rate(n as u32))
         }
         ValueKind::Address => parse_address(text, machine.ipv6).map(SettingValue::Address),
+        ValueKind::AddressRange => parse_range(text).map(SettingValue::AddressRange),
         ValueKind::Source => text.parse().map(SettingValue::Source),
         ValueKind::Durability => Durability::parse(text).map(SettingValue::Durability),
         ValueKind::Endpoint => {

@@ -1,7 +1,13 @@
 //! The checked configuration: what the rest of the server reads.
 use super::{
-    command_lists::AccessSettings, peer_settings::PeerSettings, replication_settings::ReplicationSettings,
-    secret::Secret, snapshot_settings::SnapshotSettings, source_url::SourceUrl, tls_settings::TlsSettings,
+    command_lists::AccessSettings,
+    peer_settings::PeerSettings,
+    replication_settings::ReplicationSettings,
+    secret::Secret,
+    snapshot_settings::SnapshotSettings,
+    source_url::SourceUrl,
+    tls_settings::TlsSettings,
+    trusted_proxies::{ProxyProtocol, ProxySettings},
 };
 use larder_store::disk::StoreSettings;
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
@@ -21,6 +27,9 @@ pub struct Settings {
     pub admin: Option<SocketAddr>,
     pub admin_tls: bool,
     pub tls: TlsSettings,
+    pub proxies: ProxySettings,
+    /// Of the listeners without a name.
+    pub proxy_protocol: ProxyProtocol,
     /// Group `default` first.
     pub groups: Vec<GroupSettings>,
     pub peers: PeerSettings,
@@ -82,6 +91,7 @@ pub struct ListenerSettings {
     pub name: String,
     pub redis: Vec<SocketAddr>,
     pub rediss: Vec<SocketAddr>,
+    pub proxy_protocol: ProxyProtocol,
     pub access: AccessSettings,
 }
 

@@ -6,6 +6,7 @@ use super::{
     replication_settings::ReplicaWrites,
     settings::{Coherence, LogFormat, LogLevel, TierMode},
     tls_settings::TlsClientAuth,
+    trusted_proxies::{ForwardedHeader, ProxyProtocol},
 };
 use Fallback::{Computed, Is, Off};
 use larder_engine::MAX_SHARDS;
@@ -122,6 +123,8 @@ pub enum ValueKind {
     Rate,
     /// A listening address.
     Address,
+    /// An address, or a range of them: `10.0.0.0/8`.
+    AddressRange,
     /// A source URL.
     Source,
     /// When a write is on stable storage.
@@ -184,6 +187,7 @@ impl SettingSpec {
             ValueKind::RefreshAhead => "WHEN",
             ValueKind::Rate => "N/s",
             ValueKind::Address => "ADDR",
+            ValueKind::AddressRange => "RANGE",
             ValueKind::Source => "URL",
             ValueKind::Durability => "WHEN",
             ValueKind::Path => "PATH",
@@ -298,6 +302,35 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         example: "127.0.0.1:9090",
         help: "Address for the admin routes. Keep it off public networks.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "trusted-proxies",
+        section: SettingSection::Listening,
+        kind: ValueKind::AddressRange,
+        optional: true,
+        many: true,
+        example: "10.0.0.0/8",
+        help: "Addresses and ranges of the proxies that may say who the client is, by `proxy-protocol` and `forwarded-header`. What others say about it is not believed. See docs/proxies.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "proxy-protocol",
+        section: SettingSection::Listening,
+        kind: ValueKind::Choice(ProxyProtocol::NAMES),
+        default: Is("off"),
+        per_listener: true,
+        example: "required",
+        help: "Whether connections of trusted proxies to the HTTP and Redis listeners begin with a header of the PROXY protocol (version 1 or 2). `required` closes those that do not. `optional` takes both, and is safe only if every trusted proxy sends the header or keeps its clients from sending one.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "forwarded-header",
+        section: SettingSection::Listening,
+        kind: ValueKind::Choice(ForwardedHeader::NAMES),
+        default: Is("x-forwarded-for"),
+        example: "forwarded",
+        help: "Header in which trusted proxies name the client of an HTTP request. The rightmost address that is no trusted proxy is the client. The other header is ignored, because clients can send it themselves.",
         ..ROW
     },
     SettingSpec {

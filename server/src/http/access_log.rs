@@ -1,8 +1,9 @@
 //! The log of requests: each one at level `debug`, and a sample (`access-log`) at level `info`. Who asked, who answered, and how long it took.
 //!
 //! Off, it costs a request nothing but a look at two numbers that nobody writes.
+use super::forwarded_for::ClientAddress;
 use crate::{app::App, peer::ASKING_NODE, source::RequestTrace};
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 /// A share is counted in millionths.
 const WHOLE: u32 = 1_000_000;
@@ -10,7 +11,7 @@ const WHOLE: u32 = 1_000_000;
 /// A request that is logged when it has been answered.
 pub(super) struct LoggedRequest {
     pub(super) trace: Arc<RequestTrace>,
-    client: SocketAddr,
+    client: ClientAddress,
     method: Box<str>,
     target: Box<str>,
     /// The node that asks.
@@ -31,7 +32,7 @@ impl LoggedRequest {
     /// If the request is to be logged. `field` finds header fields.
     pub(super) fn begin<'h>(
         app: &App,
-        client: SocketAddr,
+        client: ClientAddress,
         (method, target): (&str, &str),
         field: impl Fn(&str) -> Option<&'h [u8]>,
     ) -> Option<LoggedRequest> {
@@ -90,7 +91,12 @@ pub(super) fn trace_of<'h>(field: impl Fn(&str) -> Option<&'h [u8]>) -> Option<A
 
 /// A field of a head that nobody has parsed.
 pub(super) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
-    head.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
+    fields_of(head, name).next()
+}
+
+/// All fields of a name.
+pub(super) fn fields_of<'h>(head: &'h [u8], name: &str) -> impl Iterator<Item = &'h [u8]> {
+    head.split(|byte| *byte == b'\n').skip(1).filter_map(move |line| {
         let (start, rest) = line.split_at_checked(name.len())?;
         let value = rest.strip_prefix(b":")?;
         start.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())

@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, header};
 use larder_proto::{http::text::Date, output::Output};
 use larder_store::clock;
 use larder_units::show_duration;
-use std::{io::IoSlice, time::Duration};
+use std::{io::IoSlice, net::IpAddr, time::Duration};
 
 /// How long a client may go on sending after Larder has ended a connection, before it is cut off.
 pub(super) const LINGER: Duration = Duration::from_millis(500);
@@ -40,6 +40,15 @@ pub(super) fn head_timeout(limit: Duration) -> Response<ResponseBody> {
     let limit = show_duration(limit);
     let detail = format!("the head was not complete after {limit} (setting `header-timeout`)");
     closing(Problem::of(ProblemKind::HeadTimeout, detail))
+}
+
+/// The connection begins with a header of the PROXY protocol, from an address that is not to send one.
+pub(super) fn proxy_header(is_trusted: bool, peer: IpAddr) -> Response<ResponseBody> {
+    let detail = match is_trusted {
+        true => "`proxy-protocol` is `off` for this listener".to_owned(),
+        false => format!("{peer} is not one of `trusted-proxies`"),
+    };
+    closing(Problem::of(ProblemKind::ProxyHeader, detail))
 }
 
 fn closing(problem: Problem) -> Response<ResponseBody> {

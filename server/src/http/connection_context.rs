@@ -1,5 +1,8 @@
 //! What the code of one connection works with: its worker, its buffer account, its client and its listener.
-use super::http_worker_state::HttpWorkerState;
+use super::{
+    forwarded_for::{ClientAddress, client_of},
+    http_worker_state::HttpWorkerState,
+};
 use crate::{
     app::Worker,
     buffers::{BufferAccount, ClientProtocol},
@@ -25,6 +28,8 @@ pub(super) struct ConnectionContext {
     pub(super) role: ListenerRole,
     /// The client has shown a node's certificate.
     pub(super) is_node: bool,
+    /// The header in which `peer`, a trusted proxy, names the client of each request.
+    pub(super) forwarded: Option<&'static str>,
 }
 
 impl ConnectionContext {
@@ -37,7 +42,21 @@ impl ConnectionContext {
         is_node: bool,
     ) -> ConnectionContext {
         let holder = buffer_account(&worker).await;
-        ConnectionContext { worker, http, holder, peer, role, is_node }
+        let proxies = &worker.app.settings.proxies;
+        let forwarded = proxies.header.field().filter(|_| proxies.trusts(peer.ip()));
+        ConnectionContext { worker, http, holder, peer, role, is_node, forwarded }
+    }
+
+    /// The client of a request. `fields` finds the values of a header.
+    #[inline]
+    pub(super) fn client<'h, F: Iterator<Item = &'h [u8]>>(
+        &self,
+        fields: impl FnOnce(&'static str) -> F,
+    ) -> ClientAddress {
+        match self.forwarded {
+            None => self.peer.into(),
+            Some(header) => client_of(&self.worker.app.settings.proxies, self.peer.into(), fields(header)),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The general path: hyper, over a connection of which some bytes may have been read.
 use super::{
-    closing_response::{LINGER, buffers_exceeded, end_with, head_timeout},
+    closing_response::{LINGER, buffers_exceeded, end_with, head_timeout, proxy_header},
     connection_activity::{ConnectionActivity, TrackedBody, TrackedStream},
     connection_context::ConnectionContext,
     connection_deadlines::{ConnectionDeadline, Verdict},
@@ -17,6 +17,7 @@ use hyper::{
     server::conn::{http1, http2},
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use larder_proto::proxy_header::begins_header;
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
@@ -48,6 +49,16 @@ pub(super) async fn serve<S: ClientStream>(
         && let Some(left_out) = app.telemetry.handshakes.due(Instant::now())
     {
         tracing::warn!(peer = %context.peer, not_logged = left_out, "TLS on a plain HTTP listener: the client should connect to an https address");
+    }
+    if begins_header(&read) {
+        let mut stream = stream;
+        if let Some(left_out) = app.telemetry.proxy_headers.due(Instant::now()) {
+            tracing::warn!(peer = %context.peer, not_logged = left_out, "closed a connection to an HTTP port: a PROXY header arrived from an address that is not to send one");
+        }
+        context.worker.counters.http_protocol_errors.add(1);
+        let peer = context.peer.ip();
+        let response = proxy_header(app.settings.proxies.trusts(peer), peer);
+        return end_with(&mut stream, &app.drain, response).await;
     }
     let activity = Rc::new(ConnectionActivity::new(&context, deadline, is_http2, !read.is_empty(), stream.buffered()));
     let io = TokioIo::new(TrackedStream { stream, read: read.into(), activity: activity.clone() });

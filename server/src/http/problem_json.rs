@@ -40,6 +40,7 @@ pub(super) enum ProblemKind {
     PatchFailed,
     PreconditionFailed,
     PrimaryUnavailable,
+    ProxyHeader,
     ReadOnly,
     ReadOnlyReplica,
     SourceRefused,
@@ -98,6 +99,7 @@ impl ProblemKind {
             ProblemKind::PrimaryUnavailable => {
                 ("primary-unavailable", "The primary does not answer", S::SERVICE_UNAVAILABLE)
             }
+            ProblemKind::ProxyHeader => ("proxy-header", "The PROXY header cannot be used", S::BAD_REQUEST),
             ProblemKind::ReadOnly => ("read-only", "The source is read-only", S::METHOD_NOT_ALLOWED),
             ProblemKind::ReadOnlyReplica => ("read-only-replica", "A replica takes no writes", S::METHOD_NOT_ALLOWED),
             ProblemKind::SourceRefused => ("source-refused", "The source refused", S::BAD_GATEWAY),

@@ -3,7 +3,9 @@ use super::{
     access_log::{self, LoggedRequest},
     config_routes,
     connection_context::{ConnectionContext, ListenerRole},
-    docs_page, document_routes, forwarded_writes, group_control,
+    docs_page, document_routes,
+    forwarded_for::ClientAddress,
+    forwarded_writes, group_control,
     groupcache_stats::groupcache_stats,
     grpc_service, health,
     item_api::{self, ItemPath},
@@ -21,7 +23,7 @@ use super::{
 };
 use crate::{app::Worker, peer::AT_OWNER, read::Group};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use larder_proto::http::target;
 use larder_store::clock;
 use std::rc::Rc;
@@ -74,7 +76,11 @@ fn logged<B>(context: &ConnectionContext, request: &Request<B>) -> Option<Logged
     }
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     let field = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
-    LoggedRequest::begin(app, context.peer, (request.method().as_str(), target), field)
+    LoggedRequest::begin(app, client(context, request.headers()), (request.method().as_str(), target), field)
+}
+
+fn client(context: &ConnectionContext, headers: &HeaderMap) -> ClientAddress {
+    context.client(|name| headers.get_all(name).iter().map(HeaderValue::as_bytes))
 }
 
 async fn answer<B>(
@@ -95,7 +101,7 @@ where
     let (route, variables) = find(context.role, &head.method, in_table)?;
     let query = head.uri.query().unwrap_or_default().as_bytes();
     if let Some(scope) = route.scope()
-        && let Err(throttled) = context.worker.app.throttle.check(scope, context.peer.ip())
+        && let Err(throttled) = context.worker.app.throttle.check(scope, client(context, &head.headers).ip)
     {
         context.worker.counters.http_throttled.add(1);
         return Ok(match route.handler {

@@ -1,5 +1,9 @@
 //! Binding the listeners, before anything else is started: a taken port must stop the start, not a half-built process.
-use crate::{app::Bound, config::Settings, lifecycle::RunError};
+use crate::{
+    app::Bound,
+    config::{ProxyProtocol, Settings},
+    lifecycle::RunError,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     io,
@@ -23,6 +27,7 @@ pub(super) enum Service {
 pub(super) struct Door {
     pub(super) service: Service,
     pub(super) is_tls: bool,
+    pub(super) proxy_protocol: ProxyProtocol,
 }
 
 /// A bound listener.
@@ -33,7 +38,7 @@ pub(super) struct Listener {
 
 impl Door {
     /// The setting that asked for the listener.
-    fn setting(self) -> &'static str {
+    pub(super) fn setting(self) -> &'static str {
         match (self.service, self.is_tls) {
             (Service::Http, false) => "http",
             (Service::Http, true) => "https",
@@ -46,19 +51,20 @@ impl Door {
 
 /// Binds every address of the settings, in their order.
 pub(super) fn bind(settings: &Settings) -> Result<(Vec<Listener>, Bound), RunError> {
-    let named = settings.listeners.iter().map(|listener| (&listener.redis, &listener.rediss));
-    let redis = [(&settings.redis, &settings.rediss)].into_iter().chain(named).enumerate();
-    let doors = |service, is_tls, addresses: &[SocketAddr]| -> Vec<(Door, SocketAddr)> {
-        addresses.iter().map(|address| (Door { service, is_tls }, *address)).collect()
+    let own = settings.proxy_protocol;
+    let named = settings.listeners.iter().map(|of| (&of.redis, &of.rediss, of.proxy_protocol));
+    let redis = [(&settings.redis, &settings.rediss, own)].into_iter().chain(named).enumerate();
+    let doors = |service, is_tls, proxy_protocol, addresses: &[SocketAddr]| -> Vec<(Door, SocketAddr)> {
+        addresses.iter().map(|address| (Door { service, is_tls, proxy_protocol }, *address)).collect()
     };
-    let redis = redis.flat_map(|(listener, (plain, tls))| {
+    let redis = redis.flat_map(|(listener, (plain, tls, proxy_protocol))| {
         let service = Service::Redis(listener);
-        [doors(service, false, plain), doors(service, true, tls)].concat()
+        [doors(service, false, proxy_protocol, plain), doors(service, true, proxy_protocol, tls)].concat()
     });
-    let wanted = (doors(Service::Http, false, &settings.http).into_iter())
-        .chain(doors(Service::Http, true, &settings.https))
+    let wanted = (doors(Service::Http, false, own, &settings.http).into_iter())
+        .chain(doors(Service::Http, true, own, &settings.https))
         .chain(redis)
-        .chain(doors(Service::Admin, settings.admin_tls, settings.admin.as_slice()));
+        .chain(doors(Service::Admin, settings.admin_tls, ProxyProtocol::Off, settings.admin.as_slice()));
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
     for (door, address) in wanted {

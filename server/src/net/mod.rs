@@ -3,7 +3,7 @@
 //! ```text
 //!   control thread                         worker 0 … worker N-1 (one current-thread runtime each, nothing shared on a hit)
 //!   accept ──── std TcpStream ───────────► least loaded worker ──► redis_connection  read ─ process ─ write ─┐
-//!                                            (tls_handshake first)
+//!                                            (proxy_protocol, tls_handshake first)
 //!   signals ─── Phase ───────────────────► every connection        http::serve_connection                     │
 //!   tick of the memory tiers, throttle's                                          ▲──── one task each ───┘
 //!   forgetting, 10 and 1 times a second
@@ -20,6 +20,7 @@ mod control_thread;
 mod drain_on_signal;
 mod listeners;
 mod open_files_limit;
+mod proxy_protocol;
 mod ready_message;
 pub mod redis_connection;
 mod tls_handshake;

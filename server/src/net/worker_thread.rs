@@ -1,7 +1,8 @@
 //! The worker threads: one core each, with its own runtime, its own connections to the sources and its own clients.
 use super::{
     acceptor::Arrival,
-    listeners::Service,
+    listeners::{Door, Service},
+    proxy_protocol::{may_send_header, take_header},
     redis_connection::{self, BufferPool},
     tls_handshake::begin_tls,
 };
@@ -12,7 +13,7 @@ use crate::{
     lifecycle::{RunError, drain_phase::Phase},
     peer::{self, Standing},
     redis::CommandAccess,
-    tls::{ClientStream, HandshakeTurns},
+    tls::{ClientStream, HandshakeTurns, ServerTls},
 };
 use larder_store::clock;
 use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
@@ -169,15 +170,30 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
     let place = Place { worker: worker.clone(), service: door.service, _seat: seat, _alive: alive };
     let shared = shared.clone();
     // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
+    // Tasks of their own kinds: that of a plain connection is not to be as large as the others.
     match worker.app.tls.clone().filter(|_| door.is_tls) {
+        _ if may_send_header(worker, door, peer) => {
+            tokio::task::spawn_local(serve_proxied(place, shared, stream, (door, peer)))
+        }
         None => tokio::task::spawn_local(serve_client(place, shared, stream, peer)),
-        // A task of its own kind: that of a plain connection is not to be as large as this.
-        Some(tls) => tokio::task::spawn_local(async move {
-            if let Some(stream) = begin_tls(&place.worker, place.service, &tls, &shared.turns, stream, peer).await {
-                serve_client(place, shared, stream, peer).await;
-            }
-        }),
+        Some(tls) => tokio::task::spawn_local(serve_tls(place, shared, tls, stream, peer)),
     };
+}
+
+/// Serves the connection of a trusted proxy, which may begin with a PROXY header.
+async fn serve_proxied(place: Place, shared: Shared, mut stream: TcpStream, (door, proxy): (Door, SocketAddr)) {
+    let Some(peer) = take_header(&place.worker, door, &mut stream, proxy).await else { return };
+    match place.worker.app.tls.clone().filter(|_| door.is_tls) {
+        None => serve_client(place, shared, stream, peer).await,
+        Some(tls) => serve_tls(place, shared, tls, stream, peer).await,
+    }
+}
+
+/// Serves a connection that begins with a TLS handshake.
+async fn serve_tls(place: Place, shared: Shared, tls: Arc<ServerTls>, stream: TcpStream, peer: SocketAddr) {
+    if let Some(stream) = begin_tls(&place.worker, place.service, &tls, &shared.turns, stream, peer).await {
+        serve_client(place, shared, stream, peer).await;
+    }
 }
 
 /// Serves a connection until it ends.

@@ -9,12 +9,15 @@ use larder_proto::resp::Args;
 pub(super) enum ForeignProtocol {
     Http,
     Tls,
+    /// The header of the PROXY protocol, from an address that is not to send one.
+    Proxy,
 }
 impl ForeignProtocol {
     pub(super) fn name(self) -> &'static str {
         match self {
             ForeignProtocol::Http => "HTTP",
             ForeignProtocol::Tls => "TLS",
+            ForeignProtocol::Proxy => PROXY,
         }
     }
     /// The other protocol of a request, if it is not a Redis command. `args` has at least one part.
@@ -30,10 +33,17 @@ impl ForeignProtocol {
         if begins_handshake(name) {
             return Some(ForeignProtocol::Tls);
         }
+        // Redis has no such command, and what follows the line is not of who sent it.
+        if name == b"PROXY" {
+            return Some(ForeignProtocol::Proxy);
+        }
         let last = args.get(args.len() - 1).filter(|_| args.len() > 1)?;
         is_http_version(last).then_some(ForeignProtocol::Http)
     }
 }
+
+/// The name of the PROXY protocol in logs.
+pub const PROXY: &str = "the PROXY protocol";
 
 /// Whether this is the end of an HTTP request line: `HTTP/1.1`.
 fn is_http_version(word: &[u8]) -> bool {
@@ -70,6 +80,8 @@ mod tests {
         }
         assert_eq!(of(&encode(&[b"POST"])), Some(ForeignProtocol::Http));
         assert_eq!(of(&encode(&[b"host:", b"x"])), Some(ForeignProtocol::Http));
+        assert_eq!(of(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"), Some(ForeignProtocol::Proxy));
+        assert_eq!(of(&encode(&[b"PROXY"])), None);
         assert_eq!(of(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03abc\nSET a b\r\n"), Some(ForeignProtocol::Tls));
     }
 

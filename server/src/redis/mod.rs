@@ -59,6 +59,7 @@ pub use command_access::CommandAccess;
 pub use command_flow::{Flow, Joined};
 pub use command_lookup::{COMMANDS, FoundCommand, find, find_for, subcommands};
 pub use executor::{NodeRefusal, pipeline::ClientPipeline, run_for_node};
+pub use foreign_protocol::PROXY;
 pub use paused_commands::waits as waits_for_pause;
 pub use pending_read::PendingRead;
 pub use session::{Outstanding, Session};

@@ -320,8 +320,19 @@ pub const METRICS: &[MetricFamily] = &[
     sums!(
         "larder_cross_protocol_total",
         "request",
-        ["http" => redis_foreign_http, "tls" => redis_foreign_tls],
+        ["http" => redis_foreign_http, "tls" => redis_foreign_tls, "proxy" => redis_foreign_proxy],
         "Redis connections closed because a request of another protocol arrived."
+    ),
+    sums!(
+        "larder_proxy_headers_total",
+        "result",
+        [
+            "read" => proxy_headers_read,
+            "missing" => proxy_headers_missing,
+            "malformed" => proxy_headers_malformed,
+            "timeout" => proxy_headers_timed_out
+        ],
+        "Connections of trusted proxies by what became of their PROXY header; all but those with `read` were closed."
     ),
     sums!(
         "larder_tls_handshakes_total",

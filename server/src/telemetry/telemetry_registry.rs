@@ -31,6 +31,8 @@ pub struct Telemetry {
     pub foreign: LogLimiter,
     /// Log lines about handshakes that failed.
     pub handshakes: LogLimiter,
+    /// Log lines about headers of the PROXY protocol that were refused.
+    pub proxy_headers: LogLimiter,
     started: Instant,
     started_at: SystemTime,
     /// One for each worker, and the last for the control thread.
@@ -47,6 +49,7 @@ impl Telemetry {
             recorder: Recorder::new(workers),
             foreign: LogLimiter::new(FOREIGN_PERIOD),
             handshakes: LogLimiter::new(FOREIGN_PERIOD),
+            proxy_headers: LogLimiter::new(FOREIGN_PERIOD),
             started: Instant::now(),
             started_at: SystemTime::now(),
             threads: (0..=workers).map(|_| Arc::default()).collect(),

@@ -69,6 +69,8 @@ counters! {
     redis_foreign_http,
     /// Redis connections closed because a TLS handshake arrived.
     redis_foreign_tls,
+    /// Redis connections closed because a PROXY header arrived from an address that may send none.
+    redis_foreign_proxy,
     /// HTTP requests, by the class of their status.
     http_responses_2xx,
     /// Redirections and 304.
@@ -99,6 +101,14 @@ counters! {
     tls_handshakes_timed_out,
     /// Connections to TLS listeners whose client did not speak TLS.
     tls_not_spoken,
+    /// Headers of the PROXY protocol that were read.
+    proxy_headers_read,
+    /// Connections of trusted proxies that were refused because they began without a header.
+    proxy_headers_missing,
+    /// Connections of trusted proxies that were refused because of what was in the header.
+    proxy_headers_malformed,
+    /// Connections of trusted proxies that were refused because the header did not come within `header-timeout`.
+    proxy_headers_timed_out,
     /// Connections refused at `max-connections`.
     connections_refused,
     /// Connections that a panic ended.

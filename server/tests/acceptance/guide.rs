@@ -66,6 +66,10 @@ fn tls() {
     run("docs/tls.md");
 }
 #[test]
+fn proxies() {
+    run("docs/proxies.md");
+}
+#[test]
 fn tags() {
     run("docs/tags.md");
 }

@@ -39,6 +39,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
             && group.peers.is_none()
             && (is_read || !worker.app.replication.refuses_writes(0))
             && !access_log::is_on(&worker.app)
+            // The general path looks at headers.
+            && !(self.context.forwarded.is_some() && worker.app.throttle.is_on())
     }
 
     /// Answers a request for an item. False if the general path has to say what is wrong with it.

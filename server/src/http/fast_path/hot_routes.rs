@@ -3,6 +3,7 @@ use super::{
     super::{
         access_log::{self, LoggedRequest},
         connection_context::ConnectionContext,
+        forwarded_for::ClientAddress,
         http_worker_state::{INPUT, TurnBuffers},
         key_routes,
         problem_json::Problem,
@@ -206,7 +207,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
         };
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
-        if let Err(throttled) = worker.app.throttle.check(Scope::Data, self.context.peer.ip()) {
+        if worker.app.throttle.is_on()
+            && let Err(throttled) = worker.app.throttle.check(Scope::Data, client(self.context, head).ip)
+        {
             let response = route.failed(Some(key), Problem::throttled(&throttled));
             worker.counters.http_throttled.add(1);
             worker.counters.http_answered(response.status().as_u16());
@@ -272,12 +275,17 @@ impl<S: ClientStream> FastConnection<'_, S> {
     }
 }
 
+/// The client of a request with this head.
+fn client(context: &ConnectionContext, head: &[u8]) -> ClientAddress {
+    context.client(|name| access_log::fields_of(head, name))
+}
+
 /// The request, if it is to be logged.
 #[cold]
 fn logged(context: &ConnectionContext, target: &[u8], head: &[u8]) -> Option<Box<LoggedRequest>> {
     let target = String::from_utf8_lossy(target);
     let field = |name: &str| access_log::field_of(head, name);
-    let mut logged = LoggedRequest::begin(&context.worker.app, context.peer, ("GET", &target), field)?;
+    let mut logged = LoggedRequest::begin(&context.worker.app, client(context, head), ("GET", &target), field)?;
     logged.is_read = true;
     Some(Box::new(logged))
 }

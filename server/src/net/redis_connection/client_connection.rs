@@ -12,7 +12,9 @@
 use super::{
     buffer_pool::BufferPool,
     command_input::CommandInput,
-    refused_commands::{has_room, no_room_error, note_foreign_protocol, throttled, throttled_error},
+    refused_commands::{
+        has_room, no_room_error, note_foreign_protocol, refuse_proxy_header, throttled, throttled_error,
+    },
     waiting_replies::{WaitingKind, WaitingReply},
 };
 use crate::{
@@ -27,6 +29,7 @@ use crate::{
 use larder_engine::{Key, Millis};
 use larder_proto::{
     output::Output,
+    proxy_header::begins_header,
     resp::{Limits, Parsed, Parser},
 };
 use std::{
@@ -173,7 +176,11 @@ impl ClientConnection {
                 Ok(Parsed::Command { consumed }) => {
                     let args = self.parser.args(self.input.unread());
                     let flow = if args.is_empty() {
-                        Flow::Done
+                        // The first line of a binary header is empty.
+                        match begins_header(self.input.unread()) {
+                            true => Flow::ForeignProtocol(redis::PROXY),
+                            false => Flow::Done,
+                        }
                     } else if let Some(paused) = paused
                         && redis::waits_for_pause(worker, &self.session, &args, paused)
                     {
@@ -228,6 +235,9 @@ impl ClientConnection {
                 }
                 Flow::ForeignProtocol(foreign) => {
                     note_foreign_protocol(worker, foreign, self.client.peer);
+                    if foreign == redis::PROXY && self.queue.is_empty() {
+                        refuse_proxy_header(worker, self.peer, &mut self.out);
+                    }
                     return Step::Close;
                 }
             }

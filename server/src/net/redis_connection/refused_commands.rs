@@ -2,7 +2,9 @@
 use crate::{
     app::Worker,
     lifecycle::throttle::{Scope, Throttled},
+    redis,
 };
+use larder_proto::output::Output;
 use larder_units::show_size;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,6 +24,7 @@ pub(super) fn throttled(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
 pub(super) fn note_foreign_protocol(worker: &Worker, foreign: &'static str, peer: SocketAddr) {
     match foreign {
         "TLS" => worker.counters.redis_foreign_tls.add(1),
+        redis::PROXY => worker.counters.redis_foreign_proxy.add(1),
         _ => worker.counters.redis_foreign_http.add(1),
     }
     if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
@@ -31,6 +34,16 @@ pub(super) fn note_foreign_protocol(worker: &Worker, foreign: &'static str, peer
             "closed a connection to the Redis port: a request of {foreign} arrived instead of a Redis command"
         );
     }
+}
+
+/// Says why a PROXY header is not believed.
+#[cold]
+pub(super) fn refuse_proxy_header(worker: &Worker, peer: IpAddr, out: &mut Output) {
+    let why = match worker.app.settings.proxies.trusts(peer) {
+        true => "proxy-protocol is off for this listener, or this is not the beginning of the connection".to_owned(),
+        false => format!("{peer} is not one of trusted-proxies"),
+    };
+    out.put(format!("-ERR PROXY header refused: {why}\r\n").as_bytes());
 }
 
 /// Whether the buffers have room for a command of this length. It is copied on its way to a source.

@@ -246,7 +246,10 @@ fn stats(info: &mut Info<'_, '_>) {
     let cut = app.buffers.cut().find(|(protocol, _)| *protocol == "redis");
     info.line("evicted_clients", cut.map_or(0, |(_, cut)| cut));
     info.line("total_error_replies", sums.redis_errors);
-    info.line("cross_protocol_connections", sums.redis_foreign_http + sums.redis_foreign_tls);
+    info.line(
+        "cross_protocol_connections",
+        sums.redis_foreign_http + sums.redis_foreign_tls + sums.redis_foreign_proxy,
+    );
 }
 
 fn replication(info: &mut Info<'_, '_>) {

@@ -1,0 +1,17 @@
+//! What stands between clients and Larder, and what comes that should not: real proxies, limits, overload, attacks on real sockets.
+#![expect(clippy::unwrap_used, unreachable_pub)]
+
+#[expect(dead_code)]
+#[path = "../tls/certificates.rs"]
+mod certificates;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/larder.rs"]
+mod larder;
+#[expect(dead_code)]
+#[path = "../tls/programs.rs"]
+mod programs;
+mod proxies;
+mod proxy_headers;
+mod proxy_programs;
+mod sockets;

@@ -8,6 +8,7 @@ use super::{
     settings_table::{Fallback, find},
     snapshot_settings::{SnapshotPlace, object_of},
     source_url::SourceUrl,
+    trusted_proxies::ProxyProtocol,
 };
 use larder_units::{parse_duration, show_duration, show_size};
 use std::{net::SocketAddr, time::Duration};
@@ -58,19 +59,6 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
         let origin = &scope.effective("item-min-ttl").origin;
         let (shortest, longest) = (show_duration(shortest), show_duration(longest));
         problems.push(format!("{origin}: item-min-ttl: {shortest} is longer than item-max-ttl ({longest})"));
-    }
-    let listens = |scope: &&EffectiveSettings| scope.table.is_none() || is_listener(scope);
-    for scope in scopes.iter().filter(listens).filter(|_| unset("trusted-proxies")) {
-        let (set, own) = (scope.effective("proxy-protocol"), scope.table.is_none());
-        if scope.text("proxy-protocol") != Some("off")
-            && (own || set.origin != scopes[0].effective("proxy-protocol").origin)
-        {
-            let path = prefix(scope.table.as_ref());
-            problems.push(format!(
-                "{}: {path}proxy-protocol: trusted-proxies must be set: who may send the header?",
-                set.origin
-            ));
-        }
     }
     for rate in ["throttle", "throttle-total", "throttle-admin"] {
         let burst = format!("{rate}-burst");
@@ -225,6 +213,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     for group in &settings.groups {
         stale_bounds(group, &mut warnings);
     }
+    warnings.extend(proxies_unnamed(settings));
     warnings.extend(trusted_by_all(settings));
     warnings.extend(unguarded_listeners(settings));
     warnings.extend(outside_snapshots(settings));
@@ -300,6 +289,14 @@ fn stale_bounds(group: &GroupSettings, warnings: &mut Vec<String>) {
 /// Whether no answer of the group's source says how long its value lives. Redis and HTTP APIs do.
 fn lifetimes_only_from_here(group: &GroupSettings) -> bool {
     !matches!(group.source, SourceUrl::Redis(_) | SourceUrl::Http(_))
+}
+
+/// Listeners that expect PROXY headers of proxies that are not named.
+fn proxies_unnamed(settings: &Settings) -> Option<String> {
+    let protocols = settings.listeners.iter().map(|listener| listener.proxy_protocol);
+    let expects = protocols.chain([settings.proxy_protocol]).any(|protocol| protocol != ProxyProtocol::Off);
+    (expects && settings.proxies.trusted.is_empty())
+        .then(|| "proxy-protocol has no effect without trusted-proxies: no address may send the header".to_owned())
 }
 
 /// Ranges of proxies that have every address.

@@ -4,8 +4,9 @@ mod reload;
 
 use crate::{
     buffers::Buffers,
-    clients::{Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
+    clients::{Client, Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
     config::{CheckedConfig, Coherence, GroupSettings, Settings, SourceUrl, TierMode},
+    identity::{ChangedUsers, CommandCatalog, Users},
     lifecycle::{RunError, drain_phase::Drain, live_settings::LiveSettings, pause::Pause, throttle::Throttle},
     peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
@@ -75,6 +76,8 @@ pub struct App {
     pub pause: Pause,
     /// The state of the drain.
     pub drain: Drain,
+    /// The users, and what they may do.
+    pub users: Arc<Users>,
     /// A random number drawn at start. It distinguishes this run of the server from all others (entity tags).
     pub instance: u64,
 }
@@ -119,16 +122,17 @@ pub struct Worker {
 
 impl App {
     /// Builds the state that the cores share. Nothing connects or runs yet. `bound` has the addresses, `connections` is
-    /// the maximum number of clients, `commands` is the number of commands whose calls are counted.
+    /// the maximum number of clients, `commands` are those that users' rules may name and whose calls are counted.
     ///
     /// # Errors
+    /// [`RunError::Users`]: the users file cannot be used.
     /// [`RunError::Source`]: a source names a file or host that cannot be used.
     pub fn new(
         config: impl Into<CheckedConfig>,
         logs: Logs,
         bound: Bound,
         connections: usize,
-        commands: usize,
+        commands: CommandCatalog,
     ) -> Result<App, RunError> {
         let config = config.into();
         let settings = config.settings.clone();
@@ -173,7 +177,8 @@ impl App {
             throttle: Throttle::new(&settings),
             pause: Pause::default(),
             drain: Drain::default(),
-            calls: CommandCalls::new(settings.threads, commands),
+            calls: CommandCalls::new(settings.threads, commands.rows().len()),
+            users: Arc::new(Users::new(&settings, commands).map_err(|problems| RunError::Users(problems.join("\n")))?),
             cursors: Cursors::default(),
             instance: fastrand::u64(..),
             live: LiveSettings::new(&settings),
@@ -191,6 +196,23 @@ fn peers(settings: &Settings, caches: &[Arc<Cache>]) -> Option<Arc<Peers>> {
 }
 
 impl App {
+    /// Closes the connections of users that are gone, and of subscribers whose users may not hear everything any more. Returns whether the
+    /// client with the number `own` is among them; that one has yet to get its reply.
+    pub fn users_changed(&self, changed: &ChangedUsers, own: u64) -> bool {
+        let is_gone = |client: &Client| {
+            let about = client.about.lock();
+            let hears = || about.subscriptions.iter().any(|count| *count > 0);
+            self.users.find(&about.user).is_none() || changed.hear_less.contains(&*about.user) && hears()
+        };
+        // At a Redis source without users of ours, the users are that Redis's.
+        if !self.users.are_own() && matches!(self.settings.groups[0].source, SourceUrl::Redis(_)) {
+            return false;
+        }
+        let gone: Vec<_> = self.clients.list().into_iter().filter(|client| is_gone(client)).collect();
+        gone.iter().filter(|client| client.id != own).for_each(|client| client.close());
+        gone.iter().any(|client| client.id == own)
+    }
+
     /// Replaces the mode rules of a group, on all cores at once; `None`: by those of the configuration. What a rule denies is forgotten.
     ///
     /// # Errors

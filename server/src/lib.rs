@@ -5,6 +5,7 @@ pub mod cli;
 pub mod clients;
 pub mod config;
 pub mod http;
+pub mod identity;
 pub mod lifecycle;
 pub mod net;
 pub mod peer;

@@ -84,8 +84,7 @@ fn exchange(conn: &mut ClientConnection, worker: &Worker, pool: &BufferPool, inp
 #[test]
 fn a_redis_hit_allocates_nothing() {
     let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
-    let app =
-        Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::COMMANDS.len()).unwrap());
+    let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::catalog()).unwrap());
     let worker = Worker::new(0, app);
     let pool = BufferPool::default();
     let address = ([127, 0, 0, 1], 1).into();
@@ -145,7 +144,7 @@ fn a_kept_reply_allocates_nothing() {
                 Logs::default(),
                 Bound::default(),
                 10,
-                larder::redis::COMMANDS.len(),
+                larder::redis::catalog(),
             )
             .unwrap(),
         );
@@ -198,7 +197,7 @@ fn a_lone_miss_allocates_little() {
         let args = [&["--threads", "1", "--source", &url], bounds].concat();
         let settings = Settings::from_args(&args).unwrap();
         let app =
-            Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::COMMANDS.len()).unwrap());
+            Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::catalog()).unwrap());
         runtime.block_on(async {
             let worker = Worker::new(0, app);
             worker.groups[0].read(b"ready", clock::now()).await.expect("it is connected");
@@ -235,7 +234,7 @@ fn an_http_hit_allocates_nothing() {
     runtime.block_on(async {
         let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
         let app =
-            Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::COMMANDS.len()).unwrap());
+            Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder::redis::catalog()).unwrap());
         let worker = Rc::new(Worker::new(0, app));
         let cache = worker.groups[0].cache.clone();
         for (key, len) in [("key", 64), ("large", 48 << 10)] {

@@ -26,6 +26,8 @@ impl App {
         // Held throughout: two reloads at the same time come one after the other.
         let mut running = self.running.lock();
         let changes = running.changes()?;
+        let users = self.users.load().map_err(ConfigError)?;
+        self.users_changed(&users, 0);
         self.apply(&changes);
         if let Some(tls) = &self.tls {
             tls.reload();

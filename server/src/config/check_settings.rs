@@ -178,6 +178,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         data_dir: top.text("data-dir").map(Into::into),
         snapshot: snapshot(top),
         password: top.secret("password"),
+        users_file: top.text("users-file").map(Into::into),
         max_key: top.number("max-key"),
         max_value: top.number("max-value"),
         max_body: top.number("max-body"),

@@ -48,12 +48,17 @@ impl Categories {
         let bit = CATEGORIES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
         Some(Categories(1 << bit))
     }
+    /// The names of all categories, without the `@`.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        CATEGORIES.into_iter()
+    }
     /// Both.
     #[must_use]
     pub fn with(self, other: Categories) -> Categories {
         Categories(self.0 | other.0)
     }
-    fn meets(self, other: Categories) -> bool {
+    /// Do they share one?
+    pub fn meets(self, other: Categories) -> bool {
         self.0 & other.0 != 0
     }
 }

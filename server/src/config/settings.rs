@@ -38,6 +38,7 @@ pub struct Settings {
     pub data_dir: Option<PathBuf>,
     pub snapshot: SnapshotSettings,
     pub password: Option<Secret>,
+    pub users_file: Option<PathBuf>,
     pub max_key: usize,
     pub max_value: usize,
     pub max_body: usize,

@@ -343,6 +343,15 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "users-file",
+        section: SettingSection::Listening,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/etc/larder/users.acl",
+        help: "File of users, one a line, as in Redis's `aclfile`: `user app on #SHA-256 ~app:* &* +@read`. Read again with SIGHUP, `POST /v1/config/reload` and ACL LOAD. See docs/users.md.",
+        ..ROW
+    },
+    SettingSpec {
         name: "item-prefix",
         section: SettingSection::Listening,
         kind: ValueKind::RoutePrefix,

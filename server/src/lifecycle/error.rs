@@ -36,6 +36,9 @@ pub enum RunError {
     /// A file of the TLS settings cannot be used.
     #[error("{0}")]
     Tls(String),
+    /// The users file cannot be used.
+    #[error("{0}")]
+    Users(String),
     /// The process is to be a replica, which it cannot be.
     #[error("cannot be a replica (setting `replica-of`): {0}")]
     Replica(&'static str),

@@ -56,7 +56,7 @@ pub fn run(config: CheckedConfig, logs: Logs) -> Result<(), RunError> {
         );
     }
     let (listeners, bound) = listeners::bind(settings)?;
-    let app = Arc::new(App::new(config, logs, bound, limit, redis::COMMANDS.len())?);
+    let app = Arc::new(App::new(config, logs, bound, limit, redis::catalog())?);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }

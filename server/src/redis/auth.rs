@@ -1,27 +1,117 @@
-//! AUTH: one user, `default`, and one password (setting `password`).
-use super::command_error::{CommandError, WRONG_PASS};
-use crate::config::Settings;
-use subtle::ConstantTimeEq as _;
+//! Logging in: Larder's own users (settings `password` and `users-file`), and what their rules refuse.
+use super::{
+    command_context::CommandContext,
+    command_error::{CommandError, WRONG_PASS},
+    command_lookup::FoundCommand,
+    command_rights,
+    commands::client,
+    session::Session,
+};
+use crate::{
+    app::Worker,
+    identity::{DEFAULT_USER, LoginOutcome, Refusal, RefusalReason, User},
+    source::UpstreamCommand,
+};
+use larder_proto::resp::Args;
+use std::sync::Arc;
 
-/// The only user.
-pub(super) const USER_NAME: &str = "default";
+/// The name of the user that clients are before they log in.
+pub(super) const USER_NAME: &str = DEFAULT_USER;
 /// The same name, as clients send it.
 pub(super) const USER: &[u8] = USER_NAME.as_bytes();
 
-/// Whether clients must authenticate.
-pub(super) fn is_required(settings: &Settings) -> bool {
-    settings.password.is_some()
+/// Whether Larder has a user with this name.
+pub(super) fn exists(call: &CommandContext<'_>, name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok_and(|name| call.worker.app.users.find(name).is_some())
 }
 
-/// Checks a user and a password. If no password is set, any password is right, like for Redis's `nopass` user.
-pub(super) fn check(settings: &Settings, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
-    let right = match &settings.password {
-        None => true,
-        // The time of the comparison reveals only the length.
-        Some(expected) => expected.as_bytes().ct_eq(password).into(),
-    };
-    match user == USER && right {
-        true => Ok(()),
-        false => Err(WRONG_PASS),
+/// Checks a user and a password, and logs the client in. Returns the user if the password must be compared apart from other work; call
+/// [`compare`] then.
+pub(super) fn check(
+    call: &mut CommandContext<'_>,
+    user: &[u8],
+    password: &[u8],
+) -> Result<Option<Arc<User>>, CommandError> {
+    let users = &call.worker.app.users;
+    match users.log_in(call.session.client.peer.ip(), user, password) {
+        LoginOutcome::Granted(user) => {
+            call.session.log_in(user);
+            Ok(None)
+        }
+        LoginOutcome::Compare(user) => Ok(Some(user)),
+        LoginOutcome::Wrong => Err(failed(call, user)),
+        LoginOutcome::Wait(wait) => {
+            let text = format!("WRONGPASS too many failed logins from this address: wait {} s", wait.as_secs() + 1);
+            Err(CommandError::Owned(text.into_bytes()))
+        }
     }
+}
+
+/// Compares a password on a thread of its own, and logs the client in.
+pub(super) async fn compare(
+    call: &mut CommandContext<'_>,
+    user: Arc<User>,
+    password: &[u8],
+) -> Result<(), CommandError> {
+    match call.worker.app.users.compare(&user, password).await {
+        true => {
+            call.session.log_in(user);
+            Ok(())
+        }
+        false => Err(failed(call, user.name.as_bytes())),
+    }
+}
+
+/// Counts and logs a login that failed.
+fn failed(call: &CommandContext<'_>, user: &[u8]) -> CommandError {
+    let users = &call.worker.app.users;
+    let peer = call.session.client.peer;
+    users.login_failed(peer.ip());
+    call.worker.counters.failed_logins.add(1);
+    let name = String::from_utf8_lossy(&user[..user.len().min(64)]);
+    tracing::warn!(client = %peer, user = %name.escape_debug(), "a login failed");
+    let object = call.args[0].to_ascii_uppercase();
+    let reason = (RefusalReason::Login, context(call.session));
+    users.log().add(reason, (&object, &name), || client::line(&call.session.client, call.now));
+    WRONG_PASS
+}
+
+fn context(session: &Session) -> &'static str {
+    if session.multi.is_some() { "multi" } else { "toplevel" }
+}
+
+/// Refuses a command that the client's user may not call. `ours` is the row of Larder's table; without one, `row` is that of the source's.
+pub(super) fn check_user(
+    worker: &Worker,
+    session: &Session,
+    (ours, row): (FoundCommand, Option<&UpstreamCommand>),
+    args: Args<'_>,
+) -> Result<(), CommandError> {
+    let Some(user) = session.restricted_user() else { return Ok(()) };
+    let (checked, name): (_, Box<str>) = match ours {
+        FoundCommand::Command(command) => {
+            (command_rights::check(user.permissions(), command, args), command.name.into())
+        }
+        FoundCommand::Unknown | FoundCommand::UnknownSub(_) => {
+            let checked = command_rights::check_forwarded(user.permissions(), row, args);
+            (checked, command_rights::forwarded_name(row, args))
+        }
+    };
+    checked.map_err(|refusal| {
+        log_refusal(worker, session, &user.name, (refusal, &name), args);
+        command_rights::refusal(&user.name, &name, refusal)
+    })
+}
+
+#[cold]
+fn log_refusal(worker: &Worker, session: &Session, user: &str, (refusal, name): (Refusal, &str), args: Args<'_>) {
+    let argument = |at: Option<usize>| at.and_then(|at| args.get(at)).unwrap_or_default();
+    let (reason, object) = match refusal {
+        Refusal::Command => (RefusalReason::Command, name.as_bytes()),
+        Refusal::Key(at) => (RefusalReason::Key, argument(at)),
+        Refusal::Channel(at) => (RefusalReason::Channel, argument(Some(at))),
+    };
+    let now = larder_store::clock::now();
+    worker.counters.user_refusals.add(1);
+    worker.app.users.log().add((reason, context(session)), (object, user), || client::line(&session.client, now));
 }

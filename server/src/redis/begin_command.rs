@@ -1,5 +1,6 @@
 //! How a command begins: it is found, checked, and passed to its function or to the executor of its backend.
 use super::{
+    auth,
     backend_kind::Backend,
     cached_replies,
     command::{Command, CommandKind, Flags, TransactionStep},
@@ -43,9 +44,13 @@ pub fn begin(
     if args.is_empty() {
         return Flow::Done;
     }
+    session.note_changed_users(worker);
     match find_for(*args) {
         FoundCommand::Command(command)
-            if !session.is_unusual() && command.takes(args.len()) && session.may_call(command) && !args.is_inline() =>
+            if !session.is_unusual()
+                && command.takes(args.len())
+                && session.may_call(command, *args)
+                && !args.is_inline() =>
         {
             count(worker, session, command, *args);
             let call = &mut CommandContext::new(worker, session, command, *args, now, out);
@@ -154,7 +159,9 @@ fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, 
         CommandKind::Get => get::get(call, batch),
         CommandKind::MultiGet => get::mget(call, batch),
         CommandKind::Tier | CommandKind::Forward => executor(call.session.backend).begin(call, batch),
-        CommandKind::Local if call.session.backend == Backend::Upstream && at_source(call.command, call.args) => {
+        CommandKind::Local
+            if call.session.backend == Backend::Upstream && at_source(call.worker, call.command, call.args) =>
+        {
             let known = call.group().source.as_redis().and_then(|server| server.known_commands());
             forwarded_commands::check(call.session, known.as_deref(), call.args)?;
             Ok(Flow::Relay(&FORWARDED, Outstanding::Forwarded))
@@ -194,7 +201,8 @@ fn unusual(
     let ours = found;
     let found = match found {
         FoundCommand::Command(command)
-            if !(at_source(command, *args) || session.multi.is_some() && at_source_in_multi(command, *args)) =>
+            if !(at_source(worker, command, *args)
+                || session.multi.is_some() && at_source_in_multi(command, *args)) =>
         {
             found
         }
@@ -303,13 +311,18 @@ fn check_access(
     if let FoundCommand::Command(ours) = ours {
         session.access.check(ours)?;
     }
-    match command.kind {
-        CommandKind::Forward => {
-            let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
-            forwarded_commands::check(session, known.as_deref(), *args)
-        }
-        _ => Ok(()),
+    let known = match command.kind {
+        CommandKind::Forward => worker.groups[0].source.as_redis().and_then(|server| server.known_commands()),
+        _ => None,
+    };
+    if command.kind == CommandKind::Forward {
+        forwarded_commands::check(session, known.as_deref(), *args)?;
     }
+    // Before it has logged in, a client has the commands that need no login.
+    if !session.authenticated() {
+        return Ok(());
+    }
+    auth::check_user(worker, session, (ours, known.as_ref().and_then(|known| known.find(*args))), *args)
 }
 
 /// Answers a command with `error` without beginning it (throttle, no room in the buffers).

@@ -101,6 +101,8 @@ impl Flags {
     /// A RESP2 client with subscriptions may call it.
     pub const SUBSCRIBER: Flags = Flags(1 << 21);
     pub const PUBSUB: Flags = Flags(1 << 11);
+    /// About users: not the source's where Larder has users of its own, whatever [`AT_SOURCE`](Self::AT_SOURCE) says.
+    pub const USERS: Flags = Flags(1 << 12);
     /// Does not read what its keys held, unless its options say otherwise.
     pub const OVERWRITES: Flags = Flags(1 << 23);
     /// Its options may be tags (`TAG name`), which no source keeps.

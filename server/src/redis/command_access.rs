@@ -124,7 +124,7 @@ const MORE: [(&str, &[&str]); 19] = [
 
 impl Command {
     /// Redis's ACL categories of this command.
-    fn categories(&self) -> Categories {
+    pub(super) fn categories(&self) -> Categories {
         let flag = |flag, name| self.flags.has(flag).then_some(name);
         let by_flags = [
             flag(Flags::WRITE, "write"),

@@ -7,14 +7,14 @@ use super::{
     command_lookup::COUNT,
     command_table::for_all_commands,
     commands::{
-        client, client_pause, client_unblock, config,
+        acl, client, client_pause, client_unblock, config,
         config_larder::{self, Whose},
         connection, expire, explain, increments, info, introspection, json, keys, keyspace, maintenance,
         merged_replies, object, persistence, pubsub, replication, scan, select, server, strings, subscriptions, tags,
         upstream_hello_auth, upstream_tracking, value_writes,
     },
 };
-use crate::{read::KeyGuard, source::LocalFuture};
+use crate::{app::Worker, read::KeyGuard, source::LocalFuture};
 use larder_engine::{Millis, Tier};
 use larder_proto::resp::Args;
 use std::rc::Rc;
@@ -134,8 +134,9 @@ pub(super) fn stored<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<
 }
 
 /// Whether an upstream Redis, if there is one, answers this command.
-pub(super) fn at_source(command: &Command, args: Args<'_>) -> bool {
+pub(super) fn at_source(worker: &Worker, command: &Command, args: Args<'_>) -> bool {
     match handler(command) {
+        _ if command.flags.has(Flags::USERS) => !worker.app.users.are_own(),
         Handler::Shared(_, whose) | Handler::SharedThen(_, _, whose) => whose(args) == Whose::Redis,
         _ => command.flags.has(Flags::AT_SOURCE),
     }

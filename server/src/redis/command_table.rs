@@ -152,6 +152,20 @@ macro_rules! for_all_commands {
     "function|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(introspection::help), "Lists the subcommands";
 }
 "server" {
+    "acl" -2 [] (0 0 0) "6.0.0" Container, "Users and what they may do";
+    "acl|cat" -2 [NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::cat), "Lists the categories of commands, or the commands of one";
+    "acl|deluser" -3 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::deluser), "Deletes users and closes their connections";
+    "acl|dryrun" -4 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "7.0.0" Local(acl::dryrun), "Says whether a user could run a command";
+    "acl|genpass" -2 [NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::genpass), "Returns a random password";
+    "acl|getuser" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::getuser), "Describes a user";
+    "acl|help" 2 [LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(introspection::help), "Lists the subcommands";
+    "acl|list" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::list), "Returns the users as in the users file";
+    "acl|load" 2 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::load), "Reads the users file again";
+    "acl|log" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::log), "Returns what was refused lately";
+    "acl|save" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::save), "Writes the users file";
+    "acl|setuser" -3 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::setuser), "Makes a user, or changes one";
+    "acl|users" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::users), "Returns the names of the users";
+    "acl|whoami" 2 [NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::whoami), "Returns the name of this connection's user";
     "bgsave" -1 [ADMIN NOSCRIPT AT_SOURCE] (0 0 0) "1.0.0" Local(persistence::bgsave), "Begins a snapshot of the memory tiers";
     "command" -1 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::all), "Describes commands";
     "command|count" 2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::count), "Counts commands";

@@ -12,7 +12,7 @@ use larder_proto::resp::Args;
 /// Whether this command must wait. A command that will be refused need not.
 pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, paused: Paused) -> bool {
     let found = match find_for(*args) {
-        FoundCommand::Command(command) if !at_source(command, *args) => Some(command),
+        FoundCommand::Command(command) if !at_source(worker, command, *args) => Some(command),
         _ => None,
     };
     match found {

@@ -58,6 +58,7 @@ pub fn begin(
         || app.throttle.is_on()
         || app.telemetry.recorder.is_on()
         || app.clients.monitors().any()
+        || session.has_old_user(worker)
     {
         return gets;
     }
@@ -65,7 +66,7 @@ pub fn begin(
     let lengths = 1..=worker.app.settings.max_key;
     let row: SmallVec<[(Key<'_>, usize); AHEAD]> = resp::gets_ahead(input)
         .take(AHEAD)
-        .take_while(|(key, _)| lengths.contains(&key.len()))
+        .take_while(|(key, _)| lengths.contains(&key.len()) && session.may_get(key))
         .map(|(key, len)| (group.cache.key(key), len))
         .collect();
     let _one_table = group.one_table();

@@ -1,11 +1,11 @@
 //! The state of one client connection of the Redis protocol.
 use super::{
-    auth,
     backend_kind::Backend,
     command::{Command, CommandKind},
     command_access::CommandAccess,
     command_lookup::GET,
     command_queue::OpenTransaction,
+    command_rights,
     subscribed_topics::SubscribedTopics,
     tracking_client::Tracker,
     upstream::client_state::UpstreamState,
@@ -13,12 +13,14 @@ use super::{
 use crate::{
     app::Worker,
     clients::{Client, Moves},
+    identity::{DEFAULT_USER, Refusal, User},
     read::WatchedKeys,
     source::DedicatedConnection,
     telemetry::Counters,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_proto::resp::Args;
 use std::{
     mem,
     net::{Ipv4Addr, SocketAddr},
@@ -35,10 +37,16 @@ pub struct Session {
     /// True for RESP3, false for RESP2.
     pub(super) resp3: bool,
     authenticated: bool,
-    /// The commands that this client may call.
+    /// The commands that clients of this listener may call.
     pub(super) access: Arc<CommandAccess>,
-    /// Some commands are refused (`deny-commands`, `allow-commands`).
+    /// Some commands are refused: by the listener (`deny-commands`, `allow-commands`), or by the rules of the user.
     restricted: bool,
+    /// The user whose rules hold for this client.
+    user: Arc<User>,
+    /// The rules of the user refuse something.
+    user_restricted: bool,
+    /// The [`Users::generation`](crate::identity::Users::generation) of which `user` is.
+    users_seen: u64,
     /// The client is a replica that forwards its clients' writes (LARDER.FORWARDED).
     pub(super) is_forwarded: bool,
     replies: ReplyMode,
@@ -104,9 +112,12 @@ impl Session {
             client,
             counters: worker.counters.clone(),
             resp3: false,
-            authenticated: !auth::is_required(&worker.app.settings),
+            authenticated: false,
             restricted: access.restricts(),
             access,
+            user: worker.app.users.default_user(),
+            user_restricted: false,
+            users_seen: worker.app.users.generation(),
             is_forwarded: false,
             replies: ReplyMode::On,
             outstanding: Outstanding::Nothing,
@@ -120,9 +131,59 @@ impl Session {
             unusual: false,
             plain_reads: false,
         };
-        session.client.about.lock().user = auth::USER_NAME.into();
-        session.settle();
+        session.become_default(worker);
         session
+    }
+
+    /// Makes the client what it is before it logs in: the user `default`, logged in if that needs no password.
+    fn become_default(&mut self, worker: &Worker) {
+        self.users_seen = worker.app.users.generation();
+        let user = worker.app.users.default_user();
+        let enters = user.is_on() && user.has_no_password();
+        self.log_in(user);
+        self.authenticate(enters);
+    }
+    /// The client has logged in as this user.
+    pub(super) fn log_in(&mut self, user: Arc<User>) {
+        self.client.about.lock().user = (&*user.name).into();
+        self.set_user(user);
+        self.authenticate(true);
+    }
+    fn set_user(&mut self, user: Arc<User>) {
+        self.user_restricted = !user.permissions().is_unrestricted();
+        self.restricted = self.access.restricts() || self.user_restricted;
+        self.user = user;
+    }
+    /// The client's user, if its rules refuse something.
+    #[inline]
+    pub(super) fn restricted_user(&self) -> Option<&User> {
+        self.user_restricted.then_some(&*self.user)
+    }
+    /// Whether users have changed since the client's rules were read.
+    #[inline]
+    pub(super) fn has_old_user(&self, worker: &Worker) -> bool {
+        self.users_seen != worker.app.users.generation()
+    }
+    /// Takes over changes of the client's user. A deleted user's client has to go.
+    #[inline]
+    pub(super) fn note_changed_users(&mut self, worker: &Worker) {
+        if self.has_old_user(worker) {
+            self.take_changed_user(worker);
+        }
+    }
+    #[cold]
+    fn take_changed_user(&mut self, worker: &Worker) {
+        self.users_seen = worker.app.users.generation();
+        match worker.app.users.again(&self.user) {
+            Some(user) => {
+                self.set_user(user);
+                self.settle();
+            }
+            None => {
+                self.client.close();
+                self.authenticate(false);
+            }
+        }
     }
 
     /// The session in which commands of another node run, on the entries of this one.
@@ -131,6 +192,8 @@ impl Session {
         let client = Arc::new(Client::new(0, nowhere, nowhere, worker.id, now, Waker::noop().clone()));
         let mut session = Session::new(worker, client, CommandAccess::to_all());
         session.backend = Backend::Memory;
+        // The rules of the client's user were applied where it is connected.
+        session.set_user(Arc::new(User::unrestricted(DEFAULT_USER, worker.app.users.catalog())));
         session.authenticate(true);
         session.set_resp3(resp3);
         session
@@ -138,8 +201,20 @@ impl Session {
 
     /// Whether the client may call this command of Larder's table.
     #[inline]
-    pub(super) fn may_call(&self, command: &Command) -> bool {
-        !self.restricted || self.access.passes(command)
+    pub(super) fn may_call(&self, command: &Command, args: Args<'_>) -> bool {
+        !self.restricted || self.access.passes(command) && self.check_rules(command, args).is_ok()
+    }
+    /// Checks a command of Larder's table against the rules of the client's user.
+    pub(super) fn check_rules(&self, command: &Command, args: Args<'_>) -> Result<(), Refusal> {
+        match self.restricted_user() {
+            Some(user) => command_rights::check(user.permissions(), command, args),
+            None => Ok(()),
+        }
+    }
+    /// Whether the client's user may GET this key.
+    #[inline]
+    pub(super) fn may_get(&self, key: &[u8]) -> bool {
+        !self.user_restricted || command_rights::check_get(self.user.permissions(), key).is_ok()
     }
 
     /// Whether the client may call every command.
@@ -204,7 +279,7 @@ impl Session {
             || self.has_upstream_state()
             || self.tracker.is_some()
             || self.subscriptions.is_some()
-            || !self.may_call(GET);
+            || self.restricted && !self.access.passes(GET);
         self.unusual = special || self.outstanding != Outstanding::Nothing;
         self.plain_reads = !special && self.outstanding != Outstanding::Forwarded;
     }
@@ -271,14 +346,13 @@ impl Session {
         self.subscriptions = None;
         self.note_subscriptions();
         self.end_transaction();
-        self.client.about.lock().user = auth::USER_NAME.into();
         self.client.about.lock().database = 0;
         self.client.about.lock().tracking = None;
         self.client.about.lock().moves = Moves::default();
         self.set_resp3(false);
         self.replies = ReplyMode::On;
         self.client.about.lock().name = "".into();
-        self.authenticate(!auth::is_required(&worker.app.settings));
+        self.become_default(worker);
     }
 
     /// Bytes of memory that the transaction and undelivered pushes occupy.

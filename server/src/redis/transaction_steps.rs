@@ -6,6 +6,7 @@ use super::{
     command_flow::Flow,
     executor::{executor, executor_trait::Executor},
     forwarded_writes::{WritesGo, of_transaction},
+    session::Session,
     transaction,
 };
 
@@ -33,6 +34,10 @@ pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Resu
 }
 
 fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, CommandError> {
+    if let Some(refusal) = no_longer_allowed(call.session) {
+        transaction::abort(call.session, &refusal, &mut call.reply);
+        return Ok(Flow::Done);
+    }
     match &call.session.multi {
         None => Err(CommandError::Static("ERR EXEC without MULTI")),
         Some(multi) if multi.spoiled => {
@@ -49,4 +54,14 @@ fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, 
             }
         },
     }
+}
+
+/// Why the transaction cannot run any more: the rules of the user were changed since a command was queued.
+fn no_longer_allowed(session: &Session) -> Option<CommandError> {
+    let multi = session.multi.as_ref().filter(|multi| !multi.spoiled)?;
+    session.restricted_user()?;
+    let refused = multi.queue.iter().any(|(command, args)| session.check_rules(command, args).is_err());
+    refused.then_some(CommandError::Static(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call",
+    ))
 }

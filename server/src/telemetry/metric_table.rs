@@ -312,6 +312,12 @@ pub const METRICS: &[MetricFamily] = &[
         "Requests refused by the throttle."
     ),
     sums!(
+        "larder_refused_total",
+        "reason",
+        ["login" => failed_logins, "rules" => user_refusals],
+        "Logins that failed, and commands that the rules of their user refused."
+    ),
+    sums!(
         "larder_protocol_errors_total",
         "protocol",
         ["http" => http_protocol_errors, "redis" => redis_protocol_errors],

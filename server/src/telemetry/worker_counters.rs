@@ -61,6 +61,10 @@ counters! {
     redis_bytes_in,
     /// Bytes written to Redis clients.
     redis_bytes_out,
+    /// Logins that failed: AUTH, HELLO, HTTP credentials.
+    failed_logins,
+    /// Commands and requests that the rules of their user refused.
+    user_refusals,
     /// Redis commands refused by the throttle.
     redis_throttled,
     /// Redis connections closed for a protocol error.

@@ -70,6 +70,10 @@ fn proxies() {
     run("docs/proxies.md");
 }
 #[test]
+fn users() {
+    run("docs/users.md");
+}
+#[test]
 fn tags() {
     run("docs/tags.md");
 }

@@ -13,12 +13,13 @@ use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};
 
 /// The server's rooms, lowest first. A room imports only rooms before it.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 17] = [
     "config",
     "buffers",
     "telemetry",
     "lifecycle",
     "tls",
+    "identity",
     "source",
     "peer",
     "read",

@@ -59,7 +59,7 @@ impl Server {
         let other = GroupSettings { name: "other".into(), max_memory: 1 << 20, ..default.clone() };
         default.freshness.ttl = source.as_ref().map(|_| Duration::from_secs(60));
         settings.groups.push(other);
-        let app = App::new(settings, Logs::default(), Bound::default(), 100, crate::redis::COMMANDS.len())
+        let app = App::new(settings, Logs::default(), Bound::default(), 100, crate::redis::catalog())
             .expect("no source to go wrong");
         let mut worker = Worker::new(0, Arc::new(app));
         if let Some(source) = source {

@@ -226,7 +226,7 @@ impl<'a> Filter<'a> {
                 b"laddr" => filter.local = Some(value),
                 b"type" => filter.kind = Some(Type::named(value)?),
                 // Only Redis knows which users exist.
-                b"user" if value == auth::USER || call.group().source.as_redis().is_some() => {
+                b"user" if auth::exists(call, value) || call.group().source.as_redis().is_some() => {
                     filter.user = Some(value);
                 }
                 b"user" => {
@@ -276,6 +276,13 @@ fn command_of<'a>(client: &Client, known: Option<&'a UpstreamCommands>) -> Optio
         }
         index => COMMANDS.get(usize::from(index)).map(|command| command.name),
     }
+}
+
+/// The client as CLIENT LIST shows it.
+pub(in crate::redis) fn line(client: &Client, now: Millis) -> String {
+    let mut text = String::new();
+    describe(&mut text, client, now, None);
+    text
 }
 
 /// A line of CLIENT LIST. Fields without a meaning here are kept if client libraries read them.

@@ -1,6 +1,7 @@
 //! The handshake, and commands on the connection itself.
 use super::client::valid_name;
 use crate::{
+    identity::User,
     redis::{
         auth,
         command_context::CommandContext,
@@ -11,6 +12,7 @@ use crate::{
     source::RedisServer,
 };
 use larder_proto::resp::parse_i64;
+use std::sync::Arc;
 
 /// The version of Redis whose commands and replies Larder has. Clients choose features by it. In front of a Redis, that
 /// Redis's version is shown instead.
@@ -74,32 +76,33 @@ pub(in crate::redis) fn login<'a>(call: &CommandContext<'a>) -> Result<Login<'a>
 
 /// `AUTH [user] password`
 pub(in crate::redis) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    let settings = &call.worker.app.settings;
     let login = login(call)?;
     if login.is_for_redis(call) {
         return call.alone();
     }
     let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
-    if login.user.is_none() && !auth::is_required(settings) && !single {
+    if login.user.is_none() && !single && call.worker.app.users.default_user().has_no_password() {
         return Err(CommandError::Static(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         ));
     }
-    check(call, login)?;
+    if check(call, login)?.is_some() {
+        return call.alone();
+    }
     call.reply.ok();
     Ok(Flow::Done)
 }
 
-fn check(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<(), CommandError> {
-    let settings = &call.worker.app.settings;
+/// Logs the client in. Returns the user if the password must be compared apart from other work.
+pub(super) fn check(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<Option<Arc<User>>, CommandError> {
     let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
-    // In front of a Redis, these are the credentials that Larder itself uses there.
-    if auth::is_required(settings) || !single {
-        auth::check(settings, login.user.unwrap_or(auth::USER), login.password)?;
+    if call.worker.app.users.are_own() || !single {
+        return auth::check(call, login.user.unwrap_or(auth::USER), login.password);
     }
+    // In front of a Redis, these are the credentials that Larder itself uses there.
     call.session.authenticate(true);
-    Ok(())
+    Ok(None)
 }
 
 /// The arguments of HELLO.
@@ -145,8 +148,8 @@ pub(in crate::redis) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, Com
     let hello = Hello::parse(call)?;
     match hello.login {
         Some(login) if login.is_for_redis(call) => return call.alone(),
-        Some(login) => check(call, login)?,
-        None => {}
+        Some(login) if check(call, login)?.is_some() => return call.alone(),
+        Some(_) | None => {}
     }
     if !call.session.authenticated() {
         return Err(CommandError::Static(

@@ -2,17 +2,22 @@
 //! of a dedicated connection.
 use super::connection::{self, Hello};
 use crate::redis::{
+    auth,
     command_context::CommandContext,
     command_error::CommandError,
     command_flow::{Flow, Later},
-    upstream::{replies::is_error, requests},
+    upstream::{login::Login, replies::is_error, requests},
 };
 use larder_proto::resp::encode;
 
 /// AUTH of a user that Redis knows.
 pub(in crate::redis) fn auth<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
-        connection::login(call)?.log_in(call, call.session.resp3).await?;
+        let login = connection::login(call)?;
+        match login.is_for_redis(call) {
+            true => login.log_in(call, call.session.resp3).await?,
+            false => compare(call, login).await?,
+        }
         call.reply.ok();
         call.session.note_subscriptions();
         Ok(Flow::Done)
@@ -29,12 +34,24 @@ pub(in crate::redis) fn hello<'a>(call: &'a mut CommandContext<'_>) -> Later<'a>
     })
 }
 
+/// Logs in a user of Larder's own whose password takes long to compare.
+async fn compare(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<(), CommandError> {
+    match connection::check(call, login)? {
+        Some(user) => auth::compare(call, user, login.password).await,
+        None => Ok(()),
+    }
+}
+
 async fn greet(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
-    requests::server(call)?.wait_identity().await;
+    if let Some(server) = call.group().source.as_redis() {
+        server.wait_identity().await;
+    }
     let hello = Hello::parse(call)?;
     let resp3 = hello.resp3.unwrap_or(call.session.resp3);
-    if let Some(login) = hello.login.filter(|login| login.is_for_redis(call)) {
-        login.log_in(call, resp3).await?;
+    match hello.login {
+        Some(login) if login.is_for_redis(call) => login.log_in(call, resp3).await?,
+        Some(login) if !call.session.authenticated() || call.worker.app.users.are_own() => compare(call, login).await?,
+        Some(_) | None => {}
     }
     hello.set_name(call);
     if resp3 == call.session.resp3 || call.session.dedicated.is_none() {

@@ -6,9 +6,11 @@ mod json;
 mod local_store;
 mod local_tracking;
 mod own_replies;
+mod own_users;
 mod plain_gets;
 mod support;
 mod tags;
 mod upstream;
+mod user_rules;
 
 pub(in crate::redis) use support::Redis;

@@ -29,8 +29,7 @@ impl Login<'_> {
 
     /// Whether Redis must check the credentials.
     pub(in crate::redis) fn is_for_redis(self, call: &CommandContext<'_>) -> bool {
-        let settings = &call.worker.app.settings;
-        let server = call.group().source.as_redis().filter(|_| !auth::is_required(settings));
+        let server = call.group().source.as_redis().filter(|_| !call.worker.app.users.are_own());
         server.is_some_and(|server| server.is_single() && !self.is_larder(server, call.session))
     }
     /// Whether these are the credentials that Larder itself uses.

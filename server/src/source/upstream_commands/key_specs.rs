@@ -1,5 +1,6 @@
 //! Key specifications: where a command's keys are (<https://redis.io/docs/latest/develop/reference/key-specs/>).
 use super::reply_fields::{named, number, text_of, values};
+use crate::identity::KeyAccess;
 use larder_proto::resp::{Args, View, parse_i64};
 
 /// Where some of a command's keys are: where they begin, and how to find the rest.
@@ -9,6 +10,10 @@ pub(super) struct KeySpec {
     find: Find,
     /// Whether the command changes these keys (if it writes at all).
     pub(super) writes: bool,
+    /// What the command does with these keys, as far as access rules go; `None`: the server does not say.
+    pub(super) access: Option<KeyAccess>,
+    /// There are more keys than it describes.
+    pub(super) is_incomplete: bool,
 }
 #[derive(Debug)]
 enum Begin {
@@ -33,11 +38,15 @@ impl KeySpec {
     }
     pub(super) fn parse(spec: View<'_>) -> Option<KeySpec> {
         let spec = Some(spec);
-        let (mut reads, mut is_key) = (false, true);
+        let (mut reads, mut is_key, mut is_incomplete) = (false, true, false);
+        let mut access = KeyAccess::NONE;
         for flag in values(named(spec, b"flags")) {
             match text_of(&flag) {
                 b"RO" => reads = true,
                 b"not_key" => is_key = false,
+                b"incomplete" => is_incomplete = true,
+                b"access" => access = access.with(KeyAccess::READ),
+                b"insert" | b"update" | b"delete" => access = access.with(KeyAccess::WRITE),
                 _ => {}
             }
         }
@@ -70,15 +79,16 @@ impl KeySpec {
             },
             _ => Find::Unknown,
         };
-        Some(KeySpec { begin, find, writes: !reads })
+        Some(KeySpec { begin, find, writes: !reads, access: Some(access), is_incomplete })
     }
 
     /// The specifications for servers before version 7, from the three legacy numbers, and from this list for commands that need more.
     pub(super) fn without_specs(name: &str, (first, last, step): (i64, i64, i64), movable: bool) -> Vec<KeySpec> {
-        let spec = |begin, find, writes| KeySpec { begin, find, writes };
+        let spec = |begin, find, writes| KeySpec { begin, find, writes, access: None, is_incomplete: false };
         let numbered = |at| spec(Begin::Index(at), Find::Number { at: 0, first: 1, step: 1 }, false);
-        let behind = |word: &[u8], last, limit, writes| {
-            spec(Begin::Keyword { word: word.into(), from: 1 }, Find::Range { last, step: 1, limit }, writes)
+        // From this argument on: before it the word may be a name.
+        let behind = |word: &[u8], from, last, limit, writes| {
+            spec(Begin::Keyword { word: word.into(), from }, Find::Range { last, step: 1, limit }, writes)
         };
         // Relative to the first key, as in newer specs.
         let last = if last < 0 { last } else { last - first };
@@ -90,10 +100,10 @@ impl KeySpec {
                 vec![spec(Begin::Index(1), Find::Range { last: 0, step: 1, limit: 0 }, true), numbered(2)]
             }
             "zunion" | "zinter" | "zdiff" | "zintercard" | "sintercard" => vec![numbered(1)],
-            "xread" | "xreadgroup" => vec![behind(b"STREAMS", -1, 2, false)],
-            "georadius" | "georadiusbymember" => {
-                vec![plain(), behind(b"STORE", 0, 0, true), behind(b"STOREDIST", 0, 0, true)]
-            }
+            "xread" => vec![behind(b"STREAMS", 1, -1, 2, false)],
+            "xreadgroup" => vec![behind(b"STREAMS", 4, -1, 2, false)],
+            "georadius" => vec![plain(), behind(b"STORE", 6, 0, 0, true), behind(b"STOREDIST", 6, 0, 0, true)],
+            "georadiusbymember" => vec![plain(), behind(b"STORE", 5, 0, 0, true), behind(b"STOREDIST", 5, 0, 0, true)],
             "sort" => vec![plain()],
             _ => {
                 let mut specs = Vec::new();
@@ -113,6 +123,21 @@ impl KeySpec {
         match (&self.begin, &self.find) {
             (Begin::Index(at @ 1..), Find::Range { last: 0, .. }) => usize::try_from(*at).ok(),
             _ => None,
+        }
+    }
+
+    /// Calls `each` with the index of each argument that may be a key of this specification; `None` if the positions are unknown. Of an
+    /// option that is given twice, both keys: versions of Redis differ in which one counts.
+    pub(super) fn possible_keys(&self, args: Args<'_>, each: &mut impl FnMut(usize)) -> Option<()> {
+        match (&self.begin, &self.find) {
+            (Begin::Keyword { word, from: from @ 0.. }, Find::Range { last: 0, .. }) => {
+                let from = usize::try_from(*from).ok()?.max(1);
+                (from..args.len().saturating_sub(1))
+                    .filter(|at| args[*at].eq_ignore_ascii_case(word))
+                    .for_each(|at| each(at + 1));
+                Some(())
+            }
+            _ => self.keys(args, each),
         }
     }
 

@@ -10,7 +10,11 @@ use super::{
     key_specs::KeySpec,
     reply_fields::{text_of, values},
 };
-use crate::{config::Categories, source::fetch_result::CacheableReply};
+use crate::{
+    config::Categories,
+    identity::{Beyond, KeyAccess},
+    source::fetch_result::CacheableReply,
+};
 use foldhash::fast::RandomState;
 use larder_proto::resp::{Args, Malformed, View, view};
 use std::collections::HashMap;
@@ -40,6 +44,8 @@ pub struct UpstreamCommand {
     writes: bool,
     /// Flag `write`: it writes even if it has no keys.
     writes_always: bool,
+    /// Flag `readonly`.
+    reads: bool,
     blocking: bool,
     /// Whether it is refused inside MULTI.
     pub no_multi: bool,
@@ -61,6 +67,8 @@ pub struct UpstreamCommand {
     keeps_reply: bool,
     /// Whether the reply may depend on a hash.
     of_hashes: bool,
+    /// Whether a module has it.
+    of_module: bool,
 }
 
 /// The keys that a command touches, as far as known.
@@ -138,6 +146,7 @@ impl UpstreamCommands {
         let row = UpstreamCommand {
             keeps_reply,
             of_hashes: flags.of_hashes,
+            of_module: flags.module,
             cluster: cluster.complete(&text),
             channel,
             may_write: flags.write || flags.may_replicate || MAY_REPLICATE.contains(&text.as_str()),
@@ -148,6 +157,7 @@ impl UpstreamCommands {
             // Scripts, and reads that may change their key (PFCOUNT), have no flag `write`.
             writes: flags.write || (has_keys && (!flags.readonly || flags.may_replicate)),
             writes_always: flags.write,
+            reads: flags.readonly,
             blocking: flags.blocking,
             no_multi: flags.no_multi,
             slow,
@@ -293,4 +303,55 @@ impl UpstreamCommand {
         }
         known
     }
+
+    /// Whether it has subcommands.
+    pub fn has_subcommands(&self) -> bool {
+        self.has_subs
+    }
+
+    /// For access rules: calls `each` with the index of each key and what the command does with it, and says what it may touch besides.
+    /// Where the server's table leaves room for doubt, the most is said.
+    pub fn accesses(&self, args: Args<'_>, mut each: impl FnMut(usize, KeyAccess)) -> Beyond {
+        if SCRIPTS.contains(&&*self.name) {
+            return Beyond::Everything;
+        }
+        if matches!(&*self.name, "sort" | "sort_ro") {
+            return sort_accesses(args, each);
+        }
+        let mut beyond = match self.specs.is_empty() && self.of_module && (self.writes_always || self.reads) {
+            // Of indexes and the like, which are over many keys.
+            true => Beyond::Keys(if self.writes_always { KeyAccess::BOTH } else { KeyAccess::READ }),
+            false => Beyond::Nothing,
+        };
+        for spec in &self.specs {
+            let by_flags = if self.writes && spec.writes { KeyAccess::BOTH } else { KeyAccess::READ };
+            let access = spec.access.unwrap_or(by_flags);
+            let is_known = spec.possible_keys(args, &mut |at| each(at, access)).is_some();
+            if !is_known || spec.is_incomplete {
+                beyond = Beyond::Keys(KeyAccess::BOTH);
+            }
+        }
+        beyond
+    }
+}
+
+/// Commands that run other commands. Redis runs them with the rights of the connection that they come over, which is Larder's.
+const SCRIPTS: [&str; 6] = ["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
+
+/// SORT reads its key and the keys that BY and GET describe, and writes that of STORE.
+fn sort_accesses(args: Args<'_>, mut each: impl FnMut(usize, KeyAccess)) -> Beyond {
+    let mut beyond = Beyond::Nothing;
+    if args.len() > 1 {
+        each(1, KeyAccess::READ);
+    }
+    for at in 2..args.len().saturating_sub(1) {
+        let (is, next) = (|word: &str| args[at].eq_ignore_ascii_case(word.as_bytes()), &args[at + 1]);
+        if is("store") {
+            each(at + 1, KeyAccess::WRITE);
+        }
+        if is("by") && next.contains(&b'*') || is("get") && next != b"#" {
+            beyond = Beyond::Keys(KeyAccess::READ);
+        }
+    }
+    beyond
 }

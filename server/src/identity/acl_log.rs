@@ -1,0 +1,112 @@
+//! What was refused lately: ACL LOG.
+use parking_lot::Mutex;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant, SystemTime},
+};
+
+/// Entries that are kept (Redis's `acllog-max-len`).
+const ENTRIES: usize = 128;
+/// Entries about the same that are no further apart count as one.
+const SAME_WITHIN: Duration = Duration::from_secs(60);
+
+/// What was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub enum RefusalReason {
+    Command,
+    Key,
+    Channel,
+    Login,
+}
+impl RefusalReason {
+    /// The word that ACL LOG shows.
+    pub fn word(self) -> &'static str {
+        match self {
+            RefusalReason::Command => "command",
+            RefusalReason::Key => "key",
+            RefusalReason::Channel => "channel",
+            RefusalReason::Login => "auth",
+        }
+    }
+}
+
+/// An entry of ACL LOG.
+#[derive(Debug, Clone)]
+#[expect(missing_docs)]
+pub struct AclLogEntry {
+    pub id: u64,
+    pub count: u64,
+    pub reason: RefusalReason,
+    /// `toplevel` or `multi`.
+    pub context: &'static str,
+    /// The command, key or channel; `AUTH` for a login.
+    pub object: Vec<u8>,
+    pub user: String,
+    /// The client as CLIENT LIST shows it.
+    pub client: String,
+    pub created: (Instant, SystemTime),
+    pub updated: SystemTime,
+}
+
+/// The log.
+#[derive(Debug, Default)]
+pub struct AclLog(Mutex<Kept>);
+#[derive(Debug, Default)]
+struct Kept {
+    next: u64,
+    /// The latest first.
+    entries: VecDeque<AclLogEntry>,
+}
+
+impl AclLog {
+    /// Adds an entry, or counts it to one about the same.
+    pub fn add(
+        &self,
+        (reason, context): (RefusalReason, &'static str),
+        (object, user): (&[u8], &str),
+        client: impl FnOnce() -> String,
+    ) {
+        /// Bytes of a key or channel that are kept.
+        const LONGEST: usize = 512;
+        let object = &object[..object.len().min(LONGEST)];
+        let (now, moment) = (Instant::now(), SystemTime::now());
+        let mut kept = self.0.lock();
+        let is_same = |entry: &AclLogEntry| {
+            entry.reason == reason
+                && entry.context == context
+                && entry.object == object
+                && entry.user == user
+                && now.saturating_duration_since(entry.created.0) < SAME_WITHIN
+        };
+        if let Some(at) = kept.entries.iter().take(10).position(is_same)
+            && let Some(mut entry) = kept.entries.remove(at)
+        {
+            (entry.count, entry.updated, entry.client) = (entry.count + 1, moment, client());
+            kept.entries.push_front(entry);
+            return;
+        }
+        let entry = AclLogEntry {
+            id: kept.next,
+            count: 1,
+            reason,
+            context,
+            object: object.to_vec(),
+            user: user.to_owned(),
+            client: client(),
+            created: (now, moment),
+            updated: moment,
+        };
+        kept.next += 1;
+        kept.entries.push_front(entry);
+        kept.entries.truncate(ENTRIES);
+    }
+    /// The latest entries.
+    pub fn latest(&self, count: usize) -> Vec<AclLogEntry> {
+        self.0.lock().entries.iter().take(count).cloned().collect()
+    }
+    /// Forgets all entries.
+    pub fn reset(&self) {
+        self.0.lock().entries.clear();
+    }
+}

@@ -1,0 +1,167 @@
+//! The rules `+get`, `-config|set`, `+@read`, `-@all` of one selector, in order. Of the rules that name a command the last one counts.
+use super::{
+    command_catalog::{CommandCatalog, parent},
+    rule_error::RuleError,
+};
+use crate::config::Categories;
+
+/// The command that a client wants to run.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandRequest<'a> {
+    /// Its place in the catalog; `None`: it is not there.
+    pub place: Option<usize>,
+    /// In lower case; a subcommand is `parent|name`.
+    pub name: &'a str,
+    /// Its ACL categories; `None`: they are not known.
+    pub categories: Option<Categories>,
+    /// The argument behind the name (`0` of `SELECT 0`), by which a rule `+select|0` decides.
+    pub first_argument: Option<&'a [u8]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule {
+    allows: bool,
+    commands: Commands,
+}
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Commands {
+    All,
+    Category(Categories, Box<str>),
+    /// A command with its subcommands.
+    Command(Box<str>),
+    /// `parent|name`: a subcommand, or a command with this first argument.
+    Part(Box<str>),
+}
+
+/// Which commands a selector allows. None without rules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct CommandRules(Vec<Rule>);
+
+impl CommandRules {
+    /// Adds a rule: `+get`, `-get`, `+@read`, `+config|get`, `+select|0`.
+    pub(super) fn add(&mut self, text: &str, catalog: &CommandCatalog) -> Result<(), RuleError> {
+        let lower = text.to_ascii_lowercase();
+        let (allows, name) = match lower.strip_prefix('+') {
+            Some(name) => (true, name),
+            None => (false, lower.strip_prefix('-').ok_or(RuleError::Syntax)?),
+        };
+        let commands = match name.strip_prefix('@') {
+            Some("all") => Commands::All,
+            Some(category) => {
+                Commands::Category(Categories::named(category).ok_or(RuleError::UnknownCommand)?, category.into())
+            }
+            None => named(name, allows, catalog)?,
+        };
+        self.push(Rule { allows, commands });
+        Ok(())
+    }
+    /// Adds a rule of another server, which may have commands and categories that the catalog does not know. A category that nobody here
+    /// knows: to allow it allows nothing, to forbid it forbids everything.
+    pub(super) fn add_foreign(&mut self, text: &[u8]) -> Result<(), RuleError> {
+        let lower = String::from_utf8_lossy(text).to_ascii_lowercase();
+        let allows = lower.starts_with('+');
+        let name = &lower[1..];
+        let commands = match name.strip_prefix('@') {
+            Some(_) if allows => return Ok(()),
+            Some(_) => Commands::All,
+            None if name.contains('|') => Commands::Part(name.into()),
+            None => Commands::Command(name.into()),
+        };
+        self.push(Rule { allows, commands });
+        Ok(())
+    }
+    pub(super) fn allow_all(&mut self, allows: bool) {
+        self.push(Rule { allows, commands: Commands::All });
+    }
+    fn push(&mut self, rule: Rule) {
+        // An older rule about the same commands, or a part of them, says nothing any more.
+        self.0.retain(|older| match (&rule.commands, &older.commands) {
+            (Commands::All, _) => false,
+            (Commands::Command(name), Commands::Part(part)) => parent(part) != Some(name),
+            (new, old) => new != old,
+        });
+        // No command is the state without rules.
+        if rule != (Rule { allows: false, commands: Commands::All }) {
+            self.0.push(rule);
+        }
+    }
+    /// Whether the command may run.
+    pub(super) fn allow(&self, request: &CommandRequest<'_>) -> bool {
+        self.0.iter().rev().find(|rule| rule.is_about(request)).is_some_and(|rule| rule.allows)
+    }
+    /// Whether every command may run, those included that nobody knows yet.
+    pub(super) fn allow_everything(&self) -> bool {
+        matches!(self.0.first(), Some(Rule { commands: Commands::All, .. })) && self.0.iter().all(|rule| rule.allows)
+    }
+    /// The first arguments with which rules name a command.
+    pub(super) fn arguments_of(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(move |rule| match &rule.commands {
+            Commands::Part(part) => part.rsplit_once('|').filter(|(of, _)| *of == name).map(|(_, argument)| argument),
+            _ => None,
+        })
+    }
+    /// The rules as ACL LIST shows them.
+    pub(super) fn text(&self) -> String {
+        let mut text = match self.0.first() {
+            Some(Rule { commands: Commands::All, .. }) => String::new(),
+            _ => "-@all".to_owned(),
+        };
+        for Rule { allows, commands } in &self.0 {
+            let (at, name) = match commands {
+                Commands::All => ("@", "all"),
+                Commands::Category(_, name) => ("@", &**name),
+                Commands::Command(name) | Commands::Part(name) => ("", &**name),
+            };
+            let space = if text.is_empty() { "" } else { " " };
+            let sign = if *allows { "+" } else { "-" };
+            text.extend([space, sign, at, name]);
+        }
+        text
+    }
+}
+
+/// The commands of a rule that names one.
+fn named(name: &str, allows: bool, catalog: &CommandCatalog) -> Result<Commands, RuleError> {
+    let Some((first, rest)) = name.split_once('|') else {
+        return match catalog.is_command(name) {
+            true => Ok(Commands::Command(name.into())),
+            false => Err(RuleError::UnknownCommand),
+        };
+    };
+    if !catalog.is_command(first) {
+        return Err(RuleError::UnknownCommand);
+    }
+    if rest.contains('|') {
+        let is_argument_of_sub = allows && catalog.place(name.rsplit_once('|').map_or(name, |(sub, _)| sub)).is_some();
+        return Err(if is_argument_of_sub { RuleError::ArgumentOfSubcommand } else { RuleError::UnknownCommand });
+    }
+    if rest.is_empty() {
+        return Err(RuleError::Syntax);
+    }
+    let is_container = CommandCatalog::is_container_of_redis(first);
+    // The table has the subcommands of its containers. A command without subcommands takes a first argument, which can only be allowed.
+    let may_be = match catalog.is_container(first) {
+        true => catalog.place(name).is_some(),
+        false => allows || is_container || catalog.place(first).is_none(),
+    };
+    if may_be { Ok(Commands::Part(name.into())) } else { Err(RuleError::UnknownCommand) }
+}
+
+impl Rule {
+    fn is_about(&self, request: &CommandRequest<'_>) -> bool {
+        match &self.commands {
+            Commands::All => true,
+            // Of a command whose categories are not known the worst is believed.
+            Commands::Category(category, _) => request.categories.map_or(!self.allows, |its| its.meets(*category)),
+            Commands::Command(name) => parent(request.name).unwrap_or(request.name) == &**name,
+            Commands::Part(part) => {
+                let is_argument = || {
+                    let (of, argument) = part.rsplit_once('|').unwrap_or((part, ""));
+                    of == request.name
+                        && request.first_argument.is_some_and(|first| first.eq_ignore_ascii_case(argument.as_bytes()))
+                };
+                request.name == &**part || is_argument()
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The users of this process: who they are, who may log in, and when they change.
+use super::{
+    acl_log::AclLog,
+    command_catalog::CommandCatalog,
+    login_throttle::LoginThrottle,
+    user::{DEFAULT_USER, RejectedRule, User},
+    users_file,
+};
+use crate::config::{Secret, Settings};
+use parking_lot::Mutex;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::IpAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::Semaphore;
+
+/// All users. Changes hold at once: who keeps a [`User`] compares [`Users::generation`] before each use.
+#[derive(Debug)]
+pub struct Users {
+    catalog: CommandCatalog,
+    table: Mutex<BTreeMap<Box<str>, Arc<User>>>,
+    /// Counts changes of the table.
+    generation: AtomicU64,
+    /// Counts users that were made.
+    births: AtomicU64,
+    file: Option<PathBuf>,
+    /// The password of `default`, unless the file says what `default` is.
+    password: Option<Secret>,
+    log: AclLog,
+    throttle: LoginThrottle,
+    comparisons: Semaphore,
+}
+
+/// What a change of users means for open connections.
+#[derive(Debug, Default)]
+pub struct ChangedUsers {
+    /// Users that may hear other channels than before, but not all.
+    pub hear_less: BTreeSet<Box<str>>,
+}
+impl ChangedUsers {
+    fn note(&mut self, old: Option<&Arc<User>>, new: &User) {
+        if old.is_some_and(|old| old.hears_other_channels(new)) && !new.permissions().hear_everything() {
+            self.hear_less.insert(new.name.clone());
+        }
+    }
+}
+
+/// What a login comes to.
+#[derive(Debug)]
+pub enum LoginOutcome {
+    /// The user.
+    Granted(Arc<User>),
+    /// There is no such user, or it is off, or the password is wrong.
+    Wrong,
+    /// The address has failed too often: its logins are not looked at for so long.
+    Wait(Duration),
+    /// The password must be compared apart from other work: [`LoginOutcome::Granted`] if [`User::passwords`] contain it.
+    Compare(Arc<User>),
+}
+
+impl Users {
+    /// The users of the settings' file, and `default`.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn new(settings: &Settings, catalog: CommandCatalog) -> Result<Users, Vec<String>> {
+        let users = Users {
+            catalog,
+            table: Mutex::default(),
+            generation: AtomicU64::new(1),
+            births: AtomicU64::new(1),
+            file: settings.users_file.clone(),
+            password: settings.password.clone(),
+            log: AclLog::default(),
+            throttle: LoginThrottle::default(),
+            comparisons: Semaphore::new(1),
+        };
+        users.load()?;
+        Ok(users)
+    }
+
+    /// Reads the file again. Users whose lines have gone are gone; `default` is then as without a file. Without a file only what
+    /// [`Users::new`] made counts again.
+    ///
+    /// # Errors
+    /// What is wrong with the file. Nothing has changed then.
+    pub fn load(&self) -> Result<ChangedUsers, Vec<String>> {
+        let read = match &self.file {
+            Some(path) => users_file::read(path, &self.catalog)?,
+            None => Vec::new(),
+        };
+        let mut table = self.table.lock();
+        let mut new: BTreeMap<Box<str>, Arc<User>> = BTreeMap::new();
+        let mut changed = ChangedUsers::default();
+        for mut user in [self.default_of_settings()].into_iter().chain(read) {
+            user.born = table.get(&user.name).map_or_else(|| self.birth(), |old| old.born);
+            changed.note(table.get(&user.name), &user);
+            new.insert(user.name.clone(), Arc::new(user));
+        }
+        *table = new;
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(changed)
+    }
+    fn default_of_settings(&self) -> User {
+        let user = User::unrestricted(DEFAULT_USER, &self.catalog);
+        match &self.password {
+            None => user,
+            Some(password) => user
+                .changed(&[format!(">{}", &**password)], &self.catalog)
+                .unwrap_or_else(|_| User::new(DEFAULT_USER, &self.catalog)),
+        }
+    }
+    fn birth(&self) -> u64 {
+        self.births.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether Larder itself knows who may log in. Otherwise a Redis source does, if there is one.
+    pub fn are_own(&self) -> bool {
+        self.file.is_some() || self.password.is_some()
+    }
+    /// The file, if there is one.
+    pub fn file(&self) -> Option<&PathBuf> {
+        self.file.as_ref()
+    }
+    /// The commands that rules may name.
+    pub fn catalog(&self) -> &CommandCatalog {
+        &self.catalog
+    }
+    /// What was refused lately.
+    pub fn log(&self) -> &AclLog {
+        &self.log
+    }
+    /// Another number after each change.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+    /// The user with this name.
+    pub fn find(&self, name: &str) -> Option<Arc<User>> {
+        self.table.lock().get(name).cloned()
+    }
+    /// The user that clients are before they log in. It always exists.
+    pub fn default_user(&self) -> Arc<User> {
+        self.find(DEFAULT_USER).unwrap_or_else(|| Arc::new(User::new(DEFAULT_USER, &self.catalog)))
+    }
+    /// This user as it is now; `None`: it was deleted.
+    pub fn again(&self, user: &User) -> Option<Arc<User>> {
+        self.find(&user.name).filter(|now| now.born == user.born)
+    }
+    /// All users, by name.
+    pub fn all(&self) -> Vec<Arc<User>> {
+        self.table.lock().values().cloned().collect()
+    }
+
+    /// Makes a user, or changes one.
+    ///
+    /// # Errors
+    /// The rule that cannot be applied. Nothing has changed then.
+    pub fn set<R: AsRef<[u8]>>(&self, name: &str, rules: &[R]) -> Result<ChangedUsers, RejectedRule> {
+        let mut table = self.table.lock();
+        let old = table.get(name).cloned();
+        let mut user = match &old {
+            Some(old) => old.changed(rules, &self.catalog)?,
+            None => User::new(name, &self.catalog).changed(rules, &self.catalog)?,
+        };
+        let mut changed = ChangedUsers::default();
+        changed.note(old.as_ref(), &user);
+        user.born = old.map_or_else(|| self.birth(), |old| old.born);
+        table.insert(name.into(), Arc::new(user));
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(changed)
+    }
+    /// Deletes users; those that there were. `default` stays.
+    pub fn delete(&self, names: &[&str]) -> usize {
+        let mut table = self.table.lock();
+        let deleted = names.iter().filter(|name| **name != DEFAULT_USER && table.remove(**name).is_some()).count();
+        self.generation.fetch_add(1, Ordering::Release);
+        deleted
+    }
+    /// Writes all users to the file.
+    ///
+    /// # Errors
+    /// There is no file, or it could not be written.
+    pub fn save(&self) -> io::Result<()> {
+        let path = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let users = self.all();
+        users_file::write(path, users.iter().map(|user| &**user))
+    }
+
+    /// Checks a name and a password. The time says nothing about which of them is wrong.
+    pub fn log_in(&self, address: IpAddr, name: &[u8], password: &[u8]) -> LoginOutcome {
+        let user = std::str::from_utf8(name).ok().and_then(|name| self.find(name)).filter(|user| user.is_on());
+        if let Some(open) = user.as_ref().filter(|user| user.has_no_password()) {
+            return LoginOutcome::Granted(open.clone());
+        }
+        if let Some(wait) = self.throttle.wait(address, Instant::now()) {
+            return LoginOutcome::Wait(wait);
+        }
+        let Some(user) = user else {
+            // As long as for a user with one password.
+            std::hint::black_box(self.default_user().passwords().contain_one(password));
+            return LoginOutcome::Wrong;
+        };
+        if user.passwords().are_slow() {
+            LoginOutcome::Compare(user)
+        } else if user.passwords().contain(password) {
+            LoginOutcome::Granted(user)
+        } else {
+            LoginOutcome::Wrong
+        }
+    }
+    /// Compares a password with those of a user, on a thread of its own: one at a time, so that logins leave the cores to others.
+    pub async fn compare(&self, user: &Arc<User>, password: &[u8]) -> bool {
+        let Ok(_turn) = self.comparisons.acquire().await else { return false };
+        let (user, password) = (user.clone(), password.to_vec());
+        tokio::task::spawn_blocking(move || user.passwords().contain(&password)).await.unwrap_or(false)
+    }
+    /// A login of this address failed.
+    pub fn login_failed(&self, address: IpAddr) {
+        self.throttle.failed(address, Instant::now());
+    }
+}

@@ -2,6 +2,7 @@
 mod atomic_files;
 pub mod clock;
 pub mod disk;
+pub mod rdb;
 pub mod snapshot;
 mod stored_value;
 pub mod table;

@@ -4,6 +4,7 @@
 //! every problem on standard error); 3 the client could not get an answer.
 mod client_commands;
 mod command_line;
+mod convert_command;
 mod output;
 mod snapshot_commands;
 mod store_commands;

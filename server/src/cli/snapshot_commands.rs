@@ -1,7 +1,7 @@
-//! `larder snapshot info|verify FILE`: snapshots without a server.
+//! `larder snapshot info|verify FILE`: snapshots without a server. `convert` has a file of its own.
 //!
 //! Exit codes: 0 done, 1 the file is damaged, is no snapshot or cannot be read, 2 wrong usage.
-use super::output::print;
+use super::{convert_command, output::print};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use larder_store::{
     clock,
@@ -21,16 +21,20 @@ pub(super) fn command() -> Command {
     let file =
         || Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("The snapshot");
     Command::new("snapshot")
-        .about("Examine snapshots of the memory tiers")
+        .about("Examine snapshots of the memory tiers, and convert them")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(Command::new("info").about("Say what a snapshot holds, after comparing its checksums").arg(file()))
+        .subcommand(convert_command::command())
         .subcommand(Command::new("verify").about("Read all of a snapshot: its checksums, and each entry").arg(file()))
 }
 
 /// Runs one of the commands.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    if name == convert_command::NAME {
+        return convert_command::run(matches);
+    }
     let path = matches.get_one::<PathBuf>("file").expect("required");
     let scrutiny = if name == "info" { Scrutiny::Checksum } else { Scrutiny::Entries };
     match read(path, scrutiny) {

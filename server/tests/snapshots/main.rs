@@ -5,6 +5,7 @@ mod bucket;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod convert;
 mod faults;
 #[path = "../common/larder.rs"]
 mod larder;

@@ -12,6 +12,7 @@
 //! - One block is in memory at a time; of a large entry that is written, a piece.
 //!
 //! [`SavedEntry`] is also how a primary sends entries to its replicas: a snapshot's blocks and the change stream have one codec.
+mod convert;
 mod entry;
 mod error;
 mod format;
@@ -23,6 +24,7 @@ mod tests;
 mod write;
 
 pub use crate::atomic_files::remove_leftovers;
+pub use convert::{Conversion, ConvertError, Converted, from_rdb, is_rdb, to_rdb};
 pub use entry::{DecodeError, MAX_ENTRY, MAX_HEAD, SavedEntry, digest};
 pub use error::SnapshotError;
 pub use format::{GroupTotals, Header, SnapshotCompression};

@@ -1,0 +1,109 @@
+//! `larder snapshot convert FROM TO`: a snapshot of a Redis RDB file, or an RDB file of a snapshot.
+//!
+//! Exit codes: 0 done, 1 nothing was written (a file is damaged, or has what would be left out), 2 wrong usage.
+use super::output::print;
+use crate::source::is_document;
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
+use larder_store::snapshot::{Conversion, ConvertError, Converted, SnapshotCompression, from_rdb, is_rdb, to_rdb};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// Below `snapshot`.
+pub(super) const NAME: &str = "convert";
+
+/// The command and its options.
+pub(super) fn command() -> Command {
+    let file = |name: &'static str, place: &'static str| {
+        Arg::new(name).value_name(place).required(true).value_parser(value_parser!(PathBuf))
+    };
+    Command::new(NAME)
+        .about("Make a snapshot of a Redis RDB file, or an RDB file of a snapshot: strings and when they expire")
+        .arg(file("from", "FROM").help("What to convert: its first bytes say which of the two it is"))
+        .arg(file("to", "TO").help("The file to write"))
+        .arg(
+            Arg::new("database")
+                .long("database")
+                .value_name("NUMBER=GROUP")
+                .action(ArgAction::Append)
+                .default_value("0=default")
+                .value_parser(database)
+                .help("A database of Redis, and the group that has its keys; may be given several times"),
+        )
+        .arg(
+            Arg::new("skip-others").long("skip-others").action(ArgAction::SetTrue).help(
+                "Leave out keys of other types, databases and groups, instead of writing nothing if there are any",
+            ),
+        )
+        .arg(
+            Arg::new("compression")
+                .long("compression")
+                .value_name("NAME")
+                .default_value(SnapshotCompression::default().name())
+                .value_parser(PossibleValuesParser::new(SnapshotCompression::NAMES))
+                .help("How a snapshot is compressed"),
+        )
+}
+
+/// `3=sessions`
+fn database(text: &str) -> Result<(u64, String), String> {
+    let parsed = text.split_once('=').and_then(|(number, group)| Some((number.parse().ok()?, group)));
+    match parsed {
+        Some((number, group)) if !group.is_empty() => Ok((number, group.to_owned())),
+        _ => Err("takes a number and a group, as 3=sessions".to_owned()),
+    }
+}
+
+/// Converts.
+pub(super) fn run(matches: &ArgMatches) -> ExitCode {
+    let path = |name: &str| matches.get_one::<PathBuf>(name).expect("required");
+    let (from, to) = (path("from"), path("to"));
+    let groups: Vec<(u64, String)> = matches.get_many("database").expect("it has a default").cloned().collect();
+    let (mut numbers, mut names) = (HashSet::new(), HashSet::new());
+    if !groups.iter().all(|(number, name)| numbers.insert(number) && names.insert(name)) {
+        eprintln!("larder: --database: a database or a group is given twice");
+        return ExitCode::from(2);
+    }
+    let conversion = Conversion {
+        groups: &groups,
+        skips_others: matches.get_flag("skip-others"),
+        compression: SnapshotCompression::from_name(
+            matches.get_one::<String>("compression").expect("it has a default"),
+        ),
+        is_document,
+    };
+    let (is_rdb, converted) = match is_rdb(from) {
+        Err(error) => (false, Err(error.into())),
+        Ok(true) => (true, from_rdb(from, to, &conversion)),
+        Ok(false) => (false, to_rdb(from, to, &conversion)),
+    };
+    match converted {
+        Ok(converted) => {
+            say_what_is_missing(from, &converted);
+            if is_rdb && !converted.had_sum {
+                eprintln!("larder: {}: has no checksum, so damage may be unnoticed", from.display());
+            }
+            print(&format!("{}: {} entries; {} had expired\n", to.display(), converted.entries, converted.expired))
+        }
+        Err(ConvertError::LeftOut(converted)) => {
+            say_what_is_missing(from, &converted);
+            eprintln!("larder: {} was not written; with --skip-others it is, without these keys", to.display());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("larder: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say_what_is_missing(from: &Path, converted: &Converted) {
+    for (reason, count) in &converted.left_out {
+        eprintln!("larder: {}: leaves out {count} keys {reason}", from.display());
+    }
+    for (what, count) in &converted.reduced {
+        eprintln!("larder: {}: {count} keys lose {what}", from.display());
+    }
+}

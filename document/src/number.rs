@@ -9,6 +9,8 @@ pub enum NumberEdit {
     Add,
     /// Their product.
     Multiply,
+    /// The first to the power of the second.
+    Power,
 }
 
 /// The result as JSON text. Integers stay exact; anything else is computed in 64-bit floats, like in RedisJSON.
@@ -18,6 +20,8 @@ pub(crate) fn changed(edit: NumberEdit, held: &[u8], by: &str) -> Result<String,
         let result = match edit {
             NumberEdit::Add => held.checked_add(by),
             NumberEdit::Multiply => held.checked_mul(by),
+            // An integer to a negative power is none, and RedisJSON calls that an overflow, too.
+            NumberEdit::Power => u32::try_from(by).ok().and_then(|by| held.checked_pow(by)),
         };
         return result.map(|result| result.to_string()).ok_or(EditError::Overflow);
     }
@@ -25,6 +29,7 @@ pub(crate) fn changed(edit: NumberEdit, held: &[u8], by: &str) -> Result<String,
     let result = match edit {
         NumberEdit::Add => held + by,
         NumberEdit::Multiply => held * by,
+        NumberEdit::Power => held.powf(by),
     };
     // No infinity, no NaN.
     Number::from_f64(result).map(|number| number.to_string()).ok_or(EditError::NotANumber)

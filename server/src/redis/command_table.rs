@@ -71,6 +71,9 @@ macro_rules! for_all_commands {
     "json.arrpop" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrpop), "Takes an element out of an array of a document";
     "json.arrtrim" 5 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrtrim), "Shortens an array of a document to a range";
     "json.clear" -2 [WRITE AT_SOURCE] (1 1 1) "2.0.0" Tier(json::clear), "Empties arrays and objects of a document, and sets numbers to 0";
+    "json.debug" -2 [] (0 0 0) "1.0.0" Container, "What a document takes";
+    "json.debug|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(introspection::help), "Lists the subcommands";
+    "json.debug|memory" -3 [READONLY AT_SOURCE] (2 2 1) "1.0.0" Tier(json::debug_memory), "Returns the bytes of a document's text, or of values in it";
     "json.del" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::del), "Deletes a document, or values in it";
     "json.forget" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::del), "Deletes a document, or values in it";
     "json.get" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::get), "Returns a document, or values of it";
@@ -79,8 +82,10 @@ macro_rules! for_all_commands {
     "json.mset" -4 [WRITE DENYOOM AT_SOURCE] (1 -1 3) "2.6.0" Tier(json::mset), "Stores values in several documents at once";
     "json.numincrby" 4 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::numincrby), "Adds a number to numbers of a document";
     "json.nummultby" 4 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::nummultby), "Multiplies numbers of a document";
+    "json.numpowby" 4 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::numpowby), "Raises numbers of a document to a power";
     "json.objkeys" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::objkeys), "Returns the keys of an object of a document";
     "json.objlen" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::objlen), "Counts the members of an object of a document";
+    "json.resp" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::resp), "Returns a document as nested replies";
     "json.set" -4 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::set), "Stores a document, or a value in it";
     "json.strappend" -3 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::strappend), "Appends text to strings of a document";
     "json.strlen" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::strlen), "Returns the length of a string of a document";

@@ -7,6 +7,9 @@ mod common;
 mod innocent;
 #[path = "../common/larder.rs"]
 mod larder;
+#[expect(dead_code, reason = "replies are compared as JSON")]
+#[path = "../differential/resp.rs"]
+mod resp;
 
 mod access;
 mod blocking;
@@ -17,6 +20,7 @@ mod dedicated_connections;
 mod drain;
 mod identity;
 mod innocent_bystanders;
+mod json_examples;
 mod maintenance_notifications;
 mod other_protocols;
 mod password;

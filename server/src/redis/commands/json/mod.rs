@@ -4,11 +4,13 @@
 //! array. `documents.rs` has what all commands share.
 mod arrays;
 mod documents;
+mod inspect;
 mod reads;
 mod set;
 mod values;
 
 pub(in crate::redis) use arrays::{arrappend, arrindex, arrinsert, arrlen, arrpop, arrtrim};
+pub(in crate::redis) use inspect::{debug_memory, resp};
 pub(in crate::redis) use reads::{get, mget, objkeys, objlen, strlen, type_of};
 pub(in crate::redis) use set::{merge, mset, set};
-pub(in crate::redis) use values::{clear, del, numincrby, nummultby, strappend, toggle};
+pub(in crate::redis) use values::{clear, del, numincrby, nummultby, numpowby, strappend, toggle};

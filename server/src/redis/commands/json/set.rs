@@ -7,7 +7,7 @@ use crate::{
     },
     source::DOCUMENT_ATTRIBUTES,
 };
-use larder_document::{Edit, Edited, Path, Place, Splice, apply, compact, place_for};
+use larder_document::{Edit, Edited, Path, Place, Span, Splice, apply, compact, key_and_value, parts, place_for};
 use larder_engine::{Change, Entry, Expiry, Tier};
 
 const NOT_STATIC: CommandError = CommandError::Static("ERR wrong static path");
@@ -28,7 +28,12 @@ enum How {
     Merge,
 }
 
-/// `JSON.SET key path value [NX | XX]`
+/// The types of `FPHA`, and the largest number of each.
+const FLOATS: [(&[u8], f64); 4] =
+    [(b"BF16", 3.389_531_389_251_535_5e38), (b"FP16", 65_504.0), (b"FP32", f32::MAX as f64), (b"FP64", f64::MAX)];
+
+/// `JSON.SET key path value [NX | XX] [FPHA BF16 | FP16 | FP32 | FP64]`. Numbers are stored as they were sent, so `FPHA` only bounds those of lists
+/// that are numbers alone.
 pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let mut only = Only::Always;
     let mut options = call.args.from(4);
@@ -37,6 +42,13 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
             only = Only::IfAbsent;
         } else if option.eq_ignore_ascii_case(b"XX") && only == Only::Always {
             only = Only::IfPresent;
+        } else if option.eq_ignore_ascii_case(b"FPHA") {
+            let name = options.next().ok_or(SYNTAX)?;
+            let float = FLOATS.iter().find(|(float, _)| name.eq_ignore_ascii_case(float)).ok_or(SYNTAX)?;
+            let value = compact(call.arg(3))?;
+            if !fits(&value, 0..value.len(), float.1) {
+                return Err(CommandError::Static("ERR value out of range"));
+            }
         } else if option.eq_ignore_ascii_case(b"FORMAT") {
             match options.next() {
                 Some(b"STRING" | b"JSON") => {}
@@ -47,6 +59,23 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
         }
     }
     store(call, tier, How::Replace, only)
+}
+
+/// Whether the numbers of all lists that are numbers alone are at most `most`.
+fn fits(text: &[u8], value: Span, most: f64) -> bool {
+    let elements = match text[value.start] {
+        b'[' => parts(text, value.start),
+        b'{' => {
+            let members = parts(text, value.start).into_iter();
+            return members.filter_map(|member| key_and_value(text, member)).all(|(_, value)| fits(text, value, most));
+        }
+        _ => return true,
+    };
+    let number = |span: &Span| std::str::from_utf8(&text[span.clone()]).ok()?.parse::<f64>().ok();
+    match elements.iter().map(number).collect::<Option<Vec<f64>>>() {
+        Some(numbers) => numbers.into_iter().all(|number| number.abs() <= most),
+        None => elements.into_iter().all(|element| fits(text, element, most)),
+    }
 }
 
 /// JSON.MERGE key path value

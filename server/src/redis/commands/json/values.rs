@@ -1,4 +1,4 @@
-//! Changing single values of documents: JSON.NUMINCRBY, NUMMULTBY, STRAPPEND, TOGGLE, CLEAR, DEL.
+//! Changing single values of documents: JSON.NUMINCRBY, NUMMULTBY, NUMPOWBY, STRAPPEND, TOGGLE, CLEAR, DEL.
 use super::documents::{NO_KEY, change, edit, expected, find, path, reply_outcomes, text_of, write_outcome};
 use crate::redis::{
     command_context::CommandContext,
@@ -17,6 +17,11 @@ pub(in crate::redis) fn numincrby(call: &mut CommandContext<'_>, tier: &mut Tier
 /// JSON.NUMMULTBY key path number
 pub(in crate::redis) fn nummultby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     number(call, tier, NumberEdit::Multiply)
+}
+
+/// JSON.NUMPOWBY key path number
+pub(in crate::redis) fn numpowby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    number(call, tier, NumberEdit::Power)
 }
 
 fn number(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, operation: NumberEdit) -> CommandResult {

@@ -122,6 +122,10 @@ impl CommandList {
         }
         list
     }
+    /// Whether it lists the command, by its name or by one of its categories. `name` is in lower case.
+    pub fn lists(&self, name: &str, categories: Categories) -> bool {
+        self.names(name, |listed| categories.meets(listed)).is_some()
+    }
     /// Does it list nothing?
     pub fn is_empty(&self) -> bool {
         *self == CommandList::default()

@@ -15,6 +15,7 @@ pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine)
         "store-block-cache" => Some(SettingValue::Size(((machine.memory / 16) >> 20 << 20).max(32 << 20))),
         "peer-self" => only_http_address(scope),
         "throttle-burst" => burst("throttle"),
+        "throttle-user-burst" => burst("throttle-user"),
         "throttle-total-burst" => burst("throttle-total"),
         "throttle-admin" => scope.rate("throttle").map(|n| SettingValue::Rate((n / 10).max(1))),
         "throttle-admin-burst" => burst("throttle-admin"),

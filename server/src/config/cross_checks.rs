@@ -60,7 +60,7 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
         let (shortest, longest) = (show_duration(shortest), show_duration(longest));
         problems.push(format!("{origin}: item-min-ttl: {shortest} is longer than item-max-ttl ({longest})"));
     }
-    for rate in ["throttle", "throttle-total", "throttle-admin"] {
+    for rate in ["throttle", "throttle-user", "throttle-total", "throttle-admin"] {
         let burst = format!("{rate}-burst");
         // Where the rate was switched off by hand, a burst left over from a lower layer does no harm.
         if let (Some(raw), true, false) = (top.get(burst.as_str()), unset(rate), top.contains_key(rate)) {

@@ -1,5 +1,6 @@
 //! The effective values of settings: what holds after all layers and defaults, with where each value comes from.
 use super::{
+    rate_limit::RateLimit,
     raw_settings::SettingOrigin,
     secret::Secret,
     sent_header::SentHeader,
@@ -128,6 +129,10 @@ impl EffectiveSettings {
             Some(SettingValue::Rate(n)) => Some(*n),
             _ => None,
         }
+    }
+    pub(super) fn rate_limits(&self, name: &str) -> Vec<RateLimit> {
+        let values = self.effective(name).values.iter();
+        values.filter_map(|v| if let SettingValue::RateLimit(limit) = v { Some(limit.clone()) } else { None }).collect()
     }
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         match self.one(name) {

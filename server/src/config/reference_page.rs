@@ -143,6 +143,8 @@ fn range(kind: ValueKind) -> Option<String> {
         ValueKind::RefreshAhead => Some("`1%` to `99%`, or `xfetch`".to_string()),
         ValueKind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
         ValueKind::Rate
+        | ValueKind::PrefixRate
+        | ValueKind::CommandRate
         | ValueKind::Address
         | ValueKind::AddressRange
         | ValueKind::Source

@@ -5,6 +5,7 @@ use super::{
     machine_limits::Machine,
     nearest_name::nearest,
     peer_entry::{PEER_NAME, PeerAddress},
+    rate_limit::RateLimit,
     replication_settings::{PrimaryAddress, ReplicationMode},
     secret::Secret,
     sent_header::SentHeader,
@@ -32,6 +33,7 @@ pub enum SettingValue {
     /// In millionths.
     Share(u32),
     Rate(u32),
+    RateLimit(RateLimit),
     Address(SocketAddr),
     AddressRange(IpNet),
     Source(SourceUrl),
@@ -57,6 +59,7 @@ impl fmt::Display for SettingValue {
             SettingValue::RefreshAhead(when) => when.fmt(f),
             SettingValue::Share(millionths) => write!(f, "{}%", f64::from(*millionths) / 1e4),
             SettingValue::Rate(n) => write!(f, "{n}/s"),
+            SettingValue::RateLimit(limit) => limit.fmt(f),
             SettingValue::Address(address) => address.fmt(f),
             // A range of one is written as an address.
             SettingValue::AddressRange(range) if range.prefix_len() == range.max_prefix_len() => range.addr().fmt(f),
@@ -126,6 +129,8 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             let number = count(number, text).map_err(|_| what())?;
             within(number, 1, u32::MAX.into(), |n| format!("{n}/s")).map(|n| SettingValue::Rate(n as u32))
         }
+        ValueKind::PrefixRate => RateLimit::of_prefix(text).map(SettingValue::RateLimit),
+        ValueKind::CommandRate => RateLimit::of_commands(text).map(SettingValue::RateLimit),
         ValueKind::Address => parse_address(text, machine.ipv6).map(SettingValue::Address),
         ValueKind::AddressRange => parse_range(text).map(SettingValue::AddressRange),
         ValueKind::Source => text.parse().map(SettingValue::Source),

@@ -2,6 +2,7 @@
 use super::{
     command_lists::AccessSettings,
     peer_settings::PeerSettings,
+    rate_limit::RateLimit,
     replication_settings::ReplicationSettings,
     secret::Secret,
     snapshot_settings::SnapshotSettings,
@@ -73,6 +74,16 @@ pub struct Settings {
     pub source_connections: usize,
     /// Requests per second of one client address; `None` is off.
     pub throttle_client: Option<Rate>,
+    /// Of one user.
+    pub throttle_user: Option<Rate>,
+    /// Of one client address, for some commands.
+    pub throttle_commands: Vec<RateLimit>,
+    /// Of all clients together, for keys with a prefix.
+    pub throttle_prefixes: Vec<RateLimit>,
+    /// Clients are told what is left.
+    pub throttle_headers: bool,
+    /// Cells of each table of clients.
+    pub throttle_table: usize,
     /// Of all clients together.
     pub throttle_total: Option<Rate>,
     /// Of one client address to the admin and stats routes.

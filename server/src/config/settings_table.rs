@@ -121,6 +121,10 @@ pub enum ValueKind {
     Share,
     /// Requests per second: `1000/s`.
     Rate,
+    /// Requests per second for keys with a prefix: `user:=1000/s`.
+    PrefixRate,
+    /// Requests per second for commands: `@write=100/s`.
+    CommandRate,
     /// A listening address.
     Address,
     /// An address, or a range of them: `10.0.0.0/8`.
@@ -186,6 +190,8 @@ impl SettingSpec {
             ValueKind::Duration { .. } => "DURATION",
             ValueKind::RefreshAhead => "WHEN",
             ValueKind::Rate => "N/s",
+            ValueKind::PrefixRate => "PREFIX=N/s",
+            ValueKind::CommandRate => "COMMAND=N/s",
             ValueKind::Address => "ADDR",
             ValueKind::AddressRange => "RANGE",
             ValueKind::Source => "URL",
@@ -1185,7 +1191,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "1000/s",
-        help: "Requests per second of one client address. What is over is answered with HTTP 503 or `-ERR throttled`.",
+        help: "Requests per second of one client address. Requests over it get HTTP 429 (503 on the compatibility routes) or `-ERR throttled`. See docs/limits.md.",
         ..ROW
     },
     SettingSpec {
@@ -1196,6 +1202,68 @@ pub const TABLE: &[SettingSpec] = &[
         live: true,
         example: "5000",
         help: "Requests that a client address may make at once after a pause.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "throttle-user",
+        section: SettingSection::Throttle,
+        kind: ValueKind::Rate,
+        optional: true,
+        live: true,
+        example: "2000/s",
+        help: "Requests per second of one user, from all addresses together. Clients that have not logged in are not limited by it.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "throttle-user-burst",
+        section: SettingSection::Throttle,
+        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
+        default: Computed("one second's worth"),
+        live: true,
+        example: "5000",
+        help: "Requests that a user may make at once after a pause.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "throttle-commands",
+        section: SettingSection::Throttle,
+        kind: ValueKind::CommandRate,
+        optional: true,
+        many: true,
+        live: true,
+        example: "@write=100/s",
+        help: "Requests per second of one client address for some commands: `NAME=N/s` or `@CATEGORY=N/s`, named as in `deny-commands`. A command counts against every entry that lists it. HTTP requests for keys count as `@read` or `@write`.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "throttle-prefixes",
+        section: SettingSection::Throttle,
+        kind: ValueKind::PrefixRate,
+        optional: true,
+        many: true,
+        live: true,
+        example: "report:=50/s",
+        help: "Requests per second for keys that begin with a prefix, of all clients together: `PREFIX=N/s`. The longest prefix of a key counts; a command counts once for each of its keys.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "throttle-headers",
+        section: SettingSection::Throttle,
+        kind: ValueKind::Switch,
+        default: Is("false"),
+        live: true,
+        example: "true",
+        help: "Puts `RateLimit` and `RateLimit-Policy` into every HTTP response to a limited request; without it only into those that refuse one. Hits then cost more, because hyper answers them.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "throttle-table",
+        section: SettingSection::Throttle,
+        kind: ValueKind::Count { min: 64, max: 1 << 24 },
+        default: Is("65536"),
+        live: true,
+        example: "1000000",
+        help: "Size of the table in which each limit per address or user counts, 8 bytes an entry. A client has two entries; it shares its limit with those that have the same two. About 100 times the number of busy clients is plenty.",
         ..ROW
     },
     SettingSpec {

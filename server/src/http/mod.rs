@@ -47,6 +47,7 @@ mod preconditions;
 mod primary_connections;
 mod problem_json;
 mod range_routes;
+mod rate_limit_headers;
 mod read_responses;
 mod record_operations;
 mod request_body;

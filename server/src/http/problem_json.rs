@@ -1,5 +1,5 @@
 //! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described in docs/reference/http.md.
-use super::response_body::ResponseBody;
+use super::{rate_limit_headers, response_body::ResponseBody};
 use crate::{lifecycle::throttle::Throttled, source::SourceError};
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_proto::http::json;
@@ -121,12 +121,14 @@ pub(super) struct Problem {
     detail: Option<String>,
     retry_after: Option<Duration>,
     allow: Option<HeaderValue>,
+    /// The limit that the client has reached. It is told so with 429, except on routes whose clients know 503.
+    limit: Option<Throttled>,
 }
 
 impl Problem {
     /// Without a detail.
     pub(super) fn new(kind: ProblemKind) -> Problem {
-        Problem { kind, detail: None, retry_after: None, allow: None }
+        Problem { kind, detail: None, retry_after: None, allow: None, limit: None }
     }
 
     /// With a sentence about this occurrence.
@@ -177,9 +179,10 @@ impl Problem {
     pub(super) fn throttled(throttled: &Throttled) -> Problem {
         Problem {
             retry_after: Some(throttled.retry_after),
+            limit: Some(throttled.clone()),
             ..Problem::of(
                 ProblemKind::Throttled,
-                format!("the rate allowed by setting `{}` is used up", throttled.setting),
+                format!("the rate allowed by setting `{}` is used up", throttled.setting()),
             )
         }
     }
@@ -216,7 +219,10 @@ impl Problem {
 
     /// The response.
     pub(super) fn into_response(self) -> Response<ResponseBody> {
-        let (name, title, status) = self.kind.describe();
+        let (name, title, mut status) = self.kind.describe();
+        if self.limit.as_ref().is_some_and(|limit| limit.is_of_client) {
+            status = StatusCode::TOO_MANY_REQUESTS;
+        }
         let mut text = format!("{{\"type\":\"/problems/{name}\",\"title\":\"{title}\",\"status\":{}", status.as_u16())
             .into_bytes();
         if let Some(detail) = &self.detail {
@@ -233,6 +239,9 @@ impl Problem {
         }
         if let Some(allow) = self.allow {
             headers.insert(header::ALLOW, allow);
+        }
+        if let Some(limit) = &self.limit {
+            rate_limit_headers::insert(headers, &limit.allowance);
         }
         response
     }

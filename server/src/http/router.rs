@@ -12,16 +12,22 @@ use super::{
     key_routes::{self, PutRequest},
     list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi, owner_requests, peer_routes, peer_status,
     problem_json::{Problem, ProblemKind},
-    range_routes,
+    range_routes, rate_limit_headers,
     read_responses::ReadRoute,
     record_operations,
     request_body::{self, BodyLimit},
     response_body::ResponseBody,
     route_request::RouteRequest,
-    route_table::{RouteHandler, find},
+    route_table::{Route, RouteHandler, find},
     snapshot_routes, store_backup, tag_routes,
 };
-use crate::{app::Worker, peer::AT_OWNER, read::Group};
+use crate::{
+    app::Worker,
+    config::Categories,
+    lifecycle::throttle::{Allowance, Caller, CommandClass, Throttled},
+    peer::AT_OWNER,
+    read::Group,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use larder_proto::http::target;
@@ -40,11 +46,15 @@ where
     let is_forwarded = forwarded_writes::is_forwarded(request.method(), request.headers());
     let mut logged = logged(context, &request);
     let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
-    let mut response = match (answer(context, request, logged.as_mut()).await, of_items) {
+    let mut left = None;
+    let mut response = match (answer(context, request, logged.as_mut(), &mut left).await, of_items) {
         (Ok(response), _) => response,
         (Err(problem), None) => problem.into_response(),
         (Err(problem), Some(method)) => item_api::error_response(&method, problem),
     };
+    if let Some(allowance) = left {
+        rate_limit_headers::insert(response.headers_mut(), &allowance);
+    }
     if is_forwarded {
         forwarded_writes::add_changes(context, response.headers_mut());
     }
@@ -83,10 +93,40 @@ fn client(context: &ConnectionContext, headers: &HeaderMap) -> ClientAddress {
     context.client(|name| headers.get_all(name).iter().map(HeaderValue::as_bytes))
 }
 
+/// Counts a request against the limits. What is left is returned if clients are told.
+///
+/// Keys in bodies are not known yet.
+fn count_against_limits(
+    context: &ConnectionContext,
+    headers: &HeaderMap,
+    route: &Route,
+    (path_key, query): (&[u8], &[u8]),
+) -> Result<Option<Allowance>, Throttled> {
+    let throttle = &context.worker.app.throttle;
+    let Some(scope) = route.scope().filter(|_| throttle.is_on()) else { return Ok(None) };
+    let (name, category) = if route.writes_entries() { ("http-write", "write") } else { ("http-read", "read") };
+    let class = CommandClass { name, categories: Categories::named(category).unwrap_or_default() };
+    let mut scratch = Vec::new();
+    let key = match route.handler {
+        RouteHandler::Read(read) if path_key.is_empty() => {
+            let key = target::parameter(query, read.parameter());
+            key.and_then(|raw| target::decode_query(raw, &mut scratch).ok())
+        }
+        RouteHandler::Store | RouteHandler::Remove => {
+            target::parameter(query, "id").and_then(|raw| target::decode_query(raw, &mut scratch).ok())
+        }
+        _ => target::decode_path(path_key, &mut scratch).ok(),
+    };
+    let caller = Caller { address: client(context, headers).ip, user: None };
+    let left = throttle.check(scope, caller, Some(class), key.into_iter())?;
+    Ok(left.filter(|_| throttle.is_shown()))
+}
+
 async fn answer<B>(
     context: &ConnectionContext,
     request: Request<B>,
     logged: Option<&mut LoggedRequest>,
+    left: &mut Option<Allowance>,
 ) -> Result<Response<ResponseBody>, Problem>
 where
     B: http_body::Body<Data = Bytes>,
@@ -100,14 +140,15 @@ where
     let in_table = path.in_table().ok_or_else(|| Problem::no_such_route(head.uri.path()))?;
     let (route, variables) = find(context.role, &head.method, in_table)?;
     let query = head.uri.query().unwrap_or_default().as_bytes();
-    if let Some(scope) = route.scope()
-        && let Err(throttled) = context.worker.app.throttle.check(scope, client(context, &head.headers).ip)
-    {
-        context.worker.counters.http_throttled.add(1);
-        return Ok(match route.handler {
-            RouteHandler::Read(read) => key_routes::throttled(read, query, &throttled),
-            _ => return Err(Problem::throttled(&throttled)),
-        });
+    match count_against_limits(context, &head.headers, route, (variables.key, query)) {
+        Ok(allowance) => *left = allowance,
+        Err(throttled) => {
+            context.worker.counters.http_throttled.add(1);
+            return match route.handler {
+                RouteHandler::Read(read) => Ok(key_routes::throttled(read, query, &throttled)),
+                _ => Err(Problem::throttled(&throttled)),
+            };
+        }
     }
     let is_read = matches!(route.handler, RouteHandler::Read(_) | RouteHandler::GetItem | RouteHandler::PeerGrpc);
     let trace = match logged {

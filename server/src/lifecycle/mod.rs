@@ -8,6 +8,7 @@ pub mod error;
 pub(crate) mod linger;
 pub mod live_settings;
 pub mod pause;
+mod shared_cells;
 pub mod throttle;
 
 pub use error::RunError;

@@ -31,8 +31,6 @@ use tokio::{
 
 /// How often the memory tiers reclaim what has expired.
 const TICK: Duration = Duration::from_millis(100);
-/// Ticks between two rounds of forgetting idle clients' throttle state.
-const FORGET_EVERY: u32 = 10;
 /// How long the ready message waits for the first attempt to reach each source.
 const FIRST_ATTEMPT: Duration = Duration::from_millis(250);
 /// How long the start waits for the addresses of peers.
@@ -72,7 +70,6 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     tokio::task::spawn_local(replica::follow_primary(app.replication.clone(), app.bound.redis_port()));
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut ticks: u32 = 0;
     let mut joined = pin!(standing(app, Standing::Serving));
     let mut announced = false;
     let mut leaving: Option<Instant> = None;
@@ -96,8 +93,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
                 ready_message::announce(app);
             }
             _ = tick.tick() => {
-                ticks = ticks.wrapping_add(1);
-                keep_house(app, ticks);
+                keep_house(app);
                 if leaving.is_some_and(|since| since.elapsed() > app.live.grace() / 2) {
                     break;
                 }
@@ -152,7 +148,7 @@ fn acceptors(
         .collect()
 }
 
-fn keep_house(app: &App, ticks: u32) {
+fn keep_house(app: &App) {
     let now = clock::now();
     for cache in &app.caches {
         cache.tick(now);
@@ -162,8 +158,5 @@ fn keep_house(app: &App, ticks: u32) {
     app.snapshots.tick();
     if let Some(tls) = &app.tls {
         tls.tick();
-    }
-    if ticks.is_multiple_of(FORGET_EVERY) {
-        app.throttle.forget_idle();
     }
 }

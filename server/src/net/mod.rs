@@ -5,8 +5,8 @@
 //!   accept ──── std TcpStream ───────────► least loaded worker ──► redis_connection  read ─ process ─ write ─┐
 //!                                            (proxy_protocol, tls_handshake first)
 //!   signals ─── Phase ───────────────────► every connection        http::serve_connection                     │
-//!   tick of the memory tiers, throttle's                                          ▲──── one task each ───┘
-//!   forgetting, 10 and 1 times a second
+//!   tick of the memory tiers                                                      ▲──── one task each ───┘
+//!   10 times a second
 //! ```
 //!
 //! Invariants:

@@ -66,6 +66,10 @@ fn tls() {
     run("docs/tls.md");
 }
 #[test]
+fn limits() {
+    run("docs/limits.md");
+}
+#[test]
 fn proxies() {
     run("docs/proxies.md");
 }

@@ -8,6 +8,7 @@ mod certificates;
 mod common;
 #[path = "../common/larder.rs"]
 mod larder;
+mod limits;
 #[expect(dead_code)]
 #[path = "../tls/programs.rs"]
 mod programs;

@@ -60,7 +60,7 @@ fn nginx_names_the_client_of_every_protocol() {
             .map(|at: u32| status(&exchange(from(client, port), request.replace('N', &at.to_string()).as_bytes())))
             .collect();
         assert_eq!(answers[..6], [404; 6], "{answers:?}");
-        assert!(answers.contains(&503), "{answers:?}");
+        assert!(answers.contains(&429), "{answers:?}");
         assert_eq!(
             status(&exchange(from(client + 10, port), request.replace('N', "1").as_bytes())),
             404,
@@ -137,9 +137,9 @@ fn only_the_header_of_the_setting_counts_and_only_from_trusted_proxies() {
             let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{fields}\r\nconnection: close\r\n\r\n");
             status(&exchange(from(host, larder.http), request.as_bytes()))
         };
-        let used_up = |host: u8, fields: &str, path: &str| (0..10).any(|_| ask(host, fields, path) == 503);
+        let used_up = |host: u8, fields: &str, path: &str| (0..10).any(|_| ask(host, fields, path) == 429);
         assert!(used_up(81, counts, "/v1/kv/a"), "the client behind the proxy");
-        assert!((0..3).any(|_| ask(81, counts, "/v1/keys") == 503), "on another route");
+        assert!((0..3).any(|_| ask(81, counts, "/v1/keys") == 429), "on another route");
         assert_eq!(ask(81, other, "/v1/kv/a"), 404, "the proxy itself: the other header does not count");
         assert_eq!(ask(82, counts, "/v1/kv/a"), 404, "an untrusted address is its own client");
         assert!(used_up(82, &format!("{}7", counts), "/v1/kv/a"), "whatever it claims");

@@ -31,10 +31,12 @@ fn http_requests_over_the_limit_are_refused_with_a_time_to_come_back() {
     let answers: Vec<_> =
         (0..8).map(|_| larder.http("GET /v1/kv/none HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).collect();
     assert_eq!(answers[0].0, 404);
-    let refused: Vec<_> = answers.iter().filter(|(status, ..)| *status == 503).collect();
+    let refused: Vec<_> = answers.iter().filter(|(status, ..)| *status == 429).collect();
     assert!(refused.len() >= 3, "{answers:?}");
     for (_, head, _) in refused {
         assert!(head.contains("\r\nretry-after: 1"), "{head}");
+        assert!(head.contains("\r\nratelimit-policy: \"throttle\";q=3;w=3\r\n"), "{head}");
+        assert!(head.contains("\r\nratelimit: \"throttle\";r=0;t=3\r\n"), "{head}");
     }
     let (status, _, body) = larder.http("GET /lookup?key=none HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     assert_eq!(status, 503);
@@ -62,7 +64,7 @@ fn the_total_is_one_budget_for_both_protocols_and_admin_has_its_own() {
     let stats = || larder.admin("GET /v1/stats HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").0;
     let statuses: Vec<_> = (0..6).map(|_| stats()).collect();
     assert_eq!(statuses[0], 200, "{statuses:?}");
-    assert!(statuses.contains(&503), "{statuses:?}");
+    assert!(statuses.contains(&429), "{statuses:?}");
 }
 
 #[test]

@@ -11,7 +11,10 @@ use super::{
     },
     fast_connection::{FastConnection, PendingAnswer, WaitingResponse},
 };
-use crate::{lifecycle::throttle::Scope, tls::ClientStream};
+use crate::{
+    lifecycle::throttle::{Caller, Scope},
+    tls::ClientStream,
+};
 use http::{HeaderMap, Response, StatusCode};
 use larder_engine::Millis;
 use larder_proto::{
@@ -41,6 +44,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             && !access_log::is_on(&worker.app)
             // The general path looks at headers.
             && !(self.context.forwarded.is_some() && worker.app.throttle.is_on())
+            && !worker.app.throttle.looks_at_requests()
     }
 
     /// Answers a request for an item. False if the general path has to say what is wrong with it.
@@ -59,7 +63,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
-        let throttled = worker.app.throttle.check(Scope::Data, self.context.peer.ip()).err();
+        let caller = Caller { address: self.context.peer.ip(), user: None };
+        let throttled = worker.app.throttle.check(Scope::Data, caller, None, std::iter::empty()).err();
         text.clear();
         let answer = match throttled {
             Some(throttled) => {

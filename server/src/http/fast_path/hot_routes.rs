@@ -13,7 +13,7 @@ use super::{
     fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
 use crate::{
-    lifecycle::throttle::Scope,
+    lifecycle::throttle::{Caller, Scope},
     peer::{BASE_PATH, ring_of},
     read::StartedRead,
     telemetry::RecordedOperation,
@@ -207,8 +207,13 @@ impl<S: ClientStream> FastConnection<'_, S> {
         };
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
+        // The general path looks at requests.
+        if worker.app.throttle.looks_at_requests() {
+            return false;
+        }
         if worker.app.throttle.is_on()
-            && let Err(throttled) = worker.app.throttle.check(Scope::Data, client(self.context, head).ip)
+            && let caller = (Caller { address: client(self.context, head).ip, user: None })
+            && let Err(throttled) = worker.app.throttle.check(Scope::Data, caller, None, std::iter::empty())
         {
             let response = route.failed(Some(key), Problem::throttled(&throttled));
             worker.counters.http_throttled.add(1);

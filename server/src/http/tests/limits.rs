@@ -148,7 +148,9 @@ fn rates_are_bounded_in_the_words_of_each_route() {
             assert_eq!(last.text(), r#"{"key": "a b", "value": null, "status": 503}"#);
             assert_eq!(last.header("retry-after"), Some("1"));
             let native = client.get("/v1/kv/a").await;
-            assert_eq!((native.status, native.problem().as_str()), (503, "throttled"));
+            assert_eq!((native.status, native.problem().as_str()), (429, "throttled"));
+            assert_eq!(native.header("ratelimit-policy"), Some("\"throttle\";q=1;w=1"));
+            assert_eq!(native.header("ratelimit"), Some("\"throttle\";r=0;t=1"));
             assert_eq!(native.header("retry-after"), Some("1"));
             assert!(native.text().contains("setting `throttle"));
             assert_eq!(client.get("/healthz").await.status, 200);
@@ -157,7 +159,7 @@ fn rates_are_bounded_in_the_words_of_each_route() {
         }
         let server = Server::new(&["--throttle-admin", "1/s"]);
         let mut client = server.connect().await;
-        while client.get("/v1/stats").await.status != 503 {}
+        while client.get("/v1/stats").await.status != 429 {}
         assert_eq!(client.get("/metrics").await.problem(), "throttled");
         assert_eq!(client.get("/v1/kv/a").await.status, 404);
     });

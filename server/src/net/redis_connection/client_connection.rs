@@ -185,7 +185,7 @@ impl ClientConnection {
                         && redis::waits_for_pause(worker, &self.session, &args, paused)
                     {
                         return Step::Paused;
-                    } else if let Some(refusal) = throttled(worker, self.peer) {
+                    } else if let Some(refusal) = throttled(worker, &self.client, args) {
                         worker.counters.redis_throttled.add(1);
                         redis::refuse(worker, &mut self.session, &args, throttled_error(&refusal), out);
                         Flow::Done

@@ -1,7 +1,8 @@
 //! Refuses commands before they begin: over the rate limit, no room in the buffers, or another protocol.
 use crate::{
     app::Worker,
-    lifecycle::throttle::{Scope, Throttled},
+    clients::Client,
+    lifecycle::throttle::{Caller, Throttled},
     redis,
 };
 use larder_proto::output::Output;
@@ -15,8 +16,15 @@ use std::{
 const COPIED: usize = 64 * 1024;
 /// The throttle's refusal, if there is one.
 #[inline]
-pub(super) fn throttled(worker: &Worker, peer: IpAddr) -> Option<Throttled> {
-    worker.app.throttle.check(Scope::Data, peer).err()
+pub(super) fn throttled(worker: &Worker, client: &Client, args: Args<'_>) -> Option<Throttled> {
+    if !worker.app.throttle.is_on() {
+        return None;
+    }
+    let user = client.about.lock().user.clone();
+    // Everybody who has not logged in is `default`.
+    let user = Some(&*user).filter(|user| !user.is_empty() && *user != "default");
+    let caller = Caller { address: client.peer.ip(), user };
+    redis::count_against_limits(worker, caller, args).err()
 }
 
 /// Counts and logs a request that is not in the Redis protocol. A browser may have been tricked, or a port is wrong.
@@ -63,5 +71,5 @@ pub(super) fn no_room_error(worker: &Worker, command: usize) -> String {
 #[cold]
 pub(super) fn throttled_error(throttled: &Throttled) -> String {
     let millis = throttled.retry_after.as_millis().max(1);
-    format!("ERR throttled: limit of setting {} reached, retry after {millis} ms", throttled.setting)
+    format!("ERR throttled: limit of setting {} reached, retry after {millis} ms", throttled.setting())
 }

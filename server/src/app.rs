@@ -7,14 +7,21 @@ use crate::{
     clients::{Client, Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
     config::{CheckedConfig, Coherence, GroupSettings, Settings, SourceUrl, TierMode},
     identity::{ChangedUsers, CommandCatalog, Users},
-    lifecycle::{RunError, drain_phase::Drain, live_settings::LiveSettings, pause::Pause, throttle::Throttle},
+    lifecycle::{
+        RunError,
+        drain_phase::Drain,
+        live_settings::LiveSettings,
+        pause::Pause,
+        queue_delay::{Admission, OVERLOADED, QueueDelay},
+        throttle::Throttle,
+    },
     peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
     replica::{self, Forwarder, Replication},
     snapshot::Snapshots,
     source::{
-        BreakerPolicy, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
-        ModeRules, PrefixTable, ServerLoads, SourceLimits, SourceSetup, mode_rules_text,
+        BreakerPolicy, Fetch, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
+        ModeRules, PrefixTable, ServerLoads, SourceError, SourceLimits, SourceSetup, mode_rules_text,
     },
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
     tls::ServerTls,
@@ -114,6 +121,8 @@ pub struct Worker {
     pub groups: Vec<Rc<Group>>,
     /// This core's counters. Only this core writes to them.
     pub counters: Arc<Counters>,
+    /// The line in front of this core.
+    pub queue_delay: QueueDelay,
     /// This core's way to the other nodes, if there are any.
     pub peers: Option<Rc<PeerClient>>,
     /// This core's connections to the primary, if this process is a replica that forwards writes.
@@ -344,7 +353,27 @@ impl Worker {
             })
             .collect();
         let forwarder = Forwarder::new(app.replication.clone());
-        Worker { id, groups, counters: app.telemetry.worker(id).clone(), peers: client, forwarder, app }
+        let counters = app.telemetry.worker(id).clone();
+        let queue_delay = QueueDelay::new(app.settings.max_queue_delay);
+        Worker { id, groups, counters, queue_delay, peers: client, forwarder, app }
+    }
+
+    /// Passes fetches to the source of their group, or refuses them if the core takes on no more than hits.
+    #[inline]
+    pub fn fetch(&self, group: &Group, batch: &mut Vec<Fetch>) {
+        match self.queue_delay.admission() {
+            Admission::All => group.source.fetch(batch),
+            Admission::HitsOnly | Admission::Nothing => self.refuse_fetches(batch),
+        }
+    }
+
+    #[cold]
+    fn refuse_fetches(&self, batch: &mut Vec<Fetch>) {
+        let (reason, now): (Arc<str>, _) = (OVERLOADED.into(), clock::now());
+        self.counters.overloaded_fetches.add(batch.len() as u64);
+        for fetch in batch.drain(..) {
+            fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod floor;
 mod hit_ratio;
 mod memory;
 mod outages;
+mod overload;
 mod peers;
 mod profile;
 mod record;
@@ -40,6 +41,7 @@ pub(crate) enum Program {
     HitRatio(hit_ratio::HitRatioArgs),
     Memory(memory::MemoryArgs),
     Outages(outages::OutagesArgs),
+    Overload(overload::OverloadArgs),
     Peers(peers::PeersArgs),
     Engine(engine::EngineArgs),
     Fleet(fleet::FleetArgs),
@@ -70,6 +72,7 @@ impl Program {
             Program::Report(args) => report::run(args),
             Program::HitRatio(args) => hit_ratio::run(args, out),
             Program::Outages(args) => outages::run(args, out),
+            Program::Overload(args) => overload::run(args, out),
             Program::Peers(args) => peers::run(args, out),
             Program::Memory(args) => memory::run(args, out),
             Program::Engine(args) => engine::run(args, out),

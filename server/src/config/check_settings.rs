@@ -194,6 +194,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         item_max_ttl: top.duration("item-max-ttl").unwrap_or_default(),
         idle_timeout: top.duration("idle-timeout"),
         header_timeout: top.duration("header-timeout").unwrap_or_default(),
+        max_queue_delay: top.duration("max-queue-delay"),
         grace: top.duration("grace").unwrap_or_default(),
         moving_endpoint: top.text("moving-endpoint").map(Into::into),
         source_slow_timeout: top.duration("source-slow-timeout").unwrap_or_default(),

@@ -61,6 +61,7 @@ pub struct Settings {
     pub item_max_ttl: Duration,
     pub idle_timeout: Option<Duration>,
     pub header_timeout: Duration,
+    pub max_queue_delay: Option<Duration>,
     pub grace: Duration,
     /// Host and port.
     pub moving_endpoint: Option<String>,

@@ -1185,6 +1185,15 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "max-queue-delay",
+        section: SettingSection::Limits,
+        kind: ValueKind::Duration { min: 1, max: DAY },
+        optional: true,
+        example: "20ms",
+        help: "Longest time that requests may wait for a core that is busy all the time. Beyond half of it, misses are refused; beyond all of it, every request for entries (HTTP 503, `-ERR overloaded`), so that the others are answered in time. Bursts may wait for 100 ms. See docs/overload.md.",
+        ..ROW
+    },
+    SettingSpec {
         name: "throttle",
         section: SettingSection::Throttle,
         kind: ValueKind::Rate,

@@ -9,7 +9,6 @@ use super::{
     tag_routes,
 };
 use crate::{
-    lifecycle::throttle::Throttled,
     read::{Group, StartedRead},
     source::{CopyMetadataView, SourceError, ValueStream},
     telemetry::RecordedOperation,
@@ -119,7 +118,7 @@ pub(super) async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8
     }
     if !batch.is_empty() {
         request.follow(&mut batch);
-        group.source.fetch(&mut batch);
+        request.worker.fetch(group, &mut batch);
     }
     match begun {
         StartedRead::Hit(found) => found,
@@ -176,12 +175,12 @@ fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, SourceError>,
     }
 }
 
-/// A read over the rate; the key is echoed where the route's clients expect it.
-pub(super) fn throttled(route: ReadRoute, query: &[u8], throttled: &Throttled) -> Response<ResponseBody> {
+/// A read that is refused before it begins; the key is echoed where the route's clients expect it.
+pub(super) fn failed_early(route: ReadRoute, query: &[u8], problem: Problem) -> Response<ResponseBody> {
     let mut scratch = Vec::new();
     let key = target::parameter(query, route.parameter()).filter(|raw| !raw.is_empty());
     let key = key.and_then(|raw| target::decode_query(raw, &mut scratch).ok());
-    route.failed(key, Problem::throttled(throttled))
+    route.failed(key, problem)
 }
 
 fn not_modified(about: Option<EntryMetadata>, said: &[u8], instance: u64) -> Response<ResponseBody> {

@@ -86,7 +86,7 @@ pub(super) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Result<Resp
         return Err(full());
     }
     if !batch.is_empty() {
-        group.source.fetch(&mut batch);
+        request.worker.fetch(group, &mut batch);
     }
     let mut body = BodyWriter::with_capacity(64 * keys.len());
     let mut separator: &[u8] = b"{\"values\":[";

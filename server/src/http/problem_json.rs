@@ -37,6 +37,7 @@ pub(super) enum ProblemKind {
     NotADocument,
     NotATable,
     NotAPeer,
+    Overloaded,
     PatchFailed,
     PreconditionFailed,
     PrimaryUnavailable,
@@ -93,6 +94,7 @@ impl ProblemKind {
             ProblemKind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
             ProblemKind::NoTier => ("no-tier", "The group has no tier before a source", S::CONFLICT),
             ProblemKind::NotATable => ("not-a-table", "The source is no table", S::CONFLICT),
+            ProblemKind::Overloaded => ("overloaded", "The server is overloaded", S::SERVICE_UNAVAILABLE),
             ProblemKind::PreconditionFailed => {
                 ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)
             }
@@ -187,6 +189,12 @@ impl Problem {
         }
     }
 
+    /// The core has more to do than it can answer in time.
+    pub(super) fn overloaded() -> Problem {
+        let detail = "requests wait longer than setting `max-queue-delay` allows";
+        Problem { retry_after: Some(OVERLOAD_RETRY), ..Problem::of(ProblemKind::Overloaded, detail) }
+    }
+
     /// There is no route at this path.
     pub(super) fn no_such_route(path: &str) -> Problem {
         Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing at {path}"))
@@ -246,6 +254,9 @@ impl Problem {
         response
     }
 }
+
+/// When a core may be less busy.
+const OVERLOAD_RETRY: Duration = Duration::from_secs(1);
 
 /// When there may be room again.
 const BUFFERS_RETRY: Duration = Duration::from_secs(1);

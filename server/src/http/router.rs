@@ -24,7 +24,10 @@ use super::{
 use crate::{
     app::Worker,
     config::Categories,
-    lifecycle::throttle::{Allowance, Caller, CommandClass, Throttled},
+    lifecycle::{
+        queue_delay::Admission,
+        throttle::{Allowance, Caller, CommandClass, Scope, Throttled},
+    },
     peer::AT_OWNER,
     read::Group,
 };
@@ -140,12 +143,19 @@ where
     let in_table = path.in_table().ok_or_else(|| Problem::no_such_route(head.uri.path()))?;
     let (route, variables) = find(context.role, &head.method, in_table)?;
     let query = head.uri.query().unwrap_or_default().as_bytes();
+    if route.scope() == Some(Scope::Data) && context.worker.queue_delay.admission() == Admission::Nothing {
+        context.worker.counters.http_overloaded.add(1);
+        return match route.handler {
+            RouteHandler::Read(read) => Ok(key_routes::failed_early(read, query, Problem::overloaded())),
+            _ => Err(Problem::overloaded()),
+        };
+    }
     match count_against_limits(context, &head.headers, route, (variables.key, query)) {
         Ok(allowance) => *left = allowance,
         Err(throttled) => {
             context.worker.counters.http_throttled.add(1);
             return match route.handler {
-                RouteHandler::Read(read) => Ok(key_routes::throttled(read, query, &throttled)),
+                RouteHandler::Read(read) => Ok(key_routes::failed_early(read, query, Problem::throttled(&throttled))),
                 _ => Err(Problem::throttled(&throttled)),
             };
         }

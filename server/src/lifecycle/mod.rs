@@ -1,4 +1,5 @@
-//! The life of the process, as every room sees it: how far it is on its way out, who has to wait, and how much each client may ask.
+//! The life of the process, as every room sees it: how far it is on its way out, who has to wait, how much each client may ask, and how much
+//! a core takes on.
 //!
 //! Invariants:
 //! - The drain's phase only moves forward.
@@ -8,6 +9,7 @@ pub mod error;
 pub(crate) mod linger;
 pub mod live_settings;
 pub mod pause;
+pub mod queue_delay;
 mod shared_cells;
 pub mod throttle;
 

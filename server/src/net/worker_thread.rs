@@ -110,6 +110,10 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     let access = CommandAccess::of_listeners(&app.settings).into();
     let shared = Shared { pool: Rc::default(), http: Rc::default(), access, turns: Rc::default() };
     tokio::task::spawn_local(close_idle(worker.clone()));
+    if worker.queue_delay.is_on() {
+        let worker = worker.clone();
+        tokio::task::spawn_local(async move { worker.queue_delay.watch().await });
+    }
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut closing = pin!(app.drain.reached(Phase::Closing));
     let mut aborting = pin!(app.drain.reached(Phase::Aborting));

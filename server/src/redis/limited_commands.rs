@@ -1,4 +1,4 @@
-//! What the limits on requests see of a command: its class and its keys.
+//! What the limits on requests see of a command: its class and its keys, and whether it is for entries.
 use super::{
     command::Command,
     command_lookup::{FoundCommand, find_for},
@@ -8,6 +8,17 @@ use crate::{
     lifecycle::throttle::{Caller, CommandClass, Scope, Throttled},
 };
 use larder_proto::resp::Args;
+
+/// Whether a command is refused while the core is overloaded: it is for entries. What is for the connection or the server (PING, AUTH, INFO,
+/// EXEC of what was queued) is not.
+#[cold]
+pub fn is_for_entries(args: Args<'_>) -> bool {
+    match find_for(args) {
+        FoundCommand::Command(command) => command.is_data(),
+        // Larder does not have it, a Redis behind it may.
+        FoundCommand::Unknown | FoundCommand::UnknownSub(_) => true,
+    }
+}
 
 /// Counts a command against the limits; an error if it must be refused. Call it only where there are any.
 ///

@@ -63,7 +63,7 @@ pub use command_lookup::{COMMANDS, FoundCommand, find, find_for, subcommands};
 pub use command_rights::catalog;
 pub use executor::{NodeRefusal, pipeline::ClientPipeline, run_for_node};
 pub use foreign_protocol::PROXY;
-pub use limited_commands::count_against_limits;
+pub use limited_commands::{count_against_limits, is_for_entries};
 pub use paused_commands::waits as waits_for_pause;
 pub use pending_read::PendingRead;
 pub use session::{Outstanding, Session};

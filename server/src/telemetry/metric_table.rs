@@ -318,6 +318,12 @@ pub const METRICS: &[MetricFamily] = &[
         "Logins that failed, and commands that the rules of their user refused."
     ),
     sums!(
+        "larder_overload_refused_total",
+        "work",
+        ["http" => http_overloaded, "redis" => redis_overloaded, "fetch" => overloaded_fetches],
+        "Requests, and fetches of misses, refused because requests waited longer than max-queue-delay."
+    ),
+    sums!(
         "larder_protocol_errors_total",
         "protocol",
         ["http" => http_protocol_errors, "redis" => redis_protocol_errors],

@@ -93,6 +93,12 @@ counters! {
     http_bytes_out,
     /// HTTP requests refused by the throttle.
     http_throttled,
+    /// Redis commands refused because the core was overloaded.
+    redis_overloaded,
+    /// HTTP requests refused because the core was overloaded.
+    http_overloaded,
+    /// Fetches refused because the core was overloaded.
+    overloaded_fetches,
     /// HTTP connections closed because what came was not HTTP.
     http_protocol_errors,
     /// TLS handshakes with a new session.

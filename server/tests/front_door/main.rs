@@ -9,6 +9,7 @@ mod common;
 #[path = "../common/larder.rs"]
 mod larder;
 mod limits;
+mod overload;
 #[expect(dead_code)]
 #[path = "../tls/programs.rs"]
 mod programs;

@@ -8,7 +8,11 @@ use super::super::{
     read_responses::ReadRoute,
     response_body::ResponseBody,
 };
-use crate::{lifecycle::linger::linger, source::Fetch, tls::ClientStream};
+use crate::{
+    lifecycle::{linger::linger, queue_delay::Admission},
+    source::Fetch,
+    tls::ClientStream,
+};
 use bytes::Bytes;
 use http::Response;
 use larder_engine::Wait;
@@ -50,6 +54,7 @@ pub(crate) async fn serve<S: ClientStream>(
         answered: 0,
         hits: 0,
         behind: 0,
+        admission: Admission::All,
     };
     deadline.allow(context.worker.app.live.idle_timeout());
     loop {
@@ -123,6 +128,8 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) hits: u32,
     /// Bytes of output behind answers that are being waited for.
     pub(super) behind: usize,
+    /// What the core takes on in this turn.
+    pub(super) admission: Admission,
 }
 
 /// An answer that could not be written at once, and the output that comes after it.
@@ -202,7 +209,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 self.input.extend_from_slice(&buffers.input[answered..filled]);
             }
             if !self.batch.is_empty() {
-                worker.groups[0].source.fetch(&mut self.batch);
+                worker.fetch(&worker.groups[0], &mut self.batch);
             }
             match self.state {
                 state @ (FastState::InHead | FastState::InBody) if was == state && answered == 0 => {}

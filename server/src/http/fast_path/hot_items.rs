@@ -12,7 +12,10 @@ use super::{
     fast_connection::{FastConnection, PendingAnswer, WaitingResponse},
 };
 use crate::{
-    lifecycle::throttle::{Caller, Scope},
+    lifecycle::{
+        queue_delay::Admission,
+        throttle::{Caller, Scope},
+    },
     tls::ClientStream,
 };
 use http::{HeaderMap, Response, StatusCode};
@@ -67,6 +70,10 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let throttled = worker.app.throttle.check(Scope::Data, caller, None, std::iter::empty()).err();
         text.clear();
         let answer = match throttled {
+            None if self.admission == Admission::Nothing => {
+                worker.counters.http_overloaded.add(1);
+                DirectAnswer::Error(item_api::refused(method, Problem::overloaded()))
+            }
             Some(throttled) => {
                 worker.counters.http_throttled.add(1);
                 DirectAnswer::Error(item_api::refused(method, Problem::throttled(&throttled)))

@@ -13,7 +13,10 @@ use super::{
     fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
 use crate::{
-    lifecycle::throttle::{Caller, Scope},
+    lifecycle::{
+        queue_delay::Admission,
+        throttle::{Caller, Scope},
+    },
     peer::{BASE_PATH, ring_of},
     read::StartedRead,
     telemetry::RecordedOperation,
@@ -40,6 +43,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
     pub(super) fn answer_all(&mut self, filled: usize, buffers: &mut TurnBuffers, begun: Instant) -> usize {
         let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
         let now = clock::now();
+        self.admission = self.context.worker.queue_delay.admission();
         let date = buffers.date.at(now);
         let (input, output, text) = (&buffers.input[..filled], &mut buffers.output, &mut buffers.text);
         let mut at = 0;
@@ -97,7 +101,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
     /// Many writes of one connection are worth being under way at once where each waits for a disk.
     fn writes_here(&self) -> bool {
         let worker = &self.context.worker;
-        let has_one_way = !worker.app.throttle.is_on() && !access_log::is_on(&worker.app);
+        let has_one_way =
+            self.admission != Admission::Nothing && !worker.app.throttle.is_on() && !access_log::is_on(&worker.app);
         has_one_way && worker.groups[0].source.as_local().is_some()
     }
 
@@ -207,6 +212,13 @@ impl<S: ClientStream> FastConnection<'_, S> {
         };
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
+        if self.admission == Admission::Nothing {
+            worker.counters.http_overloaded.add(1);
+            let response = route.failed(Some(key), Problem::overloaded());
+            worker.counters.http_answered(response.status().as_u16());
+            write_whole(output, response, date);
+            return true;
+        }
         // The general path looks at requests.
         if worker.app.throttle.looks_at_requests() {
             return false;
@@ -252,7 +264,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             logged.trace.is_answered_by(|| group.tier_name(key).into());
         }
         if !of_other_group.is_empty() {
-            group.source.fetch(&mut of_other_group);
+            worker.fetch(group, &mut of_other_group);
         }
         let answer = match found {
             StartedRead::Hit(None) => {

@@ -13,7 +13,8 @@ use super::{
     buffer_pool::BufferPool,
     command_input::CommandInput,
     refused_commands::{
-        has_room, no_room_error, note_foreign_protocol, refuse_proxy_header, throttled, throttled_error,
+        has_room, no_room_error, note_foreign_protocol, overloaded_error, refuse_proxy_header, throttled,
+        throttled_error,
     },
     waiting_replies::{WaitingKind, WaitingReply},
 };
@@ -21,6 +22,7 @@ use crate::{
     app::Worker,
     buffers::HeldBytes,
     clients::Client,
+    lifecycle::queue_delay::Admission,
     redis::{self, Command, CommandAccess, Flow, Joined, Outstanding, PendingRead, Session},
     replica::ReplicaRequest,
     source::{Fetch, SourceError},
@@ -41,6 +43,8 @@ use std::{
 
 /// Commands processed before the worker's other connections get their turn.
 const TURN: usize = 1024;
+/// Commands between two looks at the line in front of the core.
+const JUDGED: usize = 32;
 /// Unsent bytes above which no more commands of the client are processed (backpressure). One reply may exceed it. Large
 /// values are referenced, not copied, so they add only references.
 const MAX_DUE: usize = 1 << 20;
@@ -131,7 +135,7 @@ impl ClientConnection {
         let step = self.begin_all(worker, now, batch);
         self.send_forwarded(worker, already);
         if !batch.is_empty() {
-            worker.groups[0].source.fetch(batch);
+            worker.fetch(&worker.groups[0], batch);
         }
         step
     }
@@ -139,14 +143,20 @@ impl ClientConnection {
     fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
         let mut paused = worker.app.pause.paused(now);
         let mut begun = 0;
+        let mut admission = worker.queue_delay.admission();
+        let mut judge_again = JUDGED;
         while begun < TURN {
+            if begun >= judge_again && worker.queue_delay.is_on() {
+                admission = worker.queue_delay.admission();
+                judge_again = begun + JUDGED;
+            }
             if self.is_full() {
                 return Step::Full;
             }
             if self.input.unread().is_empty() {
                 return Step::Input { more: 1 };
             }
-            if paused.is_none() {
+            if paused.is_none() && admission != Admission::Nothing {
                 let gets = self.begin_gets(worker, now, batch);
                 if gets > 0 {
                     begun += gets;
@@ -188,6 +198,10 @@ impl ClientConnection {
                     } else if let Some(refusal) = throttled(worker, &self.client, args) {
                         worker.counters.redis_throttled.add(1);
                         redis::refuse(worker, &mut self.session, &args, throttled_error(&refusal), out);
+                        Flow::Done
+                    } else if admission == Admission::Nothing && redis::is_for_entries(args) {
+                        worker.counters.redis_overloaded.add(1);
+                        redis::refuse(worker, &mut self.session, &args, overloaded_error(), out);
                         Flow::Done
                     } else if !has_room(worker, consumed) {
                         redis::refuse(worker, &mut self.session, &args, no_room_error(worker, consumed), out);

@@ -2,10 +2,13 @@
 use crate::{
     app::Worker,
     clients::Client,
-    lifecycle::throttle::{Caller, Throttled},
+    lifecycle::{
+        queue_delay::OVERLOADED,
+        throttle::{Caller, Throttled},
+    },
     redis,
 };
-use larder_proto::output::Output;
+use larder_proto::{output::Output, resp::Args};
 use larder_units::show_size;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -66,6 +69,11 @@ pub(super) fn no_room_error(worker: &Worker, command: usize) -> String {
     format!(
         "ERR this command of {command} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)"
     )
+}
+
+#[cold]
+pub(super) fn overloaded_error() -> String {
+    format!("ERR {OVERLOADED}")
 }
 
 #[cold]

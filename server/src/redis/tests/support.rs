@@ -103,8 +103,15 @@ impl Server {
         };
         let counters = app.telemetry.worker(0).clone();
         let forwarder = Forwarder::new(app.replication.clone());
-        let worker =
-            Worker { id: 0, app: Arc::new(app), groups: vec![Rc::new(group)], counters, peers: None, forwarder };
+        let worker = Worker {
+            id: 0,
+            app: Arc::new(app),
+            groups: vec![Rc::new(group)],
+            counters,
+            queue_delay: Default::default(),
+            peers: None,
+            forwarder,
+        };
         Server { worker }
     }
 
@@ -207,7 +214,7 @@ impl Client<'_> {
             let (now, mut batch) = (self.now.unwrap_or_else(clock::now), Vec::new());
             let mut flow = redis::begin(worker, &mut self.session, &args, now, &mut out, &mut batch);
             if !batch.is_empty() {
-                worker.groups[0].source.fetch(&mut batch);
+                worker.fetch(&worker.groups[0], &mut batch);
             }
             if let Flow::Relay(command, _) = flow {
                 let mut together = redis::pipeline(worker, &self.session, None).expect("it has pipelines");

@@ -20,7 +20,7 @@ use std::{
 /// One server of each kind, on one core, the clients on another. First the capacity: the most commands per second while each connection waits for
 /// its replies. Then, for each multiple of it in --loads, clients send at that rate whatever the server does (an open loop), over --connections
 /// connections. A reply counts as good if it is no error and comes within --deadline of the time at which its command was due. The command is
-/// BITCOUNT of a value of --value-size bytes: small requests and replies, and work that costs the server more than a refusal does.
+/// JSON.ARRLEN of a document of --document-size bytes: small requests and replies, and work that costs the server more than a refusal does.
 ///
 /// Prints a line for each load and server, the median of --runs, and the ratios of the goodput at three times the capacity to the best.
 #[derive(Debug, clap::Args)]
@@ -40,9 +40,9 @@ pub(crate) struct OverloadArgs {
     /// Open connections
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     connections: u64,
-    /// Bytes of the value whose bits are counted
-    #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
-    value_size: u64,
+    /// Bytes of the document whose elements are counted, about
+    #[arg(long, default_value_t = 131_072, value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+    document_size: u64,
     /// Length of each load, seconds
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
@@ -52,7 +52,7 @@ pub(crate) struct OverloadArgs {
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const COMMAND: &[u8] = b"*2\r\n$8\r\nBITCOUNT\r\n$1\r\nv\r\n";
+const COMMAND: &[u8] = b"*3\r\n$11\r\nJSON.ARRLEN\r\n$1\r\nv\r\n$1\r\n.\r\n";
 /// Commands that each connection has under way while the capacity is measured.
 const PIPELINE: usize = 4;
 /// The multiple of the capacity at which goodput is held against the best.
@@ -202,7 +202,7 @@ fn settle(address: SocketAddr) -> anyhow::Result<()> {
     while quick < 20 {
         ensure!(start.elapsed() < PATIENCE, "the server does not come to rest");
         let asked = Instant::now();
-        let reply = RespClient::connect(address, PATIENCE)?.call(&[b"BITCOUNT", b"v"])?;
+        let reply = RespClient::connect(address, PATIENCE)?.call(&[b"JSON.ARRLEN", b"v", b"."])?;
         let is_quick = asked.elapsed() < Duration::from_millis(5) && matches!(reply, RedisReply::Integer(_));
         quick = if is_quick { quick + 1 } else { 0 };
         std::thread::sleep(Duration::from_millis(10));
@@ -217,8 +217,9 @@ pub(crate) fn run(args: &OverloadArgs, out: &mut dyn Write) -> anyhow::Result<()
     let servers = [None, Some(limit)].map(|limit| {
         let arguments: Vec<&str> = limit.as_deref().into_iter().collect();
         let server = servers::larder(&args.larder, Some(server_core), &arguments)?;
-        let value = vec![0x55; args.value_size as usize];
-        let reply = RespClient::connect(server.address, PATIENCE)?.call(&[b"SET", b"v", &value])?;
+        let document = format!("[{}1]", "1234567,".repeat(args.document_size as usize / 8));
+        let set = [&b"JSON.SET"[..], b"v", b".", document.as_bytes()];
+        let reply = RespClient::connect(server.address, PATIENCE)?.call(&set)?;
         ensure!(reply == RedisReply::Status("OK".into()), "{reply:?}");
         Ok((server, limit.map(|_| args.queue_delay.clone())))
     });

@@ -112,7 +112,7 @@ fn lines_go_to_redis_only_when_it_knows_them() {
     assert_eq!(before, 0);
     // On a new Larder nothing has asked for the source's commands before.
     for line in
-        ["Accept: text/plain", "version", "PROXY TCP4 1.2.3.4 5.6.7.8 1 2", "set0 k 0 0 5", "\x16\x02x", "{a: 1}"]
+        ["Accept: text/plain", "version", "proxy TCP4 1.2.3.4 5.6.7.8 1 2", "set0 k 0 0 5", "\x16\x02x", "{a: 1}"]
     {
         let mut stream = larder.stream();
         send(&mut stream, &[line, "PING"]);

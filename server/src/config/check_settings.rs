@@ -8,8 +8,7 @@ use super::{
     load_config::ConfigInput,
     machine_limits::Machine,
     origin_options::OriginOptions,
-    peer_entry::PeerAddress,
-    peer_settings::{PeerHash, PeerName, PeerSettings, PeerTransport},
+    peer_settings::{PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport},
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
     setting_value::{SettingValue, is_off, parse},
@@ -342,19 +341,23 @@ fn mode(scope: &EffectiveSettings) -> TierMode {
 }
 
 fn peers(scope: &EffectiveSettings) -> PeerSettings {
-    let addresses = |name| -> Vec<PeerAddress> {
-        let values = scope.effective(name).values.iter();
-        values
-            .filter_map(|value| if let SettingValue::Peer(peer) = value { Some(peer.clone()) } else { None })
-            .collect()
+    let this = match scope.one("peer-self") {
+        Some(SettingValue::Peer(peer)) => Some(peer.clone()),
+        _ => None,
     };
-    PeerSettings {
-        peers: addresses("peers"),
-        names: (scope.effective("peers").values.iter())
-            .filter_map(|value| if let SettingValue::PeerName(name) = value { Some(name.clone()) } else { None })
-            .collect(),
+    let mut settings = PeerSettings {
+        peers: Vec::new(),
+        discovery: PeerDiscovery::Fixed,
         refresh: scope.duration("peers-refresh").unwrap_or_default(),
-        this: addresses("peer-self").into_iter().next(),
+        this,
+        zone: match scope.one("peer-zone") {
+            Some(SettingValue::Zone(zone)) => Some(zone.clone()),
+            _ => None,
+        },
+        bounded_load: match scope.one("peer-bounded-load") {
+            Some(SettingValue::LoadFactor(factor)) => Some(*factor),
+            _ => None,
+        },
         name: if scope.text("peer-name") == Some("url") { PeerName::Url } else { PeerName::Address },
         transport: if scope.text("peer-transport") == Some("grpc") { PeerTransport::Grpc } else { PeerTransport::Http },
         hash: if scope.text("peer-hash") == Some("crc32") { PeerHash::Crc32 } else { PeerHash::Fnv1 },
@@ -365,7 +368,13 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         handover: scope.number("peer-handover"),
         connect_timeout: scope.duration("peer-connect-timeout").unwrap_or_default(),
         fallback_limit: scope.number("peer-fallback-limit"),
+    };
+    for value in &scope.effective("peers").values {
+        if let SettingValue::PeerEntry(entry) = value {
+            settings.add(entry.clone());
+        }
     }
+    settings
 }
 
 fn replication(scope: &EffectiveSettings) -> ReplicationSettings {

@@ -1,6 +1,9 @@
 //! Defaults that depend on the machine or on other settings.
 use super::{
-    effective_values::EffectiveSettings, machine_limits::Machine, peer_entry::PeerAddress, setting_value::SettingValue,
+    effective_values::EffectiveSettings,
+    machine_limits::Machine,
+    peer_entry::{PeerAddress, PeerEntry, ZonedPeerEntry},
+    setting_value::SettingValue,
 };
 
 /// The default of the setting `name`; none: it is off.
@@ -14,6 +17,7 @@ pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine)
         "store-threads" => Some(SettingValue::Count((2 * machine.cores as u64).clamp(1, 16))),
         "store-block-cache" => Some(SettingValue::Size(((machine.memory / 16) >> 20 << 20).max(32 << 20))),
         "peer-self" => only_http_address(scope),
+        "peer-zone" => zone_in_list(scope),
         "throttle-burst" => burst("throttle"),
         "throttle-user-burst" => burst("throttle-user"),
         "throttle-total-burst" => burst("throttle-total"),
@@ -33,4 +37,15 @@ fn only_http_address(scope: &EffectiveSettings) -> Option<SettingValue> {
         }
         _ => None,
     }
+}
+
+/// The item of `peers` that is this node; `None`: the nodes are not listed, or this one is not among them.
+pub(super) fn own_entry(scope: &EffectiveSettings) -> Option<&ZonedPeerEntry> {
+    let Some(SettingValue::Peer(this)) = scope.one("peer-self") else { return None };
+    let mut entries = scope.effective("peers").values.iter().filter_map(SettingValue::as_peer_entry);
+    entries.find(|of| matches!(&of.entry, PeerEntry::Node(address) if address == this))
+}
+
+fn zone_in_list(scope: &EffectiveSettings) -> Option<SettingValue> {
+    own_entry(scope)?.zone.clone().map(SettingValue::Zone)
 }

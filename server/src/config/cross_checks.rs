@@ -1,5 +1,6 @@
 //! Checks of settings against each other and against the machine: problems that stop the start, and warnings.
 use super::{
+    computed_defaults::own_entry,
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
     raw_settings::Layer,
@@ -43,16 +44,7 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
             "{origin}: peers: peer-self must be set: `http` does not say how the other nodes reach this one"
         ));
     }
-    let peers = scope.effective("peers");
-    let is_name = |value: &&SettingValue| matches!(value, SettingValue::PeerName(_));
-    if let (Some(name), Some(fixed)) =
-        (peers.values.iter().find(is_name), peers.values.iter().find(|value| !is_name(value)))
-    {
-        problems.push(format!(
-            "{}: peers: `{name}` and `{fixed}` cannot be mixed: name all nodes by addresses, or all by `dns:`",
-            peers.origin
-        ));
-    }
+    check_peers(scope, problems);
     if let (Some(shortest), Some(longest)) = (scope.duration("item-min-ttl"), scope.duration("item-max-ttl"))
         && shortest > longest
     {
@@ -318,4 +310,42 @@ fn unguarded_listeners(settings: &Settings) -> Option<String> {
         return None;
     }
     Some(format!("password guards the Redis listeners only: every client that can reach {} is served", open.join(", ")))
+}
+
+/// `peers` has one way to find nodes, and what is said about zones and load goes together.
+fn check_peers(scope: &EffectiveSettings, problems: &mut Vec<String>) {
+    let peers = scope.effective("peers");
+    let entries = || peers.values.iter().filter_map(SettingValue::as_peer_entry);
+    let Some(first) = entries().next() else { return };
+    if let Some(other) = entries().find(|of| of.entry.scheme() != first.entry.scheme()) {
+        problems.push(format!(
+            "{}: peers: `{first}` and `{other}` cannot be mixed: name all nodes by addresses, or all in one other way",
+            peers.origin
+        ));
+    }
+    let Some(SettingValue::Zone(zone)) = scope.one("peer-zone") else {
+        if let Some(zoned) = entries().find(|of| of.zone.is_some()) {
+            problems
+                .push(format!("{}: peers: `{zoned}` has a zone, and this node has none: set peer-zone", peers.origin));
+        }
+        return;
+    };
+    let origin = &scope.effective("peer-zone").origin;
+    if scope.one("peer-bounded-load").is_some() {
+        let origin = &scope.effective("peer-bounded-load").origin;
+        problems.push(format!(
+            "{origin}: peer-bounded-load: cannot be set together with peer-zone: a zone's reader would pass a key on to a node that asks that reader for it"
+        ));
+    }
+    if scope.duration("hot-copy-ttl").is_some_and(|ttl| ttl.is_zero()) {
+        problems.push(format!(
+            "{origin}: peer-zone: needs a hot-copy-ttl: without copies a zone's reader has nothing to answer with"
+        ));
+    }
+    if let Some(this) = own_entry(scope).filter(|of| of.zone.as_ref() != Some(zone)) {
+        problems.push(format!(
+            "{origin}: peer-zone: `{this}` in peers is this node: write `{};zone={zone}` in the lists of all nodes",
+            this.entry
+        ));
+    }
 }

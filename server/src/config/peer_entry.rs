@@ -1,11 +1,123 @@
-//! One item of `peers`: the address of a node, as an address or as a URL.
+//! One item of `peers`: the address of a node, as an address or as a URL; or a way to find nodes. And the zone of those nodes.
 use super::url_parts::host_port;
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
-/// What stands before a name whose addresses are peers.
-pub(super) const PEER_NAME: &str = "dns:";
+/// What stands between an item and the zone of its nodes.
+const ZONE: &str = ";zone=";
+/// Bytes of a zone's name.
+const LONGEST_ZONE: usize = 63;
 /// The port of a node that is named without one.
 const DEFAULT_PORT: u16 = 8080;
+
+/// One item of `peers`, and the zone of the nodes that it stands for: `host:port;zone=a`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZonedPeerEntry {
+    /// The item.
+    pub entry: PeerEntry,
+    /// `None`: it says nothing of zones.
+    pub zone: Option<Zone>,
+}
+
+impl fmt::Display for ZonedPeerEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entry.fmt(f)?;
+        self.zone.iter().try_for_each(|zone| write!(f, "{ZONE}{zone}"))
+    }
+}
+
+impl FromStr for ZonedPeerEntry {
+    type Err = String;
+    fn from_str(text: &str) -> Result<ZonedPeerEntry, String> {
+        match text.split_once(ZONE) {
+            None => Ok(ZonedPeerEntry { entry: text.parse()?, zone: None }),
+            Some((entry, zone)) => Ok(ZonedPeerEntry { entry: entry.parse()?, zone: Some(zone.parse()?) }),
+        }
+    }
+}
+
+/// The name of a zone: nodes in it reach each other at less cost than other nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Zone(Arc<str>);
+
+impl Zone {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Zone {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Zone, String> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        match (1..=LONGEST_ZONE).contains(&text.len()) && text.bytes().all(is_plain) {
+            true => Ok(Zone(text.into())),
+            false => {
+                Err(format!("`{text}` is not a zone: write up to {LONGEST_ZONE} letters, digits, `-`, `.` and `_`"))
+            }
+        }
+    }
+}
+
+/// One item of `peers`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerEntry {
+    /// `host:port`: a node.
+    Node(PeerAddress),
+    /// `dns:host:port`: every address of the name is a node.
+    Name(PeerAddress),
+}
+
+impl PeerEntry {
+    /// What stands before a way to find nodes; empty: it is a node.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self {
+            PeerEntry::Node(_) => "",
+            PeerEntry::Name(_) => "dns:",
+        }
+    }
+}
+
+impl fmt::Display for PeerEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.scheme())?;
+        match self {
+            PeerEntry::Node(address) | PeerEntry::Name(address) => address.fmt(f),
+        }
+    }
+}
+
+impl FromStr for PeerEntry {
+    type Err = String;
+    fn from_str(text: &str) -> Result<PeerEntry, String> {
+        if let Some(name) = text.strip_prefix("dns:") {
+            let wrong = |_| format!("`{text}` is not a name of peers: write dns:host:port");
+            return name.parse().map(PeerEntry::Name).map_err(wrong);
+        }
+        text.parse().map(PeerEntry::Node)
+    }
+}
+
+/// A node, or nodes of one name, and their zone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeerNode {
+    /// Where it is reached.
+    pub address: PeerAddress,
+    /// `None`: it is in no zone, or nobody says in which.
+    pub zone: Option<Zone>,
+}
+
+impl From<PeerAddress> for PeerNode {
+    fn from(address: PeerAddress) -> PeerNode {
+        PeerNode { address, zone: None }
+    }
+}
 
 /// Where a node is reached over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +162,25 @@ impl FromStr for PeerAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ways_to_find_nodes() {
+        for (text, shown) in [
+            ("a:81", "a:81"),
+            ("dns:a", "dns:a:8080"),
+            ("a:81;zone=eu-1", "a:81;zone=eu-1"),
+            ("http://[::1]:1/;zone=a", "[::1]:1;zone=a"),
+            ("dns:a;zone=A_1.b", "dns:a:8080;zone=A_1.b"),
+        ] {
+            let entry: ZonedPeerEntry = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(entry.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(entry));
+        }
+        let long = format!("a:1;zone={}", "z".repeat(64));
+        for text in ["dns:", "a:1;zone=", "a:1;zone=a b", "a:1;zone=a;zone=b", "a:1;rack=1", &long] {
+            assert!(text.parse::<ZonedPeerEntry>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn an_address_or_a_base_url() {

@@ -1,19 +1,27 @@
 //! The settings of the nodes that share their caches.
-use super::{peer_entry::PeerAddress, secret::Secret, tls_settings::PeerTls};
-use std::time::Duration;
+use super::{
+    peer_entry::{PeerAddress, PeerEntry, PeerNode, Zone, ZonedPeerEntry},
+    secret::Secret,
+    tls_settings::PeerTls,
+};
+use std::{fmt, str::FromStr, time::Duration};
 
 /// The settings of the nodes that share their caches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs)]
 pub struct PeerSettings {
     /// Every node, if their addresses are fixed.
-    pub peers: Vec<PeerAddress>,
-    /// Names whose addresses are the nodes. Empty: they are fixed.
-    pub names: Vec<PeerAddress>,
-    /// Time between two look-ups of the names.
+    pub peers: Vec<PeerNode>,
+    /// How the nodes are found, if their addresses are not fixed.
+    pub discovery: PeerDiscovery,
+    /// Time between two look-ups.
     pub refresh: Duration,
     /// This node, as the others name it; `None`: by its first HTTP listener.
     pub this: Option<PeerAddress>,
+    /// The zone of this node.
+    pub zone: Option<Zone>,
+    /// `None`: the owner is asked, whatever is under way there.
+    pub bounded_load: Option<LoadFactor>,
     pub name: PeerName,
     pub hash: PeerHash,
     pub transport: PeerTransport,
@@ -34,7 +42,7 @@ pub struct PeerSettings {
 impl PeerSettings {
     /// Whether this process shares its cache with others.
     pub fn are_set(&self) -> bool {
-        !self.peers.is_empty() || !self.names.is_empty()
+        !self.peers.is_empty() || self.discovery != PeerDiscovery::Fixed
     }
 
     /// What a node is called on the ring.
@@ -43,6 +51,61 @@ impl PeerSettings {
             PeerName::Address => address.to_string(),
             PeerName::Url if self.tls.is_some() => format!("https://{address}"),
             PeerName::Url => address.url(),
+        }
+    }
+}
+
+impl PeerSettings {
+    /// Takes an item of `peers`. All are of one kind, which was checked.
+    pub(super) fn add(&mut self, ZonedPeerEntry { entry, zone }: ZonedPeerEntry) {
+        match (entry, &mut self.discovery) {
+            (PeerEntry::Node(address), _) => self.peers.push(PeerNode { address, zone }),
+            (PeerEntry::Name(address), PeerDiscovery::Names(names)) => names.push(PeerNode { address, zone }),
+            (PeerEntry::Name(address), discovery) => {
+                *discovery = PeerDiscovery::Names(vec![PeerNode { address, zone }]);
+            }
+        }
+    }
+}
+
+/// How nodes are found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PeerDiscovery {
+    /// They are listed.
+    #[default]
+    Fixed,
+    /// Every address of these names.
+    Names(Vec<PeerNode>),
+}
+
+/// How many times the mean a node may have of what another has under way at all nodes; in hundredths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadFactor(u32);
+
+impl LoadFactor {
+    const LEAST: u32 = 100;
+    const MOST: u32 = 10_000;
+
+    /// 1 to 100.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / 100.0
+    }
+}
+
+impl fmt::Display for LoadFactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_f64().fmt(f)
+    }
+}
+
+impl FromStr for LoadFactor {
+    type Err = String;
+    fn from_str(text: &str) -> Result<LoadFactor, String> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let hundredths = text.parse::<f64>().ok().filter(|_| is_plain).map(|factor| (factor * 100.0).round());
+        match hundredths.filter(|n| (f64::from(Self::LEAST)..=f64::from(Self::MOST)).contains(n)) {
+            Some(hundredths) => Ok(LoadFactor(hundredths as u32)),
+            None => Err(format!("`{text}` is not a factor between 1 and 100: write 1.25")),
         }
     }
 }

@@ -140,6 +140,7 @@ fn range(kind: ValueKind) -> Option<String> {
         ValueKind::Percent { max } => Some(format!("0% to {max}%")),
         ValueKind::Duration { min, max } => Some(format!("{} to {}", millis(min), millis(max))),
         ValueKind::Share => Some("0.0001% to 100%".to_string()),
+        ValueKind::LoadFactor => Some("1 to 100".to_string()),
         ValueKind::RefreshAhead => Some("`1%` to `99%`, or `xfetch`".to_string()),
         ValueKind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
         ValueKind::Rate
@@ -155,7 +156,8 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::Endpoint
         | ValueKind::Hostname
         | ValueKind::Peer
-        | ValueKind::PeerOrName
+        | ValueKind::PeerEntry
+        | ValueKind::Zone
         | ValueKind::Primary
         | ValueKind::ReplicationMode
         | ValueKind::Secret

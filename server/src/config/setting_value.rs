@@ -4,7 +4,8 @@ use super::{
     listen_address::parse_address,
     machine_limits::Machine,
     nearest_name::nearest,
-    peer_entry::{PEER_NAME, PeerAddress},
+    peer_entry::{PeerAddress, Zone, ZonedPeerEntry},
+    peer_settings::LoadFactor,
     rate_limit::RateLimit,
     replication_settings::{PrimaryAddress, ReplicationMode},
     secret::Secret,
@@ -43,10 +44,17 @@ pub enum SettingValue {
     Secret(Secret),
     Header(SentHeader),
     Peer(PeerAddress),
-    /// A name whose addresses are peers.
-    PeerName(PeerAddress),
+    PeerEntry(ZonedPeerEntry),
+    Zone(Zone),
+    LoadFactor(LoadFactor),
     Primary(PrimaryAddress),
     ReplicationMode(ReplicationMode),
+}
+
+impl SettingValue {
+    pub(super) fn as_peer_entry(&self) -> Option<&ZonedPeerEntry> {
+        if let SettingValue::PeerEntry(entry) = self { Some(entry) } else { None }
+    }
 }
 
 impl fmt::Display for SettingValue {
@@ -71,7 +79,9 @@ impl fmt::Display for SettingValue {
             SettingValue::Secret(_) => f.write_str("***"),
             SettingValue::Header(header) => header.fmt(f),
             SettingValue::Peer(address) => address.fmt(f),
-            SettingValue::PeerName(name) => write!(f, "{PEER_NAME}{name}"),
+            SettingValue::PeerEntry(entry) => entry.fmt(f),
+            SettingValue::Zone(zone) => zone.fmt(f),
+            SettingValue::LoadFactor(factor) => factor.fmt(f),
             SettingValue::Primary(address) => address.fmt(f),
             SettingValue::ReplicationMode(mode) => mode.fmt(f),
         }
@@ -150,13 +160,9 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             Err(_) => Err(format!("`{text}` is not the name of a host")),
         },
         ValueKind::Peer => text.parse().map(SettingValue::Peer),
-        ValueKind::PeerOrName => match text.strip_prefix(PEER_NAME) {
-            Some(name) => name
-                .parse()
-                .map(SettingValue::PeerName)
-                .map_err(|_| format!("`{text}` is not a name of peers: write {PEER_NAME}host:port")),
-            None => text.parse().map(SettingValue::Peer),
-        },
+        ValueKind::PeerEntry => text.parse().map(SettingValue::PeerEntry),
+        ValueKind::Zone => text.parse().map(SettingValue::Zone),
+        ValueKind::LoadFactor => text.parse().map(SettingValue::LoadFactor),
         ValueKind::Primary => text.parse().map(SettingValue::Primary),
         ValueKind::ReplicationMode => text.parse().map(SettingValue::ReplicationMode),
         ValueKind::Path | ValueKind::Prefix => Ok(SettingValue::Text(text.to_string())),

@@ -143,8 +143,12 @@ pub enum ValueKind {
     Hostname,
     /// A node that shares its cache: host and port, or a base URL.
     Peer,
-    /// Or a name whose addresses are peers.
-    PeerOrName,
+    /// Or a way to find such nodes; and their zone.
+    PeerEntry,
+    /// The name of a zone.
+    Zone,
+    /// A factor of a mean: `1.25`.
+    LoadFactor,
     /// The first part of the paths of an API: `/cache/v1`.
     RoutePrefix,
     /// Where a primary serves the Redis protocol.
@@ -198,7 +202,9 @@ impl SettingSpec {
             ValueKind::Durability => "WHEN",
             ValueKind::Path => "PATH",
             ValueKind::Prefix | ValueKind::RoutePrefix => "PREFIX",
-            ValueKind::Endpoint | ValueKind::Peer | ValueKind::PeerOrName => "HOST:PORT",
+            ValueKind::Endpoint | ValueKind::Peer | ValueKind::PeerEntry => "HOST:PORT",
+            ValueKind::Zone => "NAME",
+            ValueKind::LoadFactor => "FACTOR",
             ValueKind::Hostname => "HOST",
             ValueKind::Primary => "URL",
             ValueKind::ReplicationMode => "MODE",
@@ -872,12 +878,12 @@ pub const TABLE: &[SettingSpec] = &[
     SettingSpec {
         name: "peers",
         section: SettingSection::Peers,
-        kind: ValueKind::PeerOrName,
+        kind: ValueKind::PeerEntry,
         optional: true,
         many: true,
         also: &["PEERS_SET"],
         example: "10.0.0.1:8080",
-        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. Or `dns:host:port`: every address of that name, looked up again and again (`peers-refresh`). See docs/peers.md.",
+        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. Or `dns:host:port`: every address of that name, looked up again and again (`peers-refresh`). `;zone=NAME` after an item says in which zone its nodes are (`peer-zone`). See docs/peers.md.",
         ..ROW
     },
     SettingSpec {
@@ -898,6 +904,25 @@ pub const TABLE: &[SettingSpec] = &[
         also: &["PEERS_SELF"],
         example: "10.0.0.1:8080",
         help: "This node, written as `peers` of the other nodes writes it; with `dns:` the address that they look up.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-zone",
+        section: SettingSection::Peers,
+        kind: ValueKind::Zone,
+        default: Computed("the zone of this node in `peers`"),
+        optional: true,
+        example: "eu-1a",
+        help: "The zone of this node. A read of a key whose owner is in another zone goes to one node of this zone, which asks the owner and keeps a copy for `hot-copy-ttl`. The nodes know each other's zones from `peers` (`host:port;zone=eu-1a`). Not together with `peer-bounded-load`.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-bounded-load",
+        section: SettingSection::Peers,
+        kind: ValueKind::LoadFactor,
+        optional: true,
+        example: "1.25",
+        help: "A key is read from the next node on the ring while this node has more reads under way at the key's owner than this many times the mean of all nodes. Keys may then be fetched more than once. Not together with `peer-zone`.",
         ..ROW
     },
     SettingSpec {

@@ -361,7 +361,7 @@ fn impossible_values_name_their_place() {
         (&["--http=off", "--redis=off"], "flag --http: http: both http and redis are off: there is nothing to serve"),
         (
             &["--peers=a:1,dns:b:1"],
-            "flag --peers: peers: `dns:b:1` and `a:1` cannot be mixed: name all nodes by addresses, or all by `dns:`",
+            "flag --peers: peers: `a:1` and `dns:b:1` cannot be mixed: name all nodes by addresses, or all in one other way",
         ),
         (&["--peers=dns:"], "flag --peers: peers: `dns:` is not a name of peers: write dns:host:port"),
         (
@@ -471,12 +471,13 @@ fn print_says_where_each_value_comes_from() {
 
 #[test]
 fn what_is_printed_reads_back_as_the_same_settings() {
-    let everything: Vec<String> =
-        TABLE.iter().filter(|s| !matches!(s.kind, ValueKind::Secret)).map(|s| flag(s, s.example)).collect();
+    // A zone goes together with neither of two other examples.
+    let is_shown = |s: &&SettingSpec| !matches!(s.kind, ValueKind::Secret) && s.name != "peer-zone";
+    let everything: Vec<String> = TABLE.iter().filter(is_shown).map(|s| flag(s, s.example)).collect();
     // The settings of a storage have no meaning without one.
     let storage = "--snapshot-file=s3://bucket/key";
     let everything: Vec<&str> = everything.iter().map(String::as_str).chain([storage]).collect();
-    for args in [&[][..], &["--http=off", "--throttle=5/s"], &everything] {
+    for args in [&[][..], &["--http=off", "--throttle=5/s"], &["--peers=127.0.0.1:8080;zone=a"], &everything] {
         let config = loaded(args, &[], "[groups.\"a.b\"]\nmax-memory = '2MiB'\nttl = '1s'");
         let again = loaded(&[], &[], &print_config(&config));
         assert_eq!(config.settings, again.settings);
@@ -525,6 +526,45 @@ fn settings_from_arguments() {
     let settings = Settings::from_args(&["--http", "127.0.0.1:0", "--max-keys", "5"]).unwrap();
     assert_eq!((settings.http[0].port(), settings.groups[0].max_keys), (0, Some(5)));
     assert!(Settings::from_args(&["--htpp", "x"]).unwrap_err().to_string().contains("--http"));
+}
+
+#[test]
+fn zones_of_nodes() {
+    let zoned = ["--http=127.0.0.1:1", "--peers=127.0.0.1:1;zone=a,127.0.0.1:2;zone=b,127.0.0.1:3"];
+    let of = |args: &[&str]| loaded(args, &[], "").settings.peers;
+    let zone = |args: &[&str]| of(args).zone.map(|zone| zone.to_string());
+    assert_eq!(zone(&zoned), Some("a".into()), "as the list says");
+    let zones: Vec<_> = of(&zoned).peers.iter().map(|node| node.zone.as_ref().map(|zone| zone.to_string())).collect();
+    assert_eq!(zones, [Some("a".to_owned()), Some("b".to_owned()), None]);
+    let looked_up = ["--http=127.0.0.1:1", "--peers=dns:in-a:1;zone=a,dns:in-b:1;zone=b", "--peer-zone=b"];
+    assert_eq!(zone(&looked_up), Some("b".into()));
+    assert_eq!(zone(&looked_up[..1]), None);
+    let factor = |text: &str| of(&[&format!("--peer-bounded-load={text}")]).bounded_load.map(|factor| factor.as_f64());
+    assert_eq!((factor("1.25"), factor("2"), factor("none")), (Some(1.25), Some(2.0), None));
+    for (args, problem) in [
+        (
+            &["--peer-zone=b"][..],
+            "flag --peer-zone: peer-zone: `127.0.0.1:1;zone=a` in peers is this node: write `127.0.0.1:1;zone=b` in the lists of all nodes",
+        ),
+        (
+            &["--peer-bounded-load=1.25"],
+            "flag --peer-bounded-load: peer-bounded-load: cannot be set together with peer-zone: a zone's reader would pass a key on to a node that asks that reader for it",
+        ),
+        (
+            &["--hot-copy-ttl=0", "--peer-zone=a"],
+            "flag --peer-zone: peer-zone: needs a hot-copy-ttl: without copies a zone's reader has nothing to answer with",
+        ),
+        (
+            &["--peer-zone=none"],
+            "flag --peers: peers: `127.0.0.1:1;zone=a` has a zone, and this node has none: set peer-zone",
+        ),
+        (
+            &["--peer-bounded-load=0.9"],
+            "flag --peer-bounded-load: peer-bounded-load: `0.9` is not a factor between 1 and 100: write 1.25",
+        ),
+    ] {
+        assert_eq!(problems(&[&zoned[..], args].concat(), &[], ""), [problem]);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::{
     response_writer,
     route_request::RouteRequest,
 };
+use crate::config::Zone;
 use http::Response;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,6 +25,7 @@ pub(super) fn peers(
         json!({
             "name": member.name,
             "url": member.address.url(),
+            "zone": member.zone.as_ref().map(Zone::as_str),
             "self": member.is_self,
             "reachable": !member.is_out(),
             "share": (share * 1e6).round() / 1e6,

@@ -3,9 +3,12 @@
 //! The system's resolver answers (`/etc/hosts`, `/etc/resolv.conf`, its search domains), as for every other host name that Larder is given. It
 //! knows addresses only: no SRV records. Decision 0037.
 use super::membership::Peers;
-use crate::{config::PeerAddress, source::jittered};
+use crate::{
+    config::{PeerAddress, PeerDiscovery, PeerNode, Zone},
+    source::jittered,
+};
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -26,16 +29,17 @@ pub struct Discovery {
 impl Discovery {
     /// `None`: the nodes are fixed.
     pub fn new(peers: &Arc<Peers>) -> Option<Discovery> {
-        (!peers.settings.names.is_empty()).then(|| Discovery { peers: peers.clone(), failing: false })
+        (peers.settings.discovery != PeerDiscovery::Fixed).then(|| Discovery { peers: peers.clone(), failing: false })
     }
 
     /// Looks up all names, and makes what was found the ring.
     pub async fn look_up(&mut self) {
         let mut found = Vec::new();
         let mut failure = None;
-        for name in &self.peers.settings.names {
+        let PeerDiscovery::Names(names) = &self.peers.settings.discovery else { return };
+        for PeerNode { address: name, zone } in names {
             match addresses(name).await {
-                Ok(addresses) => found.extend(addresses),
+                Ok(addresses) => found.extend(addresses.into_iter().map(|address| (address, zone.clone()))),
                 Err(error) => failure = Some(format!("{name}: {error}")),
             }
         }
@@ -52,7 +56,7 @@ impl Discovery {
     }
 
     /// One name without an answer would take its nodes off the ring, and their keys with them: then all stays as it is.
-    fn found(&mut self, found: Vec<SocketAddr>, failure: Option<String>) {
+    fn found(&mut self, found: Vec<(SocketAddr, Option<Zone>)>, failure: Option<String>) {
         let failure = failure.or_else(|| found.is_empty().then(|| "no addresses".to_owned()));
         match failure {
             Some(reason) => {
@@ -78,11 +82,14 @@ async fn addresses(name: &PeerAddress) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// A node with an IPv4 and an IPv6 address must not be two on the ring: where this node is named by an address, those of its family count.
-fn members(found: &[SocketAddr], this: &PeerAddress) -> Vec<PeerAddress> {
+fn members(found: &[(SocketAddr, Option<Zone>)], this: &PeerAddress) -> Vec<PeerNode> {
     let family = this.host.parse::<IpAddr>().ok().map(|ip| ip.is_ipv4());
-    let of_family = found.iter().filter(|address| family.is_none_or(|is_ipv4| address.is_ipv4() == is_ipv4));
-    let unique: BTreeSet<(IpAddr, u16)> = of_family.map(|address| (address.ip(), address.port())).collect();
-    unique.into_iter().map(|(ip, port)| PeerAddress { host: ip.to_string(), port }).collect()
+    let of_family = found.iter().filter(|(address, _)| family.is_none_or(|is_ipv4| address.is_ipv4() == is_ipv4));
+    let unique: BTreeMap<(IpAddr, u16), Option<Zone>> =
+        of_family.map(|(address, zone)| ((address.ip(), address.port()), zone.clone())).collect();
+    let node =
+        |((ip, port), zone): ((IpAddr, u16), _)| PeerNode { address: PeerAddress { host: ip.to_string(), port }, zone };
+    unique.into_iter().map(node).collect()
 }
 
 #[cfg(test)]
@@ -93,7 +100,7 @@ mod tests {
     fn discovery(this: &str) -> Discovery {
         let this: PeerAddress = this.parse().expect("an address");
         let settings = PeerSettings {
-            names: vec!["nodes:1".parse().expect("a name")],
+            discovery: PeerDiscovery::Names(vec!["nodes:1".parse::<PeerAddress>().expect("a name").into()]),
             this: Some(this.clone()),
             ..PeerSettings::default()
         };
@@ -104,8 +111,8 @@ mod tests {
     fn names(discovery: &Discovery) -> Vec<String> {
         discovery.peers.now().members().iter().map(|member| member.name.to_string()).collect()
     }
-    fn at(texts: &[&str]) -> Vec<SocketAddr> {
-        texts.iter().map(|text| text.parse().expect("an address")).collect()
+    fn at(texts: &[&str]) -> Vec<(SocketAddr, Option<Zone>)> {
+        texts.iter().map(|text| (text.parse().expect("an address"), None)).collect()
     }
 
     #[test]

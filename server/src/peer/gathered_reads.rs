@@ -1,4 +1,4 @@
-//! Reads of several clients that begin in the same turn of a core's loop, of keys of one owner: they travel in one message. Most of what a
+//! Reads of several clients that begin in the same turn of a core's loop, of keys that one node is asked for: they travel in one message. Most of what a
 //! read of another node costs is its message.
 use super::{member::Member, membership::Membership, messages::MOST_KEYS, peer_group::PeerGroup};
 use crate::source::Fetch;
@@ -8,7 +8,7 @@ use std::{cell::RefCell, mem, rc::Rc, sync::Arc};
 #[derive(Default)]
 pub(super) struct GatheredReads(RefCell<Vec<OfOwner>>);
 
-/// Those of one owner; never empty.
+/// Those of one node, which is the owner of the keys unless another is asked first; never empty.
 struct OfOwner {
     owner: Arc<Member>,
     membership: Arc<Membership>,
@@ -48,7 +48,7 @@ impl PeerGroup {
     async fn send(self: Rc<Self>, of: OfOwner) {
         let OfOwner { owner, membership, mut fetches } = of;
         match fetches.pop() {
-            Some(only) if fetches.is_empty() => self.fetch(membership, only).await,
+            Some(only) if fetches.is_empty() => self.fetch(membership, owner, only).await,
             last => {
                 fetches.extend(last);
                 self.fetch_many(membership, owner, fetches, true).await;

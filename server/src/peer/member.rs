@@ -1,5 +1,5 @@
 //! A node of the ring, as all cores of this process see it: its address, whether it can be reached, and what was asked of it.
-use crate::config::PeerAddress;
+use crate::config::{PeerAddress, PeerNode, Zone};
 use larder_engine::Millis;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -15,8 +15,12 @@ pub struct Member {
     pub name: Box<str>,
     /// Where it is reached.
     pub address: PeerAddress,
+    /// Its zone, if it is known to be in one.
+    pub zone: Option<Zone>,
     /// It is this process.
     pub is_self: bool,
+    /// Reads that this process has under way there. Counted with `peer-bounded-load` alone.
+    pub(super) under_way: AtomicU64,
     /// It has answered as a Larder does.
     is_larder: AtomicBool,
     /// It has answered as another program does, or as a Larder that cannot be asked to run commands.
@@ -46,11 +50,13 @@ pub struct MemberCounts {
 
 impl Member {
     /// A node that nothing is known about yet.
-    pub fn new(name: String, address: PeerAddress, is_self: bool) -> Member {
+    pub fn new(name: String, node: PeerNode, is_self: bool) -> Member {
         Member {
             name: name.into(),
-            address,
+            address: node.address,
+            zone: node.zone,
             is_self,
+            under_way: AtomicU64::new(0),
             is_larder: AtomicBool::new(false),
             is_other: AtomicBool::new(false),
             failures: AtomicU32::new(0),
@@ -128,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_out_is_asked_once_in_a_while() {
-        let member = Member::new("a:1".into(), "a:1".parse().expect("an address"), false);
+        let member = Member::new("a:1".into(), "a:1".parse::<PeerAddress>().expect("an address").into(), false);
         assert!(member.may_ask(1000) && member.may_ask(1000));
         member.not_reached("refused", 1000);
         assert!(!member.may_ask(1249));

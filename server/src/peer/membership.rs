@@ -7,11 +7,12 @@ use super::{
     standing::{Standing, StandingWatch},
 };
 use crate::{
-    config::{PeerAddress, PeerHash, PeerSettings},
+    config::{LoadFactor, PeerAddress, PeerHash, PeerNode, PeerSettings, Zone},
     telemetry::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot},
 };
 use arc_swap::ArcSwap;
 use larder_engine::{Cache, Millis};
+use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -21,6 +22,9 @@ pub struct Membership {
     ring: Ring,
     /// In the order of the ring's indices.
     members: Vec<Arc<Member>>,
+    /// The zone of this node.
+    zone: Option<Zone>,
+    epoch: u64,
 }
 
 impl Membership {
@@ -32,6 +36,40 @@ impl Membership {
     pub fn owners(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Member>> {
         self.ring.owners(key).map(|index| &self.members[index])
     }
+    /// The node that is read from for this node's zone, where the owner of the key is in another: the first of the zone on the ring.
+    /// `None`: the owner is.
+    pub(super) fn reader(&self, key: &[u8]) -> Option<&Arc<Member>> {
+        let zone = self.zone.as_ref()?;
+        let is_here = |member: usize| self.members[member].zone.as_ref() == Some(zone);
+        let (owner, reader) = (self.ring.owner(key)?, self.ring.owner_in_zone(key, usize::MAX, is_here)?);
+        (owner != reader).then(|| &self.members[reader])
+    }
+    /// Whether this node is in a zone.
+    pub(super) fn has_zones(&self) -> bool {
+        self.zone.is_some()
+    }
+    /// The readers of a key for all zones but the owner's.
+    pub(super) fn readers(&self, key: &[u8]) -> Vec<&Arc<Member>> {
+        if self.zone.is_none() {
+            return Vec::new();
+        }
+        let mut owners = self.owners(key);
+        let mut zones: Vec<Option<&Zone>> = owners.next().map(|owner| owner.zone.as_ref()).into_iter().collect();
+        let mut readers = Vec::new();
+        for member in owners.filter(|member| member.zone.is_some()) {
+            let zone = member.zone.as_ref();
+            if !zones.contains(&zone) {
+                zones.push(zone);
+                readers.push(member);
+            }
+        }
+        readers
+    }
+    /// The first of the key's owners at which this process has room for one more read; see [`Ring::owner_within`].
+    pub(super) fn owner_within(&self, key: &[u8], factor: LoadFactor) -> &Arc<Member> {
+        let load = |member: usize| self.members[member].under_way.load(Relaxed);
+        &self.members[self.ring.owner_within(key, load, factor.as_f64()).unwrap_or(0)]
+    }
     /// All nodes, this one included.
     pub fn members(&self) -> &[Arc<Member>] {
         &self.members
@@ -40,9 +78,13 @@ impl Membership {
     pub fn others(&self) -> impl Iterator<Item = &Arc<Member>> {
         self.members.iter().filter(|member| !member.is_self)
     }
-    /// What tells this ring from others: nodes with the same epoch agree on every owner.
+    /// What tells this ring from others: nodes with the same epoch agree on every owner, and on the zone of every node.
     pub fn epoch(&self) -> u64 {
-        self.ring.epoch()
+        self.epoch
+    }
+    /// What a request to a zone's reader says instead of the epoch, so that the reader knows what it is asked as.
+    pub(super) fn readers_epoch(&self) -> u64 {
+        !self.epoch
     }
     /// The part of the ring of each member.
     pub fn shares(&self) -> Vec<f64> {
@@ -178,9 +220,9 @@ impl Peers {
     }
 
     /// From now on these nodes are on the ring, and this one. False if they were before.
-    pub fn replace(&self, addresses: Vec<PeerAddress>) -> bool {
+    pub fn replace(&self, nodes: Vec<PeerNode>) -> bool {
         let old = self.now.load_full();
-        let new = Arc::new(membership(&self.settings, &self.this, addresses, old.members()));
+        let new = Arc::new(membership(&self.settings, &self.this, nodes, old.members()));
         if new.epoch() == old.epoch() {
             return false;
         }
@@ -220,22 +262,122 @@ fn ring_hash(settings: &PeerSettings) -> RingHash {
 fn membership(
     settings: &PeerSettings,
     this: &PeerAddress,
-    mut addresses: Vec<PeerAddress>,
+    mut nodes: Vec<PeerNode>,
     known: &[Arc<Member>],
 ) -> Membership {
-    if !addresses.contains(this) {
-        addresses.push(this.clone());
-    }
+    // This node knows best where it is.
+    nodes.retain(|node| node.address != *this);
+    nodes.push(PeerNode { address: this.clone(), zone: settings.zone.clone() });
     // The ring does not depend on the order, but ties do.
-    addresses.sort();
-    addresses.dedup();
-    let members: Vec<Arc<Member>> = addresses
+    nodes.sort();
+    nodes.dedup_by(|later, earlier| later.address == earlier.address);
+    let same = |member: &Member, node: &PeerNode| member.address == node.address && member.zone == node.zone;
+    let members: Vec<Arc<Member>> = nodes
         .into_iter()
-        .map(|address| match known.iter().find(|member| member.address == address) {
+        .map(|node| match known.iter().find(|member| same(member, &node)) {
             Some(member) => member.clone(),
-            None => Arc::new(Member::new(settings.name_of(&address), address.clone(), address == *this)),
+            None => {
+                let (name, is_self) = (settings.name_of(&node.address), node.address == *this);
+                Arc::new(Member::new(name, node, is_self))
+            }
         })
         .collect();
     let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
-    Membership { ring: Ring::new(ring_hash(settings), &names), members }
+    let ring = Ring::new(ring_hash(settings), &names);
+    let epoch = with_zones(ring.epoch(), &members);
+    Membership { ring, members, zone: settings.zone.clone(), epoch }
+}
+
+/// The epoch of a ring whose nodes are in these zones; without zones that of the ring.
+fn with_zones(epoch: u64, members: &[Arc<Member>]) -> u64 {
+    if members.iter().all(|member| member.zone.is_none()) {
+        return epoch;
+    }
+    let mut sum = Md5::new();
+    sum.update(epoch.to_be_bytes());
+    for member in members {
+        // Lengths first, so that no two lists are the same bytes.
+        let zone = member.zone.as_ref().map_or("", Zone::as_str);
+        for text in [&member.name, zone] {
+            sum.update((text.len() as u64).to_be_bytes());
+            sum.update(text);
+        }
+    }
+    let sum: [u8; 16] = sum.finalize().into();
+    u64::from_be_bytes(*sum.first_chunk().expect("16 bytes have a first eight"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(texts: &[(&str, &str)]) -> Vec<PeerNode> {
+        let node = |(address, zone): &(&str, &str)| PeerNode {
+            address: address.parse().expect("an address"),
+            zone: zone.parse().ok(),
+        };
+        texts.iter().map(node).collect()
+    }
+    fn of(this: &str, zone: &str, all: &[(&str, &str)]) -> Membership {
+        let settings = PeerSettings { zone: zone.parse().ok(), ..PeerSettings::default() };
+        membership(&settings, &this.parse().expect("an address"), nodes(all), &[])
+    }
+
+    const ALL: [(&str, &str); 6] = [("a:1", "x"), ("a:2", "x"), ("b:1", "y"), ("b:2", "y"), ("c:1", "z"), ("d:1", "")];
+
+    #[test]
+    fn a_zone_reads_a_key_at_the_first_of_its_nodes_on_the_ring() {
+        for key in 0..500 {
+            let key = format!("{:x}", key * 7919);
+            let ring = of("a:1", "x", &ALL);
+            let owner = ring.owner(key.as_bytes()).clone();
+            let readers: Vec<_> = ring.readers(key.as_bytes()).iter().map(|member| member.name.clone()).collect();
+            let mut zones: Vec<_> = ring.readers(key.as_bytes()).iter().map(|member| member.zone.clone()).collect();
+            zones.extend(owner.zone.is_some().then(|| owner.zone.clone()));
+            zones.sort();
+            assert_eq!(zones, ["x", "y", "z"].map(|zone| zone.parse().ok()), "one for each zone but the owner's");
+            for (this, zone) in ALL {
+                let view = of(this, zone, &ALL);
+                assert_eq!(view.epoch(), ring.epoch());
+                let reader = view.reader(key.as_bytes()).map(|member| member.name.clone());
+                let expected = ring.owners(key.as_bytes()).find(|member| member.zone == zone.parse().ok());
+                match zone.is_empty() || owner.zone == zone.parse().ok() {
+                    true => assert_eq!(reader, None, "the owner is asked"),
+                    false => {
+                        assert_eq!(reader.as_ref(), expected.map(|member| &member.name));
+                        assert!(readers.contains(&reader.expect("a reader")));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zones_are_part_of_the_epoch_and_change_no_owner() {
+        let plain: Vec<_> = ALL.iter().map(|(name, _)| (*name, "")).collect();
+        let (with, without) = (of("a:1", "x", &ALL), of("a:1", "", &plain));
+        let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        assert_eq!(without.epoch(), Ring::new(RingHash::Fnv1, &names).epoch(), "without zones that of the ring");
+        assert_ne!(with.epoch(), without.epoch());
+        let mut other = ALL;
+        other[1].1 = "y";
+        assert_ne!(with.epoch(), of("a:1", "x", &other).epoch());
+        for key in 0..500 {
+            let key = format!("{key}");
+            assert_eq!(with.owner(key.as_bytes()).name, without.owner(key.as_bytes()).name);
+            assert!(without.reader(key.as_bytes()).is_none() && without.readers(key.as_bytes()).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_node_with_much_under_way_is_passed_over() {
+        let ring = of("a:1", "", &[("a:1", ""), ("a:2", ""), ("a:3", "")]);
+        let factor: LoadFactor = "1.25".parse().expect("a factor");
+        assert_eq!(ring.owner_within(b"k", factor).name, ring.owner(b"k").name);
+        ring.owner(b"k").under_way.store(3, Relaxed);
+        let next = ring.owners(b"k").nth(1).expect("there are three");
+        assert_eq!(ring.owner_within(b"k", factor).name, next.name, "4 of 4 reads are more than 1.25 times 4/3");
+        ring.members().iter().for_each(|member| member.under_way.store(3, Relaxed));
+        assert_eq!(ring.owner_within(b"k", factor).name, ring.owner(b"k").name, "all have as much");
+    }
 }

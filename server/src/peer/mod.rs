@@ -15,8 +15,10 @@
 //!
 //! Invariants:
 //! - What comes from another node is answered from this node's tier or source. It is never sent on to a third node, and it never waits for a
-//!   flight that asks another node (`Lead::is_direct`, [`Peers::settled`]): nodes that disagree about the ring make no circle.
-//! - Owners first: a removal is heard by the owner before any other node forgets its copy, so no node can fill itself from an older one.
+//!   flight that asks another node (`Lead::is_direct`, [`Peers::settled`]): nodes that disagree about the ring make no circle. The one exception is a
+//!   zone's reader, which asks the owner for nodes that agree with it (decision 0057).
+//! - Owners first: a removal is heard by the owner before any other node forgets its copy, and then by the readers of the zones, so no node can fill
+//!   itself from an older one.
 //! - A copy of another node's key lives no longer than the owner's, and no longer than `hot-copy-ttl`; but what a node has taken over from one that
 //!   leaves lives as long as it would have there.
 //! - A read never waits for the fetch of another key: reads of several clients that travel together are answered from the owner's tier, or asked again

@@ -10,8 +10,10 @@ use crate::source::{Fetch, FetchAnswer, FreshUntil, RequestTrace, SourceError};
 use bytes::Bytes;
 use larder_store::clock;
 use std::{
+    iter,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 use tokio::time::Instant;
 
@@ -31,9 +33,9 @@ enum Asked {
 }
 
 impl PeerGroup {
-    /// Ends a fetch with the answer of the key's owner, or of who takes its place.
-    pub(super) async fn fetch(self: Rc<Self>, membership: Arc<Membership>, fetch: Fetch) {
-        match self.ask(&membership, fetch.key(), fetch.trace().map(|trace| &**trace)).await {
+    /// Ends a fetch with the answer of the node that is asked first, of the key's owner, or of who takes its place.
+    pub(super) async fn fetch(self: Rc<Self>, membership: Arc<Membership>, first: Arc<Member>, fetch: Fetch) {
+        match self.ask(&membership, &first, fetch.key(), fetch.trace().map(|trace| &**trace)).await {
             Asked::Answered(answer) => self.finish(fetch, answer),
             Asked::Failed(error) => fetch.finish(Err(error), clock::now()),
             Asked::ThisNode => self.source().fetch(&mut vec![self.as_substitute(fetch)]),
@@ -41,8 +43,8 @@ impl PeerGroup {
         }
     }
 
-    /// Ends fetches of keys of one owner, a Larder, which travel together. `held_only`: a key that the owner would have to fetch is asked for alone, so
-    /// that the others do not wait for it.
+    /// Ends fetches of keys that one node is asked for first, a Larder; they travel together. `held_only`: a key that it would have to fetch is asked for
+    /// alone, so that the others do not wait for it.
     pub(super) async fn fetch_many(
         self: Rc<Self>,
         membership: Arc<Membership>,
@@ -51,11 +53,11 @@ impl PeerGroup {
         held_only: bool,
     ) {
         let begun = Instant::now();
-        let deadline = begun + self.client.patience(&owner);
+        let (epoch, patience) = self.terms(&membership, &owner, fetches.first().map_or(b"", |fetch| fetch.key()));
+        let deadline = begun + patience;
         let keys = fetches.iter().map(|fetch| Bytes::copy_from_slice(fetch.key())).collect();
         owner.counts.reads.fetch_add(fetches.len() as u64, Relaxed);
-        let asked =
-            self.client.transport().get_many(&owner, self.name(), keys, held_only, membership.epoch(), deadline).await;
+        let asked = self.client.transport().get_many(&owner, self.name(), keys, held_only, epoch, deadline).await;
         self.counts().took(begun.elapsed());
         let answers = match asked {
             Ok(answers) => {
@@ -78,14 +80,33 @@ impl PeerGroup {
                     }
                     self.finish(fetch, answer);
                 }
-                None => drop(tokio::task::spawn_local(self.clone().fetch(membership.clone(), fetch))),
+                None => {
+                    let fetching = self.clone().fetch(membership.clone(), owner.clone(), fetch);
+                    drop(tokio::task::spawn_local(fetching));
+                }
             }
         }
     }
 
-    async fn ask(&self, membership: &Membership, key: &[u8], trace: Option<&RequestTrace>) -> Asked {
+    /// What a node is told of the ring, and how long it has time to answer: a zone's reader asks the owner meanwhile.
+    fn terms(&self, membership: &Membership, member: &Arc<Member>, key: &[u8]) -> (u64, Duration) {
+        let once = self.client.patience(member);
+        match self.reader(membership, key).is_some_and(|reader| Arc::ptr_eq(reader, member)) {
+            true => (membership.readers_epoch(), 2 * once),
+            false => (membership.epoch(), once),
+        }
+    }
+
+    async fn ask(
+        &self,
+        membership: &Membership,
+        first: &Arc<Member>,
+        key: &[u8],
+        trace: Option<&RequestTrace>,
+    ) -> Asked {
         let node = self.client.peers.this_name();
-        for member in membership.owners(key).take(ASKED) {
+        let others = membership.owners(key).take(ASKED).filter(|member| !Arc::ptr_eq(member, first));
+        for member in iter::once(first).chain(others) {
             if member.is_self {
                 return Asked::ThisNode;
             }
@@ -94,12 +115,9 @@ impl PeerGroup {
             }
             member.counts.reads.fetch_add(1, Relaxed);
             let begun = Instant::now();
-            let deadline = begun + self.client.patience(member);
-            match self
-                .client
-                .transport()
-                .get(member, self.name(), key, membership.epoch(), AskedFor { node, trace }, deadline)
-                .await
+            let (epoch, patience) = self.terms(membership, member, key);
+            let deadline = begun + patience;
+            match self.client.transport().get(member, self.name(), key, epoch, AskedFor { node, trace }, deadline).await
             {
                 Ok(answer) => {
                     if let Some(trace) = trace {
@@ -157,7 +175,10 @@ impl PeerGroup {
     fn finish(&self, mut fetch: Fetch, answer: PeerAnswer) {
         let now = clock::now();
         let longest = self.hot_copy_ttl();
-        let is_hot = longest > 0 && self.hot_keys.borrow_mut().is_hot(self.cache().key(fetch.key()).hash(), now);
+        // All of a zone read at its reader.
+        let is_reader = || self.reader(&self.membership(), fetch.key()).is_some_and(|reader| reader.is_self);
+        let is_hot = longest > 0
+            && (is_reader() || self.hot_keys.borrow_mut().is_hot(self.cache().key(fetch.key()).hash(), now));
         let bounded = |fresh| match fresh {
             FreshUntil::At(at) => FreshUntil::At(at.min(now + longest)),
             FreshUntil::Policy => FreshUntil::At(now + longest),

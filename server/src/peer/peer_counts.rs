@@ -21,6 +21,7 @@ pub(super) struct PeerCounts {
     pub(super) loads: Counter,
     pub(super) errors: Counter,
     pub(super) fallbacks: Counter,
+    pub(super) passed_on: Counter,
     pub(super) requests: Counter,
     pub(super) other_rings: Counter,
     pub(super) removal_requests: Counter,
@@ -74,6 +75,7 @@ impl PeerCounts {
         sums.loads += self.loads.get();
         sums.errors += self.errors.get();
         sums.fallbacks += self.fallbacks.get();
+        sums.passed_on += self.passed_on.get();
         sums.requests += self.requests.get();
         sums.other_rings += self.other_rings.get();
         sums.removal_requests += self.removal_requests.get();

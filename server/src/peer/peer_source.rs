@@ -27,34 +27,44 @@ impl Source for PeerSource {
         let mut here = Vec::with_capacity(batch.len());
         let mut elsewhere: Vec<(&Arc<Member>, Vec<Fetch>)> = Vec::new();
         for fetch in batch.drain(..) {
-            let owner = membership.owner(fetch.key());
+            let is_own = membership.owner(fetch.key()).is_self;
             // A whole reply is no value that a peer could answer.
-            if owner.is_self || fetch.reply_name().is_some() {
+            if fetch.reply_name().is_some() || is_own && fetch.is_direct() {
                 here.push(fetch);
-            } else if fetch.is_direct() {
+                continue;
+            }
+            if fetch.is_direct() {
                 here.push(self.0.as_substitute(fetch));
-            } else {
-                match elsewhere.iter_mut().find(|(of, fetches)| Arc::ptr_eq(of, owner) && fetches.len() < MOST_KEYS) {
-                    Some((_, fetches)) => fetches.push(fetch),
-                    None => elsewhere.push((owner, vec![fetch])),
-                }
+                continue;
+            }
+            let first = self.0.asked_first(&membership, &fetch);
+            if first.is_self {
+                here.push(if is_own { fetch } else { self.0.as_substitute(fetch) });
+                continue;
+            }
+            match elsewhere.iter_mut().find(|(of, fetches)| Arc::ptr_eq(of, first) && fetches.len() < MOST_KEYS) {
+                Some((_, fetches)) => fetches.push(fetch),
+                None => elsewhere.push((first, vec![fetch])),
             }
         }
         if !here.is_empty() {
             self.inner().fetch(&mut here);
         }
-        for (owner, fetches) in elsewhere {
-            let takes_many = owner.is_larder() && !owner.is_out();
+        for (first, fetches) in elsewhere {
+            let takes_many = first.is_larder() && !first.is_out();
             if takes_many && fetches.len() > 1 {
                 let group = self.0.clone();
-                tokio::task::spawn_local(group.fetch_many(membership.clone(), owner.clone(), fetches, false));
+                tokio::task::spawn_local(group.fetch_many(membership.clone(), first.clone(), fetches, false));
                 continue;
             }
             for fetch in fetches {
-                // The owner is told of the request that is traced, so that travels alone.
+                // The node is told of the request that is traced, so that travels alone.
                 match takes_many && fetch.trace().is_none() {
-                    true => self.0.gather(&membership, owner, fetch),
-                    false => drop(tokio::task::spawn_local(self.0.clone().fetch(membership.clone(), fetch))),
+                    true => self.0.gather(&membership, first, fetch),
+                    false => {
+                        let group = self.0.clone();
+                        drop(tokio::task::spawn_local(group.fetch(membership.clone(), first.clone(), fetch)));
+                    }
                 }
             }
         }
@@ -108,7 +118,7 @@ impl Source for PeerSource {
                 return Err(SourceError::Refused(reason.into()));
             }
             let changed = self.inner().expire(key, expiry).await?;
-            self.0.removed(key, || ()).await;
+            self.0.removed(key, || self.forget(key)).await;
             Ok(changed)
         })
     }

@@ -102,12 +102,13 @@ impl PeerGroup {
     pub(super) async fn changed_at_owner(self: &Rc<Self>, key: &[u8]) {
         let membership = self.membership();
         let owner = membership.owner(key).clone();
-        self.tell_others(&membership, &PeerChange::Remove(Bytes::copy_from_slice(key)), Some(&owner)).await;
+        self.tell_others(&membership, &PeerChange::Remove(Bytes::copy_from_slice(key)), &[&owner]).await;
     }
 
-    /// Copies of a key are out of date: tells the owner, then the other nodes. This node has to forget its own copy once the owner knows, which is
-    /// what `forget` is for. A node that cannot be reached is told later.
-    pub async fn removed(self: &Rc<Self>, key: &[u8], forget: impl FnOnce()) {
+    /// Copies of a key are out of date: tells the owner, then those who read it for their zones, then the other nodes, so that nobody fills itself from
+    /// an older copy. This node has to forget its own copy once those know whom it would ask, which is what `forget` is for. A node that cannot be
+    /// reached is told later.
+    pub async fn removed(self: &Rc<Self>, key: &[u8], forget: impl Fn()) {
         let membership = self.membership();
         let owner = membership.owner(key).clone();
         let change = PeerChange::Remove(Bytes::copy_from_slice(key));
@@ -115,27 +116,40 @@ impl PeerGroup {
             self.tell_surely(&owner, change.clone()).await;
         }
         forget();
-        self.tell_others(&membership, &change, Some(&owner)).await;
+        let mut told: Vec<&Arc<Member>> = self.readers(&membership, key);
+        if !told.is_empty() {
+            self.tell_each(told.iter().copied().filter(|reader| !reader.is_self), &change).await;
+            // Read meanwhile from a reader that did not know yet.
+            forget();
+        }
+        told.push(&owner);
+        self.tell_others(&membership, &change, &told).await;
     }
 
     /// Clears copies at all nodes but this one.
     async fn clear_others(self: &Rc<Self>, scope: ClearScope, soft: bool) {
         let membership = self.membership();
-        self.tell_others(&membership, &PeerChange::Clear { scope, soft }, None).await;
+        self.tell_others(&membership, &PeerChange::Clear { scope, soft }, &[]).await;
     }
 
-    /// Clears here (`clear`) and at all nodes. A node that is cleared early may fill itself from one that is cleared late, so each is cleared twice.
+    /// Clears here (`clear`) and at all nodes. A node that is cleared early may fill itself from one that is cleared late, so each is cleared twice; three
+    /// times where a node may ask its zone's reader, and that the owner.
     pub async fn clear_everywhere(self: &Rc<Self>, scope: ClearScope, soft: bool, clear: impl Fn()) {
-        clear();
-        self.clear_others(scope.clone(), soft).await;
-        clear();
-        self.clear_others(scope, soft).await;
+        let times = if self.membership().has_zones() { 3 } else { 2 };
+        for _ in 0..times {
+            clear();
+            self.clear_others(scope.clone(), soft).await;
+        }
     }
 
-    /// Tells all nodes at once, and waits for all.
-    async fn tell_others(self: &Rc<Self>, membership: &Membership, change: &PeerChange, but: Option<&Arc<Member>>) {
-        let others = membership.others().filter(|member| but.is_none_or(|but| !Arc::ptr_eq(but, member)));
-        let tasks = others.map(|member| {
+    /// Tells all nodes but some at once, and waits for all.
+    async fn tell_others(self: &Rc<Self>, membership: &Membership, change: &PeerChange, but: &[&Arc<Member>]) {
+        let others = membership.others().filter(|member| !but.iter().any(|but| Arc::ptr_eq(but, member)));
+        self.tell_each(others, change).await;
+    }
+
+    async fn tell_each(self: &Rc<Self>, members: impl Iterator<Item = &Arc<Member>>, change: &PeerChange) {
+        let tasks = members.map(|member| {
             let (me, member, change) = (self.clone(), member.clone(), change.clone());
             tokio::task::spawn_local(async move { me.tell_surely(&member, change).await })
         });

@@ -66,16 +66,18 @@ impl Group {
         self.start_read(self.cache.lookup(key, now, read), batch)
     }
 
-    /// As [`begin`](Group::begin), for another node. It is never asked of a third one: a key that belongs elsewhere is answered by the tier, or by the
-    /// source.
+    /// As [`begin`](Group::begin), for another node, which says that its ring has the epoch `ring`. It is not asked of a third one: a key that belongs
+    /// elsewhere is answered by the tier, or by the source. Only a node that reads a key for its zone asks the key's owner.
     pub fn begin_for_peer<R>(
         &self,
         key: Key<'_>,
+        ring: Option<&[u8]>,
         now: Millis,
         batch: &mut Vec<Fetch>,
         read: impl FnOnce(Entry<'_>) -> R,
     ) -> StartedRead<R> {
-        if self.peers.as_ref().is_none_or(|peers| peers.owns(key.bytes())) {
+        let reads = |peers: &Rc<PeerGroup>| peers.owns(key.bytes()) || peers.reads_for_zone(key.bytes(), ring);
+        if self.peers.as_ref().is_none_or(reads) {
             return self.begin(key, now, batch, read);
         }
         if let Some(answer) = self.held_for_peer(key, now, read) {

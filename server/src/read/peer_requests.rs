@@ -132,7 +132,7 @@ impl PeerRequest<'_> {
 
     fn begin(&self, key: &[u8], batch: &mut Vec<Fetch>) -> StartedRead<Bytes> {
         let message = |entry: Entry<'_>| encoded(&entry, self.instance, self.now);
-        self.group.begin_for_peer(self.group.cache.key(key), self.now, batch, message)
+        self.group.begin_for_peer(self.group.cache.key(key), self.ring, self.now, batch, message)
     }
 
     fn held(&self, key: &[u8]) -> Option<Bytes> {

@@ -651,6 +651,12 @@ pub const METRICS: &[MetricFamily] = &[
         fallbacks,
         "Fetches from the source for keys whose owner could not be reached."
     ),
+    shared!(
+        "larder_peer_passed_on_total",
+        Counter,
+        passed_on,
+        "Reads that went to another node because much was under way at the key's owner (peer-bounded-load)."
+    ),
     shared!("larder_peer_requests_total", Counter, requests, "Reads that other nodes asked of this one."),
     shared!(
         "larder_peer_other_ring_total",

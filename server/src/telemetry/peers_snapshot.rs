@@ -71,6 +71,8 @@ pub struct SharedGroupSnapshot {
     pub slowest: u64,
     /// Fetches from the source for keys whose owner cannot be reached.
     pub fallbacks: u64,
+    /// Reads of keys whose owner had much under way already, so that another node was asked.
+    pub passed_on: u64,
     /// Reads that other nodes asked of this one.
     pub requests: u64,
     /// Of them, those of nodes with another ring.

@@ -19,14 +19,21 @@ pub struct Fleet {
     pub nodes: Vec<Larder>,
     pub ports: Vec<Port>,
     args: Vec<String>,
+    /// 0: none. Node number n is in zone n mod `zones`.
+    zones: usize,
 }
 
 impl Fleet {
     /// Starts so many nodes with these arguments.
     pub fn start(count: usize, args: &[&str]) -> Fleet {
+        Fleet::in_zones(0, count, args)
+    }
+
+    /// The same in so many zones, in turn.
+    pub fn in_zones(zones: usize, count: usize, args: &[&str]) -> Fleet {
         let ports: Vec<Port> = (0..count).map(|_| Port::free()).collect();
         let args = args.iter().map(|arg| arg.to_string()).collect();
-        let mut fleet = Fleet { nodes: Vec::new(), ports, args };
+        let mut fleet = Fleet { nodes: Vec::new(), ports, args, zones };
         fleet.nodes = (0..count).map(|number| fleet.start_node(number)).collect();
         fleet
     }
@@ -38,7 +45,11 @@ impl Fleet {
 
     /// Starts a node of the fleet, in place of one that has ended or for the first time.
     pub fn start_node(&self, number: usize) -> Larder {
-        let peers = self.ports.iter().map(|port| format!("127.0.0.1:{}", port.number)).collect::<Vec<_>>().join(",");
+        let entry = |(number, port): (usize, &Port)| match number.checked_rem(self.zones) {
+            Some(zone) => format!("127.0.0.1:{};zone=z{zone}", port.number),
+            None => format!("127.0.0.1:{}", port.number),
+        };
+        let peers = self.ports.iter().enumerate().map(entry).collect::<Vec<_>>().join(",");
         let mut args: Vec<&str> = vec!["--peers", &peers];
         args.extend(self.args.iter().map(String::as_str));
         Larder::with_http_on(self.ports[number].number, &args)

@@ -23,3 +23,4 @@ mod ring;
 #[path = "../source_conformance/scripted_origin.rs"]
 mod scripted_origin;
 mod store;
+mod zones;

@@ -245,10 +245,11 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let begun_before = batch.len();
         let found = match route {
             ReadRoute::Peer => {
+                let ring = ring_of(head);
                 if let Some(peers) = &group.peers {
-                    peers.asked(ring_of(head));
+                    peers.asked(ring);
                 }
-                group.begin_for_peer(group.cache.key(key), now, batch, write)
+                group.begin_for_peer(group.cache.key(key), ring, now, batch, write)
             }
             _ => group.begin(group.cache.key(key), now, batch, write),
         };

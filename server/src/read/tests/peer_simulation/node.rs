@@ -6,7 +6,7 @@ use super::{
     world::World,
 };
 use crate::{
-    config::{Coherence, PeerAddress, PeerSettings},
+    config::{Coherence, PeerAddress, PeerNode, PeerSettings, Zone},
     peer::{self, PeerClient, Peers, Standing},
     read::{Group, PendingWrites},
     source::{FillPolicy, KeyPolicy},
@@ -22,8 +22,8 @@ use tokio::{
 
 /// How long the origin may take.
 pub(super) const SOURCE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longer than two nodes and the source may take together, one after the other: whoever waits longer waits in a circle.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// Longer than the nodes and the source may take together, one after the other: whoever waits longer waits in a circle.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a copy may have been on its way before its life begins, ms.
 const ON_THE_WAY: u64 = 6_000;
 /// How long a node hands its keys over.
@@ -40,12 +40,26 @@ pub(super) fn address(number: usize) -> PeerAddress {
     PeerAddress { host: format!("node-{}", char::from(b'a' + number as u8)), port: number as u16 + 1 }
 }
 
+impl Scenario {
+    /// The zone of a node.
+    pub(super) fn zone(&self, number: usize) -> Option<Zone> {
+        let zone = number.checked_rem(self.zones)?;
+        Some(format!("zone-{zone}").parse().expect("a zone"))
+    }
+    /// A node as others know it.
+    pub(super) fn node(&self, number: usize) -> PeerNode {
+        PeerNode { address: address(number), zone: self.zone(number) }
+    }
+}
+
 impl Node {
     fn new(world: &Rc<World>, scenario: &Scenario, number: usize) -> Node {
         let this = address(number);
         let settings = PeerSettings {
-            peers: (0..scenario.nodes).map(address).collect(),
+            peers: (0..scenario.nodes).map(|number| scenario.node(number)).collect(),
             this: Some(this.clone()),
+            zone: scenario.zone(number),
+            bounded_load: scenario.is_bounded.then(|| "1.25".parse().expect("a factor")),
             hot_copy_ttl: scenario.hot_copy_ttl,
             hot_copy_after: 2,
             handover: 1 << 20,
@@ -59,7 +73,7 @@ impl Node {
         let own = KeyPolicy { ttl, ..KeyPolicy::default() };
         let policy = Arc::new(FillPolicy { coherence: Coherence::Ttl, ..own.into() });
         let peers = Arc::new(Peers::new(settings, this, vec![cache.clone()]));
-        let transport = Rc::new(SimulatedTransport { world: world.clone(), from: number });
+        let transport = Rc::new(SimulatedTransport { world: world.clone(), from: number, zones: scenario.zones });
         let client = Rc::new(PeerClient::new(peers.clone(), transport, SOURCE_TIMEOUT));
         let (name, source) = ("default".into(), Rc::new(OriginSource(world.clone())));
         let (shared, source) = peer::share(&client, &name, &cache, &policy, source);

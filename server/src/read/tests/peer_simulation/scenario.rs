@@ -1,8 +1,5 @@
 //! The course of a simulation: calm, faults, quiet, calm; and what is looked at in each.
-use super::{
-    node::address,
-    world::{History, Way, World},
-};
+use super::world::{History, Way, World};
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_store::clock;
@@ -32,19 +29,30 @@ pub(super) struct Scenario {
     /// Nodes come and go, and differ about the ring. What they have not told others is then lost, and only lifetimes bound the age of copies.
     moves: bool,
     faults: usize,
+    /// 0: the nodes are in none.
+    pub(super) zones: usize,
+    /// `peer-bounded-load`.
+    pub(super) is_bounded: bool,
 }
 
 impl Scenario {
     pub(super) fn of_seed(seed: u64) -> Scenario {
         let mut chance = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let moves = chance.bool();
-        Scenario {
+        let scenario = Scenario {
             seed,
             nodes: chance.usize(3..=5),
             ttl: if moves { chance.u64(1_000..8_000) } else { 3_600_000 },
             hot_copy_ttl: Duration::from_millis(if chance.bool() { 10_000 } else { chance.u64(100..3_000) }),
             moves,
             faults: chance.usize(5..40),
+            zones: 0,
+            is_bounded: false,
+        };
+        match chance.usize(0..4) {
+            0 | 1 => scenario,
+            2 => Scenario { zones: chance.usize(2..=3), ..scenario },
+            _ => Scenario { is_bounded: true, ..scenario },
         }
     }
 }
@@ -98,6 +106,7 @@ async fn course(world: &Rc<World>, scenario: &Scenario) {
     }
     agree(world, scenario).await;
     burst(world, scenario, "last").await;
+    writes_are_seen(world, scenario).await;
     clients(world, scenario, 50).await;
 }
 
@@ -188,9 +197,46 @@ async fn burst(world: &Rc<World>, scenario: &Scenario, name: &str) {
     sleep(Duration::from_millis(500)).await;
     for key in &keys {
         let fetches = world.origin.fetches(key);
-        if fetches != 1 {
+        // A node that has much under way at the owner asks another, which fetches the key as well: once for its peers, and once for its clients.
+        let most = if scenario.is_bounded { 2 * scenario.nodes } else { 1 };
+        if fetches == 0 || fetches > most {
             let key = String::from_utf8_lossy(key);
             world.violation(format_args!("{key} was fetched {fetches} times while all nodes agreed"));
+        }
+    }
+}
+
+/// While all nodes reach each other, who reads after a write has ended reads what it wrote, at every node: also where the key was being read, fetched and
+/// copied meanwhile.
+async fn writes_are_seen(world: &Rc<World>, scenario: &Scenario) {
+    for round in 0..12 {
+        let key: Bytes = format!("{:x}-seen", round * 7919).into();
+        // Of half of the keys the nodes have copies; the others are being fetched when they are written.
+        if round % 2 == 0 {
+            for _ in 0..3 {
+                for number in 0..scenario.nodes {
+                    at_node(world, scenario, number, &key, true).await;
+                }
+            }
+        }
+        let writer = world.one_of(scenario.nodes);
+        let (done, mut ended) = oneshot::channel::<()>();
+        let (me, written, value) = (world.clone(), key.clone(), format!("{round}={}", world.pick(1..u64::MAX)));
+        world.spawn(writer, async move {
+            me.write(writer, &written, value.into()).await;
+            drop(done);
+        });
+        while matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
+            client(world, scenario, world.one_of(scenario.nodes), key.clone(), None, false);
+            world.pause(1..8).await;
+        }
+        for number in 0..scenario.nodes {
+            at_node(world, scenario, number, &key, true).await;
+        }
+        // What was under way when the write ended may have stored something since.
+        world.pause(100..200).await;
+        for number in 0..scenario.nodes {
+            at_node(world, scenario, number, &key, true).await;
         }
     }
 }
@@ -218,7 +264,12 @@ async fn fault(world: &Rc<World>, scenario: &Scenario) {
         6..=8 if world.node(one).is_none() => world.start(scenario, one),
         _ => {
             // A node that has heard of some nodes alone.
-            let known: Vec<_> = (0..scenario.nodes).filter(|_| world.happens(0.6)).map(address).collect();
+            let mut known: Vec<_> =
+                (0..scenario.nodes).filter(|_| world.happens(0.6)).map(|number| scenario.node(number)).collect();
+            if world.happens(0.3) {
+                // It has not heard of their zones.
+                known.iter_mut().for_each(|node| node.zone = None);
+            }
             if let Some(node) = world.node(one) {
                 world.log(format_args!("node {one} knows {known:?}"));
                 node.peers.replace(known);
@@ -248,7 +299,7 @@ async fn heal(world: &Rc<World>, scenario: &Scenario) {
             world.start(scenario, number);
         }
         if let Some(node) = world.node(number) {
-            node.peers.replace((0..scenario.nodes).map(address).collect());
+            node.peers.replace((0..scenario.nodes).map(|number| scenario.node(number)).collect());
         }
     }
     wait_until(world, "all nodes to serve", || world.open().len() == scenario.nodes).await;

@@ -30,6 +30,8 @@ const REPEATED: f64 = 0.02;
 pub(super) struct SimulatedTransport {
     pub(super) world: Rc<World>,
     pub(super) from: usize,
+    /// 0: none. Node number n is in zone n mod `zones`.
+    pub(super) zones: usize,
 }
 
 #[derive(Clone)]
@@ -83,10 +85,11 @@ async fn reply(node: &Node, message: Message) -> Reply {
 }
 
 impl SimulatedTransport {
-    /// A key that only clients of one node ask for (`world` has no others that begin so): no other node may send it on.
-    fn check_sender(&self, key: &[u8], what: &str) {
+    /// A key that only clients of one node ask for (`world` has no others that begin so): no other node may send it on, but one that reads for its zone.
+    fn check_sender(&self, key: &[u8], what: &str, for_zone: bool) {
         let owner = key.strip_prefix(b"private-").and_then(|rest| rest.first()).map(|digit| usize::from(digit - b'0'));
-        if owner.is_some_and(|asked| asked != self.from) {
+        let is_of_zone = |asked: usize| for_zone && self.zones > 0 && asked % self.zones == self.from % self.zones;
+        if owner.is_some_and(|asked| asked != self.from && !is_of_zone(asked)) {
             let key = String::from_utf8_lossy(key);
             self.world.violation(format_args!("{what} of {key} was forwarded by node {}", self.from));
         }
@@ -162,7 +165,7 @@ impl Transport for SimulatedTransport {
         Box::pin(async move {
             // What a node takes over is asked for nobody.
             if !asked_for.node.is_empty() {
-                self.check_sender(key, "a read");
+                self.check_sender(key, "a read", true);
             }
             let message = Message::Get { key: Bytes::copy_from_slice(key), ring: ring(epoch) };
             let Reply::Answers(mut answers) = self.exchange(member, message, deadline).await? else { unreachable!() };
@@ -182,7 +185,7 @@ impl Transport for SimulatedTransport {
         deadline: Instant,
     ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
         Box::pin(async move {
-            keys.iter().for_each(|key| self.check_sender(key, "a read"));
+            keys.iter().for_each(|key| self.check_sender(key, "a read", true));
             let asked = keys.len();
             let message = Message::GetMany { keys, held_only, ring: ring(epoch) };
             let Reply::Answers(answers) = self.exchange(member, message, deadline).await? else { unreachable!() };
@@ -199,7 +202,7 @@ impl Transport for SimulatedTransport {
     ) -> LocalFuture<'a, Result<(), PeerError>> {
         Box::pin(async move {
             if let PeerChange::Remove(key) | PeerChange::Set { key, .. } = change {
-                self.check_sender(key, "a change");
+                self.check_sender(key, "a change", false);
             }
             self.exchange(member, Message::Tell(change.clone()), deadline).await.map(drop)
         })

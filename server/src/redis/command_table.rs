@@ -39,7 +39,7 @@ macro_rules! for_all_commands {
     "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the moment of expiry in Unix seconds";
     "expiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::expiretime), "Returns the moment of expiry in Unix seconds";
     "keys" 2 [READONLY KEYSPACE SLOW] (0 0 0) "1.0.0" Keyspace(scan::keys, keyspace::keys), "Returns the keys that match a pattern";
-    "larder.cleartag" -2 [WRITE FAST UNLOCKED] (0 0 0) "0.2.0" Local(tags::clear_tag), "Clears what carries a tag from memory (Larder's own)";
+    "larder.cleartag" -2 [WRITE FAST UNLOCKED] (0 0 0) "0.2.0" LocalThen(tags::clear_tag, tags::clear_tag_everywhere), "Clears what carries a tag from memory (Larder's own)";
     "larder.explain" 2 [READONLY FAST UNLOCKED] (1 1 1) "0.2.0" Local(explain::explain), "Says what is in memory for a key and what a read would do (Larder's own)";
     "larder.tag" -3 [WRITE FAST UNLOCKED] (1 1 1) "0.2.0" Local(tags::tag), "Adds tags to what is in memory for a key (Larder's own)";
     "object" -2 [] (0 0 0) "2.2.3" Container, "What a value is made of";

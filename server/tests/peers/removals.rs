@@ -1,7 +1,14 @@
 //! Writes and removals that all nodes hear of.
-use crate::fleet::{Fleet, over_each_transport, read, send};
+use crate::{
+    common::Reply,
+    fleet::{Fleet, over_each_transport, read, send},
+};
 
-over_each_transport!(nodes_without_a_source_are_one_store, a_removal_is_heard_by_all_nodes,);
+over_each_transport!(
+    nodes_without_a_source_are_one_store,
+    a_removal_is_heard_by_all_nodes,
+    a_tag_is_cleared_at_all_nodes_over_both_protocols,
+);
 
 fn nodes_without_a_source_are_one_store(transport: &str) {
     let fleet = Fleet::over(transport, 3, &[]);
@@ -46,6 +53,35 @@ fn a_removal_is_heard_by_all_nodes(transport: &str) {
         assert_eq!(send(&fleet.nodes[0], "DELETE", path, ""), 204);
         for (key, before) in keys.iter().zip(&old).filter(|(key, _)| path.contains("groups") || key.starts_with('0')) {
             changed(key, before);
+        }
+    }
+}
+
+fn a_tag_is_cleared_at_all_nodes_over_both_protocols(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--source", "demo:"]);
+    let key = fleet.key_of(1);
+    let values = || -> Vec<String> { fleet.nodes.iter().map(|node| read(node, &key).unwrap()).collect() };
+    let say = |node: usize, words: &[&str]| {
+        let mut client = fleet.nodes[node].client();
+        client.send(words).unwrap();
+        client.read().unwrap()
+    };
+    for soft in [false, true] {
+        for over_http in [false, true] {
+            // So often that all nodes have copies.
+            (0..3).for_each(|_| drop(values()));
+            let before = values();
+            for node in 0..3 {
+                assert!(matches!(say(node, &["LARDER.TAG", &key, "t"]), Reply::Int(1)), "node {node} holds it");
+            }
+            match (over_http, soft) {
+                (true, false) => assert_eq!(send(&fleet.nodes[0], "DELETE", "/v1/tags/t", ""), 204),
+                (true, true) => assert_eq!(send(&fleet.nodes[0], "DELETE", "/v1/tags/t?soft", ""), 204),
+                (false, false) => assert!(matches!(say(0, &["LARDER.CLEARTAG", "t"]), Reply::Int(1))),
+                (false, true) => assert!(matches!(say(0, &["LARDER.CLEARTAG", "t", "SOFT"]), Reply::Int(1))),
+            }
+            let after = values();
+            assert!(after.iter().all(|value| *value == after[0] && *value != before[0]), "{before:?} {after:?}");
         }
     }
 }

@@ -1,12 +1,22 @@
 //! LARDER.TAG and LARDER.CLEARTAG: what is in memory, by tag. They concern Larder only, also in front of a source.
 use crate::{
+    peer::ClearScope,
     read::{check_tags, too_many_tags},
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX},
-        command_flow::Flow,
+        command_flow::{Flow, Later},
     },
 };
+use bytes::Bytes;
+use larder_store::clock;
+use std::cell::Cell;
+
+/// The other nodes cannot be told within one step.
+const NOT_IN_EXEC: CommandError = CommandError::Static(
+    "ERR LARDER.CLEARTAG is not available in a transaction where nodes share keys (peers): it clears at all of them",
+);
+
 type Done = Result<Flow, CommandError>;
 
 /// LARDER.TAG key tag [tag …]
@@ -27,16 +37,39 @@ pub(in crate::redis) fn tag(call: &mut CommandContext<'_>) -> Done {
 
 /// `LARDER.CLEARTAG tag [SOFT]`
 pub(in crate::redis) fn clear_tag(call: &mut CommandContext<'_>) -> Done {
-    let tag = call.arg(1);
-    check(&[tag])?;
-    let soft = match call.args.get(2) {
-        None => false,
-        Some(soft) if call.args.len() == 3 && soft.eq_ignore_ascii_case(b"SOFT") => true,
-        Some(_) => return Err(SYNTAX),
-    };
+    let (tag, soft) = clear_of(call)?;
+    if call.group().peers.is_some() {
+        return if call.nested { Err(NOT_IN_EXEC) } else { call.alone() };
+    }
     let carried = call.cache().tier().clear_tag(tag, soft, call.now);
     call.reply.integer(carried as i64);
     Ok(Flow::Done)
+}
+
+/// The same where nodes share the keys: clears at all nodes. The reply counts what carried the tag at this one.
+pub(in crate::redis) fn clear_tag_everywhere<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
+    Box::pin(async {
+        let (tag, soft) = clear_of(call)?;
+        let (scope, carried) = (ClearScope::Tag(Bytes::copy_from_slice(tag)), Cell::new(0));
+        let clear = || carried.set(carried.get().max(call.cache().tier().clear_tag(tag, soft, clock::now())));
+        match &call.group().peers {
+            Some(peers) => peers.clear_everywhere(scope, soft, clear).await,
+            None => clear(),
+        }
+        call.reply.integer(carried.get() as i64);
+        Ok(Flow::Done)
+    })
+}
+
+/// The tag, and whether what carries it may still be served stale.
+fn clear_of<'c>(call: &CommandContext<'c>) -> Result<(&'c [u8], bool), CommandError> {
+    let tag = call.arg(1);
+    check(&[tag])?;
+    match call.args.get(2) {
+        None => Ok((tag, false)),
+        Some(soft) if call.args.len() == 3 && soft.eq_ignore_ascii_case(b"SOFT") => Ok((tag, true)),
+        Some(_) => Err(SYNTAX),
+    }
 }
 
 /// The limits of tags.

@@ -1,7 +1,7 @@
 //! Nodes without a source are one store: commands and writes of any node, on keys of any other.
 use crate::{
     common::{Port, RedisServer, Reply, wait_until},
-    fleet::{Fleet, read},
+    fleet::{Fleet, over_each_transport, read},
     larder::{Larder, connect},
 };
 use larder_proto::resp::{Scanner, encode};
@@ -14,6 +14,16 @@ use std::{
     },
     thread,
 };
+
+over_each_transport!(
+    commands_of_all_nodes_on_all_keys_are_answered_as_by_one_redis,
+    increments_of_all_nodes_are_all_counted_and_no_copy_stays_behind,
+    keys_of_several_owners_are_split_or_refused,
+    a_transaction_runs_at_the_owner_of_its_keys,
+    documents_and_tags_are_the_owners,
+    writes_over_http_have_lifetimes_tags_and_conditions_at_every_node,
+    what_a_dead_owner_has_is_an_error_and_comes_from_nowhere_else,
+);
 
 /// A generator of numbers, the same in each run (SplitMix64).
 struct Numbers(u64);
@@ -101,10 +111,9 @@ fn command(numbers: &mut Numbers, keys: &[String]) -> Vec<Vec<u8>> {
     parts.iter().map(|part| part.to_vec()).collect()
 }
 
-#[test]
-fn commands_of_all_nodes_on_all_keys_are_answered_as_by_one_redis() {
+fn commands_of_all_nodes_on_all_keys_are_answered_as_by_one_redis(transport: &str) {
     let redis = RedisServer::start();
-    let fleet = Fleet::start(3, &["--hot-copy-after", "1", "--peer-secret", "of these nodes"]);
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1", "--peer-secret", "of these nodes"]);
     let keys: Vec<String> = (0..3).flat_map(|owner| fleet.keys_of(owner).take(3).collect::<Vec<_>>()).collect();
     for resp3 in [false, true] {
         let mut ours: Vec<RawClient> = fleet.nodes.iter().map(|node| RawClient::new(node.stream(), resp3)).collect();
@@ -122,9 +131,8 @@ fn commands_of_all_nodes_on_all_keys_are_answered_as_by_one_redis() {
     }
 }
 
-#[test]
-fn increments_of_all_nodes_are_all_counted_and_no_copy_stays_behind() {
-    let fleet = Fleet::start(3, &["--hot-copy-after", "1"]);
+fn increments_of_all_nodes_are_all_counted_and_no_copy_stays_behind(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1"]);
     let key = fleet.key_of(1);
     thread::scope(|scope| {
         for client in 0..6 {
@@ -146,9 +154,8 @@ fn increments_of_all_nodes_are_all_counted_and_no_copy_stays_behind() {
     assert!(fleet.nodes.iter().all(|node| read(node, &key).as_deref() == Some("600")));
 }
 
-#[test]
-fn keys_of_several_owners_are_split_or_refused() {
-    let fleet = Fleet::start(3, &[]);
+fn keys_of_several_owners_are_split_or_refused(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &[]);
     let [a, b, c] = [0, 1, 2].map(|owner| fleet.key_of(owner));
     let second = fleet.keys_of(1).nth(1).unwrap();
     let mut client = fleet.nodes[0].client();
@@ -171,9 +178,8 @@ fn keys_of_several_owners_are_split_or_refused() {
     assert!(fleet.nodes.iter().all(|node| read(node, &c).is_none()));
 }
 
-#[test]
-fn a_transaction_runs_at_the_owner_of_its_keys() {
-    let fleet = Fleet::start(3, &["--hot-copy-after", "1"]);
+fn a_transaction_runs_at_the_owner_of_its_keys(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1"]);
     for node in 0..3 {
         let mut client = fleet.nodes[node].client();
         for owner in 0..3 {
@@ -217,9 +223,8 @@ fn a_transaction_runs_at_the_owner_of_its_keys() {
     }
 }
 
-#[test]
-fn documents_and_tags_are_the_owners() {
-    let fleet = Fleet::start(3, &["--hot-copy-after", "1"]);
+fn documents_and_tags_are_the_owners(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1"]);
     for owner in 0..3 {
         let key = fleet.key_of(owner);
         for (number, node) in fleet.nodes.iter().enumerate() {
@@ -256,9 +261,8 @@ fn etag(head: &str) -> &str {
     line.trim()
 }
 
-#[test]
-fn writes_over_http_have_lifetimes_tags_and_conditions_at_every_node() {
-    let fleet = Fleet::start(3, &["--hot-copy-after", "1"]);
+fn writes_over_http_have_lifetimes_tags_and_conditions_at_every_node(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1"]);
     for owner in 0..3 {
         let path = format!("/v1/kv/{}", fleet.key_of(owner));
         for number in 0..3 {
@@ -294,9 +298,8 @@ fn writes_over_http_have_lifetimes_tags_and_conditions_at_every_node() {
     }
 }
 
-#[test]
-fn what_a_dead_owner_has_is_an_error_and_comes_from_nowhere_else() {
-    let mut fleet = Fleet::start(3, &[]);
+fn what_a_dead_owner_has_is_an_error_and_comes_from_nowhere_else(transport: &str) {
+    let mut fleet = Fleet::over(transport, 3, &[]);
     let [here, gone] = [0, 2].map(|owner| fleet.key_of(owner));
     let mut client = fleet.nodes[0].client();
     assert_eq!(client.command(&["MSET", &here, "1", &gone, "1"]), Reply::ok());

@@ -13,7 +13,8 @@ fn node(port: &Port, peers: &str, files: &Files, ca: &Path, more: &[&str]) -> La
     let https = format!("--https=127.0.0.1:{}", port.number);
     let ca = format!("--peer-tls-ca={}", text(ca));
     let args = ["--peers", peers, "--peer-tls", &https, &ca, &cert, &key, "--source", "demo:?delay=0ms"];
-    Larder::start(&[&args[..], more].concat())
+    // A busy machine takes its time for a handshake.
+    Larder::start(&[&args[..], &["--peer-connect-timeout=20s"], more].concat())
 }
 
 fn ring(ports: &[Port]) -> String {
@@ -35,12 +36,17 @@ fn read_many(node: &Larder) {
 
 #[test]
 fn nodes_know_each_other_by_their_certificates() {
+    ["http", "grpc"].into_iter().for_each(nodes_know_each_other);
+}
+
+fn nodes_know_each_other(transport: &str) {
     let (servers, nodes) = (Authority::new(), Authority::new());
     let ports = [Port::free(), Port::free()];
     let peers = ring(&ports);
     let files = ["a", "b"].map(|name| nodes.issue(name, &["127.0.0.1"]));
     let ca = nodes.file();
-    let [a, b] = [0, 1].map(|at| node(&ports[at], &peers, &files[at], &ca, &[]));
+    let transport = ["--peer-transport", transport];
+    let [a, b] = [0, 1].map(|at| node(&ports[at], &peers, &files[at], &ca, &transport));
     read_many(&a);
     assert!(counted(&a, "reads") > 0);
     assert_eq!(counted(&a, "failed_reads"), 0, "{}", a.get("/v1/peers"));
@@ -76,13 +82,18 @@ fn nodes_know_each_other_by_their_certificates() {
 
 #[test]
 fn a_node_without_the_right_certificate_is_no_peer() {
+    ["http", "grpc"].into_iter().for_each(no_peer_without_the_right_certificate);
+}
+
+fn no_peer_without_the_right_certificate(transport: &str) {
+    let transport = ["--peer-transport", transport];
     let (nodes, others) = (Authority::new(), Authority::new());
     let ports = [Port::free(), Port::free()];
     let peers = ring(&ports);
     let ca = nodes.file();
-    let a = node(&ports[0], &peers, &nodes.issue("a", &["127.0.0.1"]), &ca, &[]);
+    let a = node(&ports[0], &peers, &nodes.issue("a", &["127.0.0.1"]), &ca, &transport);
     // It trusts the others' authority, but its own certificate is not of it.
-    let _b = node(&ports[1], &peers, &others.issue("b", &["127.0.0.1"]), &ca, &[]);
+    let _b = node(&ports[1], &peers, &others.issue("b", &["127.0.0.1"]), &ca, &transport);
     // Each fills from the source instead.
     read_many(&a);
     assert!(counted(&a, "failed_reads") > 0);
@@ -114,11 +125,16 @@ fn clients_authorities_and_nodes_authorities_are_told_apart() {
 
 #[test]
 fn one_name_for_all_nodes() {
+    ["http", "grpc"].into_iter().for_each(one_name);
+}
+
+fn one_name(transport: &str) {
+    let transport = format!("--peer-transport={transport}");
     let nodes = Authority::new();
     let ports = [Port::free(), Port::free()];
     let peers = ring(&ports);
     let files = nodes.issue("node", &["larder.internal"]);
-    let start = |at: usize, name: &str| node(&ports[at], &peers, &files, &nodes.file(), &[name]);
+    let start = |at: usize, name: &str| node(&ports[at], &peers, &files, &nodes.file(), &[name, &transport]);
     let a = start(0, "--peer-tls-name=larder.internal");
     let _b = start(1, "--peer-tls-name=other.internal");
     read_many(&a);

@@ -200,8 +200,10 @@ impl App {
 
 fn peers(settings: &Settings, caches: &[Arc<Cache>]) -> Option<Arc<Peers>> {
     let this = settings.peers.this.clone().filter(|_| settings.peers.are_set())?;
-    let shared = settings.groups.iter().zip(caches).filter(|(group, _)| group.is_shared);
-    Some(Arc::new(Peers::new(settings.peers.clone(), this, shared.map(|(_, cache)| cache.clone()).collect())))
+    let shared = || settings.groups.iter().zip(caches).filter(|(group, _)| group.is_shared);
+    let copies = shared().filter(|(group, _)| group.source != SourceUrl::None).map(|(_, cache)| cache.clone());
+    let all = shared().map(|(_, cache)| cache.clone());
+    Some(Arc::new(Peers::new(settings.peers.clone(), this, all.collect(), copies.collect())))
 }
 
 impl App {

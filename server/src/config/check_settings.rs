@@ -345,10 +345,13 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         Some(SettingValue::Peer(peer)) => Some(peer.clone()),
         _ => None,
     };
+    let address = |name| if let Some(SettingValue::Address(address)) = scope.one(name) { Some(*address) } else { None };
     let mut settings = PeerSettings {
         peers: Vec::new(),
         discovery: PeerDiscovery::Fixed,
         refresh: scope.duration("peers-refresh").unwrap_or_default(),
+        dns_server: address("peers-dns-server"),
+        gossip: address("peer-gossip"),
         this,
         zone: match scope.one("peer-zone") {
             Some(SettingValue::Zone(zone)) => Some(zone.clone()),

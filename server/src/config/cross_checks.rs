@@ -3,6 +3,7 @@ use super::{
     computed_defaults::own_entry,
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
+    peer_entry::PeerEntry,
     raw_settings::Layer,
     setting_value::SettingValue,
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
@@ -322,6 +323,11 @@ fn check_peers(scope: &EffectiveSettings, problems: &mut Vec<String>) {
             "{}: peers: `{first}` and `{other}` cannot be mixed: name all nodes by addresses, or all in one other way",
             peers.origin
         ));
+    }
+    if let Some(seed) = entries().find(|of| of.zone.is_some() && matches!(of.entry, PeerEntry::Seed(_))) {
+        problems
+            .push(format!("{}: peers: `{seed}`: a node that gossips says itself in which zone it is", peers.origin));
+        return;
     }
     let Some(SettingValue::Zone(zone)) = scope.one("peer-zone") else {
         if let Some(zoned) = entries().find(|of| of.zone.is_some()) {

@@ -62,7 +62,7 @@ pub use machine_limits::Machine;
 pub use nearest_name::nearest;
 pub use origin_options::OriginOptions;
 pub use origin_url::{OriginAddress, OriginUrl};
-pub use peer_entry::{PeerAddress, PeerEntry, PeerNode, Zone, ZonedPeerEntry};
+pub use peer_entry::{GOSSIP_PORT, PeerAddress, PeerEntry, PeerNode, Zone, ZonedPeerEntry};
 pub use peer_settings::{LoadFactor, PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport};
 pub use print_config::print_config;
 pub use rate_limit::RateLimit;

@@ -8,6 +8,71 @@ const ZONE: &str = ";zone=";
 const LONGEST_ZONE: usize = 63;
 /// The port of a node that is named without one.
 const DEFAULT_PORT: u16 = 8080;
+/// The UDP port of gossip, unless another is named.
+pub const GOSSIP_PORT: u16 = 7946;
+
+/// One item of `peers`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerEntry {
+    /// `host:port`: a node.
+    Node(PeerAddress),
+    /// `dns:host:port`: every address of the name is a node.
+    Name(PeerAddress),
+    /// `dns+srv:name`: every target of the name's SRV records is a node.
+    Srv(String),
+    /// `gossip:host:port`: a node that knows others, by its UDP address.
+    Seed(PeerAddress),
+}
+
+impl PeerEntry {
+    /// What stands before a way to find nodes; empty: it is a node.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self {
+            PeerEntry::Node(_) => "",
+            PeerEntry::Name(_) => "dns:",
+            PeerEntry::Srv(_) => "dns+srv:",
+            PeerEntry::Seed(_) => "gossip:",
+        }
+    }
+}
+
+impl fmt::Display for PeerEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.scheme())?;
+        match self {
+            PeerEntry::Node(address) | PeerEntry::Name(address) | PeerEntry::Seed(address) => address.fmt(f),
+            PeerEntry::Srv(name) => f.write_str(name),
+        }
+    }
+}
+
+impl FromStr for PeerEntry {
+    type Err = String;
+    fn from_str(text: &str) -> Result<PeerEntry, String> {
+        if let Some(name) = text.strip_prefix("dns+srv:") {
+            let is_name = |label: &str| !label.is_empty() && label.len() < 64 && label.bytes().all(is_label_byte);
+            let labels = name.strip_suffix('.').unwrap_or(name);
+            return match labels.len() < 254 && labels.split('.').count() > 1 && labels.split('.').all(is_name) {
+                true => Ok(PeerEntry::Srv(labels.to_owned())),
+                false => Err(format!("`{text}` does not name SRV records: write dns+srv:_http._tcp.larder.example")),
+            };
+        }
+        if let Some(name) = text.strip_prefix("dns:") {
+            let wrong = |_| format!("`{text}` is not a name of peers: write dns:host:port");
+            return name.parse().map(PeerEntry::Name).map_err(wrong);
+        }
+        if let Some(seed) = text.strip_prefix("gossip:") {
+            let (host, port) = host_port(seed, GOSSIP_PORT, "gossip")
+                .map_err(|_| format!("`{text}` is not a node to gossip with: write gossip:host:{GOSSIP_PORT}"))?;
+            return Ok(PeerEntry::Seed(PeerAddress { host, port }));
+        }
+        text.parse().map(PeerEntry::Node)
+    }
+}
+
+fn is_label_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
 
 /// One item of `peers`, and the zone of the nodes that it stands for: `host:port;zone=a`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,45 +127,6 @@ impl FromStr for Zone {
                 Err(format!("`{text}` is not a zone: write up to {LONGEST_ZONE} letters, digits, `-`, `.` and `_`"))
             }
         }
-    }
-}
-
-/// One item of `peers`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PeerEntry {
-    /// `host:port`: a node.
-    Node(PeerAddress),
-    /// `dns:host:port`: every address of the name is a node.
-    Name(PeerAddress),
-}
-
-impl PeerEntry {
-    /// What stands before a way to find nodes; empty: it is a node.
-    pub(super) fn scheme(&self) -> &'static str {
-        match self {
-            PeerEntry::Node(_) => "",
-            PeerEntry::Name(_) => "dns:",
-        }
-    }
-}
-
-impl fmt::Display for PeerEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.scheme())?;
-        match self {
-            PeerEntry::Node(address) | PeerEntry::Name(address) => address.fmt(f),
-        }
-    }
-}
-
-impl FromStr for PeerEntry {
-    type Err = String;
-    fn from_str(text: &str) -> Result<PeerEntry, String> {
-        if let Some(name) = text.strip_prefix("dns:") {
-            let wrong = |_| format!("`{text}` is not a name of peers: write dns:host:port");
-            return name.parse().map(PeerEntry::Name).map_err(wrong);
-        }
-        text.parse().map(PeerEntry::Node)
     }
 }
 
@@ -171,13 +197,28 @@ mod tests {
             ("a:81;zone=eu-1", "a:81;zone=eu-1"),
             ("http://[::1]:1/;zone=a", "[::1]:1;zone=a"),
             ("dns:a;zone=A_1.b", "dns:a:8080;zone=A_1.b"),
+            ("dns+srv:_http._tcp.a.b.;zone=z", "dns+srv:_http._tcp.a.b;zone=z"),
+            ("gossip:a", "gossip:a:7946"),
+            ("gossip:[::1]:1", "gossip:[::1]:1"),
         ] {
             let entry: ZonedPeerEntry = text.parse().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(entry.to_string(), shown);
             assert_eq!(shown.parse(), Ok(entry));
         }
         let long = format!("a:1;zone={}", "z".repeat(64));
-        for text in ["dns:", "a:1;zone=", "a:1;zone=a b", "a:1;zone=a;zone=b", "a:1;rack=1", &long] {
+        for text in [
+            "dns:",
+            "dns+srv:a",
+            "dns+srv:a..b",
+            "pods:a=b:80",
+            "gossip:",
+            "gossip:a:0",
+            "a:1;zone=",
+            "a:1;zone=a b",
+            "a:1;zone=a;zone=b",
+            "a:1;rack=1",
+            &long,
+        ] {
             assert!(text.parse::<ZonedPeerEntry>().is_err(), "{text}");
         }
     }

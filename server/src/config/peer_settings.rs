@@ -4,7 +4,7 @@ use super::{
     secret::Secret,
     tls_settings::PeerTls,
 };
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
 
 /// The settings of the nodes that share their caches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub struct PeerSettings {
     pub discovery: PeerDiscovery,
     /// Time between two look-ups.
     pub refresh: Duration,
+    /// The name server that is asked for SRV records; `None`: the system's first.
+    pub dns_server: Option<SocketAddr>,
+    /// Where this node listens for gossip.
+    pub gossip: Option<SocketAddr>,
     /// This node, as the others name it; `None`: by its first HTTP listener.
     pub this: Option<PeerAddress>,
     /// The zone of this node.
@@ -64,6 +68,11 @@ impl PeerSettings {
             (PeerEntry::Name(address), discovery) => {
                 *discovery = PeerDiscovery::Names(vec![PeerNode { address, zone }]);
             }
+            (PeerEntry::Srv(name), PeerDiscovery::Srv(names)) => names.push((name, zone)),
+            (PeerEntry::Srv(name), discovery) => *discovery = PeerDiscovery::Srv(vec![(name, zone)]),
+            // Each node says itself in which zone it is.
+            (PeerEntry::Seed(seed), PeerDiscovery::Gossip(seeds)) => seeds.push(seed),
+            (PeerEntry::Seed(seed), discovery) => *discovery = PeerDiscovery::Gossip(vec![seed]),
         }
     }
 }
@@ -76,6 +85,10 @@ pub enum PeerDiscovery {
     Fixed,
     /// Every address of these names.
     Names(Vec<PeerNode>),
+    /// Every target of the SRV records of these names; and the zone of those of each.
+    Srv(Vec<(String, Option<Zone>)>),
+    /// Whom these nodes know, and who knows them.
+    Gossip(Vec<PeerAddress>),
 }
 
 /// How many times the mean a node may have of what another has under way at all nodes; in hundredths.

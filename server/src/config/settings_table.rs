@@ -883,7 +883,7 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         also: &["PEERS_SET"],
         example: "10.0.0.1:8080",
-        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. Or `dns:host:port`: every address of that name, looked up again and again (`peers-refresh`). `;zone=NAME` after an item says in which zone its nodes are (`peer-zone`). See docs/peers.md.",
+        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. Or a way to find them: `dns:host:port` (every address of that name), `dns+srv:name` (every target of its SRV records), `gossip:host:port` (whom that node knows). `;zone=NAME` after an item says in which zone its nodes are (`peer-zone`). See docs/peers.md.",
         ..ROW
     },
     SettingSpec {
@@ -892,7 +892,27 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 100, max: DAY },
         default: Is("10s"),
         example: "1s",
-        help: "Time between two look-ups of the names in `peers` (`dns:host:port`), give or take a quarter.",
+        help: "Time between two look-ups of the names in `peers` (`dns:`, `dns+srv:`), give or take a quarter; with `gossip:` between two attempts to reach the nodes that it names.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peers-dns-server",
+        section: SettingSection::Peers,
+        kind: ValueKind::Address,
+        default: Computed("the first `nameserver` of `/etc/resolv.conf`"),
+        optional: true,
+        example: "10.96.0.10:53",
+        help: "The name server that is asked for SRV records (`dns+srv:`). Other names are the system's to look up.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peer-gossip",
+        section: SettingSection::Peers,
+        kind: ValueKind::Address,
+        default: Computed("the address of `peer-self` with port 7946, or all addresses if that is a name"),
+        optional: true,
+        example: "10.0.0.1:7946",
+        help: "The UDP address that this node listens on for gossip (`peers` with `gossip:`). The others reach it at the host of `peer-self` and this port. With `peer-secret` only packets that show it count.",
         ..ROW
     },
     SettingSpec {
@@ -903,7 +923,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         also: &["PEERS_SELF"],
         example: "10.0.0.1:8080",
-        help: "This node, written as `peers` of the other nodes writes it; with `dns:` the address that they look up.",
+        help: "This node, written as `peers` of the other nodes writes it; with `dns:` the address that they find, with `dns+srv:` the name or the address.",
         ..ROW
     },
     SettingSpec {

@@ -541,6 +541,10 @@ fn zones_of_nodes() {
     assert_eq!(zone(&looked_up[..1]), None);
     let factor = |text: &str| of(&[&format!("--peer-bounded-load={text}")]).bounded_load.map(|factor| factor.as_f64());
     assert_eq!((factor("1.25"), factor("2"), factor("none")), (Some(1.25), Some(2.0), None));
+    assert_eq!(
+        problems(&["--peers=gossip:a;zone=a", "--peer-zone=a", "--http=127.0.0.1:1"], &[], ""),
+        ["flag --peers: peers: `gossip:a:7946;zone=a`: a node that gossips says itself in which zone it is"]
+    );
     for (args, problem) in [
         (
             &["--peer-zone=b"][..],

@@ -39,6 +39,9 @@ pub enum RunError {
     /// The users file cannot be used.
     #[error("{0}")]
     Users(String),
+    /// The other nodes cannot be looked for.
+    #[error("cannot look for peers: {0}")]
+    Discovery(String),
     /// The process is to be a replica, which it cannot be.
     #[error("cannot be a replica (setting `replica-of`): {0}")]
     Replica(&'static str),

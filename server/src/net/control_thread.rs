@@ -62,7 +62,7 @@ pub fn run(config: CheckedConfig, logs: Logs) -> Result<(), RunError> {
 async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunError> {
     // Before anyone can know that we are here.
     let mut signals = Signals::new()?;
-    discover(app).await;
+    discover(app).await?;
     app.snapshots.start()?;
     let mut workers = worker_thread::start(app).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
@@ -111,13 +111,15 @@ async fn standing(app: &App, standing: Standing) {
 }
 
 /// Looks up the nodes whose names are given, once before anybody is served and then again and again.
-async fn discover(app: &App) {
-    let Some(mut discovery) = app.peers.as_ref().and_then(Discovery::new) else { return };
+async fn discover(app: &App) -> Result<(), RunError> {
+    let Some(peers) = &app.peers else { return Ok(()) };
+    let Some(mut discovery) = Discovery::new(peers).await.map_err(RunError::Discovery)? else { return Ok(()) };
     let first = timeout(FIRST_LOOKUP, discovery.look_up()).await;
     if first.is_err() {
         tracing::warn!("peers are not looked up yet: this node is alone until they are");
     }
     tokio::task::spawn_local(discovery.keep_looking());
+    Ok(())
 }
 
 /// Gives every source the time to be reached or refused, so that the ready message can say which. Connections wait meanwhile.

@@ -104,14 +104,16 @@ pub struct Peers {
     standing: StandingWatch,
     /// Of the groups whose keys have owners.
     caches: Vec<Arc<Cache>>,
+    /// Of those that have a source: what they hold are copies.
+    copies: Vec<Arc<Cache>>,
     /// What each core counts of each group.
     counts: Mutex<Vec<(Arc<str>, Arc<PeerCounts>)>>,
     pub(super) disagreement: RingDisagreement,
 }
 
 impl Peers {
-    /// The nodes of the settings; `this` is among them, or joins them.
-    pub fn new(settings: PeerSettings, this: PeerAddress, caches: Vec<Arc<Cache>>) -> Peers {
+    /// The nodes of the settings; `this` is among them, or joins them. `copies`: the caches of groups that have a source.
+    pub fn new(settings: PeerSettings, this: PeerAddress, caches: Vec<Arc<Cache>>, copies: Vec<Arc<Cache>>) -> Peers {
         let first = Arc::new(membership(&settings, &this, settings.peers.clone(), &[]));
         Peers {
             this_name: settings.name_of(&this).into(),
@@ -120,6 +122,7 @@ impl Peers {
             now: ArcSwap::new(first.clone()),
             settled: ArcSwap::new(first),
             caches,
+            copies,
             counts: Mutex::default(),
             disagreement: RingDisagreement::default(),
             standing: StandingWatch::new(),
@@ -217,6 +220,11 @@ impl Peers {
             counts.add_to(sums.get_or_insert_default(), now);
         }
         sums
+    }
+
+    /// What this node holds of sources may be out of date: it may not have been told of changes.
+    pub(super) fn forget_copies(&self) {
+        self.copies.iter().for_each(|cache| cache.tier().clear());
     }
 
     /// From now on these nodes are on the ring, and this one. False if they were before.

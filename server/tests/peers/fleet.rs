@@ -21,6 +21,8 @@ pub struct Fleet {
     args: Vec<String>,
     /// 0: none. Node number n is in zone n mod `zones`.
     zones: usize,
+    /// The nodes find each other by gossip, on the UDP ports of these numbers, and each is told of so many.
+    seeds: Option<(usize, Vec<Port>)>,
 }
 
 impl Fleet {
@@ -31,9 +33,18 @@ impl Fleet {
 
     /// The same in so many zones, in turn.
     pub fn in_zones(zones: usize, count: usize, args: &[&str]) -> Fleet {
+        Fleet::with(count, zones, None, args)
+    }
+
+    /// The same of nodes that gossip. Each is told of the first `seeds`.
+    pub fn gossiping(count: usize, seeds: usize, args: &[&str]) -> Fleet {
+        Fleet::with(count, 0, Some((seeds, (0..count).map(|_| Port::free()).collect())), args)
+    }
+
+    fn with(count: usize, zones: usize, seeds: Option<(usize, Vec<Port>)>, args: &[&str]) -> Fleet {
         let ports: Vec<Port> = (0..count).map(|_| Port::free()).collect();
         let args = args.iter().map(|arg| arg.to_string()).collect();
-        let mut fleet = Fleet { nodes: Vec::new(), ports, args, zones };
+        let mut fleet = Fleet { nodes: Vec::new(), ports, args, zones, seeds };
         fleet.nodes = (0..count).map(|number| fleet.start_node(number)).collect();
         fleet
     }
@@ -49,10 +60,26 @@ impl Fleet {
             Some(zone) => format!("127.0.0.1:{};zone=z{zone}", port.number),
             None => format!("127.0.0.1:{}", port.number),
         };
-        let peers = self.ports.iter().enumerate().map(entry).collect::<Vec<_>>().join(",");
+        let listed = || self.ports.iter().enumerate().map(entry).collect::<Vec<_>>().join(",");
+        let seed = |port: &Port| format!("gossip:127.0.0.1:{}", port.number);
+        let (peers, gossip) = match &self.seeds {
+            None => (listed(), String::new()),
+            Some((seeds, ports)) => (
+                ports[..*seeds].iter().map(seed).collect::<Vec<_>>().join(","),
+                format!("127.0.0.1:{}", ports[number].number),
+            ),
+        };
         let mut args: Vec<&str> = vec!["--peers", &peers];
+        if !gossip.is_empty() {
+            args.extend(["--peer-gossip", &gossip]);
+        }
         args.extend(self.args.iter().map(String::as_str));
         Larder::with_http_on(self.ports[number].number, &args)
+    }
+
+    /// Of how many nodes each is told, and the UDP ports of all, if they gossip.
+    pub fn gossip(&self) -> Option<&(usize, Vec<Port>)> {
+        self.seeds.as_ref()
     }
 
     /// The number of the node that owns a key.

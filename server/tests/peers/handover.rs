@@ -128,11 +128,20 @@ fn get(port: u16, key: usize) -> bool {
 
 #[test]
 fn replacing_the_nodes_one_by_one_does_not_stampede_the_source() {
+    replace_one_by_one(|args| Fleet::start(3, args));
+}
+
+#[test]
+fn replacing_nodes_that_gossip_does_not_stampede_the_source() {
+    replace_one_by_one(|args| Fleet::gossiping(3, 2, args));
+}
+
+fn replace_one_by_one(start: impl FnOnce(&[&str]) -> Fleet) {
     const WINDOW: Duration = Duration::from_secs(12);
     // Lives differ, so that keys do not end together: a window would have one such moment more than another.
     let (origin, source) = origin(3..=8);
     // Short copies of other nodes' keys: long ones would hide what is lost.
-    let mut fleet = Fleet::start(3, &["--source", &source, "--hot-copy-ttl", "1s"]);
+    let mut fleet = start(&["--source", &source, "--hot-copy-ttl", "1s"]);
     let load = Load::start(fleet.ports.iter().map(|port| port.number).collect());
     // Every key has been read, and most of them a second time.
     sleep(Duration::from_secs(12));

@@ -7,6 +7,7 @@ mod disagreement;
 mod discovery;
 mod fleet;
 mod go_node;
+mod gossip;
 mod handover;
 mod interop;
 #[path = "../common/larder.rs"]
@@ -22,5 +23,6 @@ mod ring;
 #[expect(dead_code, reason = "the suite of the sources uses the rest")]
 #[path = "../source_conformance/scripted_origin.rs"]
 mod scripted_origin;
+mod srv_records;
 mod store;
 mod zones;

@@ -72,7 +72,7 @@ impl Node {
         let cache = Cache::new(Config { max_memory: 4 << 20, default_ttl: ttl, seed, ..Config::default() });
         let own = KeyPolicy { ttl, ..KeyPolicy::default() };
         let policy = Arc::new(FillPolicy { coherence: Coherence::Ttl, ..own.into() });
-        let peers = Arc::new(Peers::new(settings, this, vec![cache.clone()]));
+        let peers = Arc::new(Peers::new(settings, this, vec![cache.clone()], vec![cache.clone()]));
         let transport = Rc::new(SimulatedTransport { world: world.clone(), from: number, zones: scenario.zones });
         let client = Rc::new(PeerClient::new(peers.clone(), transport, SOURCE_TIMEOUT));
         let (name, source) = ("default".into(), Rc::new(OriginSource(world.clone())));

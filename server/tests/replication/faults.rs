@@ -8,7 +8,7 @@ use crate::{
 use rustix::process::Signal;
 use std::{
     io::{Read, Write},
-    net::TcpListener,
+    net::{Shutdown, TcpListener},
     thread,
 };
 
@@ -82,6 +82,10 @@ fn a_stalled_link_is_noticed_and_mended() {
     wait_for_link(&replica);
     proxy.stall(true);
     wait_until("the silence to be noticed", || info(&replica, "master_link_status").as_deref() == Some("down"));
+    wait_until("the begin of the silence to be noted", || {
+        let seconds = info(&replica, "master_link_down_since_seconds");
+        seconds.and_then(|seconds| seconds.parse().ok()).is_some_and(|seconds: i64| seconds >= 0)
+    });
     assert!(replica.metric("larder_replication_lag_seconds") >= 4.0, "its age grows");
     Writes::new(7, 100).run(&primary, 500, true);
     proxy.stall(false);
@@ -124,4 +128,48 @@ fn garbage_of_a_primary_is_refused_and_harms_nothing() {
         replica.signal(Signal::TERM);
         assert!(replica.wait().0.success());
     }
+}
+
+/// Frames of a primary with one group, `default`, whose log has the id 7.
+fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&(1 + body.len() as u32).to_le_bytes()[..], &[kind], body].concat()
+}
+fn hello(resumes: bool) -> Vec<u8> {
+    [&b"+LARDER\r\n"[..], &frame(1, &[&7_u64.to_le_bytes()[..], &[resumes.into()], b"\x07\x00default"].concat())]
+        .concat()
+}
+fn mark(record: u64) -> Vec<u8> {
+    let records = [record.to_le_bytes(); 32].concat();
+    frame(5, &[&[0; 8][..], &records].concat())
+}
+
+/// A primary resumes, finds that it cannot, and begins a full copy. Its marks say nothing then: who has a half copy cannot go on from them.
+#[test]
+fn a_copy_that_breaks_off_is_begun_anew() {
+    let (copy_begins, copy_ends) = (frame(6, b""), frame(7, b""));
+    let connections =
+        [vec![hello(false), copy_begins.clone(), copy_ends, mark(5)], vec![hello(true), copy_begins, mark(6)], vec![]];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let asked = thread::spawn(move || {
+        let mut asked = Vec::new();
+        for frames in connections {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut command = vec![0; 4096];
+            let read = stream.read(&mut command).unwrap();
+            asked.push(command[..read].to_vec());
+            // The replica reads to the end, and then closes.
+            stream.write_all(&frames.concat()).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
+        }
+        asked
+    });
+    let _replica = replica_of(port, &[]);
+    let asked = asked.join().unwrap();
+    let asks_for = |command: &[u8], id: &str| command.windows(id.len()).any(|bytes| bytes == id.as_bytes());
+    let (nothing, its_place) = ("\r\n0000000000000000\r\n$0\r\n", "\r\n0000000000000007\r\n$256\r\n");
+    assert!(asks_for(&asked[0], nothing), "it has nothing");
+    assert!(asks_for(&asked[1], its_place), "it goes on where it was");
+    assert!(asks_for(&asked[2], nothing), "its copy is half");
 }

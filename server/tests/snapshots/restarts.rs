@@ -200,6 +200,8 @@ fn a_group_that_is_gone_and_what_lies_behind_a_damage_are_kept() {
     assert!(fs::read(&old).unwrap() == damaged, "all of it was loaded");
     let with_one = fs::read(&scratch.file).unwrap();
     drop(larder);
-    terminate(scratch.restore(&[]));
+    let larder = scratch.restore(&[]);
+    assert_eq!(ask(&mut larder.client(), "GET key"), Reply::nil(), "no other group has its entries");
+    terminate(larder);
     assert!(fs::read(&old).unwrap() == with_one, "group one is not there any more");
 }
